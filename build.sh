@@ -240,7 +240,7 @@ prepare_venv() {
   make_venv "$VENV"
   local stamp=$VENV/requirements.stamp
   local now
-  now=$({ cat setup.py mindspore_rec/extras.py; build_requirements; "$VENV/bin/python" --version; } | digest)
+  now=$({ cat setup.py mindspore_rec/common/extras.py; build_requirements; "$VENV/bin/python" --version; } | digest)
   if [[ -f $stamp && $(cat "$stamp") == "$now" ]]; then return; fi
   need_compiler
   say "Installing the requirements into .venv (MindSpore is large; a few minutes)"

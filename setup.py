@@ -200,7 +200,7 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     packages=find_packages(include=["mindspore_rec", "mindspore_rec.*"]),
-    package_data={"mindspore_rec": ["py.typed", "*.pyi", "serving/protocol/*.proto"]},
+    package_data={"mindspore_rec": ["py.typed", "*.pyi", "serve/protocol/*.proto"]},
     ext_modules=[
         Extension(
             "mindspore_rec._native",

@@ -34,7 +34,7 @@ from hybrid_nets import MODELS, add_options
 from hybrid_processes import Processes, alone, environment, launched
 
 import mindspore_rec as mr
-from mindspore_rec.extras import pip_install
+from mindspore_rec.common.extras import pip_install
 
 _WARMUP = 4
 _BALANCE = bench_common.BENCHMARKS / "workers" / "hybrid_balance.py"

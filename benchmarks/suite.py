@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from mindspore_rec.extras import pip_install
+from mindspore_rec.common.extras import pip_install
 
 MOVIELENS = "MINDSPORE_REC_MOVIELENS_DIR"
 CENSUS = "MINDSPORE_REC_CENSUS_DIR"

@@ -9,10 +9,10 @@ their rules in `.parameter`, streams from Kafka in `.stream`, hashing and specs 
 
 from typing import TYPE_CHECKING
 
-from mindspore_rec.lazy import lazily
-from mindspore_rec.leftovers import warn_of_upstream
+from mindspore_rec.common.lazy import lazily
+from mindspore_rec.common.leftovers import warn_of_upstream
+from mindspore_rec.common.old_names import ALIASES, SENTENCES
 from mindspore_rec.native_core import find_elsewhere
-from mindspore_rec.old_names import ALIASES, SENTENCES
 from mindspore_rec.version import __version__
 
 warn_of_upstream()
@@ -27,43 +27,27 @@ if TYPE_CHECKING:
     from mindspore_rec import optim as optim
     from mindspore_rec import parameter as parameter
     from mindspore_rec import train as train
-    from mindspore_rec.cache.config import CacheConfig
     from mindspore_rec.checkpoint import (
         CheckpointError,
         RecCheckpoint,
         load_checkpoint,
         save_checkpoint,
     )
-    from mindspore_rec.feature.convert import convert, revert
-    from mindspore_rec.feature.create_table import create_table
-    from mindspore_rec.feature.feature_pipeline import FeaturePipeline
-    from mindspore_rec.feature.feature_spec import FeatureSpec
-    from mindspore_rec.feature.get_insert_func import get_insert_func
-    from mindspore_rec.feature.hashing import category_keys
-    from mindspore_rec.feature.session import init, terminate
-    from mindspore_rec.feature.sparse_lookup import SparseLookup, sparse_lookup
-    from mindspore_rec.feature.variables import get_dense_and_sparse_variable
+    from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline
+    from mindspore_rec.common.columns.feature_spec import FeatureSpec
+    from mindspore_rec.common.columns.hashing import category_keys
+    from mindspore_rec.common.tiers.config import CacheConfig
+    from mindspore_rec.compat.convert import convert, revert
+    from mindspore_rec.compat.create_table import create_table
+    from mindspore_rec.compat.get_insert_func import get_insert_func
+    from mindspore_rec.compat.session import init, terminate
+    from mindspore_rec.compat.sparse_lookup import SparseLookup, sparse_lookup
+    from mindspore_rec.compat.variables import get_dense_and_sparse_variable
     from mindspore_rec.metrics import (
         AUC,
         GAUC,
         LogLoss,
     )
-    from mindspore_rec.native import (
-        NoOptimizerError,
-        OutOfMemoryError,
-        StaleHandleError,
-        TableClosedError,
-        get_num_threads,
-        set_num_threads,
-    )
-    from mindspore_rec.nn.embedding import (
-        EmbeddingBag,
-        EmbeddingLookup,
-        HashEmbeddingLookup,
-        tables_of,
-    )
-    from mindspore_rec.nn.fused.device import get_dense_device, set_dense_device
-    from mindspore_rec.nn.grouped import GroupedEmbedding
     from mindspore_rec.optim import (
         FTRL,
         SGD,
@@ -91,8 +75,24 @@ if TYPE_CHECKING:
         TableStats,
         TrainStep,
     )
-    from mindspore_rec.train.event_time import EventTime
-    from mindspore_rec.train.feature_batches import FeatureBatches
+    from mindspore_rec.train.callbacks.event_time import EventTime
+    from mindspore_rec.train.data.feature_batches import FeatureBatches
+    from mindspore_rec.train.graph.operators import (
+        NoOptimizerError,
+        OutOfMemoryError,
+        StaleHandleError,
+        TableClosedError,
+        get_num_threads,
+        set_num_threads,
+    )
+    from mindspore_rec.train.nn.embedding import (
+        EmbeddingBag,
+        EmbeddingLookup,
+        HashEmbeddingLookup,
+        tables_of,
+    )
+    from mindspore_rec.train.nn.fused.device import get_dense_device, set_dense_device
+    from mindspore_rec.train.nn.grouped import GroupedEmbedding
 else:
     __getattr__, __dir__ = lazily(
         __name__,
@@ -107,24 +107,24 @@ else:
                 "parameter",
                 "train",
             ],
-            "mindspore_rec.cache.config": ["CacheConfig"],
+            "mindspore_rec.common.tiers.config": ["CacheConfig"],
             "mindspore_rec.checkpoint": [
                 "CheckpointError",
                 "RecCheckpoint",
                 "load_checkpoint",
                 "save_checkpoint",
             ],
-            "mindspore_rec.feature.convert": ["convert", "revert"],
-            "mindspore_rec.feature.create_table": ["create_table"],
-            "mindspore_rec.feature.feature_pipeline": ["FeaturePipeline"],
-            "mindspore_rec.feature.feature_spec": ["FeatureSpec"],
-            "mindspore_rec.feature.hashing": ["category_keys"],
-            "mindspore_rec.feature.get_insert_func": ["get_insert_func"],
-            "mindspore_rec.feature.session": ["init", "terminate"],
-            "mindspore_rec.feature.sparse_lookup": ["SparseLookup", "sparse_lookup"],
-            "mindspore_rec.feature.variables": ["get_dense_and_sparse_variable"],
+            "mindspore_rec.compat.convert": ["convert", "revert"],
+            "mindspore_rec.compat.create_table": ["create_table"],
+            "mindspore_rec.common.columns.feature_pipeline": ["FeaturePipeline"],
+            "mindspore_rec.common.columns.feature_spec": ["FeatureSpec"],
+            "mindspore_rec.common.columns.hashing": ["category_keys"],
+            "mindspore_rec.compat.get_insert_func": ["get_insert_func"],
+            "mindspore_rec.compat.session": ["init", "terminate"],
+            "mindspore_rec.compat.sparse_lookup": ["SparseLookup", "sparse_lookup"],
+            "mindspore_rec.compat.variables": ["get_dense_and_sparse_variable"],
             "mindspore_rec.metrics": ["AUC", "GAUC", "LogLoss"],
-            "mindspore_rec.native": [
+            "mindspore_rec.train.graph.operators": [
                 "NoOptimizerError",
                 "OutOfMemoryError",
                 "StaleHandleError",
@@ -132,14 +132,14 @@ else:
                 "get_num_threads",
                 "set_num_threads",
             ],
-            "mindspore_rec.nn.embedding": [
+            "mindspore_rec.train.nn.embedding": [
                 "EmbeddingBag",
                 "EmbeddingLookup",
                 "HashEmbeddingLookup",
                 "tables_of",
             ],
-            "mindspore_rec.nn.fused.device": ["get_dense_device", "set_dense_device"],
-            "mindspore_rec.nn.grouped": ["GroupedEmbedding"],
+            "mindspore_rec.train.nn.fused.device": ["get_dense_device", "set_dense_device"],
+            "mindspore_rec.train.nn.grouped": ["GroupedEmbedding"],
             "mindspore_rec.optim": [
                 "FTRL",
                 "SGD",
@@ -167,8 +167,8 @@ else:
                 "TableStats",
                 "TrainStep",
             ],
-            "mindspore_rec.train.event_time": ["EventTime"],
-            "mindspore_rec.train.feature_batches": ["FeatureBatches"],
+            "mindspore_rec.train.callbacks.event_time": ["EventTime"],
+            "mindspore_rec.train.data.feature_batches": ["FeatureBatches"],
         },
         ALIASES,
         SENTENCES,

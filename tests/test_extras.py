@@ -13,8 +13,8 @@ import pytest
 from packaging.requirements import Requirement
 
 import mindspore_rec
-from mindspore_rec import leftovers
-from mindspore_rec.extras import EXTRAS, pip_install
+from mindspore_rec.common import leftovers
+from mindspore_rec.common.extras import EXTRAS, pip_install
 from tests.support.processes import ROOT
 
 TEXTS = [

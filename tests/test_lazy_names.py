@@ -32,8 +32,8 @@ def test_lazy_names_are_those_of_all(name: str) -> None:
 def test_a_function_is_not_hidden_by_the_module_of_its_name() -> None:
     printed = run_python(
         "-c",
-        "import mindspore_rec.feature.convert as whole\n"
-        "import mindspore_rec.feature.create_table\n"
+        "import mindspore_rec.compat.convert as whole\n"
+        "import mindspore_rec.compat.create_table\n"
         "from mindspore_rec.feature import convert, create_table\n"
         "from mindspore_rec import feature\n"
         "print(convert is feature.convert, callable(convert), callable(create_table))",

@@ -101,7 +101,7 @@ def run(python: Path, clone: Path, *command: str) -> subprocess.CompletedProcess
 WHERE = """
 import mindspore_rec
 from mindspore_rec import _native
-from mindspore_rec.parallel.start import SHIM
+from mindspore_rec.common.parallel.start import SHIM
 print(mindspore_rec.__file__, _native.__file__, SHIM, sep="\\n")
 """
 

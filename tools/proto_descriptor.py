@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write mindspore_rec/serving/protocol/open_inference.py of open_inference.proto beside it.
+"""Write mindspore_rec/serve/protocol/open_inference.py of open_inference.proto beside it.
 
     pip install grpcio-tools && python tools/proto_descriptor.py
 
@@ -19,7 +19,7 @@ import textwrap
 import zlib
 from pathlib import Path
 
-FOLDER = Path(__file__).parents[1] / "mindspore_rec" / "serving" / "protocol"
+FOLDER = Path(__file__).parents[1] / "mindspore_rec" / "serve" / "protocol"
 BEGIN = '_DESCRIPTOR = """\n'
 END = '"""  # by tools/proto_descriptor.py\n'
 

@@ -53,7 +53,7 @@ class Request:
     """A request in the forms of both protocols."""
 
     def __init__(self, keys: int, seed: int) -> None:
-        from mindspore_rec.serving.protocol.open_inference import message
+        from mindspore_rec.serve.protocol.open_inference import message
 
         rng = np.random.default_rng(seed)
         ids = bench_common.spread_keys(rng.integers(0, keys, (1, FIELDS)))

@@ -8,14 +8,14 @@ redis-py is optional.
 
 from typing import Any
 
-from mindspore_rec.cache.config import CacheConfig
+from mindspore_rec.common.tiers.config import CacheConfig
 
 __all__ = ["CacheConfig", "RedisTier"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "RedisTier":
-        from mindspore_rec.cache.redis.tier import RedisTier
+        from mindspore_rec.common.tiers.redis.tier import RedisTier
 
         return RedisTier
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

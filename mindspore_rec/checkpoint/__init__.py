@@ -7,19 +7,19 @@ saves the whole state during training, as full checkpoints and deltas between th
 
 from typing import TYPE_CHECKING
 
-from mindspore_rec.lazy import lazily
+from mindspore_rec.common.lazy import lazily
 
 if TYPE_CHECKING:
-    from mindspore_rec.checkpoint.directory import load_checkpoint, save_checkpoint
-    from mindspore_rec.checkpoint.errors import CheckpointError
-    from mindspore_rec.checkpoint.rec_checkpoint import RecCheckpoint
+    from mindspore_rec.common.run.errors import CheckpointError
+    from mindspore_rec.train.checkpoint.directory import load_checkpoint, save_checkpoint
+    from mindspore_rec.train.checkpoint.rec_checkpoint import RecCheckpoint
 else:
     __getattr__, __dir__ = lazily(
         __name__,
         {
-            "mindspore_rec.checkpoint.directory": ["load_checkpoint", "save_checkpoint"],
-            "mindspore_rec.checkpoint.errors": ["CheckpointError"],
-            "mindspore_rec.checkpoint.rec_checkpoint": ["RecCheckpoint"],
+            "mindspore_rec.train.checkpoint.directory": ["load_checkpoint", "save_checkpoint"],
+            "mindspore_rec.common.run.errors": ["CheckpointError"],
+            "mindspore_rec.train.checkpoint.rec_checkpoint": ["RecCheckpoint"],
         },
     )
 

@@ -8,17 +8,17 @@ batch. Errors of the tables' operators are raised with their own message.
 
 from typing import TYPE_CHECKING
 
-from mindspore_rec.lazy import lazily
+from mindspore_rec.common.lazy import lazily
 
 if TYPE_CHECKING:
-    from mindspore_rec.graph.cell_caller import CellCaller
-    from mindspore_rec.graph.lock import graph_lock
+    from mindspore_rec.train.graph.cell_caller import CellCaller
+    from mindspore_rec.train.graph.lock import graph_lock
 else:
     __getattr__, __dir__ = lazily(
         __name__,
         {
-            "mindspore_rec.graph.cell_caller": ["CellCaller"],
-            "mindspore_rec.graph.lock": ["graph_lock"],
+            "mindspore_rec.train.graph.cell_caller": ["CellCaller"],
+            "mindspore_rec.train.graph.lock": ["graph_lock"],
         },
     )
 

@@ -6,7 +6,7 @@ cores between the workers, and begins each line of output with the rank of its w
 docs/parallel.md says what to expect.
 """
 
-from mindspore_rec.launch.job import Job, Outcome, run
-from mindspore_rec.launch.mpirun import mpirun_command, worker_environment
+from mindspore_rec.common.launch.job import Job, Outcome, run
+from mindspore_rec.common.launch.mpirun import mpirun_command, worker_environment
 
 __all__ = ["Job", "Outcome", "mpirun_command", "run", "worker_environment"]

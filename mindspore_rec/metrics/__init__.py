@@ -4,13 +4,13 @@
 The same as NumPy functions over whole arrays are in `functional`.
 """
 
-from mindspore_rec.metrics import functional
-from mindspore_rec.metrics.auc import AUC
-from mindspore_rec.metrics.calibration import Calibration
-from mindspore_rec.metrics.functional import ReliabilityCurve
-from mindspore_rec.metrics.gauc import GAUC
-from mindspore_rec.metrics.log_loss import LogLoss, NormalizedEntropy
-from mindspore_rec.metrics.streaming_auc import StreamingAUC
+from mindspore_rec.common.metrics import functional
+from mindspore_rec.common.metrics.functional import ReliabilityCurve
+from mindspore_rec.train.metrics.auc import AUC
+from mindspore_rec.train.metrics.calibration import Calibration
+from mindspore_rec.train.metrics.gauc import GAUC
+from mindspore_rec.train.metrics.log_loss import LogLoss, NormalizedEntropy
+from mindspore_rec.train.metrics.streaming_auc import StreamingAUC
 
 __all__ = [
     "AUC",

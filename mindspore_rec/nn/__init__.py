@@ -6,20 +6,25 @@ combined row a bag, `GroupedEmbedding` several tables at once; `tables_of` finds
 network. The others are layers between embeddings and prediction, and a loss.
 """
 
-from mindspore_rec.nn.cross import CrossNet, CrossNetV2
-from mindspore_rec.nn.cross_mix import CrossNetMix
-from mindspore_rec.nn.dot_interaction import DotInteraction
-from mindspore_rec.nn.embedding import EmbeddingBag, EmbeddingLookup, HashEmbeddingLookup, tables_of
-from mindspore_rec.nn.factorization import FactorizationMachine
 from mindspore_rec.nn.fused import FusedLayer
-from mindspore_rec.nn.fused_graph import FusedGraph
-from mindspore_rec.nn.grouped import GroupedEmbedding
-from mindspore_rec.nn.loss import BCEWithLogitsLoss
-from mindspore_rec.nn.mlp import MLP
-from mindspore_rec.nn.mmoe import MMoE
-from mindspore_rec.nn.number_embedding import NumberEmbedding
-from mindspore_rec.nn.sequential import FusedSequential
-from mindspore_rec.nn.sum import Sum
+from mindspore_rec.train.nn.cross import CrossNet, CrossNetV2
+from mindspore_rec.train.nn.cross_mix import CrossNetMix
+from mindspore_rec.train.nn.dot_interaction import DotInteraction
+from mindspore_rec.train.nn.embedding import (
+    EmbeddingBag,
+    EmbeddingLookup,
+    HashEmbeddingLookup,
+    tables_of,
+)
+from mindspore_rec.train.nn.factorization import FactorizationMachine
+from mindspore_rec.train.nn.fused_graph import FusedGraph
+from mindspore_rec.train.nn.grouped import GroupedEmbedding
+from mindspore_rec.train.nn.loss import BCEWithLogitsLoss
+from mindspore_rec.train.nn.mlp import MLP
+from mindspore_rec.train.nn.mmoe import MMoE
+from mindspore_rec.train.nn.number_embedding import NumberEmbedding
+from mindspore_rec.train.nn.sequential import FusedSequential
+from mindspore_rec.train.nn.sum import Sum
 
 __all__ = [
     "BCEWithLogitsLoss",

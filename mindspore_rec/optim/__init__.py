@@ -6,15 +6,15 @@ of each row of a batch. `CombinedOptimizer` gives parts of a network to several 
 `check_covered` raises where a table would not be trained.
 """
 
-from mindspore_rec.optim.adagrad import Adagrad, RowWiseAdagrad
-from mindspore_rec.optim.adam import Adam, LazyAdam
-from mindspore_rec.optim.adamw import AdamW
-from mindspore_rec.optim.combined import CombinedOptimizer
-from mindspore_rec.optim.ftrl import FTRL
-from mindspore_rec.optim.momentum import Momentum
-from mindspore_rec.optim.rmsprop import RMSProp
-from mindspore_rec.optim.sgd import SGD
-from mindspore_rec.optim.tables import check_covered
+from mindspore_rec.train.optim.adagrad import Adagrad, RowWiseAdagrad
+from mindspore_rec.train.optim.adam import Adam, LazyAdam
+from mindspore_rec.train.optim.adamw import AdamW
+from mindspore_rec.train.optim.combined import CombinedOptimizer
+from mindspore_rec.train.optim.ftrl import FTRL
+from mindspore_rec.train.optim.momentum import Momentum
+from mindspore_rec.train.optim.rmsprop import RMSProp
+from mindspore_rec.train.optim.sgd import SGD
+from mindspore_rec.train.optim.tables import check_covered
 
 __all__ = [
     "FTRL",

@@ -6,17 +6,17 @@
 
 from typing import TYPE_CHECKING
 
-from mindspore_rec.lazy import lazily
+from mindspore_rec.common.lazy import lazily
 
 if TYPE_CHECKING:
     from mindspore_rec._native import WorkerError
-    from mindspore_rec.parallel.group import WorkerGroup, worker_group
+    from mindspore_rec.common.parallel.group import WorkerGroup, worker_group
 else:  # the launcher uses modules of this package, and no MindSpore
     __getattr__, __dir__ = lazily(
         __name__,
         {
             "mindspore_rec._native": ["WorkerError"],
-            "mindspore_rec.parallel.group": ["WorkerGroup", "worker_group"],
+            "mindspore_rec.common.parallel.group": ["WorkerGroup", "worker_group"],
         },
     )
 

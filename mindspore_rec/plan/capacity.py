@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from mindspore_rec.checks import check_int, check_one_of
+from mindspore_rec.common.checks import check_int, check_one_of
 from mindspore_rec.plan.index import DistinctBatch, grown
 from mindspore_rec.plan.outcome import Outcome
 from mindspore_rec.plan.sizes import COUNTER_BYTES

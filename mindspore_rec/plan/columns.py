@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mindspore_rec.feature.hashing import category_keys
+from mindspore_rec.common.columns.hashing import category_keys
 
 __all__ = ["KEY_TYPES", "KeyColumn", "TimeColumn"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mindspore_rec.checks import check_int, check_one_of
+from mindspore_rec.common.checks import check_int, check_one_of
 from mindspore_rec.plan.columns import KEY_TYPES, KeyColumn, TimeColumn
 from mindspore_rec.plan.readers import FORMATS, is_text, log_format, read_blocks
 

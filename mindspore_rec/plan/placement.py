@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mindspore_rec.checks import check_int, check_number
+from mindspore_rec.common.checks import check_int, check_number
 from mindspore_rec.plan.worker_loads import WorkerLoads
 
 __all__ = ["KEY_BYTES", "Machine", "Placed", "TableCost", "propose"]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from mindspore_rec.extras import pip_install
+from mindspore_rec.common.extras import pip_install
 from mindspore_rec.plan.simulate import Plan
 
 __all__ = ["check_plot", "save_plot"]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from mindspore_rec.checks import check_int, check_one_of
+from mindspore_rec.common.checks import check_int, check_one_of
 from mindspore_rec.plan.age import AgeSweep
 from mindspore_rec.plan.capacity import ORDERS, CapacityRun
 from mindspore_rec.plan.index import KeyIndex

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mindspore_rec import _native
-from mindspore_rec.checks import check_int, check_one_of
+from mindspore_rec.common.checks import check_int, check_one_of
 
 __all__ = [
     "COUNTER_BYTES",

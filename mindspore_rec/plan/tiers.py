@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from mindspore_rec.checks import check_int, check_one_of
+from mindspore_rec.common.checks import check_int, check_one_of
 from mindspore_rec.plan.capacity import ORDERS
 from mindspore_rec.plan.index import KeyIndex
 from mindspore_rec.plan.log import KeyLog

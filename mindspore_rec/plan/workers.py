@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from tqdm import tqdm
 
-from mindspore_rec.checks import check_int, check_number
+from mindspore_rec.common.checks import check_int, check_number
 from mindspore_rec.plan.log import KeyLog
 from mindspore_rec.plan.placement import Machine, TableCost, propose
 from mindspore_rec.plan.sizes import DIGEST_BYTES, row_bytes

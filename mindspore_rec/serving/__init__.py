@@ -7,25 +7,25 @@ rows of int8 or int4 by themselves, `SharedRows` rows that processes share.
 
 from typing import TYPE_CHECKING
 
-from mindspore_rec.lazy import lazily
+from mindspore_rec.common.lazy import lazily
 
 if TYPE_CHECKING:
-    from mindspore_rec.graph.tensors import TensorSpec
-    from mindspore_rec.serving.following.catalog import ChainError
-    from mindspore_rec.serving.following.predictor import Predictor
-    from mindspore_rec.serving.following.status import Status
-    from mindspore_rec.serving.quantised_rows import QuantisedRows
-    from mindspore_rec.serving.shared.rows import SharedRows
+    from mindspore_rec.common.columns.tensors import TensorSpec
+    from mindspore_rec.serve.following.catalog import ChainError
+    from mindspore_rec.serve.following.predictor import Predictor
+    from mindspore_rec.serve.following.status import Status
+    from mindspore_rec.serve.quantised_rows import QuantisedRows
+    from mindspore_rec.serve.shared.rows import SharedRows
 else:
     __getattr__, __dir__ = lazily(
         __name__,
         {
-            "mindspore_rec.serving.following.catalog": ["ChainError"],
-            "mindspore_rec.serving.following.predictor": ["Predictor"],
-            "mindspore_rec.serving.quantised_rows": ["QuantisedRows"],
-            "mindspore_rec.serving.shared.rows": ["SharedRows"],
-            "mindspore_rec.serving.following.status": ["Status"],
-            "mindspore_rec.graph.tensors": ["TensorSpec"],
+            "mindspore_rec.serve.following.catalog": ["ChainError"],
+            "mindspore_rec.serve.following.predictor": ["Predictor"],
+            "mindspore_rec.serve.quantised_rows": ["QuantisedRows"],
+            "mindspore_rec.serve.shared.rows": ["SharedRows"],
+            "mindspore_rec.serve.following.status": ["Status"],
+            "mindspore_rec.common.columns.tensors": ["TensorSpec"],
         },
     )
 

@@ -5,28 +5,28 @@
 of this package (stopping, validation, eviction, statistics) and your own.
 """
 
-from mindspore_rec.train.admission import CountFirstEpoch
-from mindspore_rec.train.callbacks import (
+from mindspore_rec.train.callbacks.admission import CountFirstEpoch
+from mindspore_rec.train.callbacks.event_time import EventTime
+from mindspore_rec.train.callbacks.evict import EvictCallback, EvictedKeysCallback
+from mindspore_rec.train.callbacks.plateau import EarlyStopping, ReduceLROnPlateau
+from mindspore_rec.train.callbacks.progress import (
     EvalCallback,
     ProgressBar,
     StopOnNaN,
     TimeMonitor,
 )
-from mindspore_rec.train.event_time import EventTime
-from mindspore_rec.train.evict import EvictCallback, EvictedKeysCallback
-from mindspore_rec.train.feature_batches import FeatureBatches
-from mindspore_rec.train.placement import (
+from mindspore_rec.train.callbacks.progressive import ProgressiveValidation
+from mindspore_rec.train.callbacks.table_stats import TableStats
+from mindspore_rec.train.data.feature_batches import FeatureBatches
+from mindspore_rec.train.loop.placement import (
     Placement,
     PlacementMonitor,
     PlacementReport,
     placement_report,
 )
-from mindspore_rec.train.plateau import EarlyStopping, ReduceLROnPlateau
-from mindspore_rec.train.progressive import ProgressiveValidation
-from mindspore_rec.train.rec_model import RecModel
-from mindspore_rec.train.step import TrainStep
-from mindspore_rec.train.summary import TableSummary, TrainSummary
-from mindspore_rec.train.table_stats import TableStats
+from mindspore_rec.train.loop.rec_model import RecModel
+from mindspore_rec.train.loop.step import TrainStep
+from mindspore_rec.train.metrics.summary import TableSummary, TrainSummary
 
 __all__ = [
     "CountFirstEpoch",

@@ -10,7 +10,7 @@ import mindspore as ms
 from mindspore.common.initializer import Normal
 
 from mindspore_rec import CacheConfig, CountAdmission, Eviction, TableConfig
-from mindspore_rec.checks import check_one_of
+from mindspore_rec.common.checks import check_one_of
 from models.common.checks import check_least
 
 __all__ = ["KINDS", "TABLES", "EmbeddingConfig"]

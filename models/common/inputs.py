@@ -7,7 +7,7 @@ from typing import Any
 
 from mindspore import Tensor, nn
 
-from mindspore_rec.checks import check_one_of
+from mindspore_rec.common.checks import check_one_of
 from mindspore_rec.nn import NumberEmbedding
 from models.common.checks import check_least
 from models.common.embedding import EmbeddingConfig, FieldEmbedding, FieldSum

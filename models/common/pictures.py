@@ -7,7 +7,7 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mindspore_rec.extras import pip_install
+from mindspore_rec.common.extras import pip_install
 
 __all__ = ["bars", "lines"]
 

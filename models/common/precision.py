@@ -6,7 +6,7 @@ from __future__ import annotations
 import mindspore as ms
 from mindspore import Tensor, nn
 
-from mindspore_rec.checks import check_one_of
+from mindspore_rec.common.checks import check_one_of
 from mindspore_rec.nn import MLP, FusedLayer
 
 __all__ = ["COMPUTE_DTYPES", "check_compute_dtype", "loss_scale", "lower_precision"]

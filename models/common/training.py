@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from mindspore import nn
 
-from mindspore_rec.checks import check_one_of
+from mindspore_rec.common.checks import check_one_of
 from models.common.checks import check_least
 from models.common.data import Data
 

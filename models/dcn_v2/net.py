@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from mindspore import Tensor, nn
 from mindspore.common.initializer import XavierUniform
 
-from mindspore_rec.checks import check_one_of
+from mindspore_rec.common.checks import check_one_of
 from mindspore_rec.nn import MLP, CrossNetMix, CrossNetV2, FusedGraph
 from models.common.embedding import EmbeddingConfig
 from models.common.inputs import InputLayer

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import accuracy_table, accuracy_twin
 from mindspore_rec import tables_of
-from mindspore_rec.extras import pip_install
+from mindspore_rec.common.extras import pip_install
 from models.common.baselines import BASELINES
 from models.common.data import Data
 from models.common.model import build, read_config

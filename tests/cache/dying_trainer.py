@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from mindspore_rec import _native
-from mindspore_rec.cache.attach import attach
-from mindspore_rec.cache.config import CacheConfig
+from mindspore_rec.common.tiers.attach import attach
+from mindspore_rec.common.tiers.config import CacheConfig
 
 NAME = "dying/table"
 SEED = 5

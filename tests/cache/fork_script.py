@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from mindspore_rec import _native
-from mindspore_rec.cache.redis.tier import RedisTier
+from mindspore_rec.common.tiers.redis.tier import RedisTier
 from tests.cache.native_calls import CALLS, FIXED, inside, public_names, small_table
 
 NAME = "fork.table"

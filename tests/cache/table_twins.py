@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mindspore_rec import _native
-from mindspore_rec.cache.redis.tier import RedisTier
+from mindspore_rec.common.tiers.redis.tier import RedisTier
 
 DIM = 4
 _MASK = (1 << 64) - 1

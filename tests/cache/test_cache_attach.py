@@ -19,7 +19,7 @@ from mindspore_rec import (
     StaticParameter,
     create_table,
 )
-from mindspore_rec.cache.ssd_directory import SsdDirectory
+from mindspore_rec.common.tiers.ssd_directory import SsdDirectory
 from mindspore_rec.ssd import SsdStore
 
 KEYS = np.arange(50, dtype=np.int64)

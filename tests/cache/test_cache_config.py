@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from mindspore_rec import CacheConfig, HashEmbeddingLookup, MapParameter
-from mindspore_rec.cache.config import MAX_PREFETCH
+from mindspore_rec.common.tiers.config import MAX_PREFETCH
 
 SSD: dict[str, Any] = {"host_rows": 10, "ssd_path": "rows"}
 REMOTE: dict[str, Any] = {"host_rows": 10, "remote": "redis://localhost:6379/0"}

@@ -11,9 +11,9 @@ import pytest
 from mindspore import Tensor
 
 from mindspore_rec import CacheConfig, HashEmbeddingLookup
-from mindspore_rec.cache.device import DeviceTier
 from mindspore_rec.optim import CombinedOptimizer, LazyAdam
 from mindspore_rec.train import TrainStep
+from mindspore_rec.train.parameter.device_cache import DeviceTier
 from tests.cache.device_run import DIM, MOST, OPTIMIZERS, run
 from tests.support.networks import Product, Quadratic
 

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 import redis
 
-from mindspore_rec.cache.redis.link import RemoteError, RemoteUnavailableError
-from mindspore_rec.cache.redis.tier import RedisTier
-from mindspore_rec.cache.redis.wire import bucket_names
+from mindspore_rec.common.tiers.redis.link import RemoteError, RemoteUnavailableError
+from mindspore_rec.common.tiers.redis.tier import RedisTier
+from mindspore_rec.common.tiers.redis.wire import bucket_names
 from tests.support.redis_server import RedisServer
 
 pytestmark = pytest.mark.redis

@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 import redis
 
-from mindspore_rec.cache.redis.client import Client, Command
-from mindspore_rec.cache.redis.link import (
+from mindspore_rec.common.tiers.redis.client import Client, Command
+from mindspore_rec.common.tiers.redis.link import (
     RemoteError,
     RemoteFullError,
     RemoteUnavailableError,
     RowsLostError,
     parse_target,
 )
-from mindspore_rec.cache.redis.nodes import Nodes
-from mindspore_rec.cache.redis.tier import RedisTier
-from mindspore_rec.cache.redis.wire import bucket_names, bucket_of, pack
+from mindspore_rec.common.tiers.redis.nodes import Nodes
+from mindspore_rec.common.tiers.redis.tier import RedisTier
+from mindspore_rec.common.tiers.redis.wire import bucket_names, bucket_of, pack
 from tests.support.redis_server import RedisServer
 
 pytestmark = pytest.mark.redis

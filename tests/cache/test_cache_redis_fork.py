@@ -12,8 +12,8 @@ from multiprocessing.queues import SimpleQueue
 import numpy as np
 import redis
 
-from mindspore_rec.cache.redis.link import RemoteError
-from mindspore_rec.cache.redis.tier import RedisTier
+from mindspore_rec.common.tiers.redis.link import RemoteError
+from mindspore_rec.common.tiers.redis.tier import RedisTier
 
 ROW = 16
 KEYS = np.arange(3)

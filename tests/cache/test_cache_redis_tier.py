@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from mindspore_rec import _native
-from mindspore_rec.cache.redis.link import RemoteError, RowsLostError
-from mindspore_rec.cache.redis.tier import RedisTier
-from mindspore_rec.cache.redis.wire import bucket_names, bucket_of
+from mindspore_rec.common.tiers.redis.link import RemoteError, RowsLostError
+from mindspore_rec.common.tiers.redis.tier import RedisTier
+from mindspore_rec.common.tiers.redis.wire import bucket_names, bucket_of
 from tests.support.processes import run_program
 
 pytestmark = pytest.mark.redis
@@ -431,7 +431,7 @@ def test_bad_arguments(redis_url: str, unique: Callable[[], str]) -> None:
 def test_a_missing_package_says_what_to_install() -> None:
     code = (
         "import sys; sys.modules['redis'] = None\n"
-        "from mindspore_rec.cache.redis.tier import RedisTier\n"
+        "from mindspore_rec.common.tiers.redis.tier import RedisTier\n"
         "RedisTier('redis://localhost', 't', 8)"
     )
     done = run_program("-c", code)

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from mindspore_rec import CacheConfig, MapParameter, _native
-from mindspore_rec.checkpoint.tier_scrub import TierScrub
 from mindspore_rec.ssd import SsdStore
+from mindspore_rec.train.checkpoint.tier_scrub import TierScrub
 from tests.support.nightly import NIGHTLY
 from tests.support.redis_server import RedisServer
 
@@ -29,7 +29,7 @@ class Training:
 
     def __init__(self, name: str, cache: CacheConfig, monkeypatch: pytest.MonkeyPatch) -> None:
         # As fast as it can, without the pauses that leave the training its time.
-        monkeypatch.setattr("mindspore_rec.checkpoint.tier_scrub._MOST_SHARE", 1.0)
+        monkeypatch.setattr("mindspore_rec.train.checkpoint.tier_scrub._MOST_SHARE", 1.0)
         self.rng = np.random.default_rng(5)
         self.table = MapParameter(name, value_shape=DIM, cache=cache)
         self.native = self.table._synchronised()

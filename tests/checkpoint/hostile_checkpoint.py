@@ -22,7 +22,7 @@ from mindspore_rec import (
     SketchAdmission,
     tables_of,
 )
-from mindspore_rec.checkpoint.manifest import _checksum, _own_checksum
+from mindspore_rec.common.run.manifest import _checksum, _own_checksum
 from tests.checkpoint.test_checkpoint_deltas import Training
 from tests.support.native_table import native_of
 

@@ -23,7 +23,7 @@ from mindspore import nn
 from mindspore.train import Callback
 
 from mindspore_rec import HashEmbeddingLookup, LazyAdam, RecCheckpoint, RecModel, tables_of
-from mindspore_rec.parallel.group import worker_group
+from mindspore_rec.common.parallel.group import worker_group
 
 EPOCHS, BATCHES, ROWS = 4, 12, 8
 

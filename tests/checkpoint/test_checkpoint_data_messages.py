@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mindspore_rec.checkpoint.data_place import DataPlace, SavedPlace, check_place
+from mindspore_rec.train.checkpoint.data_place import DataPlace, SavedPlace, check_place
 
 
 class Unsized:

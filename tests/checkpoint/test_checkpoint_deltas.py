@@ -25,9 +25,9 @@ from mindspore_rec import (
     save_checkpoint,
     tables_of,
 )
-from mindspore_rec.checkpoint.chain import entries, newest_chain
-from mindspore_rec.checkpoint.load_tables import TableUpdate
-from mindspore_rec.checkpoint.merge import merge_chain
+from mindspore_rec.common.run.chain import entries, newest_chain
+from mindspore_rec.common.run.load_tables import TableUpdate
+from mindspore_rec.common.run.merge import merge_chain
 from tests.support.native_table import native_of
 
 DIM = 3

@@ -22,12 +22,12 @@ import pyarrow as pa
 import pytest
 
 from mindspore_rec import CheckpointError, RecCheckpoint, load_checkpoint, tables_of
-from mindspore_rec.checkpoint.__main__ import main
-from mindspore_rec.checkpoint.chain import chain_at, entries, newest_chain, verify_chain
-from mindspore_rec.checkpoint.diff import difference
-from mindspore_rec.checkpoint.export import export_table
-from mindspore_rec.checkpoint.merge import merge_chain
-from mindspore_rec.checkpoint.table_file import write_keys
+from mindspore_rec.common.run.chain import chain_at, entries, newest_chain, verify_chain
+from mindspore_rec.common.run.command import main
+from mindspore_rec.common.run.diff import difference
+from mindspore_rec.common.run.export import export_table
+from mindspore_rec.common.run.merge import merge_chain
+from mindspore_rec.common.run.table_file import write_keys
 from mindspore_rec.serving import Predictor
 from tests.checkpoint.hostile_checkpoint import (
     MANIFEST,

@@ -22,10 +22,10 @@ from mindspore_rec import (
     RecModel,
     tables_of,
 )
-from mindspore_rec.checkpoint.__main__ import main
-from mindspore_rec.checkpoint.chain import entries, newest_chain
-from mindspore_rec.checkpoint.digests import saved_digest, table_digest_at
-from mindspore_rec.checkpoint.merge import merge_chain
+from mindspore_rec.common.run.chain import entries, newest_chain
+from mindspore_rec.common.run.command import main
+from mindspore_rec.common.run.digests import saved_digest, table_digest_at
+from mindspore_rec.common.run.merge import merge_chain
 from tests.support.redis_server import RedisServer
 
 pytestmark = pytest.mark.usefixtures("graph_mode")

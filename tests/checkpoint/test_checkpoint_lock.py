@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from mindspore_rec.checkpoint.run_directory import lock
+from mindspore_rec.train.checkpoint.run_directory import lock
 from tests.ssd.forked_holder import killed_beside_its_child
 
 

@@ -15,8 +15,8 @@ from mindspore import nn
 from mindspore.train import Callback
 
 from mindspore_rec import LazyAdam, RecCheckpoint, RecModel, tables_of
-from mindspore_rec.checkpoint.__main__ import main
-from mindspore_rec.checkpoint.chain import newest_chain
+from mindspore_rec.common.run.chain import newest_chain
+from mindspore_rec.common.run.command import main
 from mindspore_rec.serving import Predictor
 from mindspore_rec.stream import DataReceiver, MemoryTopic, StopWhen, StreamingDataset
 from tests.checkpoint.resume_program import network

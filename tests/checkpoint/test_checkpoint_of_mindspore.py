@@ -21,8 +21,8 @@ from mindspore_rec import (
     MapParameter,
     RecModel,
 )
-from mindspore_rec.cache.config import CacheConfig
-from mindspore_rec.parameter import anchor
+from mindspore_rec.common.tiers.config import CacheConfig
+from mindspore_rec.train.parameter import anchor
 from tests.support.networks import LogitOf
 from tests.support.processes import run_program
 

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from mindspore_rec import HashEmbeddingLookup, load_checkpoint, save_checkpoint
-from mindspore_rec.checkpoint import directory, write
+from mindspore_rec.common.run import write
 from mindspore_rec.stream import QuantileScale
+from mindspore_rec.train.checkpoint import directory
 from tests.support.processes import start_python
 
 

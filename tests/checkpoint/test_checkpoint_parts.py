@@ -17,19 +17,19 @@ from mindspore import Parameter, Tensor, nn
 
 from mindspore_rec import SGD, CountAdmission, Eviction, MapParameter, SketchAdmission
 from mindspore_rec._native import owners
-from mindspore_rec.checkpoint.__main__ import main
-from mindspore_rec.checkpoint.chain import Entry, entry_at, newest_chain, verify_chain
-from mindspore_rec.checkpoint.diff import difference
-from mindspore_rec.checkpoint.errors import CheckpointError
-from mindspore_rec.checkpoint.load import load_chain
-from mindspore_rec.checkpoint.load_tables import TableUpdate
-from mindspore_rec.checkpoint.manifest import new_id, write_manifest
-from mindspore_rec.checkpoint.manifest_fields import check_fields
-from mindspore_rec.checkpoint.merge import merge_chain
-from mindspore_rec.checkpoint.share import Shares
-from mindspore_rec.checkpoint.snapshot import Delta, write_full
-from mindspore_rec.checkpoint.team import ALONE, Team
-from mindspore_rec.checkpoint.write import write_checkpoint
+from mindspore_rec.common.run.chain import Entry, entry_at, newest_chain, verify_chain
+from mindspore_rec.common.run.command import main
+from mindspore_rec.common.run.diff import difference
+from mindspore_rec.common.run.errors import CheckpointError
+from mindspore_rec.common.run.load_tables import TableUpdate
+from mindspore_rec.common.run.manifest import new_id, write_manifest
+from mindspore_rec.common.run.manifest_fields import check_fields
+from mindspore_rec.common.run.merge import merge_chain
+from mindspore_rec.common.run.share import Shares
+from mindspore_rec.common.run.team import ALONE, Team
+from mindspore_rec.common.run.write import write_checkpoint
+from mindspore_rec.train.checkpoint.load import load_chain
+from mindspore_rec.train.checkpoint.snapshot import Delta, write_full
 from tests.checkpoint.thread_workers import run_workers
 from tests.support.native_table import native_of
 

@@ -15,8 +15,8 @@ from mindspore import Tensor
 
 from mindspore_rec import CacheConfig, Eviction, HashEmbeddingLookup, TableConfig, TrainStep
 from mindspore_rec.checkpoint import load_checkpoint, save_checkpoint
-from mindspore_rec.checkpoint.chain import entry_at
-from mindspore_rec.checkpoint.export import export_table
+from mindspore_rec.common.run.chain import entry_at
+from mindspore_rec.common.run.export import export_table
 from mindspore_rec.optim import LazyAdam
 from mindspore_rec.parameter import from_bfloat16
 from tests.support.native_table import native_of
@@ -58,7 +58,7 @@ def _opened(directory: Path) -> pa.Table:
 @pytest.fixture(autouse=True)
 def _closed() -> Any:
     yield
-    from mindspore_rec.parameter.table_parameter import open_tables
+    from mindspore_rec.train.parameter.table_parameter import open_tables
 
     for table in open_tables(NAME):
         table.close()
@@ -120,7 +120,7 @@ def test_a_program_without_the_type_opens_bfloat16_as_uint16(tmp_path: Path) -> 
         table = _opened(tmp_path / "full")
         assert table["value"].type == pa.list_(pa.uint16(), 5)
     finally:
-        from mindspore_rec.checkpoint.row_format import Bfloat16Lists
+        from mindspore_rec.common.run.row_format import Bfloat16Lists
 
         pa.register_extension_type(Bfloat16Lists(1))
 

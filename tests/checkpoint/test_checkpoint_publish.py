@@ -15,16 +15,16 @@ import pytest
 from mindspore import Tensor, nn, ops
 
 from mindspore_rec import HashEmbeddingLookup, LazyAdam, RecCheckpoint, RecModel, tables_of
-from mindspore_rec.checkpoint import publish as publish_module
-from mindspore_rec.checkpoint.__main__ import main
-from mindspore_rec.checkpoint.chain import entries, newest_chain, verify
-from mindspore_rec.checkpoint.errors import CheckpointError
-from mindspore_rec.checkpoint.manifest import link_or_copy
-from mindspore_rec.checkpoint.publish import Publisher
-from mindspore_rec.checkpoint.rows import rows_at
-from mindspore_rec.checkpoint.table_file import to_arrays
+from mindspore_rec.common.rows.quantise import dequantise, quantise
+from mindspore_rec.common.run import publish as publish_module
+from mindspore_rec.common.run.chain import entries, newest_chain, verify
+from mindspore_rec.common.run.command import main
+from mindspore_rec.common.run.errors import CheckpointError
+from mindspore_rec.common.run.manifest import link_or_copy
+from mindspore_rec.common.run.publish import Publisher
+from mindspore_rec.common.run.rows import rows_at
+from mindspore_rec.common.run.table_file import to_arrays
 from mindspore_rec.serving import Predictor
-from mindspore_rec.serving.quantise import dequantise, quantise
 from tests.support.processes import start_python
 
 INPUTS = ["ids:INT64:-1,4"]

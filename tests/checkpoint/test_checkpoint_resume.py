@@ -28,8 +28,8 @@ from mindspore_rec import (
     ReduceLROnPlateau,
     tables_of,
 )
-from mindspore_rec.stream.batch_sources import batch_source
-from mindspore_rec.train.passes import Passes
+from mindspore_rec.train.data.batch_sources import batch_source
+from mindspore_rec.train.loop.passes import Passes
 from tests.checkpoint.resume_program import (
     BATCHES,
     EPOCHS,

@@ -26,10 +26,9 @@ from mindspore_rec import (
     load_checkpoint,
     tables_of,
 )
-from mindspore_rec.checkpoint import run_writer
-from mindspore_rec.checkpoint.__main__ import main
-from mindspore_rec.checkpoint.chain import entries, newest_chain
-from mindspore_rec.checkpoint.errors import CheckpointError
+from mindspore_rec.common.run.chain import entries, newest_chain
+from mindspore_rec.common.run.command import main
+from mindspore_rec.common.run.errors import CheckpointError
 from mindspore_rec.stream import (
     ArrowFormat,
     FeaturePipeline,
@@ -42,6 +41,7 @@ from mindspore_rec.stream import (
     StreamSource,
     pack,
 )
+from mindspore_rec.train.checkpoint import run_writer
 from tests.support.native_table import native_of
 from tests.support.networks import LogitBeside
 

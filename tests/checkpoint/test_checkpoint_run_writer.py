@@ -17,12 +17,12 @@ import pytest
 from mindspore import Parameter, Tensor, nn
 
 from mindspore_rec import SGD, MapParameter, tables_of
-from mindspore_rec.checkpoint import manifest
-from mindspore_rec.checkpoint.chain import Entry, newest_chain, verify_chain
-from mindspore_rec.checkpoint.load import load_chain
-from mindspore_rec.checkpoint.run_writer import RunWriter
-from mindspore_rec.checkpoint.share import Shares
-from mindspore_rec.sync import sync
+from mindspore_rec.common.run import manifest
+from mindspore_rec.common.run.chain import Entry, newest_chain, verify_chain
+from mindspore_rec.common.run.share import Shares
+from mindspore_rec.common.sync import sync
+from mindspore_rec.train.checkpoint.load import load_chain
+from mindspore_rec.train.checkpoint.run_writer import RunWriter
 from tests.parallel.loop_workers import Exchange, ThreadGroup, run_workers
 from tests.support.native_table import native_of
 

@@ -22,7 +22,7 @@ from mindspore_rec import (
     RecModel,
     tables_of,
 )
-from mindspore_rec.checkpoint.scrub import TableScrub
+from mindspore_rec.train.checkpoint.scrub import TableScrub
 from tests.parameter.test_digest import addresses_of, flip
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
@@ -118,7 +118,7 @@ def test_each_row_is_looked_at_once_a_round(unique: Any, monkeypatch: pytest.Mon
     table.marks.keep_digest()
     seen: list[tuple[int, int]] = []
     now = [0.0]
-    monkeypatch.setattr("mindspore_rec.checkpoint.scrub.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("mindspore_rec.train.checkpoint.scrub.time.monotonic", lambda: now[0])
 
     def none_are(_: object, part: int, parts: int) -> np.ndarray:
         seen.append((part, parts))
@@ -168,7 +168,7 @@ def test_a_round_takes_a_quarter_of_the_time_at_most(
         looked.append(part)
         return np.zeros(0, np.int64)
 
-    monkeypatch.setattr("mindspore_rec.checkpoint.scrub.time.monotonic", lambda: now)
+    monkeypatch.setattr("mindspore_rec.train.checkpoint.scrub.time.monotonic", lambda: now)
     monkeypatch.setattr(type(table), "damaged_rows", look)
     scrub = TableScrub([table], 1e-320)
     for _ in range(200):

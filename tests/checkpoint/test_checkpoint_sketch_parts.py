@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from mindspore_rec import MapParameter, SketchAdmission
 from mindspore_rec._native import owners
-from mindspore_rec.checkpoint import team as team_module
-from mindspore_rec.checkpoint.share import Share
-from mindspore_rec.checkpoint.sketch_parts import joined_sketch
-from mindspore_rec.checkpoint.team import Team
+from mindspore_rec.common.run import team as team_module
+from mindspore_rec.common.run.share import Share
+from mindspore_rec.common.run.sketch_parts import joined_sketch
+from mindspore_rec.common.run.team import Team
 from tests.checkpoint.thread_workers import run_workers
 from tests.support.native_table import native_of
 

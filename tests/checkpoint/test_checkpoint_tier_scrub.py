@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mindspore_rec import CacheConfig, MapParameter, RecModel
-from mindspore_rec.checkpoint.tier_scrub import TierScrub
+from mindspore_rec.train.checkpoint.tier_scrub import TierScrub
 from tests.cache.test_cache_tier_faults import flip, records
 from tests.checkpoint.test_checkpoint_scrub import After, checkpoint_at, model_of, rows_of, train
 
@@ -99,7 +99,7 @@ def test_rows_are_gone_through_in_the_time_that_is_given(
     table.flush()
     looked: list[int] = []
     now = [0.0]
-    monkeypatch.setattr("mindspore_rec.checkpoint.tier_scrub.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("mindspore_rec.train.checkpoint.tier_scrub.time.monotonic", lambda: now[0])
     call = MapParameter.scrub_tiers
 
     def counted(self: Any, rows: int) -> tuple[int, bool]:
@@ -133,7 +133,7 @@ def test_training_keeps_three_quarters_of_the_time(
     table = MapParameter(unique(), value_shape=2, cache=tiers)
     table.write_rows(np.arange(100), np.ones((100, 2), np.float32))
     now, busy = [0.0], [0.0]
-    monkeypatch.setattr("mindspore_rec.checkpoint.tier_scrub.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("mindspore_rec.train.checkpoint.tier_scrub.time.monotonic", lambda: now[0])
 
     def slow(self: Any, rows: int) -> tuple[int, bool]:
         now[0] += 3.0

@@ -12,7 +12,7 @@ from mindspore import Tensor
 
 from mindspore_rec import CacheConfig, HashEmbeddingLookup, TrainStep
 from mindspore_rec.checkpoint import load_checkpoint, save_checkpoint
-from mindspore_rec.checkpoint.key_sort import KeySort
+from mindspore_rec.common.run.key_sort import KeySort
 from mindspore_rec.optim import LazyAdam
 from tests.support.networks import Quadratic
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mindspore_rec.checkpoint.chain import Entry
-from mindspore_rec.checkpoint.errors import CheckpointError
-from mindspore_rec.checkpoint.random_state import random_state, set_random_state
-from mindspore_rec.checkpoint.share import Share
-from mindspore_rec.checkpoint.state_file import write_states
-from mindspore_rec.checkpoint.worker_states import WorkerStates
+from mindspore_rec.common.run.chain import Entry
+from mindspore_rec.common.run.errors import CheckpointError
+from mindspore_rec.common.run.share import Share
+from mindspore_rec.common.run.state_file import write_states
+from mindspore_rec.train.checkpoint.random_state import random_state, set_random_state
+from mindspore_rec.train.checkpoint.worker_states import WorkerStates
 
 
 class Plain:

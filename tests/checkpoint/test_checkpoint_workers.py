@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from mindspore_rec import load_checkpoint, tables_of
-from mindspore_rec.checkpoint.__main__ import main
-from mindspore_rec.checkpoint.chain import newest_chain, verify_chain
-from mindspore_rec.checkpoint.state_file import read_states
+from mindspore_rec.common.run.chain import newest_chain, verify_chain
+from mindspore_rec.common.run.command import main
+from mindspore_rec.common.run.state_file import read_states
 from mindspore_rec.serving import Predictor
 from tests.checkpoint.workers_program import COUNT, ROWS, batches, contents, net_of
 from tests.support.nightly import NIGHTLY, nightly

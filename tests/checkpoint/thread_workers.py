@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from mindspore_rec.checkpoint.team import Team
+from mindspore_rec.common.run.team import Team
 from tests.parallel import loop_workers
 
 __all__ = ["run_workers"]

@@ -38,8 +38,8 @@ from mindspore_rec import (
     save_checkpoint,
     tables_of,
 )
-from mindspore_rec.checkpoint import snapshot, write
-from mindspore_rec.parallel.group import worker_group
+from mindspore_rec.common.parallel.group import worker_group
+from mindspore_rec.common.run import write
 from mindspore_rec.stream import (
     ArrowFormat,
     MemoryTopic,
@@ -48,6 +48,7 @@ from mindspore_rec.stream import (
     StreamSource,
     pack,
 )
+from mindspore_rec.train.checkpoint import snapshot
 from tests.support.networks import LogitOfTwo
 
 

@@ -27,12 +27,12 @@ import pyarrow as pa
 from google.protobuf import __version__ as protobuf_version
 from google.protobuf.internal import api_implementation
 
-from mindspore_rec.graph.tensors import TensorSpec
-from mindspore_rec.serving.protocol.binary import header_length
-from mindspore_rec.serving.protocol.limits import Limits
-from mindspore_rec.serving.protocol.messages import RawColumns, parse_request
-from mindspore_rec.serving.protocol.open_inference import message
-from mindspore_rec.serving.server.grpc_messages import read_asked, read_infer
+from mindspore_rec.common.columns.tensors import TensorSpec
+from mindspore_rec.serve.protocol.binary import header_length
+from mindspore_rec.serve.protocol.limits import Limits
+from mindspore_rec.serve.protocol.messages import RawColumns, parse_request
+from mindspore_rec.serve.protocol.open_inference import message
+from mindspore_rec.serve.server.grpc_messages import read_asked, read_infer
 
 _ROWS = 64  # of what is text or Python's objects, which take time
 _BINARY_ROWS = 1024  # of bytes that become an array: by fewer, a copy more would not show

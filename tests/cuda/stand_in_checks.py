@@ -30,9 +30,9 @@ from mindspore.train import Callback
 
 from mindspore_rec import LazyAdam, RecModel, _native, get_dense_device, set_dense_device, tables_of
 from mindspore_rec.checkpoint import load_checkpoint, save_checkpoint
-from mindspore_rec.graph.lock import graph_lock
 from mindspore_rec.nn import MLP, CrossNet, MMoE
 from mindspore_rec.train import placement_report
+from mindspore_rec.train.graph.lock import graph_lock
 from models.common.embedding_config import EmbeddingConfig
 from models.dcn.net import DCN
 from models.dcn_v2.net import DCNV2

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mindspore_rec import cuda_libraries
-from mindspore_rec.cuda_libraries import find_cuda_libraries, kernel_cache
+from mindspore_rec.train.nn.fused import cuda_libraries
+from mindspore_rec.train.nn.fused.cuda_libraries import find_cuda_libraries, kernel_cache
 from tests.support.processes import ROOT, run_python
 
 NEW = ("cu13/lib/libnvrtc.so.13", "cu13/lib/libcublasLt.so.13")

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from mindspore_rec import _native
-from mindspore_rec.cuda_libraries import find_cuda_libraries
+from mindspore_rec.train.nn.fused.cuda_libraries import find_cuda_libraries
 from tests.cuda.nvrtc import Nvrtc
 from tests.support.missing import missing
 

@@ -17,7 +17,7 @@ import pytest
 from datasets.common import batches
 from datasets.criteo import bars
 from datasets.criteo.schema import CATEGORY_FIELDS, COUNT_FIELDS, FIELDS
-from mindspore_rec.feature.hashing import category_keys
+from mindspore_rec.common.columns.hashing import category_keys
 
 
 def write(path: Path, version: str, rows: int, seed: int = 0) -> None:

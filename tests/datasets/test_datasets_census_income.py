@@ -14,7 +14,7 @@ from datasets.census_income import convert, load
 from datasets.census_income.data import RARE, read_table
 from datasets.census_income.schema import COLUMNS, FILES, MONEY, NUMERIC, WEIGHT
 from datasets.common import batches
-from mindspore_rec.feature.hashing import category_keys
+from mindspore_rec.common.columns.hashing import category_keys
 from tests.support.missing import missing
 
 REAL = os.environ.get("MINDSPORE_REC_CENSUS_DIR")

@@ -22,7 +22,7 @@ from datasets.criteo.lines import pieces
 from datasets.criteo.parse import BAD_REASONS
 from datasets.criteo.reader import CriteoReader, ReadReport
 from datasets.criteo.schema import CATEGORY_FIELDS, COUNT_FIELDS, bin_counts, scale_counts
-from mindspore_rec.feature.hashing import category_keys, missing_key
+from mindspore_rec.common.columns.hashing import category_keys, missing_key
 from tests.support.nightly import examples
 
 GOOD = b"\t".join([b"1", *[b"5"] * 13, *[b"68fd1e64"] * 26])

@@ -13,7 +13,7 @@ import pytest
 
 from datasets.movielens import download, load
 from datasets.movielens.data import FIELDS, GENRES, read_ratings
-from mindspore_rec.feature.hashing import category_keys
+from mindspore_rec.common.columns.hashing import category_keys
 from tests.support.missing import missing
 
 MOVIES = """movieId,title,genres

@@ -9,15 +9,15 @@ from tests.defects.tools import GoogleTest, NativeFuzz, Pytest, PythonFuzz
 __all__ = ["OUTSIDE"]
 
 _CSRC = "mindspore_rec/csrc"
-_FORMATS = "mindspore_rec/stream/formats.py"
-_FIELDS = "mindspore_rec/checkpoint/manifest_fields.py"
+_FORMATS = "mindspore_rec/common/stream/formats.py"
+_FIELDS = "mindspore_rec/common/run/manifest_fields.py"
 
 _BODIES = Defect(
     16,
     "A text among the numbers of a request takes memory by the square of the body.",
     (
         Edit(
-            "mindspore_rec/serving/protocol/json_tensor.py",
+            "mindspore_rec/serve/protocol/json_tensor.py",
             "    data = _flat(where, data)\n",
             """    try:
         data = np.array(data).ravel().tolist()
@@ -122,7 +122,7 @@ _STARVED = Defect(
     "A column that vanishes sends every message to dead letters, and training starves quietly.",
     (
         Edit(
-            "mindspore_rec/stream/dead_share.py",
+            "mindspore_rec/common/stream/dead_share.py",
             "        if bad.total() <= self._most * seen:\n",
             "        if bad.total() <= seen:\n",
         ),

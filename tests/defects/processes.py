@@ -9,7 +9,7 @@ from tests.defects.tools import GoogleTest, NativeFuzz, Program, Pytest, PythonF
 __all__ = ["PROCESSES"]
 
 _CSRC = "mindspore_rec/csrc"
-_BATCHER = "mindspore_rec/serving/server/batcher.py"
+_BATCHER = "mindspore_rec/serve/server/batcher.py"
 
 _INTERPRETER = Defect(
     11,

@@ -141,7 +141,7 @@ _PLACE = Defect(
     "FeatureBatches around a stream saves no offsets, in silence.",
     (
         Edit(
-            "mindspore_rec/train/feature_batches.py",
+            "mindspore_rec/train/data/feature_batches.py",
             "    def change(self, batch: Batch) -> Batch | None:\n",
             """    @property
     def has_state(self) -> bool:

@@ -9,7 +9,7 @@ import re
 import pytest
 
 import mindspore_rec
-from mindspore_rec.old_names import ALIASES, ARGUMENTS, SENTENCES
+from mindspore_rec.common.old_names import ALIASES, ARGUMENTS, SENTENCES
 from tests.support.processes import ROOT, run_program
 
 REC_SDK = (ROOT / "docs" / "from_rec_sdk.md").read_text(encoding="utf-8")

@@ -8,8 +8,8 @@ import numpy as np
 from examples.online_learning.events import open_events
 from examples.online_learning.features import channel_schema
 from examples.online_learning.network import inputs_of
-from mindspore_rec.graph.tensors import TensorSpec
-from mindspore_rec.serving.following.features import InputMaker
+from mindspore_rec.common.columns.tensors import TensorSpec
+from mindspore_rec.serve.following.features import InputMaker
 from mindspore_rec.stream import to_record_batch
 
 

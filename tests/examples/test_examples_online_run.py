@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from examples.online_learning.events import Clicks
-from mindspore_rec.checkpoint.chain import Entry, newest_chain
-from mindspore_rec.checkpoint.rows import rows_at
-from mindspore_rec.checkpoint.state_file import read_states
+from mindspore_rec.common.run.chain import Entry, newest_chain
+from mindspore_rec.common.run.rows import rows_at
+from mindspore_rec.common.run.state_file import read_states
 from tests.support.kafka_broker import need_broker
 from tests.support.nightly import NIGHTLY
 from tests.support.processes import ROOT, run_program

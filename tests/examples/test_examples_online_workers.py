@@ -15,9 +15,9 @@ from examples.online_learning.events import Clicks
 from examples.online_learning.kafka.broker import Broker
 from examples.online_learning.parts import DATASET, NAMESPACE
 from examples.online_learning.worker import EvenSender
-from mindspore_rec.checkpoint.chain import newest_chain, verify_chain
-from mindspore_rec.checkpoint.rows import rows_at
-from mindspore_rec.checkpoint.state_file import read_states
+from mindspore_rec.common.run.chain import newest_chain, verify_chain
+from mindspore_rec.common.run.rows import rows_at
+from mindspore_rec.common.run.state_file import read_states
 from mindspore_rec.metrics import functional
 from mindspore_rec.stream import DataReceiver, MemoryTopic, StopWhen
 from tests.examples.test_examples_online_benchmarks import benchmark

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mindspore_rec import FeatureSpec, stream
-from mindspore_rec.feature.description import describe_pipeline, described_pipeline
+from mindspore_rec.common.columns.description import describe_pipeline, described_pipeline
 from mindspore_rec.stream import Feature, FeaturePipeline, Number
 
 SMALL = st.floats(-100, 100, width=32)
@@ -121,7 +121,7 @@ def test_what_is_no_description(wrong: Any) -> None:
 
 
 def test_every_transform_of_the_library_has_a_description() -> None:
-    from mindspore_rec.feature import description
+    from mindspore_rec.common.columns import description
 
     def all_of(kind: type) -> set[type]:
         below: list[type] = kind.__subclasses__()

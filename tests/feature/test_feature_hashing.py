@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mindspore_rec.feature.hashing import category_keys, missing_key, mix64
+from mindspore_rec.common.columns.hashing import category_keys, missing_key, mix64
 
 WORD = (1 << 64) - 1
 FIELDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
@@ -133,7 +133,7 @@ def test_every_bit_of_a_key_is_used() -> None:
 
 def test_same_keys_in_another_process() -> None:
     code = (
-        "from mindspore_rec.feature.hashing import category_keys;"
+        "from mindspore_rec.common.columns.hashing import category_keys;"
         "print(category_keys('C1', ['68fd1e64', '', None]).tolist())"
     )
     printed = subprocess.run(

@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from mindspore_rec.feature.hashing import category_keys, missing_key
+from mindspore_rec.common.columns.hashing import category_keys, missing_key
 from mindspore_rec.stream import Category, FeaturePipeline
 
 

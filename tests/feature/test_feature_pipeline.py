@@ -14,8 +14,8 @@ from hypothesis.extra import numpy as hnp
 from mindspore import Tensor
 
 from mindspore_rec import FeatureSpec, get_insert_func
-from mindspore_rec.feature.columns import MAX_EVENT_TIME, event_time, key_column
-from mindspore_rec.feature.hashing import category_keys, missing_key
+from mindspore_rec.common.columns.columns import MAX_EVENT_TIME, event_time, key_column
+from mindspore_rec.common.columns.hashing import category_keys, missing_key
 
 TIME = FeatureSpec("time", is_timestamp=True)
 LABEL = np.array([[0], [1]], np.float32)

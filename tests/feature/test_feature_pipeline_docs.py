@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import mindspore_rec
-from mindspore_rec.old_names import ARGUMENTS
+from mindspore_rec.common.old_names import ARGUMENTS
 from tests.support.processes import run_python
 
 DOCS = Path(__file__).parents[2] / "docs"

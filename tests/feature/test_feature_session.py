@@ -12,7 +12,7 @@ from mindspore import Tensor
 
 import mindspore_rec
 from mindspore_rec import TableClosedError, create_table, init, sparse_lookup, terminate
-from mindspore_rec.old_names import ARGUMENTS
+from mindspore_rec.common.old_names import ARGUMENTS
 
 
 @pytest.fixture(autouse=True)

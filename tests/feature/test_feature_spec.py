@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mindspore_rec import FeatureSpec
-from mindspore_rec.feature.feature_spec import check_specs, specs_of_table
+from mindspore_rec.common.columns.feature_spec import check_specs, specs_of_table
 
 LEGAL = string.ascii_letters + string.digits + "_."
 TIME = FeatureSpec("time", is_timestamp=True)

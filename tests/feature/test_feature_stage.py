@@ -25,7 +25,7 @@ from mindspore_rec import (
     create_table,
     get_insert_func,
 )
-from mindspore_rec.feature.dataset_columns import map_dataset
+from mindspore_rec.common.columns.dataset_columns import map_dataset
 from mindspore_rec.stream import (
     Category,
     FeaturePipeline,

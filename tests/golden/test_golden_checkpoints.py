@@ -13,13 +13,13 @@ import pytest
 from mindspore import nn
 
 from mindspore_rec import load_checkpoint, tables_of
-from mindspore_rec.checkpoint.__main__ import main
-from mindspore_rec.checkpoint.chain import newest_chain
-from mindspore_rec.checkpoint.load import load_chain
-from mindspore_rec.checkpoint.rows import rows_at
-from mindspore_rec.checkpoint.share import Share
-from mindspore_rec.checkpoint.table_file import to_arrays
+from mindspore_rec.common.run.chain import newest_chain
+from mindspore_rec.common.run.command import main
+from mindspore_rec.common.run.rows import rows_at
+from mindspore_rec.common.run.share import Share
+from mindspore_rec.common.run.table_file import to_arrays
 from mindspore_rec.serving import Predictor
+from mindspore_rec.train.checkpoint.load import load_chain
 from tests.golden.golden_run import (
     FILES,
     INPUTS,

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mindspore_rec.common.tiers.ssd_command import main
 from mindspore_rec.ssd import SsdStore
-from mindspore_rec.ssd.__main__ import main
 from mindspore_rec.stream import Journal
 from tests.golden.golden_run import FILES
 from tests.golden.golden_tiers import STORE_ROW, cache_of, load_redis, open_table, rows_of

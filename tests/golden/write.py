@@ -29,12 +29,12 @@ import numpy as np
 import redis
 
 from mindspore_rec import save_checkpoint
-from mindspore_rec.checkpoint.publish import Publisher
-from mindspore_rec.parallel.group import worker_group
-from mindspore_rec.parameter.quantise import quantise
+from mindspore_rec.common.parallel.group import worker_group
+from mindspore_rec.common.rows.quantise import quantise
+from mindspore_rec.common.run.publish import Publisher
+from mindspore_rec.common.stream.journal import Decision, Journal
 from mindspore_rec.serving import Predictor
 from mindspore_rec.ssd import SsdStore
-from mindspore_rec.stream.journal import Decision, Journal
 from tests.golden.golden_run import (
     FILES,
     INPUTS,

@@ -13,7 +13,7 @@ import numpy as np
 import onnxruntime
 
 from mindspore_rec import _native, get_num_threads
-from mindspore_rec.nn.fused.library import has_onednn
+from mindspore_rec.train.nn.fused.library import has_onednn
 
 __all__ = ["machine"]
 

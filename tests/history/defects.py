@@ -14,9 +14,10 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from mindspore_rec import RecCheckpoint
-from mindspore_rec.stream import FeatureWorker, StreamSource, source
-from mindspore_rec.stream.topic_watch import TopicWatch
-from mindspore_rec.train.loop import TrainLoop
+from mindspore_rec.common.stream import source
+from mindspore_rec.common.stream.topic_watch import TopicWatch
+from mindspore_rec.stream import FeatureWorker, StreamSource
+from mindspore_rec.train.loop.loop import TrainLoop
 from tests.simulation.worker_defects import (
     decisions_not_kept,
     messages_of_replaced_workers,

@@ -9,9 +9,9 @@ import time
 import numpy as np
 import pyarrow as pa
 
+from mindspore_rec.common.stream.formats import ArrowFormat
+from mindspore_rec.common.stream.kafka_client import KafkaClient, KafkaWriter
 from mindspore_rec.stream import pack
-from mindspore_rec.stream.formats import ArrowFormat
-from mindspore_rec.stream.kafka_client import KafkaClient, KafkaWriter
 from tests.history.network import BATCH, KEYS_OF, SCHEMA
 from tests.history.raw_topic import RawTopic
 

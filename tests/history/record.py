@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from mindspore_rec.checkpoint.chain import parse_entry_name
+from mindspore_rec.common.run.chain import parse_entry_name
 
 __all__ = ["History"]
 

@@ -16,6 +16,8 @@ from mindspore import Tensor
 from mindspore.train import Callback, RunContext
 
 from mindspore_rec import RecCheckpoint, RecModel, tables_of
+from mindspore_rec.common.stream import worker
+from mindspore_rec.common.stream.claims import ReplacedError
 from mindspore_rec.optim import SGD
 from mindspore_rec.stream import (
     DataReceiver,
@@ -23,9 +25,7 @@ from mindspore_rec.stream import (
     FeatureWorker,
     KafkaSource,
     StreamingDataset,
-    worker,
 )
-from mindspore_rec.stream.claims import ReplacedError
 from tests.history.defects import put_back
 from tests.history.network import BATCH, INPUTS, KEYS, SCHEMA, Counting, NegativeSum
 from tests.online.trainer_script import say, serve_lives

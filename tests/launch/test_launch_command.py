@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from mindspore_rec.common.launch import command as command
+from mindspore_rec.common.launch import mpirun as mpirun_module
+from mindspore_rec.common.launch.mpirun import parse_hosts
 from mindspore_rec.launch import Job, mpirun_command, worker_environment
-from mindspore_rec.launch import __main__ as command
-from mindspore_rec.launch import mpirun as mpirun_module
-from mindspore_rec.launch.mpirun import parse_hosts
 from tests.support.processes import run_python
 
 MPIRUN = Path("/env/bin/mpirun")
@@ -156,5 +156,5 @@ def test_without_open_mpi_it_says_how_to_get_it(
 
 def test_the_launcher_starts_without_mindspore(tmp_path: Path) -> None:
     """Its import takes seconds and nearly 400 MB, of which only the workers have a use."""
-    ask = "import sys, mindspore_rec.launch.__main__; print('mindspore' in sys.modules)"
+    ask = "import sys, mindspore_rec.common.launch.command; print('mindspore' in sys.modules)"
     assert run_python("-c", ask, cwd=tmp_path) == "False\n"

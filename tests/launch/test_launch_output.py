@@ -7,8 +7,8 @@ import io
 
 import pytest
 
+from mindspore_rec.common.launch.output import End, Lines
 from mindspore_rec.launch import Job, Outcome
-from mindspore_rec.launch.output import End, Lines
 
 RULE = b"-" * 74 + b"\n"
 EXITED = (

@@ -106,8 +106,8 @@ def start(
     (tmp_path / "train.py").write_text(program)
     # Workers that do not stop are ended after 2 s instead of 20.
     launcher = (
-        "import sys, mindspore_rec.launch.stop as stop; stop._STOPPING = 2;"
-        "from mindspore_rec.launch.__main__ import main; sys.exit(main())"
+        "import sys, mindspore_rec.common.launch.stop as stop; stop._STOPPING = 2;"
+        "from mindspore_rec.common.launch.command import main; sys.exit(main())"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", launcher, "-n", "2", "train.py", *arguments],

@@ -23,7 +23,7 @@ from mindspore_rec.metrics import (
     StreamingAUC,
     functional,
 )
-from mindspore_rec.metrics.base import BinaryMetric
+from mindspore_rec.train.metrics.base import BinaryMetric
 
 FUNCTIONS: dict[type[BinaryMetric], Callable[..., float]] = {
     AUC: functional.auc,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from mindspore_rec.nn.fused import device as module
+from mindspore_rec.train.nn.fused import device as module
 
 __all__ = ["StandInGpus"]
 

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mindspore import Tensor, nn
 
-import mindspore_rec.nn.fused.layer as fused_layer
+import mindspore_rec.train.nn.fused.layer as fused_layer
 from mindspore_rec.nn import MLP
 from tests.nn.normalized_terms import gradient_terms
 from tests.support.networks import Gradients

@@ -15,8 +15,8 @@ from mindspore import Tensor, nn
 
 from mindspore_rec import get_num_threads, set_num_threads
 from mindspore_rec.nn import CrossNet, CrossNetMix, CrossNetV2
-from mindspore_rec.nn.fused.library import has_onednn
-from mindspore_rec.nn.mlp import ACTIVATIONS
+from mindspore_rec.train.nn.fused.library import has_onednn
+from mindspore_rec.train.nn.mlp import ACTIVATIONS
 from tests.support.networks import Gradients
 from tests.support.nightly import examples
 

@@ -12,7 +12,7 @@ import pytest
 from mindspore import Tensor, nn, ops
 
 from mindspore_rec.nn import CrossNet, CrossNetMix, CrossNetV2
-from mindspore_rec.nn.fused.library import has_onednn
+from mindspore_rec.train.nn.fused.library import has_onednn
 
 pytestmark = pytest.mark.skipif(not has_onednn(), reason="no oneDNN")
 

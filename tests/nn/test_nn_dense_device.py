@@ -15,8 +15,8 @@ from mindspore import nn
 
 from mindspore_rec import get_dense_device, set_dense_device
 from mindspore_rec.nn import MLP, FusedGraph
-from mindspore_rec.nn.fused import device as module
 from mindspore_rec.train import placement_report
+from mindspore_rec.train.nn.fused import device as module
 from tests.nn.stand_in_gpus import StandInGpus
 from tests.support.processes import ROOT
 

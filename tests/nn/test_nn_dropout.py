@@ -10,7 +10,7 @@ from mindspore import Tensor
 
 from mindspore_rec import LazyAdam, TrainStep
 from mindspore_rec.nn import MLP
-from mindspore_rec.nn.dropout import SeededDropout
+from mindspore_rec.train.nn.dropout import SeededDropout
 from tests.support.networks import MeanSquare
 
 

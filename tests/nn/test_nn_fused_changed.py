@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from mindspore import Tensor, nn
 
-from mindspore_rec.graph.cell_caller import CellCaller
 from mindspore_rec.nn import MLP, CrossNetMix, CrossNetV2, FusedGraph, FusedSequential, MMoE
 from mindspore_rec.nn.fused import FusedLayer
-from mindspore_rec.nn.fused.cell import ProgramCell
-from mindspore_rec.nn.fused.rounding import GradientRounding, Rounding
+from mindspore_rec.train.graph.cell_caller import CellCaller
+from mindspore_rec.train.nn.fused.cell import ProgramCell
+from mindspore_rec.train.nn.fused.rounding import GradientRounding, Rounding
 from tests.nn.fused_cells import GraphOf, close, unfuse
 
 

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mindspore import Tensor
 
-import mindspore_rec.nn.fused.layer as fused_layer
+import mindspore_rec.train.nn.fused.layer as fused_layer
 from mindspore_rec.nn import MLP
 from tests.support.missing import missing
 from tests.support.networks import Gradients

@@ -15,7 +15,7 @@ from mindspore import Parameter, Tensor, nn
 
 import mindspore_rec as mr
 from mindspore_rec.nn import MLP, BCEWithLogitsLoss
-from mindspore_rec.nn.loss import differentiable
+from mindspore_rec.train.nn.loss import differentiable
 
 
 def pair(*shape: int, seed: int = 0, most: float = 3.0) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mindspore import Tensor
 
 from mindspore_rec.nn import MLP
-from mindspore_rec.nn.mlp import ACTIVATIONS
+from mindspore_rec.train.nn.mlp import ACTIVATIONS
 from tests.nn.mlp_pair import assert_same, gradients, mlps, numbers
 
 WIDTHS = st.one_of(st.integers(1, 40), st.sampled_from([64, 255, 256, 257, 511, 1023, 1024]))

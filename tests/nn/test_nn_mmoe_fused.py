@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mindspore import Tensor, nn
 
 from mindspore_rec.nn import MMoE
-from mindspore_rec.nn.mlp import ACTIVATIONS
+from mindspore_rec.train.nn.mlp import ACTIVATIONS
 from tests.nn.fused_cells import MODES, close, rows_of, run, unfuse
 from tests.support.nightly import examples
 

@@ -28,7 +28,6 @@ from mindspore_rec import (
     create_table,
     tables_of,
 )
-from mindspore_rec.nn.dropout import SeededDropout
 from mindspore_rec.stream import (
     FeaturePipeline,
     KafkaSource,
@@ -37,6 +36,7 @@ from mindspore_rec.stream import (
     StandardScale,
     StreamingDataset,
 )
+from mindspore_rec.train.nn.dropout import SeededDropout
 from tests.online.contents import rows_of, weights_of
 
 __all__ = ["BATCH", "SCHEMA", "train"]

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from mindspore_rec.common.stream.kafka_client import KafkaWriter
 from mindspore_rec.stream import pack
-from mindspore_rec.stream.kafka_client import KafkaWriter
 from tests.online.combined_trainer import BATCH, SCHEMA
 from tests.support.lives import Lives
 

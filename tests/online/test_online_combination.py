@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 
 from examples.online_learning.kafka.broker import Broker
-from mindspore_rec.checkpoint.chain import entries
+from mindspore_rec.common.run.chain import entries
 from mindspore_rec.stream import KafkaWriter
 from tests.online.combined_trainer import BATCH, SCHEMA
 from tests.online.setting import BEGIN, PARTITIONS, packed

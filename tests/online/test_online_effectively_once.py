@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from examples.online_learning.kafka.broker import Broker
-from mindspore_rec.checkpoint.chain import entries
+from mindspore_rec.common.run.chain import entries
 from tests.online.setting import (
     BATCHES,
     PARTITIONS,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from examples.online_learning.kafka.broker import Broker
-from mindspore_rec.checkpoint.chain import entries, newest_chain, verify
+from mindspore_rec.common.run.chain import entries, newest_chain, verify
 from tests.online.setting import PARTITIONS, Setting, begin_filling, uninterrupted
 from tests.support.disks import fill_up, mounted
 from tests.support.lives import Lives, assert_same

@@ -25,8 +25,7 @@ from mindspore_rec import (
     RecModel,
     tables_of,
 )
-from mindspore_rec.checkpoint import run_writer
-from mindspore_rec.checkpoint.chain import newest_chain
+from mindspore_rec.common.run.chain import newest_chain
 from mindspore_rec.stream import (
     BatchWrapper,
     DataReceiver,
@@ -35,6 +34,7 @@ from mindspore_rec.stream import (
     StopWhen,
     StreamingDataset,
 )
+from mindspore_rec.train.checkpoint import run_writer
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
 
@@ -159,7 +159,7 @@ def test_a_delta_that_failed_is_tried_again_while_the_stream_is_quiet(
         fails[0] = False
 
     thread = threading.Thread(target=freed)
-    monkeypatch.setattr("mindspore_rec.checkpoint.rec_checkpoint._RETRY_SECONDS", 0.5)
+    monkeypatch.setattr("mindspore_rec.train.checkpoint.rec_checkpoint._RETRY_SECONDS", 0.5)
     # The failure is noticed by whoever looks for the write's end.
     ends = Ends(lambda step: step == 5 and newest(root) == 5)
     thread.start()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from examples.online_learning.kafka.broker import Broker
-from mindspore_rec.checkpoint.chain import newest_chain
+from mindspore_rec.common.run.chain import newest_chain
 from tests.online.setting import BATCHES, PARTITIONS, Setting, begin_filling, uninterrupted
 from tests.support.lives import Lives, assert_same
 

@@ -22,8 +22,8 @@ import numpy as np
 import pytest
 
 from examples.online_learning.kafka.broker import Broker
-from mindspore_rec.checkpoint.chain import entries, newest_chain, verify_chain
-from mindspore_rec.checkpoint.state_file import read_states
+from mindspore_rec.common.run.chain import entries, newest_chain, verify_chain
+from mindspore_rec.common.run.state_file import read_states
 from tests.online.workers_setting import BATCH, PARTITIONS, Job, Run, fill, messages
 from tests.stream.test_stream_kafka import read_all
 from tests.support.lives import assert_same

@@ -36,7 +36,6 @@ from mindspore_rec import (
     SketchAdmission,
     tables_of,
 )
-from mindspore_rec.nn.dropout import SeededDropout
 from mindspore_rec.stream import (
     Category,
     DataReceiver,
@@ -51,6 +50,7 @@ from mindspore_rec.stream import (
     StopWhen,
     StreamingDataset,
 )
+from mindspore_rec.train.nn.dropout import SeededDropout
 from tests.online import combined_trainer
 from tests.online.combined_trainer import BATCH, SCHEMA
 from tests.online.contents import weights_of

@@ -19,8 +19,8 @@ from types import TracebackType
 import numpy as np
 import pyarrow as pa
 
+from mindspore_rec.common.stream.kafka_client import KafkaWriter
 from mindspore_rec.stream import pack
-from mindspore_rec.stream.kafka_client import KafkaWriter
 from tests.support.processes import start_python
 from tests.support.workers import PATIENCE, need_mpi
 

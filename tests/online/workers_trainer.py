@@ -37,9 +37,9 @@ from mindspore_rec import (
     RecModel,
     TableConfig,
 )
-from mindspore_rec.nn.dropout import SeededDropout
 from mindspore_rec.parallel import worker_group
 from mindspore_rec.stream import FeaturePipeline, KafkaSource, StandardScale, StreamingDataset
+from mindspore_rec.train.nn.dropout import SeededDropout
 from tests.online.contents import rows_of, weights_of
 from tests.online.workers_setting import PARTITIONS, SCHEMA
 

@@ -11,7 +11,7 @@ import pytest
 from mindspore import Parameter, Tensor, nn, ops
 
 from mindspore_rec import optim
-from mindspore_rec.optim.base import SparseOptimizer
+from mindspore_rec.train.optim.base import SparseOptimizer
 from tests.support.networks import SumOf
 
 

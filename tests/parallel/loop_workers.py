@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from mindspore_rec.parallel import agreed_error
+from mindspore_rec.common.parallel import agreed_error
 
 T = TypeVar("T")
 _SECONDS = 60.0

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from mindspore_rec import _native
-from mindspore_rec.parallel import WorkerError, WorkerGroup, start, worker_group
-from mindspore_rec.parallel.launcher import Launched, launched
+from mindspore_rec.common.parallel import start
+from mindspore_rec.common.parallel.launcher import Launched, launched
+from mindspore_rec.parallel import WorkerError, WorkerGroup, worker_group
 
 
 def test_one_worker_has_every_call() -> None:

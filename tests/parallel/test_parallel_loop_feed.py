@@ -14,6 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mindspore import Tensor
 
+from mindspore_rec.common.stream import source as source_module
+from mindspore_rec.common.stream.read_watch import reading
+from mindspore_rec.common.stream.worker_states import join_states
 from mindspore_rec.stream import (
     Batch,
     BatchSource,
@@ -22,14 +25,11 @@ from mindspore_rec.stream import (
     pack,
     split_by_worker,
 )
-from mindspore_rec.stream import source as source_module
-from mindspore_rec.stream.read_watch import reading
-from mindspore_rec.stream.worker_split import WorkerSplit
-from mindspore_rec.stream.worker_states import join_states
-from mindspore_rec.train.agreement import Agreement, State, loss_of
-from mindspore_rec.train.tensors import as_tensors
-from mindspore_rec.train.worker_data import agreed_length, worker_source
-from mindspore_rec.train.worker_feed import WorkerBatch, WorkerFeed
+from mindspore_rec.train.data.worker_split import WorkerSplit
+from mindspore_rec.train.graph.tensors import as_tensors
+from mindspore_rec.train.workers.agreement import Agreement, State, loss_of
+from mindspore_rec.train.workers.worker_data import agreed_length, worker_source
+from mindspore_rec.train.workers.worker_feed import WorkerBatch, WorkerFeed
 from tests.parallel.loop_workers import (  # noqa: F401
     Ended,
     ThreadGroup,

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mindspore_rec.common.stream import source as source_module
+from mindspore_rec.common.stream.journal import Decision
+from mindspore_rec.common.stream.partition_split import partitions_of
+from mindspore_rec.common.stream.worker_states import join_states, state_for, states_in
 from mindspore_rec.stream import Journal, MemoryTopic, StreamingDataset, pack, split_by_worker
-from mindspore_rec.stream import source as source_module
-from mindspore_rec.stream.journal import Decision
-from mindspore_rec.stream.partition_split import partitions_of
-from mindspore_rec.stream.worker_states import join_states, state_for, states_in
 from tests.support.topics import stream_of, topic_of
 
 PARTITIONS = 4

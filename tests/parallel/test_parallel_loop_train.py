@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mindspore_rec.parallel.launcher import ALONE
+from mindspore_rec.common.parallel.launcher import ALONE
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = Path(__file__).parent / "loop_script.py"

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mindspore_rec.metrics import AUC, GAUC, Calibration, LogLoss, NormalizedEntropy, StreamingAUC
-from mindspore_rec.metrics.base import BinaryMetric
+from mindspore_rec.train.metrics.base import BinaryMetric
 
 EXACT: dict[str, Callable[[], BinaryMetric]] = {
     "auc": AUC,

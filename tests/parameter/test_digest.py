@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from mindspore_rec import _native
-from mindspore_rec.parameter.digest import DigestSum, TableDigest
-from mindspore_rec.parameter.quantise import to_bytes
+from mindspore_rec.common.rows.digest import DigestSum, TableDigest
+from mindspore_rec.common.rows.quantise import to_bytes
 from tests.cache.native_calls import MemoryTier
 from tests.parameter.digest_model import part_of, row_digest, table_digest
 from tests.support.nightly import NIGHTLY

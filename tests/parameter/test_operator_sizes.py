@@ -11,7 +11,7 @@ import pytest
 from mindspore import Tensor, nn, ops
 
 from mindspore_rec import MapParameter
-from mindspore_rec.native import LIBRARY
+from mindspore_rec.train.graph.operators import LIBRARY
 
 DIM = 4
 

@@ -11,7 +11,7 @@ import numpy as np
 from mindspore import Tensor
 
 from mindspore_rec import MapParameter
-from mindspore_rec.parameter import table_parameter
+from mindspore_rec.train.parameter import table_parameter
 
 ROOT = Path(__file__).parents[2]
 

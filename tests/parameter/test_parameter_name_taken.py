@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mindspore_rec import CacheConfig, MapParameter, TableConfig, _native
-from mindspore_rec.native import NameTakenError
+from mindspore_rec.train.graph.operators import NameTakenError
 
 
 def test_only_a_name_that_is_taken_is_that_error(unique) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mindspore_rec import _native
-from mindspore_rec.feature.cache_of_sizes import cache_of_sizes
+from mindspore_rec.compat.cache_of_sizes import cache_of_sizes
 from mindspore_rec.plan import OPTIMIZERS, row_bytes
 from tests.cache.native_calls import MemoryTier
 

@@ -24,7 +24,7 @@ from mindspore_rec import (
     convert,
     create_table,
 )
-from mindspore_rec.parameter.upstream import REQUIRED
+from mindspore_rec.train.parameter.upstream import REQUIRED
 
 NEVER = sys.maxsize
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mindspore_rec.feature.hashing import category_keys, missing_key
+from mindspore_rec.common.columns.hashing import category_keys, missing_key
 from mindspore_rec.plan import KeyLog
 
 USERS, ITEMS, TIMES = [7, -1, 7, 2**62 + 1], [10, 11, 12, 10], [100, 160, 130, 200]

@@ -16,17 +16,17 @@ import numpy as np
 import pytest
 
 from mindspore_rec import CacheConfig, MapParameter, _native
-from mindspore_rec.checkpoint.__main__ import main
-from mindspore_rec.checkpoint.chain import Entry, entries, entry_at, newest_chain, verify
-from mindspore_rec.checkpoint.digests import saved_digest, table_digest_at
-from mindspore_rec.checkpoint.errors import CheckpointError
-from mindspore_rec.checkpoint.live import AskServer, ServerBusyError, compare_live
-from mindspore_rec.checkpoint.manifest import MANIFEST, write_manifest
-from mindspore_rec.checkpoint.merge import merge_chain
-from mindspore_rec.checkpoint.publish import Publisher
+from mindspore_rec.common.run.chain import Entry, entries, entry_at, newest_chain, verify
+from mindspore_rec.common.run.command import main
+from mindspore_rec.common.run.digests import saved_digest, table_digest_at
+from mindspore_rec.common.run.errors import CheckpointError
+from mindspore_rec.common.run.live import AskServer, ServerBusyError, compare_live
+from mindspore_rec.common.run.manifest import MANIFEST, write_manifest
+from mindspore_rec.common.run.merge import merge_chain
+from mindspore_rec.common.run.publish import Publisher
+from mindspore_rec.common.tiers.ssd_command import verify as verify_ssd
 from mindspore_rec.serving import Predictor
 from mindspore_rec.ssd import SsdStore
-from mindspore_rec.ssd.__main__ import verify as verify_ssd
 from tests.serving.serving_network import Marked
 from tests.support.http_server import ready_server
 from tests.support.nightly import NIGHTLY
@@ -216,7 +216,7 @@ def test_it_says_when_the_server_is_elsewhere(run: Path, tmp_path: Path) -> None
 def test_a_server_that_is_busy_or_goes_on_is_asked_again(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mindspore_rec.checkpoint.live._PAUSE", 0.0)
+    monkeypatch.setattr("mindspore_rec.common.run.live._PAUSE", 0.0)
     with Predictor(run, Marked, inputs=INPUTS, follow=False) as predictor:
         ask, asked = asker(predictor), []
 

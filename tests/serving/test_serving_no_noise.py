@@ -8,8 +8,8 @@ from tests.support.processes import run_program
 MADE = """
 import mindspore as ms
 from mindspore import Tensor, nn
-from mindspore_rec.graph.network_inputs import dynamic_tensor, input_specs
-from mindspore_rec.graph.tensors import DATATYPES, TensorSpec
+from mindspore_rec.train.graph.network_inputs import dynamic_tensor, input_specs
+from mindspore_rec.common.columns.tensors import DATATYPES, TensorSpec
 class Net(nn.Cell):
     def construct(self, x):
         return x

@@ -12,12 +12,12 @@ import mindspore as ms
 import numpy as np
 import pytest
 
-from mindspore_rec.graph.tensors import TensorSpec, parsed_specs
+from mindspore_rec.common.columns.tensors import TensorSpec, parsed_specs
+from mindspore_rec.serve.protocol.limits import Limits
+from mindspore_rec.serve.protocol.messages import RequestError, parse_request
+from mindspore_rec.serve.server.batcher import Batcher
 from mindspore_rec.serving import Predictor
-from mindspore_rec.serving.network.write_network import write_network
-from mindspore_rec.serving.protocol.limits import Limits
-from mindspore_rec.serving.protocol.messages import RequestError, parse_request
-from mindspore_rec.serving.server.batcher import Batcher
+from mindspore_rec.train.export.write_network import write_network
 from tests.serving.ragged_network import INPUTS, build, request, save
 
 SPECS = parsed_specs(INPUTS)

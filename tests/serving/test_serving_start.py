@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from mindspore_rec import CacheConfig
-from mindspore_rec.extras import pip_install
-from mindspore_rec.serving.__main__ import main
-from mindspore_rec.serving.following.tiers import ServedTiers
-from mindspore_rec.serving.network.own_directory import OwnDirectory
-from mindspore_rec.serving.server.held_port import hold_port
+from mindspore_rec.common.extras import pip_install
+from mindspore_rec.serve.following.tiers import ServedTiers
+from mindspore_rec.serve.main import main
+from mindspore_rec.serve.network.own_directory import OwnDirectory
+from mindspore_rec.serve.server.held_port import hold_port
 from tests.support.http_server import Server
 from tests.support.missing import need_package
 from tests.support.processes import start_python
@@ -155,7 +155,7 @@ def run_patched(code: str, *arguments: str) -> subprocess.Popen[str]:
 def test_workers_that_cannot_listen_end_the_server(tmp_path: Path) -> None:
     need_package("grpc", pip_install("grpc"))
     code = (
-        "from mindspore_rec.serving.server.grpc_front import GrpcServer\n"
+        "from mindspore_rec.serve.server.grpc_front import GrpcServer\n"
         "async def start(self): raise OSError(f'cannot listen at {self.port}')\n"
         "GrpcServer.start = start"
     )
@@ -171,7 +171,7 @@ def test_workers_that_cannot_listen_end_the_server(tmp_path: Path) -> None:
 def test_a_signal_before_the_server_runs_is_not_lost(tmp_path: Path, workers: str) -> None:
     code = (
         "import os, signal\n"
-        "from mindspore_rec.serving.server.process import Server\n"
+        "from mindspore_rec.serve.server.process import Server\n"
         "run = Server.run\n"
         "def run_late(self, **more):\n"
         "    os.kill(os.getpid(), signal.SIGTERM)\n"
@@ -236,7 +236,7 @@ def test_a_tier_that_is_away_at_the_start_does_not_prevent_the_end(exported: Pat
 def test_a_limited_address_space_is_named(exported: Path) -> None:
     code = (
         "import resource\n"
-        "import mindspore_rec.serving.__main__\n"
+        "import mindspore_rec.serve.main\n"
         "resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))\n"
         "import os\n"
         "sysconf = os.sysconf\n"

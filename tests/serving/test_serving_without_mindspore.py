@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from wheel.wheelfile import WheelFile
 
-from mindspore_rec.checkpoint.state_file import read_states
+from mindspore_rec.common.run.state_file import read_states
 from tests.serving.features_network import asked
 from tests.serving.features_network import pipeline as features
 from tests.serving.features_network import train as train_features
@@ -56,11 +56,11 @@ def run(where: Path, code: str, *arguments: str) -> subprocess.CompletedProcess[
 
 def test_modules_of_the_wheel_are_those_that_serving_imports() -> None:
     entries = (
-        *("serving.__main__", "serving.following.predictor", "serving.network.onnx_runner"),
-        *("serving.quantised_rows", "serving.server.http", "serving.server.grpc_front"),
-        *("serving.shared.run", "serving.shared.predictor", "serving.shared.rows"),
-        *("serving.server.protection", "serving.protection.grpc_guard", "cache.redis.tier"),
-        *("stream.announcements", "feature.quantiles", "feature.scaling"),
+        *("serve.main", "serve.following.predictor", "common.network.onnx_runner"),
+        *("serve.quantised_rows", "serve.server.http", "serve.server.grpc_front"),
+        *("serve.shared.run", "serve.shared.predictor", "serve.shared.rows"),
+        *("serve.server.protection", "serve.protection.grpc_guard", "common.tiers.redis.tier"),
+        *("common.stream.announcements", "common.columns.quantiles", "common.columns.scaling"),
     )
     done = run(
         ROOT,

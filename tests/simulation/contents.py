@@ -21,8 +21,8 @@ from typing import Any
 import pyarrow as pa
 from safetensors import safe_open
 
-from mindspore_rec.checkpoint.arrow_file import _batches as read_mapped
-from mindspore_rec.checkpoint.manifest import _parsed as parse_manifest
+from mindspore_rec.common.run.arrow_file import _batches as read_mapped
+from mindspore_rec.common.run.manifest import _parsed as parse_manifest
 
 __all__ = ["Mapped", "arrays_of", "batches_of", "parsed"]
 

@@ -15,21 +15,15 @@ from typing import Any
 from unittest import mock
 
 from mindspore_rec import tables_of
-from mindspore_rec.checkpoint import (
-    load_tables,
-    manifest,
-    run_directory,
-    run_writer,
-    snapshot,
-    state_file,
-)
-from mindspore_rec.checkpoint import merge as merging
-from mindspore_rec.checkpoint.chain import verify
-from mindspore_rec.checkpoint.manifest import TEMPORARY
-from mindspore_rec.serving.following.catalog import ChainError
-from mindspore_rec.serving.following.followed_run import FollowedRun
-from mindspore_rec.stream import journal
-from mindspore_rec.sync import sync
+from mindspore_rec.common.run import load_tables, manifest, state_file
+from mindspore_rec.common.run import merge as merging
+from mindspore_rec.common.run.chain import verify
+from mindspore_rec.common.run.manifest import TEMPORARY
+from mindspore_rec.common.stream import journal
+from mindspore_rec.common.sync import sync
+from mindspore_rec.serve.following.catalog import ChainError
+from mindspore_rec.serve.following.followed_run import FollowedRun
+from mindspore_rec.train.checkpoint import run_directory, run_writer, snapshot
 
 __all__ = ["FOUND", "PLANTED", "failed_delta_stays", "with_defect"]
 

@@ -21,18 +21,18 @@ import pyarrow as pa
 from mindspore import Parameter, Tensor, nn
 
 from mindspore_rec import HashEmbeddingLookup, RecModel
-from mindspore_rec.checkpoint.array_file import read_arrays
-from mindspore_rec.checkpoint.chain import Entry
-from mindspore_rec.checkpoint.contents import DENSE
-from mindspore_rec.checkpoint.load_tables import check_tables, check_whole_rows, load_tables
-from mindspore_rec.checkpoint.matching import matched
-from mindspore_rec.graph.batch_columns import BatchColumns
+from mindspore_rec.common.network.runner import Runner
+from mindspore_rec.common.network.shared_lock import SharedLock
+from mindspore_rec.common.rows.served_table import ServedTable
+from mindspore_rec.common.run.array_file import read_arrays
+from mindspore_rec.common.run.chain import Entry
+from mindspore_rec.common.run.contents import DENSE
+from mindspore_rec.common.run.load_tables import check_tables, check_whole_rows, load_tables
+from mindspore_rec.common.run.matching import matched
 from mindspore_rec.optim import SGD
 from mindspore_rec.parameter import Eviction
-from mindspore_rec.parameter.served_table import ServedTable
-from mindspore_rec.serving.network.opening import NetworkOpener
-from mindspore_rec.serving.network.runner import Runner
-from mindspore_rec.serving.network.shared_lock import SharedLock
+from mindspore_rec.serve.network.opening import NetworkOpener
+from mindspore_rec.train.graph.batch_columns import BatchColumns
 from tests.cache.table_twins import DictTier
 
 __all__ = [

@@ -12,10 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 from mindspore_rec import RecCheckpoint
-from mindspore_rec.stream import StreamSource, source, topic_watch
-from mindspore_rec.stream.source_checks import check_state
-from mindspore_rec.stream.topic_watch import TopicWatch
-from mindspore_rec.train.loop import TrainLoop
+from mindspore_rec.common.stream import source, topic_watch
+from mindspore_rec.common.stream.source_checks import check_state
+from mindspore_rec.common.stream.topic_watch import TopicWatch
+from mindspore_rec.stream import StreamSource
+from mindspore_rec.train.loop.loop import TrainLoop
 from tests.simulation.defects import Replaced
 
 __all__ = ["STREAM_DEFECTS"]

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from mindspore_rec.stream import Journal, journal
-from mindspore_rec.stream.journal import Decision
+from mindspore_rec.common.stream import journal
+from mindspore_rec.common.stream.journal import Decision
+from mindspore_rec.stream import Journal
 from tests.simulation.disk import Disk, make_directories
 from tests.simulation.scheduler import HangError, Process, Scheduler
 from tests.simulation.threads import Pool, Threading

@@ -9,9 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mindspore_rec.stream import DataSender, FeatureWorker, Journal, StreamSource, worker
-from mindspore_rec.stream import channel as channels
-from mindspore_rec.stream.interleave import Interleaver, Sequence
+from mindspore_rec.common.stream import channel as channels
+from mindspore_rec.common.stream import worker
+from mindspore_rec.common.stream.interleave import Interleaver, Sequence
+from mindspore_rec.stream import (
+    DataSender,
+    FeatureWorker,
+    Journal,
+    StreamSource,
+)
 from tests.simulation.defects import Replaced
 
 __all__ = ["WORKER_DEFECTS"]

@@ -24,6 +24,9 @@ from unittest import mock
 import numpy as np
 import pyarrow as pa
 
+from mindspore_rec.common.stream import worker
+from mindspore_rec.common.stream.claims import ReplacedError
+from mindspore_rec.common.stream.client import Headers
 from mindspore_rec.stream import (
     ArrowFormat,
     DataReceiver,
@@ -35,10 +38,7 @@ from mindspore_rec.stream import (
     StreamingDataset,
     StreamSource,
     pack,
-    worker,
 )
-from mindspore_rec.stream.claims import ReplacedError
-from mindspore_rec.stream.client import Headers
 from tests.simulation.disk import Disk, FileLock
 from tests.simulation.record import FindingError
 from tests.simulation.scheduler import (

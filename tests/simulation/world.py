@@ -53,16 +53,16 @@ from mindspore.train import Callback
 
 from mindspore_rec import RecCheckpoint
 from mindspore_rec.checkpoint import CheckpointError
-from mindspore_rec.checkpoint.__main__ import _verify as verify_command
-from mindspore_rec.checkpoint.chain import entries, parse_entry_name
-from mindspore_rec.serving.following.predictor import Predictor
+from mindspore_rec.common.run.chain import entries, parse_entry_name
+from mindspore_rec.common.run.command import _verify as verify_command
+from mindspore_rec.common.stream import read_watch
+from mindspore_rec.serve.following.predictor import Predictor
 from mindspore_rec.stream import (
     ArrowFormat,
     Journal,
     StopWhen,
     StreamingDataset,
     StreamSource,
-    read_watch,
 )
 from tests.simulation.contents import batches_of, parsed
 from tests.simulation.disk import Disk, FileLock, make_directories
@@ -645,11 +645,15 @@ class World:
     def _replaced(self) -> list[tuple[str, str, Any]]:
         ahead = self.settings.read_ahead
         return [
-            ("train.rec_model", "Interruption", Asked),
-            ("train.prefetch", "_arrays", list),
-            ("train.prefetch", "prefetched_tables", lambda _: [ReadAhead(ahead)] if ahead else []),
-            ("stream.topic_watch", "LOOK_SECONDS", _LOOK),
-            ("checkpoint.rec_checkpoint", "_RETRY_SECONDS", _RETRY),
+            ("train.loop.rec_model", "Interruption", Asked),
+            ("train.loop.prefetch", "_arrays", list),
+            (
+                "train.loop.prefetch",
+                "prefetched_tables",
+                lambda _: [ReadAhead(ahead)] if ahead else [],
+            ),
+            ("common.stream.topic_watch", "LOOK_SECONDS", _LOOK),
+            ("train.checkpoint.rec_checkpoint", "_RETRY_SECONDS", _RETRY),
         ]
 
     def _main(self) -> None:
@@ -752,18 +756,19 @@ def installed(world: Any, more: Sequence[tuple[str, str, Any]] = ()) -> Iterator
         if getattr(module, "time", None) is time:
             replaced.append((module, "time", fake_time))
     made = sys.modules
+    directory_of_run = made["mindspore_rec.train.checkpoint.run_directory"]
     replaced += [
-        (made["mindspore_rec.checkpoint.worker"], "ThreadPoolExecutor",
+        (made["mindspore_rec.train.checkpoint.worker"], "ThreadPoolExecutor",
          lambda _, thread_name_prefix, **__: Pool(scheduler, thread_name_prefix)),
         # The train step is no graph, and needs no tensors.
-        (made["mindspore_rec.train.loop"], "as_tensors", lambda batch, copy, columns: batch),
-        (made["mindspore_rec.checkpoint.array_file"], "safe_open", disk.safe_open),
-        (made["mindspore_rec.checkpoint.arrow_file"], "_batches", batches_of),
-        (made["mindspore_rec.checkpoint.manifest"], "_parsed", parsed),
-        (made["mindspore_rec.checkpoint.run_directory"], "FileLock", lambda p: FileLock(disk, p)),
-        (made["mindspore_rec.checkpoint.run_directory"], "make_directories", make_directories),
-        (made["mindspore_rec.stream.journal"], "make_directories", make_directories),
-        (made["mindspore_rec.serving.following.predictor"], "NetworkOpener", Opener),
+        (made["mindspore_rec.train.loop.loop"], "as_tensors", lambda batch, copy, columns: batch),
+        (made["mindspore_rec.common.run.array_file"], "safe_open", disk.safe_open),
+        (made["mindspore_rec.common.run.arrow_file"], "_batches", batches_of),
+        (made["mindspore_rec.common.run.manifest"], "_parsed", parsed),
+        (directory_of_run, "FileLock", lambda path: FileLock(disk, path)),
+        (directory_of_run, "make_directories", make_directories),
+        (made["mindspore_rec.common.stream.journal"], "make_directories", make_directories),
+        (made["mindspore_rec.serve.following.predictor"], "NetworkOpener", Opener),
     ]  # fmt: skip
     replaced += [(made[f"mindspore_rec.{module}"], name, value) for module, name, value in more]
     with ExitStack() as stack:

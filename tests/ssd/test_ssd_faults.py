@@ -22,8 +22,8 @@ import numpy as np
 import pytest
 
 from mindspore_rec import _native
+from mindspore_rec.common.tiers.ssd_command import main
 from mindspore_rec.ssd import SsdCorruptionError, SsdStore
-from mindspore_rec.ssd.__main__ import main
 from tests.support.disks import mounted, mounted_ext4, remount
 from tests.support.missing import missing
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from mindspore_rec import _native
-from mindspore_rec.cache.config import CacheConfig
-from mindspore_rec.cache.ssd_directory import SsdDirectory
+from mindspore_rec.common.tiers.config import CacheConfig
+from mindspore_rec.common.tiers.ssd_directory import SsdDirectory
 from mindspore_rec.ssd import SsdStore
 from tests.ssd.forked_holder import killed_beside_its_child
 

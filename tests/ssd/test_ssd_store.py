@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mindspore_rec.common.tiers.ssd_command import main
 from mindspore_rec.ssd import SsdCorruptionError, SsdStore
-from mindspore_rec.ssd.__main__ import main
 from tests.support.disks import mounted
 from tests.support.missing import missing
 from tests.support.processes import run_program

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mindspore_rec.common.stream.arrow_bounds import decoded_bytes
 from mindspore_rec.stream import (
     ArrowFormat,
     DataReceiver,
@@ -26,7 +27,6 @@ from mindspore_rec.stream import (
     TsvFormat,
     pack,
 )
-from mindspore_rec.stream.arrow_bounds import decoded_bytes
 
 SCHEMA = pa.schema({"x": pa.int64(), "s": pa.string()})
 ONE = pack(pa.table({"x": [1], "s": ["a"]}, SCHEMA))

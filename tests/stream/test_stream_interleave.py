@@ -10,8 +10,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mindspore_rec.stream.formats import BadMessageError
-from mindspore_rec.stream.interleave import BadEntry, Block, Interleaver, Sequence
+from mindspore_rec.common.stream.formats import BadMessageError
+from mindspore_rec.common.stream.interleave import BadEntry, Block, Interleaver, Sequence
 
 
 class Plain(NamedTuple):

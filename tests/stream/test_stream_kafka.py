@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 from examples.online_learning.kafka.broker import Broker
+from mindspore_rec.common.stream.kafka_client import KafkaClient, KafkaWriter
 from mindspore_rec.stream import KafkaSource, StopWhen, pack
-from mindspore_rec.stream.kafka_client import KafkaClient, KafkaWriter
 from tests.support.kafka_broker import make_topic
 
 pytestmark = [

@@ -15,6 +15,8 @@ import pyarrow as pa
 import pytest
 
 from examples.online_learning.kafka.broker import Broker
+from mindspore_rec.common.stream.kafka_client import KafkaClient
+from mindspore_rec.common.stream.memory import MemoryClient
 from mindspore_rec.stream import (
     ArrowFormat,
     Journal,
@@ -25,8 +27,6 @@ from mindspore_rec.stream import (
     StreamSource,
     pack,
 )
-from mindspore_rec.stream.kafka_client import KafkaClient
-from mindspore_rec.stream.memory import MemoryClient
 from tests.support.topics import topic_of_messages
 
 SCHEMA = pa.schema({"x": pa.int64()})

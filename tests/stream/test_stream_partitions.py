@@ -14,6 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from mindspore_rec.common.stream import topic_watch
+from mindspore_rec.common.stream.read_watch import waiting
 from mindspore_rec.stream import (
     ArrowFormat,
     DataReceiver,
@@ -25,9 +27,7 @@ from mindspore_rec.stream import (
     StreamingDataset,
     StreamSource,
     pack,
-    topic_watch,
 )
-from mindspore_rec.stream.read_watch import waiting
 
 SCHEMA = pa.schema({"x": pa.int64()})
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mindspore_rec.feature.hashing import category_keys
+from mindspore_rec.common.columns.hashing import category_keys
 from mindspore_rec.stream import FeaturePipeline, QuantileBucket, QuantileScale
 
 ANY = st.lists(st.floats() | st.none(), max_size=60)

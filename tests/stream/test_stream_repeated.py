@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from mindspore_rec.common.stream.client import Message
+from mindspore_rec.common.stream.journal import Decision
+from mindspore_rec.common.stream.memory import MemoryClient
 from mindspore_rec.stream import ArrowFormat, Journal, MemoryTopic, StopWhen, StreamSource, pack
-from mindspore_rec.stream.client import Message
-from mindspore_rec.stream.journal import Decision
-from mindspore_rec.stream.memory import MemoryClient
 
 IDLE = 0.05  # seconds
 SCHEMA = pa.schema({"x": pa.int64()})

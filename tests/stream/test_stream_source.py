@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mindspore_rec.common.stream.journal import Decision
 from mindspore_rec.stream import (
     ArrowFormat,
     DeadLetters,
@@ -28,7 +29,6 @@ from mindspore_rec.stream import (
     TsvFormat,
     pack,
 )
-from mindspore_rec.stream.journal import Decision
 
 SCHEMA = pa.schema({"x": pa.int64(), "t": pa.float64()})
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from examples.online_learning.kafka.broker import Broker
+from mindspore_rec.common.stream.kafka_client import KafkaClient
 from mindspore_rec.stream import DataReceiver, DataSender, StopWhen, to_arrays
-from mindspore_rec.stream.kafka_client import KafkaClient
 from tests.stream.test_stream_kafka import read_all, write
 from tests.support.processes import start_python
 

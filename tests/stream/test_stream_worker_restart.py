@@ -18,6 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mindspore_rec.common.stream.claims import ReplacedError
+from mindspore_rec.common.stream.kafka_client import KafkaClient
 from mindspore_rec.stream import (
     ArrowFormat,
     DataReceiver,
@@ -30,8 +32,6 @@ from mindspore_rec.stream import (
     StreamSource,
     pack,
 )
-from mindspore_rec.stream.claims import ReplacedError
-from mindspore_rec.stream.kafka_client import KafkaClient
 from tests.support.nightly import examples
 from tests.support.topics import topic_of_messages
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from examples.online_learning.kafka.broker import Broker
+from mindspore_rec.common.stream.kafka_writer import KafkaWriter, Unsent
 from mindspore_rec.stream import DataReceiver, DataSender, KafkaSource, StopWhen, pack
-from mindspore_rec.stream.kafka_writer import KafkaWriter, Unsent
 from tests.stream.test_stream_kafka import read_all, write
 
 pytestmark = [

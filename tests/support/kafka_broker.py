@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from examples.online_learning.kafka.broker import Broker, missing_tools
-from mindspore_rec.extras import pip_install
+from mindspore_rec.common.extras import pip_install
 from tests.support.missing import missing
 
 __all__ = ["make_topic", "need_broker", "started_broker"]

@@ -103,8 +103,8 @@ class SlowServer:
 
 
 def _main() -> None:
-    from mindspore_rec.serving.protection.options import add_protection_arguments
-    from mindspore_rec.serving.server.protection import Protection
+    from mindspore_rec.serve.protection.options import add_protection_arguments
+    from mindspore_rec.serve.server.protection import Protection
 
     parser = argparse.ArgumentParser()
     add_protection_arguments(parser)

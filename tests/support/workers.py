@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from mindspore_rec.parallel.start import SHIM, find_mpi
+from mindspore_rec.common.parallel.start import SHIM, find_mpi
 from tests.support.missing import missing
 from tests.support.processes import environment
 

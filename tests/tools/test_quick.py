@@ -35,7 +35,7 @@ def test_names_imported(text: str, names: list[tuple[str, str]]) -> None:
 
 
 def test_tests_that_import_a_module_are_first() -> None:
-    files = nearest("mindspore_rec/graph/finite.py")
+    files = nearest("mindspore_rec/common/columns/finite.py")
     assert files[0] == "tests/train/test_finite_columns.py"
     assert "tests/train/test_train_finite.py" in files[:3]  # by `mindspore_rec`, the face
 
@@ -45,7 +45,10 @@ def test_a_changed_test_is_first() -> None:
 
 
 def test_what_is_below_reaches_more_than_what_is_above() -> None:
-    below, above = nearest("mindspore_rec/checks.py"), nearest("mindspore_rec/serving/command.py")
+    below, above = (
+        nearest("mindspore_rec/common/checks.py"),
+        nearest("mindspore_rec/serve/command.py"),
+    )
     assert len(below) > 3 * len(above) > 0
 
 
@@ -67,7 +70,7 @@ def test_filter_of_cpp_tests() -> None:
     suites = quick.cpp_filter([Path("mindspore_rec/csrc/tier/env.cc")])
     assert re.search(r"(^|:)Env\.\*(:|$)", suites)
     assert "DenseProgram" not in suites
-    assert quick.cpp_filter([Path("docs/streams.md"), Path("mindspore_rec/sync.py")]) == ""
+    assert quick.cpp_filter([Path("docs/streams.md"), Path("mindspore_rec/common/sync.py")]) == ""
 
 
 def test_an_unknown_base_is_an_error() -> None:

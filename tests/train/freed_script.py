@@ -18,7 +18,7 @@ from mindspore import Tensor, nn
 from mindspore_rec import HashEmbeddingLookup, RecModel, TrainStep, tables_of
 from mindspore_rec.nn import MLP
 from mindspore_rec.optim import LazyAdam
-from mindspore_rec.parameter.table_parameter import open_tables
+from mindspore_rec.train.parameter.table_parameter import open_tables
 
 ROWS, DIM = 60_000, 32  # 27 MiB with Adam's moments
 

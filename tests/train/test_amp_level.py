@@ -10,8 +10,8 @@ from mindspore import nn, ops
 
 from mindspore_rec import HashEmbeddingLookup, LazyAdam, RecModel
 from mindspore_rec.nn import MLP, FusedLayer
-from mindspore_rec.train import amp_level as module
-from mindspore_rec.train.amp_level import AMP_LEVELS
+from mindspore_rec.train.loop import amp_level as module
+from mindspore_rec.train.loop.amp_level import AMP_LEVELS
 
 
 def trained(name: str, level: str) -> tuple[RecModel, np.ndarray]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mindspore_rec.graph.finite import check_finite, finite_fault
+from mindspore_rec.common.columns.finite import check_finite, finite_fault
 
 LARGE = {"float16": 6e4, "float32": 3e38, "float64": 1e308}
 

@@ -12,7 +12,7 @@ import pytest
 from mindspore import nn
 
 from mindspore_rec import EmbeddingLookup, HashEmbeddingLookup, LazyAdam, RecModel
-from mindspore_rec.train import hints
+from mindspore_rec.train.loop import hints
 
 IDS = np.arange(12).reshape(4, 3)
 LABEL = np.array([[0], [1], [0], [1]], np.float32)

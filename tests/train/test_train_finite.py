@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mindspore import nn, ops
 
 from mindspore_rec import HashEmbeddingLookup, LazyAdam, RecModel
-from mindspore_rec.graph.finite import check_finite
+from mindspore_rec.common.columns.finite import check_finite
 from mindspore_rec.metrics import LogLoss
 from mindspore_rec.nn import MLP
 from mindspore_rec.train import StopOnNaN

@@ -21,7 +21,8 @@ from mindspore_rec import (
     ProgressiveValidation,
     RecModel,
 )
-from mindspore_rec.train import StopOnNaN, hints
+from mindspore_rec.train import StopOnNaN
+from mindspore_rec.train.loop import hints
 from tests.support.networks import LogitOf
 
 IDS = np.arange(12).reshape(4, 3)

@@ -11,7 +11,7 @@ import pytest
 from mindspore import nn
 
 from mindspore_rec import AUC, HashEmbeddingLookup, LazyAdam, RecModel
-from mindspore_rec.train import hints
+from mindspore_rec.train.loop import hints
 
 BATCHES = [(np.arange(12).reshape(4, 3), np.array([[0], [1], [0], [1]], np.float32))]
 

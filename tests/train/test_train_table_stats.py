@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tensorboard.backend.event_processing import event_accumulator  # type: ignore[import-untyped]
 
 from mindspore_rec import HashEmbeddingLookup, LazyAdam, RecModel, TableStats
-from mindspore_rec.nn.embedding import tables_of
+from mindspore_rec.train.nn.tables import tables_of
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
 

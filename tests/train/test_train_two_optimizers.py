@@ -10,8 +10,8 @@ from mindspore import ParameterTuple, nn, ops
 from mindspore.ops import composite
 
 from mindspore_rec import FTRL, HashEmbeddingLookup, LazyAdam, RecModel, TrainStep
-from mindspore_rec.nn.embedding import tables_of
 from mindspore_rec.optim import CombinedOptimizer
+from mindspore_rec.train.nn.tables import tables_of
 from tests.support.clicks import clicks
 
 FIELDS, DIM, SENS = 3, 4, 1024.0

@@ -58,7 +58,7 @@ class Plan {
   const int64_t* numbers_;
 };
 
-// The float32 input of a rule's constants, in the order of `optim/dense_step.py`.
+// The float32 input of a rule's constants, in the order of `train/optim/dense_step.py`.
 Rule ReadRule(const Args& args, int i, const Plan& plan) {
   const float* constants = Floats(args, i, "the constants");
   Require(args.Size(i) == 8, "the constants do not fit");

@@ -14,7 +14,7 @@
 // float16 is not large enough: then it is the nearest there is. A row of equal numbers has one
 // code, the least by which a float16 reaches them, and the nearest float16 as scale. A row with an
 // infinity or a NaN reads NaN throughout: its scale and offset are NaN, its codes 0. (NumPy's
-// version, with the same bits: mindspore_rec/parameter/quantise.py.)
+// version, with the same bits: mindspore_rec/common/rows/quantise.py.)
 #pragma once
 
 #include <cstddef>

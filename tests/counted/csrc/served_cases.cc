@@ -55,7 +55,7 @@ void CountDeltaApply() {
   rows.last_steps = delta.steps.data();
   rows.last_times = delta.times.data();
   const Meter meter;
-  // As TableUpdate of checkpoint/load_tables.py does it.
+  // As TableUpdate of common/run/load_tables.py does it.
   table.Erase(View(delta.dropped));
   table.Import(delta.keys.size(), rows, 0);
   table.SetClock(7, 1'700'000'000);

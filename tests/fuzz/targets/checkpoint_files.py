@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from mindspore_rec.checkpoint.array_file import check_arrays
-from mindspore_rec.checkpoint.contents import check_contents, files_of
-from mindspore_rec.checkpoint.counter_file import check_counters, read_counters
-from mindspore_rec.checkpoint.errors import CheckpointError
-from mindspore_rec.checkpoint.manifest import MANIFEST, _own_checksum, read_manifest
-from mindspore_rec.checkpoint.manifest_fields import check_fields
-from mindspore_rec.checkpoint.share import Share
-from mindspore_rec.checkpoint.state_file import read_states
-from mindspore_rec.checkpoint.table_file import (
+from mindspore_rec.common.run.array_file import check_arrays
+from mindspore_rec.common.run.contents import check_contents, files_of
+from mindspore_rec.common.run.counter_file import check_counters, read_counters
+from mindspore_rec.common.run.errors import CheckpointError
+from mindspore_rec.common.run.manifest import MANIFEST, _own_checksum, read_manifest
+from mindspore_rec.common.run.manifest_fields import check_fields
+from mindspore_rec.common.run.share import Share
+from mindspore_rec.common.run.state_file import read_states
+from mindspore_rec.common.run.table_file import (
     check_rows,
     read_columns,
     read_keys,

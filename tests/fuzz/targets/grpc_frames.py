@@ -29,10 +29,10 @@ from typing import Any
 import grpc
 
 from benchmarks.raw_http2 import Call, RawHttp2, message
-from mindspore_rec.serving.protection.options import add_protection_arguments
-from mindspore_rec.serving.protocol.open_inference import METHODS, SERVICE
-from mindspore_rec.serving.server.grpc_front import GrpcServer
-from mindspore_rec.serving.server.protection import Protection
+from mindspore_rec.serve.protection.options import add_protection_arguments
+from mindspore_rec.serve.protocol.open_inference import METHODS, SERVICE
+from mindspore_rec.serve.server.grpc_front import GrpcServer
+from mindspore_rec.serve.server.protection import Protection
 from tests.fuzz.harness import Target, scratch
 from tests.fuzz.targets.requests import front_of_requests
 

@@ -11,9 +11,9 @@ import numpy as np
 import redis
 
 from mindspore_rec import _native
-from mindspore_rec.cache.redis import link
-from mindspore_rec.cache.redis.link import RemoteError
-from mindspore_rec.cache.redis.tier import RedisTier
+from mindspore_rec.common.tiers.redis import link
+from mindspore_rec.common.tiers.redis.link import RemoteError
+from mindspore_rec.common.tiers.redis.tier import RedisTier
 from tests.fuzz.harness import Target
 
 __all__ = ["TARGETS"]

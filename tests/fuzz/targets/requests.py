@@ -13,10 +13,10 @@ from typing import Any
 
 import grpc
 
+from mindspore_rec.serve.protocol.open_inference import METHODS, SERVICE
+from mindspore_rec.serve.server.grpc_front import GrpcFront
+from mindspore_rec.serve.server.http import Front
 from mindspore_rec.serving import Predictor
-from mindspore_rec.serving.protocol.open_inference import METHODS, SERVICE
-from mindspore_rec.serving.server.grpc_front import GrpcFront
-from mindspore_rec.serving.server.http import Front
 from tests.fuzz.harness import Target, scratch
 from tests.support.asgi_client import ask_bytes
 

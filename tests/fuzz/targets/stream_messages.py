@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from mindspore_rec.common.stream.announcements import AnnouncementReader
 from mindspore_rec.stream import ArrowFormat, Format, Journal, JsonFormat, TsvFormat, pack
-from mindspore_rec.stream.announcements import AnnouncementReader
 from tests.fuzz.harness import Target, scratch
 
 __all__ = ["TARGETS"]

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from mindspore_rec.parallel.array_message import pack_arrays, unpack_arrays
+from mindspore_rec.common.parallel.array_message import pack_arrays, unpack_arrays
 from tests.fuzz.harness import Target
 
 __all__ = ["TARGETS"]

@@ -27,8 +27,8 @@ from mindspore_rec import (
     TableConfig,
 )
 from mindspore_rec.nn import MLP, BCEWithLogitsLoss
-from mindspore_rec.nn.lookup import TableLookup
 from mindspore_rec.stream import Batch, BatchSource, split_by_worker
+from mindspore_rec.train.nn.lookup import TableLookup
 from tests.parallel.networks.random_case import VOCABULARY, Case, steps_of
 
 

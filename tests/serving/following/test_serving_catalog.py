@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from mindspore_rec.checkpoint.chain import entry_at, verify
-from mindspore_rec.serving.following.catalog import Catalog, ChainError
+from mindspore_rec.common.run.chain import entry_at, verify
+from mindspore_rec.serve.following.catalog import Catalog, ChainError
 from tests.serving.following.test_serving_chain import delta, flip
 from tests.serving.serving_network import Marked, train
 

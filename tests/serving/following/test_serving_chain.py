@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from mindspore_rec import load_checkpoint, save_checkpoint
-from mindspore_rec.checkpoint.chain import entry_name
-from mindspore_rec.checkpoint.manifest import MANIFEST
+from mindspore_rec.common.run.chain import entry_name
+from mindspore_rec.common.run.manifest import MANIFEST
 from mindspore_rec.serving import ChainError, Predictor
 from tests.serving.serving_network import UNKNOWN, Marked, ids, train
 

@@ -15,10 +15,10 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from mindspore_rec.checkpoint.state_file import read_states
+from mindspore_rec.common.run.state_file import read_states
+from mindspore_rec.serve.protocol.limits import Limits
+from mindspore_rec.serve.protocol.messages import RawColumns, RequestError, parse_request
 from mindspore_rec.serving import ChainError, Predictor
-from mindspore_rec.serving.protocol.limits import Limits
-from mindspore_rec.serving.protocol.messages import RawColumns, RequestError, parse_request
 from mindspore_rec.stream import FeaturePipeline, MinMaxScale, Number
 from tests.serving.features_network import INPUTS, Network, asked, build, pipeline, train
 from tests.support.http_server import Server, ready_server

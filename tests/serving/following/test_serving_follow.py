@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mindspore_rec.checkpoint.chain import entries
+from mindspore_rec.common.run.chain import entries
 from mindspore_rec.serving import Predictor
 from tests.serving.following.test_serving_chain import INPUTS, delta, flip, full, hide, marks
 from tests.serving.serving_network import Marked, train

@@ -18,11 +18,11 @@ from mindspore_rec import (
     save_checkpoint,
     tables_of,
 )
-from mindspore_rec.checkpoint.__main__ import main
-from mindspore_rec.checkpoint.quantised_file import read_quantised
+from mindspore_rec.common.rows.quantise import dequantise, quantise
+from mindspore_rec.common.run.command import main
+from mindspore_rec.common.run.quantised_file import read_quantised
 from mindspore_rec.nn import EmbeddingBag
 from mindspore_rec.serving import Predictor
-from mindspore_rec.serving.quantise import dequantise, quantise
 from tests.serving.following.test_serving_chain import INPUTS, delta, hide, marks
 from tests.serving.serving_network import FIELDS, UNKNOWN, Marked, ids
 

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from mindspore_rec import CacheConfig, MapParameter, _native
-from mindspore_rec.checkpoint.chain import entries
-from mindspore_rec.parameter.served_table import ServedTable
+from mindspore_rec.common.rows.served_table import ServedTable
+from mindspore_rec.common.run.chain import entries
+from mindspore_rec.serve.following.scrub import Scrubber, TableRows
 from mindspore_rec.serving import Predictor
-from mindspore_rec.serving.following.scrub import Scrubber, TableRows
 from tests.parameter.test_digest import addresses_of, flip
 from tests.serving.serving_network import Marked, ids, train
 from tests.serving.test_serving_digests import flip_in_redis

@@ -25,13 +25,13 @@ from mindspore_rec import (
     _native,
     tables_of,
 )
-from mindspore_rec.checkpoint.chain import entries
-from mindspore_rec.checkpoint.network_file import NETWORK
-from mindspore_rec.graph.tensors import parsed_specs
-from mindspore_rec.parameter.quantise import to_bytes
+from mindspore_rec.common.columns.tensors import parsed_specs
+from mindspore_rec.common.rows.quantise import to_bytes
+from mindspore_rec.common.run.chain import entries
+from mindspore_rec.common.run.network_file import NETWORK
+from mindspore_rec.serve.shared.run import PublishedRun, SharedOpener
 from mindspore_rec.serving import Predictor
-from mindspore_rec.serving.network.export import export_network
-from mindspore_rec.serving.shared.run import PublishedRun, SharedOpener
+from mindspore_rec.train.export.onnx import export_network
 from tests.cache.test_cache_tier_faults import flip as flip_in_file
 from tests.cache.test_cache_tier_faults import records
 from tests.parameter.test_digest import addresses_of, flip, keys_alike

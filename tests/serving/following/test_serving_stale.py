@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mindspore_rec.serve.following.pulse import Pulse
 from mindspore_rec.serving import Predictor
-from mindspore_rec.serving.following.pulse import Pulse
 from tests.serving.serving_network import ids
 from tests.support.http_server import Server, children, ready_server
 
@@ -68,7 +68,7 @@ def test_a_run_that_vanishes(copied: Path, wait, how: str, words: str, follow: b
 
 
 def test_a_checkpoint_alone_that_vanishes(exported: Path, tmp_path: Path, wait) -> None:
-    from mindspore_rec.checkpoint.__main__ import main
+    from mindspore_rec.common.run.command import main
 
     assert main(["merge", str(exported), "--to", str(tmp_path / "saved")]) == 0
     with Predictor(tmp_path / "saved", poll_seconds=0.02) as predictor:

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from mindspore_rec import CacheConfig
-from mindspore_rec.checkpoint.chain import entries
-from mindspore_rec.graph.tensors import parsed_specs
+from mindspore_rec.common.columns.tensors import parsed_specs
+from mindspore_rec.common.run.chain import entries
+from mindspore_rec.serve.main import main
+from mindspore_rec.serve.protection.metrics import Metrics
 from mindspore_rec.serving import Predictor
-from mindspore_rec.serving.__main__ import main
-from mindspore_rec.serving.network.export import export_network
-from mindspore_rec.serving.protection.metrics import Metrics
+from mindspore_rec.train.export.onnx import export_network
 from tests.serving.serving_network import FIELDS, UNKNOWN, Marked, ids, train
 from tests.support.http_server import ready_server
 from tests.support.redis_server import RedisServer

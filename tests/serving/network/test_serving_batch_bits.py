@@ -12,11 +12,11 @@ import pytest
 from mindspore import nn
 
 from mindspore_rec import HashEmbeddingLookup
-from mindspore_rec.graph.tensors import parsed_specs
+from mindspore_rec.common.columns.tensors import parsed_specs
+from mindspore_rec.common.network.onnx_runner import OnnxRunner
 from mindspore_rec.nn import MLP
-from mindspore_rec.serving.network.export import export_network
-from mindspore_rec.serving.network.onnx_runner import OnnxRunner
-from mindspore_rec.serving.server.batcher import Batcher
+from mindspore_rec.serve.server.batcher import Batcher
+from mindspore_rec.train.export.onnx import export_network
 from tests.support.networks import LogitBeside
 
 FIELDS, NUMBERS, ROWS = 6, 5, 96

@@ -6,8 +6,8 @@ from __future__ import annotations
 import threading
 import time
 
-from mindspore_rec.graph.lock import graph_lock
-from mindspore_rec.serving.network.fair_lock import FairLock
+from mindspore_rec.train.export.fair_lock import FairLock
+from mindspore_rec.train.graph.lock import graph_lock
 
 
 def test_in_the_order_of_asking() -> None:

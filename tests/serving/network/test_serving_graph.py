@@ -15,9 +15,9 @@ import pytest
 from mindspore import Tensor, nn, ops
 
 from mindspore_rec import EmbeddingLookup, LazyAdam, RecCheckpoint, RecModel
-from mindspore_rec.graph.lock import graph_lock
+from mindspore_rec.serve.server.batcher import Batcher, BusyError
 from mindspore_rec.serving import Predictor, TensorSpec
-from mindspore_rec.serving.server.batcher import Batcher, BusyError
+from mindspore_rec.train.graph.lock import graph_lock
 
 INPUTS = ["ids:INT64:-1,2", "scale:FP32:-1,1", "flip:BOOL:-1,1"]
 WIDE = 3

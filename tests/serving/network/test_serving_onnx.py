@@ -26,13 +26,13 @@ from mindspore_rec import (
     save_checkpoint,
     tables_of,
 )
-from mindspore_rec.checkpoint.chain import entries
-from mindspore_rec.checkpoint.network_file import NETWORK
-from mindspore_rec.graph.tensors import parsed_specs
+from mindspore_rec.common.columns.tensors import parsed_specs
+from mindspore_rec.common.run.chain import entries
+from mindspore_rec.common.run.network_file import NETWORK
 from mindspore_rec.serving import Predictor
-from mindspore_rec.serving.export import main
-from mindspore_rec.serving.network.export import export_network
-from mindspore_rec.serving.network.onnx_rewrite import NotExportableError
+from mindspore_rec.train.export.onnx import export_network
+from mindspore_rec.train.export.onnx_command import main
+from mindspore_rec.train.export.onnx_rewrite import NotExportableError
 from models.common.embedding_config import EmbeddingConfig
 from models.dcn.net import DCN
 from models.dcn_v2.net import DCNV2

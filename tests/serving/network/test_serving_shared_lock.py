@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 import time
 
-from mindspore_rec.serving.network.shared_lock import SharedLock
+from mindspore_rec.common.network.shared_lock import SharedLock
 
 
 def test_shared_lock_keeps_writers_alone() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
-from mindspore_rec.serving.protection.grpc_arrivals import Arrivals, RefusedError
+from mindspore_rec.serve.protection.grpc_arrivals import Arrivals, RefusedError
 
 SECONDS, PATIENCE = 0.4, 0.04
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from mindspore_rec.serving.protection.tls import Tls
+from mindspore_rec.serve.protection.tls import Tls
 from tests.serving.protection.test_serving_protection import certificate
 from tests.support.http_server import Server
 from tests.support.waiting import wait_until

@@ -10,9 +10,9 @@ from typing import Any
 
 import uvicorn
 
-from mindspore_rec.serving.protection.connections import bounded_protocol
-from mindspore_rec.serving.protection.guard import Bounds
-from mindspore_rec.serving.protection.metrics import Metrics
+from mindspore_rec.serve.protection.connections import bounded_protocol
+from mindspore_rec.serve.protection.guard import Bounds
+from mindspore_rec.serve.protection.metrics import Metrics
 from tests.support.slow_server import slow
 
 

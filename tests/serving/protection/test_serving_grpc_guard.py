@@ -12,12 +12,12 @@ from typing import Any
 import grpc
 import pytest
 
-from mindspore_rec.serving.protection.access_log import AccessLog
-from mindspore_rec.serving.protection.admission import Drain, InFlight
-from mindspore_rec.serving.protection.grpc_guard import GuardInterceptor
-from mindspore_rec.serving.protection.guard import Bounds
-from mindspore_rec.serving.protection.metrics import Metrics
-from mindspore_rec.serving.protection.tokens import Tokens
+from mindspore_rec.serve.protection.access_log import AccessLog
+from mindspore_rec.serve.protection.admission import Drain, InFlight
+from mindspore_rec.serve.protection.grpc_guard import GuardInterceptor
+from mindspore_rec.serve.protection.guard import Bounds
+from mindspore_rec.serve.protection.metrics import Metrics
+from mindspore_rec.serve.protection.tokens import Tokens
 from tests.support.http_server import Server
 
 SERVICE = "inference.GRPCInferenceService"

@@ -11,14 +11,14 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from mindspore_rec.serving.protection.metric_files import give_back, reserve
+from mindspore_rec.serve.protection.metric_files import give_back, reserve
 from tests.support.processes import run_python
 
 COUNT = """
 import os
 from pathlib import Path
-from mindspore_rec.serving.protection.metric_files import reserve
-from mindspore_rec.serving.protection.metrics import Metrics
+from mindspore_rec.serve.protection.metric_files import reserve
+from mindspore_rec.serve.protection.metrics import Metrics
 reserve()
 metrics = Metrics()
 before = {path: path.stat().st_blocks for path in Path().iterdir()}

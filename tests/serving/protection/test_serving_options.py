@@ -5,8 +5,8 @@ import argparse
 
 import pytest
 
-from mindspore_rec.serving.protection.options import counted
-from mindspore_rec.serving.shared.supervisor import add_worker_arguments
+from mindspore_rec.serve.protection.options import counted
+from mindspore_rec.serve.shared.supervisor import add_worker_arguments
 
 
 @pytest.mark.parametrize("text", ["1", "7", "10", "007"])

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import pytest
 
-from mindspore_rec.serving.protection.options import add_protection_arguments
-from mindspore_rec.serving.protection.tls import Tls
-from mindspore_rec.serving.server.protection import Protection
+from mindspore_rec.serve.protection.options import add_protection_arguments
+from mindspore_rec.serve.protection.tls import Tls
+from mindspore_rec.serve.server.protection import Protection
 from tests.support.slow_server import INFER, SlowServer
 from tests.support.waiting import wait_until
 

@@ -13,7 +13,7 @@ import grpc
 import pytest
 from starlette.routing import Route
 
-from mindspore_rec.serving.protection.roles import (
+from mindspore_rec.serve.protection.roles import (
     ANY,
     CONTROL,
     INFER,
@@ -21,8 +21,8 @@ from mindspore_rec.serving.protection.roles import (
     role_of_method,
     role_of_path,
 )
-from mindspore_rec.serving.protocol.open_inference import METHODS, message
-from mindspore_rec.serving.server.http import Front
+from mindspore_rec.serve.protocol.open_inference import METHODS, message
+from mindspore_rec.serve.server.http import Front
 from tests.serving.serving_network import ids
 from tests.support.http_server import Server
 

@@ -17,7 +17,7 @@ import pytest
 
 from benchmarks.raw_http2 import RawHttp2
 from benchmarks.raw_http2 import message as framed
-from mindspore_rec.serving.protocol.open_inference import message
+from mindspore_rec.serve.protocol.open_inference import message
 from tests.support.http_server import Server, ready_server
 from tests.support.processes import ROOT
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mindspore_rec.serving.protection import tokens as module
-from mindspore_rec.serving.protection.tokens import Tokens
+from mindspore_rec.serve.protection import tokens as module
+from mindspore_rec.serve.protection.tokens import Tokens
 
 TOKEN = st.text(string.ascii_letters + string.digits + "-._~+/=", min_size=16, max_size=80)
 

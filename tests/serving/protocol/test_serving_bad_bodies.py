@@ -15,11 +15,11 @@ import mindspore as ms
 import numpy as np
 import pytest
 
-from mindspore_rec.graph.tensors import TensorSpec
+from mindspore_rec.common.columns.tensors import TensorSpec
+from mindspore_rec.serve.protocol.limits import Limits
+from mindspore_rec.serve.protocol.messages import RequestError, parse_request
+from mindspore_rec.serve.server.http import Front
 from mindspore_rec.serving import Predictor
-from mindspore_rec.serving.protocol.limits import Limits
-from mindspore_rec.serving.protocol.messages import RequestError, parse_request
-from mindspore_rec.serving.server.http import Front
 from tests.serving.serving_network import FIELDS, UNKNOWN, Marked
 from tests.support.asgi_client import INFER, ask
 from tests.support.http_server import Server, ready_server
@@ -152,7 +152,7 @@ def test_large_bodies(front: Front) -> None:
 
 
 def test_bodies_that_wait_are_bounded(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mindspore_rec.serving.server.http_body._MOST_BYTES", 1 << 20)
+    monkeypatch.setattr("mindspore_rec.serve.server.http_body._MOST_BYTES", 1 << 20)
     large = text() + b" " * (900 << 10)
 
     async def together() -> list[tuple[int, Any]]:

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mindspore_rec.graph.tensors import DATATYPES, TensorSpec
+from mindspore_rec.common.columns.tensors import DATATYPES, TensorSpec
+from mindspore_rec.serve.protocol.limits import Limits
+from mindspore_rec.serve.protocol.messages import RequestError, parse_request
+from mindspore_rec.serve.server.http import Front
 from mindspore_rec.serving import Predictor
-from mindspore_rec.serving.protocol.limits import Limits
-from mindspore_rec.serving.protocol.messages import RequestError, parse_request
-from mindspore_rec.serving.server.http import Front
 from tests.serving.serving_network import ids
 from tests.support.asgi_client import ask_bytes
 from tests.support.http_server import Server
@@ -290,7 +290,7 @@ def test_control_is_off_unless_asked_for(front: Front) -> None:
     ],
 )
 def test_bad_options(capsys: pytest.CaptureFixture[str], options: list[str], words: str) -> None:
-    from mindspore_rec.serving.__main__ import main
+    from mindspore_rec.serve.main import main
 
     with pytest.raises(SystemExit):
         main([*options, "--port", "0"])

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mindspore_rec.extras import pip_install
-from mindspore_rec.graph.tensors import TensorSpec
-from mindspore_rec.serving.protocol import json_body
-from mindspore_rec.serving.protocol.json_body import dump_json, read_json
-from mindspore_rec.serving.protocol.limits import Limits
-from mindspore_rec.serving.protocol.messages import RawColumns, RequestError, parse_request
+from mindspore_rec.common.columns.tensors import TensorSpec
+from mindspore_rec.common.extras import pip_install
+from mindspore_rec.serve.protocol import json_body
+from mindspore_rec.serve.protocol.json_body import dump_json, read_json
+from mindspore_rec.serve.protocol.limits import Limits
+from mindspore_rec.serve.protocol.messages import RawColumns, RequestError, parse_request
 from tests.support.missing import need_package
 
 LIMITS = Limits()

@@ -15,9 +15,9 @@ from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mindspore_rec.serving.protocol.open_inference import message
-from mindspore_rec.serving.protocol.request_error import RequestError
-from mindspore_rec.serving.protocol.wire import (
+from mindspore_rec.serve.protocol.open_inference import message
+from mindspore_rec.serve.protocol.request_error import RequestError
+from mindspore_rec.serve.protocol.wire import (
     ManyFieldsError,
     count_of,
     numbers_of,
@@ -171,7 +171,7 @@ def test_other_threads_run_while_numbers_are_decoded() -> None:
     """In a process of its own, whose threads are these two."""
     script = """if True:
         import threading, time
-        from mindspore_rec.serving.protocol.wire import count_of, numbers_of
+        from mindspore_rec.serve.protocol.wire import count_of, numbers_of
         pieces = [memoryview(b"\\xff\\xff\\xff\\x7f" * (4 << 20))]
         longest, done = 0.0, False
         def watch():

@@ -16,10 +16,10 @@ import mindspore as ms
 import numpy as np
 import pytest
 
-from mindspore_rec.graph.lock import graph_lock
+from mindspore_rec.serve.server.batcher import Batcher
+from mindspore_rec.serve.server.http import Front
 from mindspore_rec.serving import Predictor
-from mindspore_rec.serving.server.batcher import Batcher
-from mindspore_rec.serving.server.http import Front
+from mindspore_rec.train.graph.lock import graph_lock
 from tests.serving.serving_network import FIELDS, UNKNOWN, Marked
 from tests.support.asgi_client import ask
 

@@ -16,11 +16,11 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mindspore_rec.graph.tensors import TensorSpec
-from mindspore_rec.serving.protocol.limits import Limits
-from mindspore_rec.serving.protocol.open_inference import METHODS, POOL, SERVICE, message
-from mindspore_rec.serving.protocol.request_error import RequestError
-from mindspore_rec.serving.server.grpc_messages import read_asked, read_infer
+from mindspore_rec.common.columns.tensors import TensorSpec
+from mindspore_rec.serve.protocol.limits import Limits
+from mindspore_rec.serve.protocol.open_inference import METHODS, POOL, SERVICE, message
+from mindspore_rec.serve.protocol.request_error import RequestError
+from mindspore_rec.serve.server.grpc_messages import read_asked, read_infer
 from tests.serving.serving_network import ids
 from tests.support.http_server import Server
 from tests.support.missing import need_package
@@ -136,7 +136,7 @@ def test_reflection(channel: grpc.Channel) -> None:
 
 def test_descriptor_is_that_of_the_proto_file() -> None:
     """Names and numbers, without the compiler."""
-    text = (ROOT / "mindspore_rec" / "serving" / "protocol" / "open_inference.proto").read_text()
+    text = (ROOT / "mindspore_rec" / "serve" / "protocol" / "open_inference.proto").read_text()
     written = re.findall(r"^\s*(?:repeated |map<string, )?[\w.]+>? (\w+) = (\d+);", text, re.M)
     file = descriptor_pb2.FileDescriptorProto()
     POOL.FindFileByName("open_inference.proto").CopyToProto(file)

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mindspore_rec.parameter.digest import TableDigest
-from mindspore_rec.serving.following.digests import NoStateError, RowDigests, StateDigests
-from mindspore_rec.serving.server.http import Front
+from mindspore_rec.common.rows.digest import TableDigest
+from mindspore_rec.serve.following.digests import NoStateError, RowDigests, StateDigests
+from mindspore_rec.serve.server.http import Front
 
 
 class Held:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from mindspore_rec.serving.__main__ import main
-from mindspore_rec.serving.protocol.limits import Limits
-from mindspore_rec.serving.protocol.messages import RawColumns, parse_request
+from mindspore_rec.serve.main import main
+from mindspore_rec.serve.protocol.limits import Limits
+from mindspore_rec.serve.protocol.messages import RawColumns, parse_request
 
 
 @pytest.mark.parametrize("place", ["taken", "99999", "-1", "host"])

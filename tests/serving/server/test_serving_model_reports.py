@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mindspore_rec.graph.tensors import DATATYPES
-from mindspore_rec.serving.protocol.open_inference import POOL
+from mindspore_rec.common.columns.tensors import DATATYPES
+from mindspore_rec.serve.protocol.open_inference import POOL
 from tests.serving.serving_network import ids
 from tests.support.http_server import Server
 from tests.support.missing import need_package

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from starlette.routing import Route
 
-from mindspore_rec.serving.server.http import Front
-from mindspore_rec.serving.server.openapi import openapi_page
+from mindspore_rec.serve.server.http import Front
+from mindspore_rec.serve.server.openapi import openapi_page
 from tests.support.http_server import Server
 from tests.support.missing import need_package
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mindspore_rec.parameter.quantise import to_bytes
+from mindspore_rec.common.rows.quantise import to_bytes
 from tests.parameter.test_digest import flip
 from tests.serving.serving_network import UNKNOWN, ids
 from tests.serving.shared.test_serving_shared_scrub import flip_rows

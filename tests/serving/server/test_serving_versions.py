@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mindspore_rec.checkpoint.__main__ import main as checkpoint
+from mindspore_rec.common.rows.table_scope import own_scope
+from mindspore_rec.common.run.command import main as checkpoint
 from mindspore_rec.parameter import MapParameter
-from mindspore_rec.parameter.table_scope import own_scope
 from mindspore_rec.serving import Predictor
 from tests.serving.serving_network import Marked, ids
 from tests.support.http_server import Server, ready_server
@@ -119,7 +119,7 @@ def test_predictors_leave_the_names_of_the_program_alone(
 
 NUMBERS = """
 from mindspore_rec import HashEmbeddingLookup, EmbeddingLookup
-from mindspore_rec.parameter.table_scope import own_scope
+from mindspore_rec.common.rows.table_scope import own_scope
 import mindspore as ms
 
 def names():

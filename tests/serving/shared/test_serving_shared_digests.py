@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mindspore_rec import _native
-from mindspore_rec.parameter.quantise import to_bytes
+from mindspore_rec.common.rows.quantise import to_bytes
 from tests.parameter.digest_model import table_digest
 
 DIM = 5

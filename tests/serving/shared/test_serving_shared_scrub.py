@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 
 from mindspore_rec import _native, tables_of
-from mindspore_rec.checkpoint.chain import entries, entry_at
-from mindspore_rec.checkpoint.network_file import NETWORK
-from mindspore_rec.graph.tensors import parsed_specs
-from mindspore_rec.parameter.quantise import to_bytes
-from mindspore_rec.serving.following.scrub import Scrubber
-from mindspore_rec.serving.network.export import export_network
-from mindspore_rec.serving.shared.predictor import SharedPredictor
-from mindspore_rec.serving.shared.run import PublishedRun, SharedOpener
-from mindspore_rec.serving.shared.tables import SharedTableRows, WrittenTable, table_spec
+from mindspore_rec.common.columns.tensors import parsed_specs
+from mindspore_rec.common.rows.quantise import to_bytes
+from mindspore_rec.common.run.chain import entries, entry_at
+from mindspore_rec.common.run.network_file import NETWORK
+from mindspore_rec.serve.following.scrub import Scrubber
+from mindspore_rec.serve.shared.predictor import SharedPredictor
+from mindspore_rec.serve.shared.run import PublishedRun, SharedOpener
+from mindspore_rec.serve.shared.tables import SharedTableRows, WrittenTable, table_spec
+from mindspore_rec.train.export.onnx import export_network
 from tests.serving.serving_network import Marked, ids
 
 ONE, TWO = "serving.one", "serving.two"

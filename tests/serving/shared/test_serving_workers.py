@@ -17,14 +17,14 @@ import numpy as np
 import pytest
 
 from mindspore_rec import tables_of
-from mindspore_rec.checkpoint.chain import entries
-from mindspore_rec.checkpoint.network_file import NETWORK
-from mindspore_rec.extras import pip_install
-from mindspore_rec.graph.tensors import parsed_specs
+from mindspore_rec.common.columns.tensors import parsed_specs
+from mindspore_rec.common.extras import pip_install
+from mindspore_rec.common.run.chain import entries
+from mindspore_rec.common.run.network_file import NETWORK
+from mindspore_rec.serve.shared.predictor import SharedPredictor
+from mindspore_rec.serve.shared.run import PublishedRun, SharedOpener
 from mindspore_rec.serving import Predictor
-from mindspore_rec.serving.network.export import export_network
-from mindspore_rec.serving.shared.predictor import SharedPredictor
-from mindspore_rec.serving.shared.run import PublishedRun, SharedOpener
+from mindspore_rec.train.export.onnx import export_network
 from tests.serving.features_network import asked
 from tests.serving.features_network import train as train_features
 from tests.serving.serving_network import UNKNOWN, Marked, ids

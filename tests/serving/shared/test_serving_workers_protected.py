@@ -13,9 +13,9 @@ from typing import Any
 import grpc
 import pytest
 
-from mindspore_rec.graph.tensors import parsed_specs
-from mindspore_rec.serving.__main__ import main
-from mindspore_rec.serving.network.export import export_network
+from mindspore_rec.common.columns.tensors import parsed_specs
+from mindspore_rec.serve.main import main
+from mindspore_rec.train.export.onnx import export_network
 from tests.serving.serving_network import FIELDS, Marked, ids
 from tests.support.http_server import Server, ready_server
 from tests.support.redis_server import free_port

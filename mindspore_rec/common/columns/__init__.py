@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Raw columns to arrays: schema, hashing, transforms, the one feature stage."""

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""BatchRows: the columns of one batch by name or place, whatever holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from mindspore_rec.common.columns.arrow_columns import to_column, to_record_batch, values_array
+
+__all__ = ["BatchRows", "flat_values"]
+
+
+class BatchRows:
+    """Columns of a batch, which are converted when they are asked for.
+
+    Args:
+        rows: an Arrow RecordBatch or Table, a DataFrame, a dict of arrays or Tensors, or a tuple or
+            list of them.
+        names: of all columns, where `rows` is a dict of some of them. Features may then name a
+            column or give its place. Default: features name columns of a dict, and give places in a
+            tuple.
+
+    Attributes:
+        names: of the columns; places as texts where `rows` is a tuple or list.
+        by_place: whether features give places; None: both will do.
+
+    Raises:
+        TypeError: `rows` is something else.
+        ValueError: two columns have one name.
+
+    Example:
+        >>> rows = BatchRows((np.array([7, 9]), np.array(["a", "b"])))
+        >>> rows.names, rows.raw("0"), rows.arrow("1").type
+        (['0', '1'], array([7, 9]), DataType(string))
+    """
+
+    def __init__(self, rows: Any, names: Sequence[str] | None = None) -> None:
+        self.by_place = None if names is not None else isinstance(rows, (tuple, list))
+        self._columns: dict[str, Any]
+        if self.by_place:
+            self._columns = {str(place): column for place, column in enumerate(rows)}
+        elif isinstance(rows, Mapping):
+            self._columns = {str(name): column for name, column in rows.items()}
+        else:
+            batch = to_record_batch(rows)
+            _check_names(batch.schema.names)
+            self._columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        self.names = list(self._columns if names is None else names)
+        self._known = frozenset(self.names)
+
+    def name_of(self, column: str | int) -> str | None:
+        """Return the name of a column given by name or place; None where there is none."""
+        if isinstance(column, int):
+            return self.names[column] if column < len(self.names) else None
+        return column if column in self._known else None
+
+    def as_record_batch(self) -> pa.RecordBatch:
+        """Return all columns."""
+        return to_record_batch({name: self.arrow(name) for name in self._columns})
+
+    def given(self, name: str) -> Any:
+        """Return a column as it was given."""
+        return self._columns[name]
+
+    def raw(self, name: str) -> Any:
+        """Return a column as an array, of Arrow where it came so."""
+        column = self._columns[name]
+        if hasattr(column, "asnumpy"):  # a Tensor
+            return column.asnumpy()
+        if isinstance(getattr(column, "dtype", None), pd.api.extensions.ExtensionDtype):
+            return self.arrow(name)  # of pandas: text, integers with a missing one, ...
+        if isinstance(column, (pa.Array, pa.ChunkedArray)):
+            return column
+        try:
+            return np.asarray(column)
+        except ValueError:  # of NumPy: lists of several lengths
+            return self.arrow(name)  # raises with the column's name
+
+    def arrow(self, name: str) -> pa.Array:
+        """Return a column as an Arrow array."""
+        column = self._columns[name]
+        if hasattr(column, "asnumpy"):  # a Tensor
+            column = column.asnumpy()
+        return to_column(name, column)
+
+
+def _check_names(names: Sequence[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"columns must have different names, got {name!r} twice")
+
+
+def flat_values(where: str, column: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, tuple[int, ...]]:
+    """Return the values of a column of fixed-size lists one after the other, and its shape.
+
+    Args:
+        where: begin of the message of an error, up to "must".
+        column: an array or chunked array ``[B]``, or fixed-size lists of it.
+
+    Raises:
+        ValueError: a list is missing.
+
+    Example:
+        >>> pairs = pa.FixedSizeListArray.from_arrays(pa.array([1, 2, 3, 4]), 2)
+        >>> values, shape = flat_values("column 'x' must", pairs)
+        >>> values.to_pylist(), shape
+        ([1, 2, 3, 4], (2, 2))
+    """
+    shape: tuple[int, ...] = (len(column),)
+    column = values_array(where, column)
+    while pa.types.is_fixed_size_list(column.type):
+        if column.null_count:
+            raise ValueError(f"{where} have no missing list")
+        shape = (*shape, column.type.list_size)
+        column = values_array(where, column.flatten())
+    return column, shape

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A FeaturePipeline as JSON values, so that it travels with a network, and back.
+
+The description has what the pipeline was made with. What it has learned is its `state_dict`, which
+checkpoints hold. Only transforms of this library are described, each by its class's name and
+arguments: nothing that is read names code.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline
+from mindspore_rec.common.columns.feature_spec import FeatureSpec
+from mindspore_rec.common.columns.outputs import KeysOutput, Output, StackedOutput
+from mindspore_rec.common.columns.quantiles import QuantileBucket, QuantileScale
+from mindspore_rec.common.columns.scaling import LogScale, MinMaxScale, StandardScale
+from mindspore_rec.common.columns.transforms import (
+    Category,
+    Feature,
+    Key,
+    Number,
+    TimeCycle,
+    TimePart,
+)
+
+__all__ = ["describe_pipeline", "described_pipeline"]
+
+# Arguments of each transform besides the column, and the attributes that keep them.
+_TRANSFORMS: dict[type[Feature], dict[str, str]] = {
+    Category: {"field": "field"},
+    Key: {},
+    Number: {"missing": "missing"},
+    TimePart: {"part": "part"},
+    TimeCycle: {"part": "part"},
+    MinMaxScale: {"low": "_low", "high": "_high", "missing": "missing"},
+    LogScale: {"running": "running", "missing": "missing"},
+    StandardScale: {"missing": "missing"},
+    QuantileScale: {"buckets": "buckets", "sample": "sample", "missing": "missing"},
+    QuantileBucket: {"buckets": "buckets", "sample": "sample", "missing": "missing"},
+}
+_BY_NAME = {kind.__name__: kind for kind in _TRANSFORMS}
+
+
+def describe_pipeline(pipeline: FeaturePipeline) -> dict[str, Any]:
+    """Return the arguments of a pipeline as JSON values.
+
+    Args:
+        pipeline: with features of this library, and without `prepare`.
+
+    Raises:
+        ValueError: it has what has no description; the message says what.
+
+    Example:
+        >>> made = describe_pipeline(FeaturePipeline({"x": [Number("price")]}))
+        >>> made["outputs"]
+        [{'name': 'x', 'features': [{'transform': 'Number', 'column': 'price', 'missing': 0.0}]}]
+    """
+    if pipeline._prepare:
+        raise ValueError("features: the functions of prepare have no description")
+    if pipeline._times_out:
+        raise ValueError("features: a pipeline of a feature worker has no description")
+    time = pipeline.timestamp
+    return {
+        "outputs": [_described_output(output) for output in pipeline._outputs],
+        "timestamp": None if time is None else _described(time),
+        "keep_rest": pipeline.keep_rest,
+    }
+
+
+def described_pipeline(description: Mapping[str, Any]) -> FeaturePipeline:
+    """Return the pipeline of a description; it has learned nothing.
+
+    Raises:
+        ValueError: it is no description.
+
+    Example:
+        >>> description = describe_pipeline(FeaturePipeline({"x": [Number("price")]}))
+        >>> described_pipeline(description).apply({"price": [2.5]})["x"].tolist()
+        [[2.5]]
+    """
+    try:
+        outputs: dict[str, Any] = {}
+        for output in description["outputs"]:
+            members = [_made(each) for each in output["features"]]
+            name = str(output["name"])
+            if name in outputs:
+                raise ValueError(f"output {name!r} is there twice")
+            outputs[name] = members[0] if output.get("alone", False) else members
+        if description["timestamp"] is not None:
+            time = _made(description["timestamp"])
+            if not isinstance(time, FeatureSpec):
+                raise ValueError("timestamp must be a feature")
+            outputs[time.name] = time
+        return FeaturePipeline(outputs, keep_rest=description["keep_rest"])
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise ValueError(f"features are no description of a pipeline: {error}") from None
+
+
+def _described_output(output: Output) -> dict[str, Any]:
+    if not isinstance(output, (KeysOutput, StackedOutput)):
+        raise ValueError(f"features: array '{output.name}', made elsewhere, has no description")
+    made: dict[str, Any] = {
+        "name": output.name,
+        "features": [_described(each) for each in output.members],
+    }
+    if isinstance(output, KeysOutput):
+        made["alone"] = True  # in the shape of its column
+    return made
+
+
+def _described(member: FeatureSpec | Feature) -> dict[str, Any]:
+    if isinstance(member, FeatureSpec):
+        names = [field.name for field in dataclasses.fields(member)]
+        fields = {name: _plain(getattr(member, name)) for name in names}
+        if member.transform is not None:
+            fields["transform"] = _described(member.transform)
+        return {"feature": fields}
+    attributes = _TRANSFORMS.get(type(member))
+    if attributes is None:
+        raise ValueError(
+            f"features: {type(member).__name__} of column {member.column!r} is no transform of "
+            "this library, and has no description"
+        )
+    arguments = {name: _plain(getattr(member, held)) for name, held in attributes.items()}
+    return {"transform": type(member).__name__, "column": _plain(member.column), **arguments}
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _made(described: Mapping[str, Any]) -> Any:
+    if "feature" in described:
+        fields = dict(described["feature"])
+        if fields.get("transform") is not None:
+            fields["transform"] = _made(fields["transform"])
+        return FeatureSpec(**fields)
+    fields = dict(described)
+    kind = _BY_NAME[fields.pop("transform")]
+    if set(fields) != {"column", *_TRANSFORMS[kind]}:
+        raise ValueError(f"{kind.__name__} has arguments {sorted(fields)}")
+    return kind(**fields)

@@ -1,0 +1,467 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FeaturePipeline: the one stage from rows of raw columns to the arrays that a model reads."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from mindspore_rec.common.checks import check_int
+from mindspore_rec.common.columns.arrow_columns import to_record_batch
+from mindspore_rec.common.columns.batch_rows import BatchRows
+from mindspore_rec.common.columns.columns import event_time, time_values
+from mindspore_rec.common.columns.dataset_columns import ColumnsAmong, map_dataset
+from mindspore_rec.common.columns.feature_spec import FeatureSpec, check_specs, check_together
+from mindspore_rec.common.columns.outputs import (
+    MadeOutput,
+    Output,
+    column_of,
+    is_single,
+    make_output,
+)
+from mindspore_rec.common.columns.transforms import Feature
+
+__all__ = ["FeaturePipeline", "name_taken"]
+
+Prepare = Callable[[Any], Any]
+
+_COLUMNS = ""  # key of a state under which the outputs' columns are; no output has this name
+
+
+class FeaturePipeline:
+    """Transform of batches of raw columns to whole-batch arrays of keys and numbers.
+
+    The same object declares the features of a model wherever they are asked for: the tables
+    (`create_table(specs=)`), the training (`FeatureBatches`, or the transform of a
+    `StreamingDataset`), a feature worker, the evaluation and the `Predictor`. What its transforms
+    have learned is its state. Calling it learns, `apply` does not.
+
+    A batch is an Arrow RecordBatch or Table, a DataFrame, a dict of columns, a tuple of columns
+    (where features name places), or a `mindspore.dataset.Dataset` of whole batches. Arrays come out
+    in a dict, or a tuple, or a Dataset.
+
+    Args:
+        outputs: by the array's name, the feature or features of which it is made. A FeatureSpec
+            alone gives its keys in the shape of its column, under its own name; several features
+            are side by side, int64 ``[B, F]`` of keys or float32 ``[B, N]`` of numbers. A
+            FeatureSpec that is the timestamp declares the event time, and is no array. The label
+            last. Or only FeatureSpec objects, each of which is an output.
+        prepare: functions from a DataFrame to a DataFrame, applied first, in order. They may add
+            columns and leave rows out. Default: none.
+        threads: columns worked on at a time, at least 1 (default 1).
+        keep_rest: whether columns that no feature reads come out too, as they are, last; not beside
+            `prepare`. Default: False.
+
+    Attributes:
+        column_names: of the arrays, without the columns of `keep_rest`.
+        specs: all features that are declared as FeatureSpec objects.
+        timestamp: the one that is the event time, or None.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type; an output mixes keys and numbers;
+            features do not fit together, as for `check_specs`.
+
+    Example:
+        >>> from mindspore_rec import FeatureSpec
+        >>> from mindspore_rec.stream import Category, LogScale, MinMaxScale, Number
+        >>> pipeline = FeaturePipeline(
+        ...     {
+        ...         "user": FeatureSpec("user", table_name="users", access_threshold=2),
+        ...         "time": FeatureSpec("time", is_timestamp=True),
+        ...         "ids": [Category("city"), Category("item")],
+        ...         "dense": [LogScale("views"), MinMaxScale("price")],
+        ...         "label": Number("click"),
+        ...     }
+        ... )
+        >>> rows = {"user": ["ann", None], "time": [60, 61], "city": ["Rome", None], "item": [1, 2]}
+        >>> rows |= {"views": [0, 9], "price": [1.0, 3.0], "click": [1, 0]}
+        >>> batch, event_time = pipeline.batch(rows)
+        >>> batch["user"].shape, batch["ids"].shape, batch["dense"].round(2).tolist(), event_time
+        ((2,), (2, 2), [[0.0, 0.0], [2.299999952316284, 1.0]], 61)
+    """
+
+    def __init__(
+        self,
+        outputs: Mapping[str, Any] | Iterable[FeatureSpec],
+        prepare: Sequence[Prepare] = (),
+        threads: int = 1,
+        *,
+        keep_rest: bool = False,
+    ) -> None:
+        given = _by_name(outputs)
+        times = {n: m for n, m in given.items() if isinstance(m, FeatureSpec) and m.is_timestamp}
+        for name, spec in times.items():
+            make_output(name, spec)  # of its own name
+        self._outputs: list[Output] = [
+            make_output(name, made) for name, made in given.items() if name not in times
+        ]
+        self.specs = _specs(given, self._outputs)
+        self.timestamp: FeatureSpec | None = next(iter(times.values()), None)
+        self.column_names = [output.name for output in self._outputs]
+        self._prepare = _functions(prepare)
+        if not isinstance(keep_rest, bool):
+            raise TypeError(f"keep_rest must be a bool, got {keep_rest!r}")
+        if keep_rest and self._prepare:
+            raise ValueError("keep_rest must be False beside prepare: name the columns as outputs")
+        self.keep_rest = keep_rest
+        self._times_out = False
+        self._threads = check_int("threads", threads, 1, 256)
+        self._pool = self._new_pool()
+
+    def _new_pool(self) -> ThreadPoolExecutor | None:
+        return ThreadPoolExecutor(self._threads) if self._threads > 1 else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return everything but the threads, which a copy and another process have of their own."""
+        return {name: value for name, value in vars(self).items() if name != "_pool"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._pool = self._new_pool()
+
+    # ---- batches
+
+    def __call__(self, rows: Any) -> Any:
+        """Return the arrays of the stream's next rows, which are taken into the statistics first.
+
+        Where it raises, nothing was learned.
+
+        Args:
+            rows: a batch, or a Dataset of batches. One that learns is mapped by one thread.
+
+        Raises:
+            TypeError, ValueError: a column is missing or of a type that a feature cannot read.
+        """
+        if _is_dataset(rows):
+            return map_dataset(self, rows, learn=True)
+        return self._made(rows, True)[0]
+
+    def apply(self, rows: Any, columns: Sequence[str] | None = None) -> Any:
+        """Return the arrays of rows by what was learned before; for evaluation and serving.
+
+        Args:
+            rows: as for a call.
+            columns: names of the arrays that are wanted, so that rows need not have what others are
+                made of. Default: all.
+
+        Raises:
+            TypeError, ValueError: as for a call, or there is no such array.
+        """
+        if _is_dataset(rows):
+            return map_dataset(self, rows, learn=False)
+        return self._made(rows, False, columns=columns)[0]
+
+    def batch(
+        self, rows: Any, learn: bool = True, with_time: bool = True
+    ) -> tuple[Any, int | None]:
+        """Return the arrays of a batch, and its event time.
+
+        Args:
+            rows: a batch.
+            learn: whether it is taken into the statistics first. Default: True.
+            with_time: whether the timestamps are read; False for rows that need not have them.
+                Default: True.
+
+        Returns:
+            As a call returns; and the latest of its timestamps in whole seconds since 1970, or None
+            where no feature is the timestamp, or `prepare` left no row, or they are not read.
+
+        Raises:
+            TypeError, ValueError: as for a call; a time that is missing, before 1970 or past 2106.
+        """
+        return self._made(rows, learn, with_time=with_time)
+
+    def _made(
+        self,
+        rows: Any,
+        learn: bool,
+        with_time: bool = False,
+        columns: Sequence[str] | None = None,
+    ) -> tuple[Any, int | None]:
+        outputs = self._wanted(columns)
+        view = self._prepared(rows)
+        seconds = self._event_time(view) if with_time else None
+        call = map if self._pool is None else self._pool.map
+        self._check_columns(view, outputs)
+        made: dict[str, Any] = {}
+        if self._times_out and self.timestamp is not None and columns is None:
+            made[self.timestamp.name] = _seconds(view.raw(column_of(self.timestamp, view)))
+        with _nothing_learned_in_part(outputs, learn):
+            for output in outputs:
+                made[output.name] = output.make(view, learn, call)
+        if self.keep_rest and view.by_place is not None:
+            for name in self._rest(view):
+                if name in made:
+                    raise name_taken(name)
+                made[name] = view.given(name)
+        return (tuple(made.values()) if view.by_place else made), seconds
+
+    def _prepared(self, rows: Any) -> BatchRows:
+        if not self._prepare:
+            return rows if isinstance(rows, BatchRows) else BatchRows(rows)
+        batch = rows.as_record_batch() if isinstance(rows, BatchRows) else to_record_batch(rows)
+        for function in self._prepare:
+            frame = batch.to_pandas()
+            try:
+                batch = to_record_batch(function(frame))
+            except KeyError as error:
+                raise ValueError(
+                    f"rows must have a column {error}, which prepare reads; they have {list(frame)}"
+                ) from error
+        return BatchRows(batch)
+
+    def _wanted(self, columns: Sequence[str] | None) -> list[Output]:
+        if columns is None:
+            return self._outputs
+        if isinstance(columns, str):
+            raise TypeError(f"columns must be a list of names, got {columns!r}")
+        by_name = {output.name: output for output in self._outputs}
+        unknown = [name for name in columns if name not in by_name]
+        if unknown:
+            raise ValueError(f"columns must be of {self.column_names}, got {unknown[0]!r}")
+        return [by_name[name] for name in columns]
+
+    def _event_time(self, view: BatchRows) -> int | None:
+        if self.timestamp is None:
+            return None
+        times = view.raw(column_of(self.timestamp, view))
+        return None if self._prepare and not len(times) else event_time(self.timestamp, times)
+
+    def _check_columns(self, view: BatchRows, outputs: list[Output]) -> None:
+        """Raise ValueError where columns are missing or of different lengths."""
+        first: tuple[str, int] | None = None
+        for member in (each for output in outputs for each in output.members):
+            column = view.given(column_of(member, view))
+            if is_single(column):
+                continue  # its feature says what is wrong with it
+            name = member.name if isinstance(member, FeatureSpec) else str(member.column)
+            if first is None:
+                first = name, len(column)
+            elif len(column) != first[1]:
+                raise ValueError(
+                    f"features must have the same number of rows, got {first[1]} of '{first[0]}' "
+                    f"and {len(column)} of '{name}'"
+                )
+
+    def _rest(self, view: BatchRows) -> list[str]:
+        """Return the names of columns that no feature reads."""
+        read = {view.name_of(each.column) for output in self._outputs for each in output.members}
+        time = None if self.timestamp is None else view.name_of(self.timestamp.column)
+        return [name for name in view.names if name not in read and name != time]
+
+    def columns_among(self, names: Sequence[str], with_time: bool) -> ColumnsAmong:
+        """Return the columns of batches that have these names, and of what is made of them.
+
+        Raises:
+            ValueError: a column is missing, or has the name of an array.
+        """
+        view = BatchRows({}, names)
+        read = list(names)
+        if not self._prepare:
+            members = [each for output in self._outputs for each in output.members]
+            found = [column_of(each, view) for each in members]
+            if self.timestamp is not None and (with_time or self._times_out):
+                found.append(column_of(self.timestamp, view))
+            read = list(dict.fromkeys(found)) or read
+        kept = self._rest(view) if self.keep_rest else []
+        times = [self.timestamp.name] if with_time and self.timestamp is not None else []
+        made = [*self.column_names, *times]
+        for name in made:
+            if name in kept:
+                raise name_taken(name)
+        return ColumnsAmong(read, made, kept)
+
+    # ---- where it is used
+
+    def reads(self, columns: Sequence[str] | None = None) -> list[str | int] | None:
+        """Return the raw columns that arrays are made of, in order; None where `prepare` decides.
+
+        Args:
+            columns: names of the arrays. Default: all.
+        """
+        if self._prepare:
+            return None
+        outputs = self._wanted(columns)
+        return list(dict.fromkeys(each.column for output in outputs for each in output.members))
+
+    def with_times(self) -> FeaturePipeline:
+        """Return this pipeline, with the times of the rows as its first array.
+
+        A feature worker sends that; what is learned is shared with this pipeline.
+
+        Raises:
+            ValueError: no feature is the timestamp.
+        """
+        if self.timestamp is None:
+            raise ValueError("one of the features must be the timestamp: is_timestamp=True")
+        made = copy.copy(self)
+        made._times_out = True
+        made.column_names = [self.timestamp.name, *self.column_names]
+        return made
+
+    def received(self) -> FeaturePipeline:
+        """Return the pipeline of whoever gets what a feature worker made with `with_times()`.
+
+        It declares the same tables, thresholds and event time, takes the arrays as they come, and
+        learns nothing.
+        """
+        made = copy.copy(self)
+        made._outputs = [MadeOutput(output.name) for output in self._outputs]
+        made._prepare = []
+        made._times_out, made.keep_rest = False, False
+        made.column_names = [output.name for output in self._outputs]
+        if self.timestamp is not None:
+            made.timestamp = dataclasses.replace(self.timestamp, index_key=None)
+        return made
+
+    # ---- what it has learned
+
+    @property
+    def learns(self) -> bool:
+        """Whether a transform has a state."""
+        transforms = (each for output in self._outputs for each in output.transforms)
+        return any(each is not None and each.state_dict() is not None for each in transforms)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what was learned, as JSON values; beside it, under '', the columns of each output.
+
+        `load_state_dict` compares the columns, so that none gets what another one has taught.
+        """
+        learned: dict[str, Any] = {
+            output.name: [None if t is None else t.state_dict() for t in output.transforms]
+            for output in self._outputs
+        }
+        learned[_COLUMNS] = {output.name: _columns(output) for output in self._outputs}
+        return learned
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state_dict` returned.
+
+        Raises:
+            TypeError, ValueError, KeyError: the state is of a pipeline with other features, or of
+                columns with other names or in another order. Nothing has changed then.
+        """
+        self._check_state(state)
+        tried = copy.deepcopy([output.transforms for output in self._outputs])
+        for transforms in (tried, [output.transforms for output in self._outputs]):
+            for output, each in zip(self._outputs, transforms, strict=True):
+                _load(each, state[output.name])
+
+    def with_state(self, state: Mapping[str, Any]) -> FeaturePipeline:
+        """Return a copy with another state; this one keeps its own.
+
+        Raises:
+            TypeError, ValueError, KeyError: as for `load_state_dict`.
+        """
+        made = copy.copy(self)
+        made._outputs = copy.deepcopy(self._outputs)
+        made.load_state_dict(state)
+        return made
+
+    def _check_state(self, state: Any) -> None:
+        shape = {output.name: len(output.members) for output in self._outputs}
+        is_mapping = isinstance(state, Mapping)
+        learned_by = {n: v for n, v in state.items() if n != _COLUMNS} if is_mapping else {}
+        if not is_mapping or not all(isinstance(v, (list, tuple)) for v in learned_by.values()):
+            raise ValueError(f"state must be of a pipeline with outputs {shape}, got {state!r:.80}")
+        found = {name: len(learned) for name, learned in learned_by.items()}
+        if found != shape:
+            raise ValueError(f"state must be of a pipeline with outputs {shape}, got {found}")
+        if _COLUMNS in state:  # states of earlier versions lack them
+            for output in self._outputs:
+                _check_columns_of(output, state[_COLUMNS])
+
+
+def name_taken(name: str) -> ValueError:
+    """Return the error of a feature with the name of a column that is kept."""
+    return ValueError(
+        f"feature '{name}' has the name of another column of the batch: give it another name"
+    )
+
+
+def _is_dataset(rows: Any) -> bool:
+    """Whether rows are MindSpore's; without MindSpore there are none."""
+    module = sys.modules.get("mindspore.dataset")
+    return module is not None and isinstance(rows, module.Dataset)
+
+
+def _by_name(outputs: Any) -> dict[str, Any]:
+    if isinstance(outputs, FeatureSpec):
+        return {outputs.name: outputs}
+    if isinstance(outputs, Mapping):
+        if outputs:
+            return dict(outputs)
+    elif isinstance(outputs, Iterable) and not isinstance(outputs, (str, bytes)):
+        return {spec.name: spec for spec in check_specs(outputs)}
+    raise TypeError(f"outputs must be a dict of features by name, got {outputs!r}")
+
+
+def _functions(prepare: Any) -> list[Prepare]:
+    found = [prepare] if callable(prepare) else prepare
+    if not isinstance(found, (list, tuple)) or not all(callable(each) for each in found):
+        raise TypeError(f"prepare must be functions of a DataFrame, got {prepare!r}")
+    return list(found)
+
+
+def _specs(given: Mapping[str, Any], outputs: list[Output]) -> tuple[FeatureSpec, ...]:
+    """Return the FeatureSpec objects in the order in which they were given."""
+    by_name = {output.name: output.specs for output in outputs}
+    specs = tuple(spec for name, made in given.items() for spec in by_name.get(name, [made]))
+    check_together(specs)
+    return specs
+
+
+def _seconds(times: Any) -> np.ndarray:
+    values = time_values(times)
+    if values.dtype.kind != "M":
+        return values
+    return values.astype("datetime64[us]").astype(np.int64) / 1e6
+
+
+def _load(transforms: list[Feature | None], states: Sequence[Any]) -> None:
+    for transform, state in zip(transforms, states, strict=True):
+        if transform is not None:
+            transform.load_state_dict(state)
+        elif state is not None:
+            raise ValueError(f"state must be None where there is no transform, got {state!r:.80}")
+
+
+def _columns(output: Output) -> list[str | int]:
+    return [member.column for member in output.members]
+
+
+def _check_columns_of(output: Output, columns: Any) -> None:
+    """Raise ValueError where an output of a state is of other columns than that of the pipeline."""
+    own = _columns(output)
+    found = columns.get(output.name) if isinstance(columns, Mapping) else None
+    if not isinstance(found, (list, tuple)) or len(found) != len(own):
+        raise ValueError(
+            f"state must have the columns of output {output.name!r}, got {found!r:.80}"
+        )
+    # A name and a place may be the same column, where batches were tuples and now are dicts.
+    if any(type(a) is type(b) and a != b for a, b in zip(own, found, strict=True)):
+        raise ValueError(
+            f"output {output.name!r} of the state is of columns {list(found)}, that of this "
+            f"pipeline is of {own}"
+        )
+
+
+@contextmanager
+def _nothing_learned_in_part(outputs: list[Output], learn: bool) -> Iterator[None]:
+    """Put transforms back where a batch fails that some of them have learned from already."""
+    transforms = [t for output in outputs for t in output.transforms if learn and t is not None]
+    before = [dict(vars(each)) for each in transforms]
+    try:
+        yield
+    except BaseException:
+        for each, attributes in zip(transforms, before, strict=True):
+            vars(each).clear()
+            vars(each).update(attributes)
+        raise

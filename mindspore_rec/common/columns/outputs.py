@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arrays that a FeaturePipeline makes of a batch, each by its declaration."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mindspore_rec.common.columns.arrow_columns import as_array
+from mindspore_rec.common.columns.batch_rows import BatchRows, flat_values
+from mindspore_rec.common.columns.columns import check_batch_size, key_column
+from mindspore_rec.common.columns.feature_spec import FeatureSpec
+from mindspore_rec.common.columns.transforms import Feature
+
+__all__ = [
+    "KeysOutput",
+    "MadeOutput",
+    "Output",
+    "StackedOutput",
+    "column_of",
+    "is_single",
+    "make_output",
+]
+
+Member = FeatureSpec | Feature
+Map = Callable[..., Iterable[Any]]
+
+
+class Output(ABC):
+    """One array of a batch.
+
+    Args:
+        name: of the array.
+        members: the features that it is made of.
+    """
+
+    def __init__(self, name: str, members: Sequence[Member]) -> None:
+        self.name = name
+        self.members = list(members)
+
+    @property
+    def specs(self) -> list[FeatureSpec]:
+        """Members that are declared with a table."""
+        return [each for each in self.members if isinstance(each, FeatureSpec)]
+
+    @property
+    def transforms(self) -> list[Feature | None]:
+        """The transform of each member; None where a FeatureSpec has none."""
+        return [each.transform if isinstance(each, FeatureSpec) else each for each in self.members]
+
+    @abstractmethod
+    def make(self, rows: BatchRows, learn: bool, call: Map) -> np.ndarray:
+        """Return the array.
+
+        Args:
+            rows: the batch.
+            learn: whether statistics take the batch in first.
+            call: `map`, or that of an executor.
+
+        Raises:
+            TypeError, ValueError: a column is missing or cannot be read.
+        """
+
+
+class KeysOutput(Output):
+    """Keys of one FeatureSpec, in the shape of its column: int64, or int32 of an int32 column."""
+
+    def make(self, rows: BatchRows, learn: bool, call: Map) -> np.ndarray:
+        """Return the keys."""
+        (spec,) = self.members
+        assert isinstance(spec, FeatureSpec)
+        return _spec_keys(spec, rows, learn)
+
+
+class StackedOutput(Output):
+    """Features side by side: int64 ``[B, F]`` of keys or float32 ``[B, N]`` of numbers."""
+
+    def __init__(self, name: str, members: Sequence[Member]) -> None:
+        super().__init__(name, members)
+        kinds = {np.int64 if isinstance(each, FeatureSpec) else each.dtype for each in members}
+        if len(kinds) > 1:
+            raise ValueError(f"output {name!r} must be of keys only or of numbers only")
+        (self._dtype,) = kinds
+        self._widths = [1 if isinstance(each, FeatureSpec) else each.width for each in members]
+
+    def make(self, rows: BatchRows, learn: bool, call: Map) -> np.ndarray:
+        """Return the array, whose rows are contiguous."""
+        count = _row_count(self.members[0], rows)
+        # Columns one after the other in memory, as they are written; a copy makes it rows.
+        made: np.ndarray = np.empty((sum(self._widths), count), self._dtype)
+        places = np.cumsum([0, *self._widths[:-1]]).tolist()
+
+        def work(place: int, member: Member) -> None:
+            values = _values(self.name, member, rows, learn)
+            width = values.shape[1] if values.ndim == 2 else 1
+            made[place : place + width] = values.T
+
+        list(call(work, places, self.members))
+        return np.ascontiguousarray(made.T)
+
+
+class MadeOutput(Output):
+    """An array that another pipeline has made already.
+
+    Args:
+        name: of the array and of its column.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, [])
+
+    def make(self, rows: BatchRows, learn: bool, call: Map) -> np.ndarray:
+        """Return the column as it is."""
+        if rows.name_of(self.name) is None:
+            raise ValueError(f"rows must have a column {self.name!r}, they have {rows.names}")
+        column = rows.raw(self.name)
+        return as_array(self.name, column)
+
+
+def make_output(name: Any, made: Any) -> Output:
+    """Return the output of a feature or features.
+
+    Raises:
+        TypeError: `made` is something else.
+        ValueError: it mixes keys and numbers; a FeatureSpec alone has another name than the output.
+    """
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"names of outputs must be texts, got {name!r}")
+    if isinstance(made, FeatureSpec):
+        if made.name != name:
+            raise ValueError(
+                f"output {name!r} must have the name of its feature, '{made.name}', by which "
+                "lookups find it; several features side by side are a list"
+            )
+        return KeysOutput(name, [made])
+    members = [made] if isinstance(made, Feature) else made
+    members = list(members) if isinstance(members, Iterable) else []
+    if not members or not all(isinstance(each, (Feature, FeatureSpec)) for each in members):
+        raise TypeError(f"output {name!r} must be of one or more features, got {made!r}")
+    for each in members:
+        if isinstance(each, FeatureSpec) and each.is_timestamp:
+            raise ValueError(
+                f"feature '{each.name}' is the timestamp: give it an output of its own"
+            )
+    return StackedOutput(name, members)
+
+
+def is_single(column: Any) -> bool:
+    """Return whether a column is a single value, without a row a sample."""
+    return not hasattr(column, "__len__") or getattr(column, "shape", None) == ()
+
+
+def column_of(member: Member, rows: BatchRows) -> str:
+    """Return the name of a member's column in a batch.
+
+    Raises:
+        ValueError: the batch has no such column.
+    """
+    name = rows.name_of(member.column)
+    if isinstance(member, FeatureSpec):
+        _check_column(member, rows)
+        if name is None:
+            raise ValueError(
+                f"feature '{member.name}' is in column {member.column!r}, which a batch does not "
+                f"have; its columns are {rows.names}"
+            )
+    if name is None or rows.by_place not in (None, isinstance(member.column, int)):
+        raise ValueError(f"rows must have a column {member.column!r}, they have {rows.names}")
+    return name
+
+
+def _check_column(spec: FeatureSpec, rows: BatchRows) -> None:
+    if rows.by_place and isinstance(spec.column, str):
+        raise ValueError(
+            f"feature '{spec.name}': index_key must be a place where batches are tuples, "
+            f"got {spec.column!r}"
+        )
+    if rows.by_place is False and isinstance(spec.column, int):
+        raise ValueError(
+            f"feature '{spec.name}': index_key must be a name where batches are dicts, "
+            f"got {spec.column}"
+        )
+
+
+def _row_count(member: Member, rows: BatchRows) -> int:
+    column = rows.given(column_of(member, rows))
+    if is_single(column):
+        raise ValueError(f"column {member.column!r} must have a row a sample, got a single value")
+    return len(column)
+
+
+def _values(output: str, member: Member, rows: BatchRows, learn: bool) -> np.ndarray:
+    """Return values ``[B]`` or ``[B, width]``, one column of which is a value a row."""
+    if isinstance(member, FeatureSpec):
+        keys = _spec_keys(member, rows, learn)
+        if keys.size != len(keys):
+            raise ValueError(
+                f"feature '{member.name}': column {member.column!r} must have one value a row to "
+                f"be side by side with others in output {output!r}, got shape {list(keys.shape)}"
+            )
+        return keys.reshape(-1)
+    column = rows.arrow(column_of(member, rows))
+    where = f"column {member.column!r} must"
+    values, shape = flat_values(where, column)
+    if len(values) != shape[0]:
+        raise ValueError(f"{where} have one value a row, got shape {list(shape)}")
+    return member.apply(values, learn)
+
+
+def _spec_keys(spec: FeatureSpec, rows: BatchRows, learn: bool) -> np.ndarray:
+    name = column_of(spec, rows)
+    if spec.transform is None:
+        return key_column(spec, rows.raw(name))
+    where = f"feature '{spec.name}': column {spec.column!r} must"
+    values, shape = flat_values(where, rows.arrow(name))
+    check_batch_size(spec, shape[0])
+    return spec.transform.apply(values, learn).reshape(shape)

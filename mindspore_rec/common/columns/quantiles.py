@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Transforms of numbers by their place among those seen before: scaled, and as categories."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from mindspore_rec.common.checks import check_int
+from mindspore_rec.common.columns.arrow_columns import values_array
+from mindspore_rec.common.columns.hashing import category_keys
+from mindspore_rec.common.columns.transforms import Number
+
+__all__ = ["QuantileBucket", "QuantileScale"]
+
+
+class QuantileScale(Number):
+    """Scaling of numbers of any size and sign to their quantile among those learned, -1 to 1.
+
+    The smallest value learned becomes about -1, the median 0, the largest about 1, with straight
+    lines between quantiles; what lies outside, infinities among it, becomes the value of the nearer
+    end. So neither the unit nor a single absurd value matters. `keys` says in which bucket between
+    quantiles a number is, as a category with a row of its own in a table; a value so frequent that
+    it fills a bucket has one for itself. A model that has both learns curves of any shape.
+
+    `fit` learns from an array. On a stream, the first `sample` numbers that training shows are what
+    is learned from: the places move until then, and are fixed from there on. Before the first
+    number, all are at 0 and in one bucket.
+
+    Args:
+        column: numbers.
+        buckets: intervals between quantiles, 2 to 65536: as many of the numbers, and as many of
+            those that differ. Default: 256.
+        sample: numbers of a stream that are learned from, 1 to 2**20. Default: 10,000.
+        missing: what a missing value or NaN becomes (default 0); its bucket is one of its own.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or out of range; values are no
+            numbers.
+
+    Example:
+        >>> price = QuantileScale("price", buckets=4).fit([1.0, 2.0, 5.0, 100.0])
+        >>> price.scaled([1.0, 5.0, 1e30, -1.0, None]).tolist()
+        [-0.75, 0.25, 0.75, -0.75, 0.0]
+        >>> price.keys([1.0, 1.0, 100.0]).shape
+        (3,)
+        >>> other = QuantileScale("price", buckets=4)
+        >>> other.load_state_dict(price.state_dict())
+        >>> bool((other.keys([3.0, None]) == price.keys([3.0, None])).all())
+        True
+    """
+
+    def __init__(
+        self, column: str | int, buckets: int = 256, sample: int = 10_000, missing: float = 0.0
+    ) -> None:
+        super().__init__(column, missing)
+        self.buckets = check_int("buckets", buckets, 2, 1 << 16)
+        self.sample = check_int("sample", sample, 1, 1 << 20)
+        self._seen = np.empty(0)  # until there are enough of them
+        self._fixed = False
+        self._said = False
+        self._learn_from(self._seen)
+
+    def fit(self, values: Any) -> QuantileScale:
+        """Learn from all these numbers, in place of what was learned before.
+
+        Args:
+            values: numbers of length N: a list, an array, a pandas Series or an Arrow array;
+                missing ones, NaN and infinities are passed over.
+
+        Returns:
+            This object.
+        """
+        numbers = self._numbers(self._array(values))
+        self._learn_from(numbers[np.isfinite(numbers)])
+        self._seen, self._fixed = np.empty(0), True
+        return self
+
+    def scaled(self, values: Any) -> np.ndarray:
+        """Return places among what was learned, float32 `[N]`, -1 to 1 (or `missing`)."""
+        self._say_if_unfit()
+        return self._places(self._numbers(self._array(values)))
+
+    def keys(self, values: Any) -> np.ndarray:
+        """Return keys of the numbers' buckets, int64 `[N]`, apart from those of other columns."""
+        self._say_if_unfit()
+        return self._bucket_keys(self._numbers(self._array(values)))
+
+    def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
+        """Return the places, float32 ``[B]``."""
+        return self._places(self._read(values, learn))
+
+    def state_dict(self) -> Any:
+        """Return what was learned, as plain numbers and lists."""
+        return {
+            "buckets": self.buckets,
+            "points": self._points.tolist(),
+            "ranks": self._ranks.tolist(),
+            "edges": self._edges.tolist(),
+            "seen": self._seen.tolist(),
+            "fixed": self._fixed,
+        }
+
+    def load_state_dict(self, state: Any) -> None:
+        """Take over what `state_dict` returned.
+
+        Raises:
+            ValueError: the state is that of another number of buckets.
+            TypeError, ValueError, KeyError: it is no state of such an object; nothing has changed.
+        """
+        if not isinstance(state, Mapping):
+            raise ValueError(f"column {self.column!r}: the state is none of a QuantileScale")
+        if state["buckets"] != self.buckets:
+            raise ValueError(
+                f"column {self.column!r}: buckets must be {state['buckets']}, as in the state, "
+                f"got {self.buckets}"
+            )
+        points, ranks, edges, seen = (
+            np.array(state[name], np.float64) for name in ("points", "ranks", "edges", "seen")
+        )
+        most = 4 * (self.buckets + 2)
+        whole = (
+            all(each.ndim == 1 and np.isfinite(each).all() for each in (points, ranks, edges, seen))
+            and 1 <= len(points) == len(ranks) <= most
+            and len(edges) <= most
+            and bool((np.diff(points) > 0).all() and (np.diff(edges) > 0).all())
+            and bool(0 <= ranks.min() and ranks.max() <= 1)
+        )
+        if not whole or not isinstance(state["fixed"], bool):
+            raise ValueError(f"column {self.column!r}: the state is none of a QuantileScale")
+        self._points, self._ranks, self._edges, self._seen = points, ranks, edges, seen
+        self._fixed = state["fixed"]
+
+    def _array(self, values: Any) -> pa.Array:
+        return values_array(f"column {self.column!r} must", values, "be numbers")
+
+    def _say_if_unfit(self) -> None:
+        if self._fixed or len(self._seen) or self._said:
+            return
+        self._said = True
+        warnings.warn(
+            f"column {self.column!r}: the scale has learned nothing, so all numbers are the same "
+            "to it: call fit(), or load_checkpoint(..., states=) with what was saved",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+    def _read(self, values: pa.Array, learn: bool) -> np.ndarray:
+        numbers = self._numbers(values)
+        if learn and not self._fixed:
+            new = numbers[np.isfinite(numbers)][: self.sample - len(self._seen)]
+            if len(new):
+                self._seen = np.concatenate([self._seen, new])
+                self._learn_from(self._seen)
+            if len(self._seen) == self.sample:
+                self._seen, self._fixed = np.empty(0), True
+        return numbers
+
+    def _learn_from(self, values: np.ndarray) -> None:
+        if not len(values):
+            self._points, self._ranks, self._edges = np.zeros(1), np.full(1, 0.5), np.empty(0)
+            return
+        ordered = np.sort(values)
+        # Quantiles of the values, and of those that differ: the second for columns of mostly 0.
+        points = np.union1d(
+            _spread(ordered, self.buckets), _spread(np.unique(ordered), self.buckets)
+        )
+        below = np.searchsorted(ordered, points, "left")
+        up_to = np.searchsorted(ordered, points, "right")
+        frequent = points[(up_to - below) * self.buckets >= len(ordered)]
+        self._points = points
+        self._ranks = (below + up_to) / (2 * len(ordered))
+        # A bucket begins at each point but the ends, at a frequent one, and right after it.
+        with np.errstate(over="ignore"):
+            after = np.nextafter(frequent, np.inf)
+        edges = np.union1d(points[1:-1], np.concatenate([frequent, after]))
+        self._edges = edges[(edges > points[0]) & np.isfinite(edges)]
+
+    def _places(self, numbers: np.ndarray) -> np.ndarray:
+        made = np.interp(numbers, self._points, self._ranks)
+        # Rounding may carry a value past the end of its interval, and so past a greater number.
+        nearest = np.searchsorted(self._points, numbers, "right").clip(1, len(self._points))
+        highest = self._ranks[np.minimum(nearest, len(self._points) - 1)]
+        made = 2 * made.clip(self._ranks[nearest - 1], highest) - 1
+        made[np.isnan(numbers)] = self.missing
+        return made.astype(np.float32)
+
+    def _bucket_keys(self, numbers: np.ndarray) -> np.ndarray:
+        buckets = np.searchsorted(self._edges, numbers, "right")
+        return category_keys(f"{self.column}.bucket", pa.array(buckets, mask=np.isnan(numbers)))
+
+
+class QuantileBucket(QuantileScale):
+    """Transform of numbers to keys of the bucket between quantiles: a `QuantileScale` for tables.
+
+    Args: as for `QuantileScale`.
+
+    Example:
+        >>> bucket = QuantileBucket("age", buckets=2)
+        >>> keys = bucket.apply(pa.array([18, 20, 60, 70]), learn=True)
+        >>> keys[0] == keys[1], keys[1] == keys[2], keys[2] == keys[3]
+        (True, False, True)
+    """
+
+    dtype = np.int64
+
+    def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
+        """Return the keys, int64 ``[B]``."""
+        return self._bucket_keys(self._read(values, learn))
+
+
+def _spread(ordered: np.ndarray, intervals: int) -> np.ndarray:
+    at = np.linspace(0, len(ordered) - 1, intervals + 1).round().astype(np.int64)
+    return ordered[at]

@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Transforms of one column: from raw values to int64 keys or float32 numbers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mindspore_rec.common.checks import check_int, check_number, check_one_of
+from mindspore_rec.common.columns.hashing import category_keys, keys_of
+
+__all__ = [
+    "Category",
+    "Feature",
+    "Key",
+    "Number",
+    "TimeCycle",
+    "TimePart",
+    "time_parts",
+]
+
+_PARTS = {"minute": 60, "hour": 24, "weekday": 7, "day": 31, "month": 12}
+_GREATEST = float(np.finfo(np.float32).max)
+_YEAR_1, _YEAR_10000 = -62_135_596_800.0, 253_402_300_800.0  # in seconds since 1970
+
+
+class Feature(ABC):
+    """Base class of transforms: what a model reads of one column.
+
+    A `FeaturePipeline` takes them as they are, or inside a `FeatureSpec` that says of which table
+    the keys are.
+
+    Args:
+        column: the column's name, or its place from 0 to 255 where batches are tuples.
+    """
+
+    dtype: ClassVar[type]
+    """Type of the values: np.int64 for keys, np.float32 for numbers."""
+
+    width = 1
+    """Number of values a row."""
+
+    def __init__(self, column: str | int) -> None:
+        if isinstance(column, int) and not isinstance(column, bool):
+            check_int("column", column, 0, 255)
+        elif not isinstance(column, str) or not column:
+            raise TypeError(f"column must be a name or a place, got {column!r}")
+        self.column = column
+
+    @abstractmethod
+    def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
+        """Return the values as an array ``[B]`` or ``[B, width]``.
+
+        Args:
+            values: the column, ``[B]``.
+            learn: whether they are taken into the statistics first.
+        """
+
+    def state_dict(self) -> list[float] | None:
+        """Return what it has learned, as JSON values; None where it learns nothing."""
+        return None
+
+    def load_state_dict(self, state: Any) -> None:
+        """Take over what `state_dict` returned.
+
+        Raises:
+            ValueError: it is the state of something else.
+        """
+        if state is not None:
+            raise ValueError(f"state of column {self.column!r} must be None, got {state!r}")
+
+
+class Category(Feature):
+    """Hash of strings or integers to keys, by `mindspore_rec.category_keys`.
+
+    Args:
+        column: strings or integers; a missing value has a key of its own.
+        field: what salts the hash; columns with one field share their keys. Default: the column's
+            name.
+
+    Example:
+        >>> Category("C1").apply(pa.array(["68fd1e64", None]), learn=False)
+        array([-7456674149910260318,  7144392874354540487])
+    """
+
+    dtype = np.int64
+
+    def __init__(self, column: str | int, field: str | None = None) -> None:
+        super().__init__(column)
+        if field is None and isinstance(column, int):
+            raise ValueError(f"field must be given where column is a place, got column={column}")
+        self.field = str(column) if field is None else field
+
+    def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
+        """Return the keys, int64 ``[B]``."""
+        return keys_of(self.field, values, f"column {self.column!r} must")
+
+
+class Key(Feature):
+    """Integers as keys, unchanged, as int64.
+
+    Args:
+        column: integers without missing values.
+
+    Example:
+        >>> Key("user").apply(pa.array([7, -1]), learn=False)
+        array([ 7, -1])
+    """
+
+    dtype = np.int64
+
+    def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
+        """Return the keys, int64 ``[B]``."""
+        if not pa.types.is_integer(values.type) or values.null_count:
+            raise ValueError(
+                f"column {self.column!r} must be integers without missing values, it is "
+                f"{values.type} with {values.null_count} missing: a Category hashes it, missing "
+                "values too"
+            )
+        return values.cast(pa.int64()).to_numpy()
+
+
+class Number(Feature):
+    """Numbers, unchanged, as float32; False and True are 0 and 1.
+
+    Args:
+        column: numbers or bools.
+        missing: what a missing or NaN value becomes, and one beyond the range of float32
+            (default 0).
+
+    Example:
+        >>> Number("price", missing=-1).apply(pa.array([0.5, None]), learn=False)
+        array([ 0.5, -1. ], dtype=float32)
+    """
+
+    dtype: ClassVar[type] = np.float32
+
+    def __init__(self, column: str | int, missing: float = 0.0) -> None:
+        super().__init__(column)
+        self.missing = check_number("missing", missing)
+
+    def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
+        """Return the numbers, float32 ``[B]``."""
+        numbers = self._numbers(values)
+        there = np.abs(numbers) <= _GREATEST
+        numbers[~there] = 0.0  # one absurd value must not spoil what is learned for good
+        made = self._scaled(numbers, there, learn)
+        if not there.all():
+            made[~there] = self.missing
+        return made.astype(np.float32)
+
+    def _numbers(self, values: pa.Array) -> np.ndarray:
+        """Return a float64 copy, NaN where a value is missing."""
+        if pa.types.is_null(values.type):  # nothing but missing values
+            values = values.cast(pa.float64())
+        if pa.types.is_dictionary(values.type):
+            values = values.dictionary.take(values.indices)
+        if pa.types.is_boolean(values.type):
+            values = values.cast(pa.uint8())
+        if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
+            raise ValueError(
+                f"column {self.column!r} must be numbers, it is {values.type}: "
+                f"{_number_remedy(values.type)}"
+            )
+        return np.array(values.to_numpy(zero_copy_only=False), np.float64)
+
+    def _scaled(self, numbers: np.ndarray, there: np.ndarray, learn: bool) -> np.ndarray:
+        return numbers
+
+
+class TimePart(Feature):
+    """Transform of times to keys of their hour, weekday or another part.
+
+    Args:
+        column: seconds since 1970, or an Arrow timestamp or date; UTC. A missing time, and one that
+            is not in the years 1 to 9999, has a key of its own.
+        part: "minute", "hour", "weekday" (Monday is 0), "day" of the month from 0, "month" from 0.
+
+    Example:
+        >>> friday_noon = pa.array([1_700_222_400, None])
+        >>> keys = TimePart("time", "weekday").apply(friday_noon, learn=False)
+        >>> keys.tolist() == category_keys("time.weekday", [4, None]).tolist()
+        True
+    """
+
+    dtype = np.int64
+
+    def __init__(self, column: str | int, part: str) -> None:
+        super().__init__(column)
+        self.part = check_one_of("part", part, tuple(_PARTS))
+
+    def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
+        """Return the keys, int64 ``[B]``."""
+        parts, there = time_parts(self.column, values, self.part)
+        return category_keys(f"{self.column}.{self.part}", pa.array(parts, mask=~there))
+
+
+class TimeCycle(Feature):
+    """Transform of times to sine and cosine of their hour or another part: 23:59 is next to 0:00.
+
+    Args:
+        column: as for `TimePart`; both are 0 where the time is missing.
+        part: as for `TimePart`.
+
+    Example:
+        >>> TimeCycle("time", "hour").apply(pa.array([6 * 3600]), learn=False).round(3)
+        array([[1., 0.]], dtype=float32)
+    """
+
+    dtype = np.float32
+    width = 2
+
+    def __init__(self, column: str | int, part: str) -> None:
+        super().__init__(column)
+        self.part = check_one_of("part", part, tuple(_PARTS))
+
+    def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
+        """Return sine and cosine, float32 ``[B, 2]``."""
+        parts, there = time_parts(self.column, values, self.part)
+        angle = parts * (2 * np.pi / _PARTS[self.part])
+        return (np.stack([np.sin(angle), np.cos(angle)], axis=1) * there[:, None]).astype(
+            np.float32
+        )
+
+
+def time_parts(column: str | int, values: pa.Array, part: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return int64 parts of times, 0 where one is missing, and a mask of those that are there."""
+    if pa.types.is_null(values.type):
+        values = values.cast(pa.float64())
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary.take(values.indices)
+    if pa.types.is_date(values.type):
+        values = values.cast(pa.timestamp("s"), safe=False)
+    if pa.types.is_timestamp(values.type):
+        seconds = values.cast(pa.timestamp("s"), safe=False).cast(pa.int64())
+    elif pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
+        seconds = pc.floor(values) if pa.types.is_floating(values.type) else values
+    else:
+        raise ValueError(
+            f"column {column!r} must be seconds or timestamps, it is {values.type}: convert it, "
+            "pandas.to_datetime(column)"
+        )
+    about = seconds.cast(pa.float64(), safe=False)
+    real = pc.and_(pc.greater_equal(about, _YEAR_1), pc.less(about, _YEAR_10000))
+    times = pc.if_else(real, seconds, None).cast(pa.int64()).cast(pa.timestamp("s"))
+    found = {
+        "minute": pc.minute,
+        "hour": pc.hour,
+        "weekday": pc.day_of_week,
+        "day": pc.day,
+        "month": pc.month,
+    }[part](times)
+    there = found.is_valid().to_numpy(zero_copy_only=False)
+    numbers = pc.fill_null(found, 0).to_numpy(zero_copy_only=False)
+    from_one = there if part in ("day", "month") else 0
+    return numbers - from_one, there
+
+
+def _number_remedy(kind: pa.DataType) -> str:
+    if pa.types.is_temporal(kind):
+        return "a TimePart or TimeCycle reads times"
+    if pa.types.is_nested(kind):
+        return "pandas.DataFrame(column.tolist()) makes a column of each place"
+    if pa.types.is_decimal(kind):
+        return "convert it, .astype(float)"
+    return (
+        "convert it, pandas.to_numeric(column) or pandas.to_datetime(column), or let a Category "
+        "read it"
+    )

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running a job: mpirun, its output, its end, and starting all workers again."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from typing import IO, TextIO, cast
+
+from mindspore_rec.common.launch.mpirun import (
+    Job,
+    describe_hosts,
+    find_mpirun,
+    mpirun_command,
+    worker_environment,
+)
+from mindspore_rec.common.launch.output import End, Lines, Output
+from mindspore_rec.common.launch.stop import Stop
+from mindspore_rec.common.parallel.start import allow_files
+
+__all__ = ["Job", "Outcome", "run"]
+
+# File descriptors of mpirun: its own, and pipes and sockets of each worker.
+_OWN_FILES = 64
+_FILES_A_WORKER = 8
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Outcome of a job.
+
+    Attributes:
+        code: exit code of the first worker that failed, 128 plus the signal that ended it; 0 where
+            all ended well.
+        seconds: from its start to its end.
+        end: how the first worker that failed ended; None where none did, or mpirun did not say.
+        stopped: whether Ctrl-C, SIGTERM or output without a reader asked the job to stop.
+    """
+
+    code: int
+    seconds: float
+    end: End | None
+    stopped: bool
+
+    def summary(self, job: Job) -> str:
+        """Return one line on it."""
+        plural = "" if job.workers == 1 else "s"
+        who = f"{job.workers} worker{plural} {describe_hosts(job.used_hosts())}"
+        after = f"after {self.seconds:.1f} s"
+        if self.code == 0:
+            return f"{who} ended well {after}{', asked to stop' if self.stopped else ''}"
+        how = f"mpirun ended with code {self.code}" if self.end is None else str(self.end)
+        others = ", which ended the others" if self.end is not None and job.workers > 1 else ""
+        return f"{how} {after}{others} ({who}{', asked to stop' if self.stopped else ''})"
+
+
+def _in_mpirun() -> None:
+    """Make mpirun end with the launcher, whatever ends that."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _copy(source: IO[bytes], lines: Lines) -> None:
+    for line in source:
+        lines.take(line)
+    lines.close()
+
+
+def _unbuffered(stream: TextIO) -> Output:
+    """Return the file of a stream without its buffer.
+
+    At its end Python takes the locks of buffers, which a thread that waits for a reader would hold.
+    """
+    with contextlib.suppress(OSError):
+        stream.flush()
+    return cast(Output, getattr(stream.buffer, "raw", stream.buffer))
+
+
+def _wait_for_output(copies: list[threading.Thread], stop: Stop) -> None:
+    """Wait until all output was copied; after a second signal, leave what nobody reads."""
+    for copy in copies:
+        while copy.is_alive() and stop.asked < 2:
+            copy.join(0.2)
+
+
+def _run_once(job: Job, stop: Stop) -> Outcome:
+    cores = len(os.sched_getaffinity(0))
+    environment = worker_environment(job, cores, os.environ)
+    command = mpirun_command(job, find_mpirun(), cores, environment)
+    start = time.monotonic()
+    # In a session of its own Ctrl-C reaches the launcher only, which asks the workers to stop.
+    with subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=_in_mpirun,
+    ) as process:
+        stop.watch(process)
+        assert process.stdout is not None and process.stderr is not None
+
+        def lost(error: OSError) -> None:
+            if stop.lose_output(error):
+                _say(f"the output cannot be written any more ({error}): the workers must stop")
+
+        lines = [Lines(_unbuffered(each), lost) for each in (sys.stdout, sys.stderr)]
+        copies = [
+            threading.Thread(target=_copy, args=pair, daemon=True)
+            for pair in zip((process.stdout, process.stderr), lines, strict=True)
+        ]
+        for copy in copies:
+            copy.start()
+        _wait_for_output(copies, stop)
+        code = process.wait()
+    end = next((each.end for each in lines if each.end is not None), None)
+    code = 128 - code if code < 0 else code
+    if code and end is not None and end.code:
+        code = end.code
+    if stop.lost is not None:
+        # What a program has that writes to a pipe without reader.
+        code = 128 + signal.SIGPIPE if isinstance(stop.lost, BrokenPipeError) else 1
+    return Outcome(code, time.monotonic() - start, end, stop.requested)
+
+
+def _say(text: str) -> None:
+    # Nobody may be there to read it.
+    with contextlib.suppress(OSError):
+        print(f"mindspore_rec.launch: {text}", file=sys.stderr, flush=True)
+
+
+def run(job: Job, restarts: int = 0) -> Outcome:
+    """Run a job and copy its output; return how it ended, and say so in one line on stderr.
+
+    Ctrl-C and SIGTERM ask the workers to stop, as SIGTERM; a second one ends them at once. They are
+    asked to stop also if their output cannot be written any more: its reader is gone (`| head`), or
+    the disk is full. Then what they print is dropped, the code is 141 (1 for another error than a
+    pipe without reader), and those that still run after 20 s are ended.
+
+    Args:
+        job: what to run.
+        restarts: times to start all workers again after one has failed. The script has to go on
+            from its last checkpoint by itself. Default: 0.
+
+    Raises:
+        WorkerError: there is no mpirun, or too few file descriptors.
+    """
+    workers = job.on_fullest_host()
+    allow_files(_OWN_FILES + _FILES_A_WORKER * workers, f"starting {workers} workers on a host")
+    stop = Stop()
+    with stop.installed():
+        for restart in range(restarts + 1):
+            outcome = _run_once(job, stop)
+            if outcome.code == 0 or outcome.stopped or restart == restarts:
+                break
+            _say(f"{outcome.summary(job)}; restart {restart + 1} of {restarts}")
+    _say(outcome.summary(job))
+    return outcome

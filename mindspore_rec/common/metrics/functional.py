@@ -1,0 +1,431 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The metrics as NumPy functions over whole arrays; the classes beside compute with the same code.
+
+Arguments come as ``(label, prediction)``, as in scikit-learn; a MindSpore metric's ``update`` takes
+``(prediction, label)``, as ``mindspore.Model`` passes them. All arrays are ``[B]`` or ``[B, 1]``:
+labels 0 or 1 of any dtype, predictions finite floats. Where a quantity is undefined because only
+one class occurs, the value is NaN. All sums are taken in float64.
+
+Errors of every function: ValueError for no rows, different lengths, another shape, labels other
+than 0 and 1, predictions that are NaN, infinite or (where probabilities are asked for) outside
+``[0, 1]``; TypeError for predictions that are not numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mindspore_rec.common.metrics.inputs import (
+    FloatArray,
+    as_groups,
+    as_labels,
+    as_predictions,
+    as_scores,
+    check_same_length,
+    task_column,
+)
+
+__all__ = [
+    "PROBABILITY_EPS",
+    "ReliabilityCurve",
+    "auc",
+    "auc_error_bound",
+    "auc_from_counts",
+    "auc_of_classes",
+    "background_entropy",
+    "bin_edges",
+    "bin_sums",
+    "calibration",
+    "curve_of_sums",
+    "example_log_loss",
+    "gauc",
+    "log_loss",
+    "normalized_entropy",
+    "reliability_curve",
+    "sigmoid",
+]
+
+PROBABILITY_EPS = 1e-7
+"""Log loss reads a probability as at least this far from 0 and 1, about float32's resolution."""
+
+
+class ReliabilityCurve(NamedTuple):
+    """Predicted against observed click rate, by bins of the predicted probability.
+
+    All fields are arrays of one value a bin. Bin ``i`` holds ``lower[i] < p <= upper[i]``; the
+    first one holds ``p = 0`` too. The means of an empty bin are NaN.
+    """
+
+    lower: npt.NDArray[np.float64]
+    upper: npt.NDArray[np.float64]
+    rows: npt.NDArray[np.int64]
+    predicted: npt.NDArray[np.float64]
+    observed: npt.NDArray[np.float64]
+
+
+def auc(label: npt.ArrayLike, score: npt.ArrayLike) -> float:
+    """Compute the area under the ROC curve, the share of rightly ordered pairs of classes.
+
+    A tied pair counts one half (the mid-rank form of the Mann-Whitney U statistic, Hanley & McNeil
+    1982). Pairs are counted in integers, so the value is the correctly rounded fraction and does
+    not depend on the order of the rows.
+
+    Args:
+        label: ``[B]``, 0 or 1.
+        score: ``[B]``, any finite real numbers: probabilities or logits give the same.
+
+    Returns:
+        The AUC in ``[0, 1]``, or NaN with one class only.
+
+    Examples:
+        >>> auc([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
+        0.75
+        >>> auc([1, 1], [0.1, 0.4])
+        nan
+    """
+    labels, scores = _label_and_score(label, score)
+    return auc_of_classes(scores[labels], scores[~labels])
+
+
+def auc_of_classes(positive: FloatArray, negative: FloatArray) -> float:
+    """Compute the AUC from the scores ``[P]`` of positives and ``[N]`` of negatives, in any order.
+
+    The inputs are not checked. Time O((P + N) log(P + N)); memory: a sorted copy of both.
+
+    Examples:
+        >>> auc_of_classes(np.array([0.35, 0.8]), np.array([0.1, 0.4]))
+        0.75
+    """
+    pairs = positive.size * negative.size
+    if pairs == 0:
+        return float("nan")
+    # Searching the smaller class in the larger one takes the fewest searches.
+    swapped = positive.size > negative.size
+    few, many = (negative, positive) if swapped else (positive, negative)
+    few, many = np.sort(few), np.sort(many)
+    twice_above = int(np.searchsorted(many, few, "left").sum())
+    twice_above += int(np.searchsorted(many, few, "right").sum())
+    return (2 * pairs - twice_above if swapped else twice_above) / (2 * pairs)
+
+
+def auc_from_counts(positive: npt.NDArray[np.number], negative: npt.NDArray[np.number]) -> float:
+    """Compute the AUC of scores known only by bin: every pair within one bin counts one half.
+
+    Args:
+        positive: ``[bins]``, non-negative number (or weight) of positives by rising score.
+        negative: ``[bins]``, the same of negatives.
+
+    Returns:
+        The AUC, or NaN if one class has no weight; :func:`auc_error_bound` says how far off it is.
+
+    Examples:
+        >>> auc_from_counts(np.array([0, 1, 1]), np.array([1, 1, 0]))
+        0.875
+    """
+    p, n = _shares(positive, negative)
+    below = np.cumsum(n) - n
+    return float(np.clip(p @ (below + 0.5 * n), 0.0, 1.0))  # rounding may leave the range
+
+
+def auc_error_bound(positive: npt.NDArray[np.number], negative: npt.NDArray[np.number]) -> float:
+    """Largest possible distance between :func:`auc_from_counts` and the AUC of the scores.
+
+    Only pairs within one bin are uncertain, each by at most one half, so the bound is half the
+    share of such pairs: ``0.5 * sum_b(P_b * N_b) / (P * N)``. It holds for any scores, and is
+    reached where every positive of a bin is above (or below) every negative of it.
+
+    Examples:
+        >>> auc_error_bound(np.array([0, 1, 1]), np.array([1, 1, 0]))
+        0.125
+    """
+    p, n = _shares(positive, negative)
+    return 0.5 * float(p @ n)
+
+
+def gauc(label: npt.ArrayLike, score: npt.ArrayLike, group: npt.ArrayLike) -> float:
+    """Compute the mean of the groups' AUCs, weighted by the groups' rows (impressions).
+
+    ``sum_g(rows_g * AUC_g) / sum_g(rows_g)`` over the groups that hold both classes; the others are
+    skipped. Source: Zhou et al. 2018, Deep Interest Network (https://arxiv.org/abs/1706.06978),
+    section 6.3, with impressions as the weight.
+
+    Args:
+        label: ``[B]``, 0 or 1.
+        score: ``[B]``, any finite real numbers.
+        group: ``[B]``, any int64 keys, for instance user ids.
+
+    Returns:
+        The GAUC in ``[0, 1]``, or NaN if no group holds both classes.
+
+    Examples:
+        >>> gauc([0, 1, 0, 1, 1], [0.1, 0.9, 0.8, 0.3, 0.5], [7, 7, 8, 8, 9])
+        0.5
+    """
+    labels, scores = _label_and_score(label, score)
+    groups = as_groups(task_column(group, "group"), "group")
+    check_same_length(label=labels, group=groups)
+    order = np.lexsort((scores, groups))
+    scores, groups, labels = scores[order], groups[order], labels[order]
+
+    new_group = np.ones(labels.size, dtype=bool)
+    new_group[1:] = groups[1:] != groups[:-1]
+    new_tie = new_group.copy()
+    new_tie[1:] |= scores[1:] != scores[:-1]
+    group_start, tie_start = np.flatnonzero(new_group), np.flatnonzero(new_tie)
+    group_rows = np.diff(group_start, append=labels.size)
+    tie_rows = np.diff(tie_start, append=labels.size)
+    tie_positives = np.add.reduceat(labels, tie_start, dtype=np.int64)
+
+    group_of_tie = np.cumsum(new_group)[tie_start] - 1
+    below = tie_start - group_start[group_of_tie]
+    twice_midrank = 2 * below + tie_rows + 1
+    first_tie = np.searchsorted(tie_start, group_start)
+    twice_rank_sum = np.add.reduceat(tie_positives * twice_midrank, first_tie)
+
+    positives = np.add.reduceat(tie_positives, first_tie)
+    pairs = positives * (group_rows - positives)
+    mixed = pairs > 0
+    if not mixed.any():
+        return float("nan")
+    twice_u = (twice_rank_sum - positives * (positives + 1))[mixed]
+    return float(np.average(twice_u / (2 * pairs[mixed]), weights=group_rows[mixed]))
+
+
+def log_loss(
+    label: npt.ArrayLike, prediction: npt.ArrayLike, *, from_logits: bool = False
+) -> float:
+    """Compute the mean binary cross entropy in nats: ``-mean(y log p + (1 - y) log(1 - p))``.
+
+    Probabilities are clipped to ``[PROBABILITY_EPS, 1 - PROBABILITY_EPS]``, so one certain mistake
+    costs at most 16.1. Logits ``z`` are not clipped: ``max(z, 0) - z y + log(1 + exp(-|z|))``.
+
+    Args:
+        label: ``[B]``, 0 or 1.
+        prediction: ``[B]``, probabilities in ``[0, 1]``, or logits.
+        from_logits: whether the predictions are logits. Default: False.
+
+    Examples:
+        >>> round(log_loss([1, 0], [0.9, 0.2]), 4)
+        0.1643
+    """
+    labels, predictions = _label_and_prediction(label, prediction, from_logits)
+    return float(example_log_loss(labels, predictions, from_logits=from_logits).mean())
+
+
+def example_log_loss(
+    label: npt.NDArray[np.bool_], prediction: FloatArray, *, from_logits: bool
+) -> npt.NDArray[np.float64]:
+    """Return the loss ``[B]`` of every row of checked arrays; :func:`log_loss` is its mean.
+
+    Examples:
+        >>> example_log_loss(np.array([True, False]), np.array([0., 0.]), from_logits=True).round(4)
+        array([0.6931, 0.6931])
+    """
+    values = prediction.astype(np.float64)
+    if from_logits:
+        return np.maximum(values, 0) - values * label + np.log1p(np.exp(-np.abs(values)))
+    values = np.clip(values, PROBABILITY_EPS, 1 - PROBABILITY_EPS)
+    return -np.log(np.where(label, values, 1 - values))
+
+
+def normalized_entropy(
+    label: npt.ArrayLike, prediction: npt.ArrayLike, *, from_logits: bool = False
+) -> float:
+    """Log loss divided by the entropy of the labels' mean rate; below 1 beats a constant.
+
+    Source: He et al. 2014, Practical Lessons from Predicting Clicks on Ads at Facebook
+    (https://doi.org/10.1145/2648584.2648589), equation 1.
+
+    Args:
+        label: ``[B]``, 0 or 1.
+        prediction: ``[B]``, probabilities in ``[0, 1]``, or logits.
+        from_logits: whether the predictions are logits. Default: False.
+
+    Returns:
+        The normalized entropy (0 is perfect), or NaN with one class only, whose entropy is 0.
+
+    Examples:
+        >>> normalized_entropy([1, 0], [0.5, 0.5])
+        1.0
+    """
+    labels, predictions = _label_and_prediction(label, prediction, from_logits)
+    loss = float(example_log_loss(labels, predictions, from_logits=from_logits).mean())
+    return loss / background_entropy(int(labels.sum()), labels.size)
+
+
+def background_entropy(positives: int, rows: int) -> float:
+    """Entropy in nats of the rate ``positives / rows``: the log loss of predicting just that rate.
+
+    NaN where the rate is 0 or 1: nothing can be measured against an entropy of 0.
+
+    Examples:
+        >>> round(background_entropy(1, 2), 4)
+        0.6931
+    """
+    if positives in (0, rows):
+        return float("nan")
+    rate = positives / rows
+    return float(-(rate * np.log(rate) + (1 - rate) * np.log1p(-rate)))
+
+
+def calibration(
+    label: npt.ArrayLike, prediction: npt.ArrayLike, *, from_logits: bool = False
+) -> float:
+    """Compute the mean predicted rate divided by the mean observed rate; 1 is calibrated.
+
+    Source: He et al. 2014 (https://doi.org/10.1145/2648584.2648589), section 3.
+
+    Args:
+        label: ``[B]``, 0 or 1.
+        prediction: ``[B]``, probabilities in ``[0, 1]``, or logits.
+        from_logits: whether the predictions are logits. Default: False.
+
+    Returns:
+        The ratio, or NaN if there is no positive.
+
+    Examples:
+        >>> calibration([1, 0, 0, 0], [0.25, 0.5, 0.25, 0.5])
+        1.5
+    """
+    labels, predictions = _label_and_prediction(label, prediction, from_logits)
+    if not labels.any():
+        return float("nan")
+    rates = sigmoid(predictions) if from_logits else predictions
+    return float(rates.sum(dtype=np.float64)) / int(labels.sum())
+
+
+def reliability_curve(
+    label: npt.ArrayLike,
+    prediction: npt.ArrayLike,
+    *,
+    bins: int | Sequence[float] = 10,
+    from_logits: bool = False,
+) -> ReliabilityCurve:
+    """Compute predicted and observed rate by bins of the predicted probability.
+
+    Args:
+        label: ``[B]``, 0 or 1.
+        prediction: ``[B]``, probabilities in ``[0, 1]``, or logits.
+        bins: number of bins of one width, or their rising edges from 0 to 1. Click rates are low:
+            edges such as ``[0, 0.001, 0.003, 0.01, 0.03, 0.1, 1]`` show more. Default: 10.
+        from_logits: whether the predictions are logits. Default: False.
+
+    Raises:
+        ValueError: ``bins`` below 1, or edges that do not rise from 0 to 1.
+
+    Examples:
+        >>> curve = reliability_curve([0, 1, 1], [0.2, 0.4, 0.9], bins=2)
+        >>> curve.predicted.round(3), curve.observed
+        (array([0.3, 0.9]), array([0.5, 1. ]))
+    """
+    edges = bin_edges(bins)
+    labels, predictions = _label_and_prediction(label, prediction, from_logits)
+    rates = sigmoid(predictions) if from_logits else predictions
+    return curve_of_sums(edges, bin_sums(labels, rates, edges))
+
+
+def bin_edges(bins: int | Sequence[float]) -> npt.NDArray[np.float64]:
+    """Return edges ``[bins + 1]`` from a number of bins or from edges, which are checked.
+
+    Raises:
+        ValueError: a number below 1, or edges that do not rise from 0 to 1.
+
+    Examples:
+        >>> bin_edges(2)
+        array([0. , 0.5, 1. ])
+    """
+    if isinstance(bins, int | np.integer):
+        if bins < 1:
+            raise ValueError(f"bins must be at least 1, got {bins}")
+        return np.linspace(0.0, 1.0, int(bins) + 1)
+    edges = np.array(bins, dtype=np.float64)
+    if edges.ndim != 1 or len(edges) < 2 or edges[0] != 0 or edges[-1] != 1:
+        raise ValueError(f"bins must be edges from 0 to 1, got {bins!r}")
+    if not (np.diff(edges) > 0).all():
+        raise ValueError(f"bins must be edges that rise strictly, got {bins!r}")
+    return edges
+
+
+def bin_sums(
+    label: npt.NDArray[np.bool_], rate: FloatArray, edges: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Return sums ``[3, bins]`` of checked arrays by bin: rows, predicted rate, positives.
+
+    Examples:
+        >>> bin_sums(np.array([True, False]), np.array([0.75, 0.5]), bin_edges(2))
+        array([[1.  , 1.  ], [0.5 , 0.75], [0.  , 1.  ]])
+    """
+    number = len(edges) - 1
+    place = np.searchsorted(edges[1:-1], rate, side="left")
+    sums = [np.bincount(place, weights=w, minlength=number) for w in (None, rate, label)]
+    return np.array(sums, dtype=np.float64)
+
+
+def curve_of_sums(
+    edges: npt.NDArray[np.float64], sums: npt.NDArray[np.float64]
+) -> ReliabilityCurve:
+    """Return the curve of :func:`bin_sums` (or of the sum of several of them).
+
+    Examples:
+        >>> curve_of_sums(bin_edges(1), np.array([[4.0], [1.0], [2.0]])).observed
+        array([0.5])
+    """
+    rows, rate, positives = sums
+    some = np.where(rows > 0, rows, np.nan)
+    return ReliabilityCurve(
+        edges[:-1].copy(), edges[1:].copy(), rows.astype(np.int64), rate / some, positives / some
+    )
+
+
+def sigmoid(logit: FloatArray) -> npt.NDArray[np.float64]:
+    """Probability ``1 / (1 + exp(-z))`` in float64, without overflow for any finite logit.
+
+    Examples:
+        >>> sigmoid(np.array([-1000.0, 0.0, 1000.0]))
+        array([0. , 0.5, 1. ])
+    """
+    small = np.exp(-np.abs(logit.astype(np.float64)))
+    return np.where(logit >= 0, 1.0, small) / (1.0 + small)
+
+
+def _label_and_score(
+    label: npt.ArrayLike, score: npt.ArrayLike
+) -> tuple[npt.NDArray[np.bool_], FloatArray]:
+    labels = as_labels(task_column(label, "label"), "label")
+    scores = as_scores(task_column(score, "score"), "score")
+    check_same_length(label=labels, score=scores)
+    _check_not_empty(labels)
+    return labels, scores
+
+
+def _label_and_prediction(
+    label: npt.ArrayLike, prediction: npt.ArrayLike, from_logits: bool
+) -> tuple[npt.NDArray[np.bool_], FloatArray]:
+    labels = as_labels(task_column(label, "label"), "label")
+    column = task_column(prediction, "prediction")
+    predictions = as_predictions(column, "prediction", from_logits=from_logits)
+    check_same_length(label=labels, prediction=predictions)
+    _check_not_empty(labels)
+    return labels, predictions
+
+
+def _check_not_empty(labels: npt.NDArray[np.bool_]) -> None:
+    if not labels.size:
+        raise ValueError("label must have at least one row, got none")
+
+
+def _shares(
+    positive: npt.NDArray[np.number], negative: npt.NDArray[np.number]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return each bin's share of its class; all NaN for a class of no weight."""
+    p, n = np.asarray(positive, np.float64), np.asarray(negative, np.float64)
+    return _share(p), _share(n)
+
+
+def _share(weight: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    total = weight.sum()
+    return weight / total if total > 0 else np.full_like(weight, np.nan)

@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`worker_group`: the workers of this job, and this process among them."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from mindspore_rec import _native
+from mindspore_rec._native import WorkerError
+from mindspore_rec.common.parallel.ends import ProgramEnds
+from mindspore_rec.common.parallel.launcher import WORKER_PROCESS, launched
+from mindspore_rec.common.parallel.start import same_program, start_mpi, threads_of_worker
+
+__all__ = ["Engine", "WorkerGroup", "set_engine", "worker_group"]
+
+
+class Engine(Protocol):
+    """Runs operators of a worker beside its program, as MindSpore does."""
+
+    def limit_threads(self, threads: int) -> None:
+        """Compute with that many threads, unless the program has chosen a number."""
+
+    def wait(self) -> None:
+        """Return when what was started is done. Raises the error of what has failed."""
+
+
+class WorkerGroup:
+    """The workers of this job; a process without a launcher is a job of one worker.
+
+    Calls that exchange data are collective: all workers make them, in the same order, and each
+    waits for all. Those of the group itself are for the main thread; another thread has a channel
+    of its own (`channel`). A wait ends the job after the limit of `MINDSPORE_REC_HANG_LIMIT`
+    seconds (default: 300).
+
+    Attributes:
+        rank: number of this worker, 0 to `size` - 1.
+        size: number of workers.
+        host: name of this worker's host.
+        hosts: names of the hosts of all workers, by rank.
+        local_rank: number of this worker among those of its host.
+        local_size: number of workers of its host.
+
+    Example:
+        >>> group = worker_group()
+        >>> group.rank, group.size
+        (0, 1)
+        >>> group.all_gather_json({"rows": 10})
+        [{'rows': 10}]
+    """
+
+    def __init__(self, native: _native.WorkerGroup, *, started: bool) -> None:
+        self._native = native
+        self._control = native.channel("control")
+        self._started = started
+        self._process = os.getpid()
+        self._over = False
+        self.rank: int = native.rank
+        self.size: int = native.size
+        self.host: str = socket.gethostname()
+        self.hosts: list[str] = [data.decode() for data in self._gather(self.host.encode())]
+        self.local_rank: int = self.hosts[: self.rank].count(self.host)
+        self.local_size: int = self.hosts.count(self.host)
+
+    def __repr__(self) -> str:
+        return f"WorkerGroup(rank={self.rank}, size={self.size}, host={self.host!r})"
+
+    # ---- collective calls of the main thread
+
+    def all_gather(self, data: bytes) -> list[bytes]:
+        """Return the bytes of all workers, by rank. They may differ in length."""
+        self._require_main_thread("all_gather")
+        return self._gather(data)
+
+    def all_gather_json(self, value: Any) -> list[Any]:
+        """Return the values of all workers, by rank; each is what `json` can write."""
+        self._require_main_thread("all_gather_json")
+        return [json.loads(data) for data in self._gather(json.dumps(value).encode())]
+
+    def broadcast(self, data: bytes | None, root: int = 0) -> bytes:
+        """Return the bytes of worker `root`; `data` of others is not used.
+
+        Raises:
+            ValueError: `root` is no worker.
+            TypeError: `data` of worker `root` is None.
+        """
+        self._require_main_thread("broadcast")
+        if not 0 <= root < self.size:
+            raise ValueError(f"root must be in [0, {self.size - 1}], got {root}")
+        if self.rank == root and data is None:
+            raise TypeError(f"data of worker {root} must be bytes, got None")
+        return self._gather(data if data is not None and self.rank == root else b"")[root]
+
+    def barrier(self) -> None:
+        """Return when all workers have called it."""
+        self._require_main_thread("barrier")
+        self._control.barrier()
+
+    def require_equal(self, what: str, digest: str) -> None:
+        """Check that a digest is the same on all workers.
+
+        Args:
+            what: what it is a digest of, for the message.
+            digest: any text, a checksum for example.
+
+        Raises:
+            WorkerError: workers differ; on all workers, with the ranks of those that differ from
+                most.
+
+        Example:
+            >>> worker_group().require_equal("configuration", "1f0a")
+        """
+        self.require_all_equal({what: digest})
+
+    def require_all_equal(self, digests: dict[str, str]) -> None:
+        """Check that several digests, by what they are of, are the same on all workers.
+
+        Raises:
+            WorkerError: workers differ; the first of the digests that does is named, with the
+                ranks of those that differ from most.
+        """
+        every = self.all_gather_json(digests)
+        for what in [*digests, *(key for one in every for key in one)]:
+            values = [one.get(what) for one in every]
+            if len(set(values)) > 1:
+                raise WorkerError(_difference(what, values))
+
+    def require_same_arrays(self, what: str, names: Sequence[str], arrays: Sequence[Any]) -> None:
+        """Check that arrays have the same bits on all workers, by checksums.
+
+        Args:
+            what: what the arrays are, for the message: "dense parameters".
+            names: a name for each array, for the message.
+            arrays: C-contiguous arrays.
+
+        Raises:
+            WorkerError: workers differ; the first array that does is named, with the ranks of
+                those that differ from worker 0.
+        """
+        self._require_main_thread("require_same_arrays")
+        found = self._control.find_difference(list(arrays))
+        if found is not None:
+            place, ranks = found
+            name = names[place] if place < len(names) else "their number"
+            raise WorkerError(f"{what} differ between worker 0 and {_workers(ranks)}: {name}")
+
+    # ---- steps and other threads
+
+    def begin_step(self, step: int, samples: Sequence[int], summed: bool = False) -> None:
+        """Begin a step whose batch has that many samples on each worker.
+
+        Gradients are weighted by them until the next call. A worker without samples is idle: it
+        takes part in exchanges without keys.
+
+        Args:
+            step: number of the step.
+            samples: number of samples of each worker, by rank.
+            summed: whether losses are sums over samples, not means: gradients are then added, not
+                averaged. Default: False.
+
+        Raises:
+            ValueError: `samples` has not one number of at least 0 for each worker.
+        """
+        self._native.begin_step(step, list(samples), summed)
+
+    def channel(self, name: str) -> _native.WorkerChannel:
+        """Return a channel for a thread of its own: 'ahead', 'checkpoint', 'merge', 'service'.
+
+        It has `all_gather`, `all_to_all` and `barrier`, which are collective and for one thread,
+        and `send`, `poll` and `receive` of single messages, for any. Their tags are 0 to 16383; on
+        'service', where requests for rows by key travel too, 0 to 8191.
+
+        Raises:
+            ValueError: there is no channel of that name.
+        """
+        return self._native.channel(name)
+
+    # ---- ends
+
+    def finish(self) -> None:
+        """End the job well: wait until all workers have come here, and end MPI.
+
+        Called by itself at the end of a program that has not failed. No call is possible after it.
+
+        Raises:
+            RuntimeError: an operator that the program has not waited for has failed.
+            WorkerError: another worker waits for this one in an exchange.
+        """
+        if self._over or not self._started:
+            return
+        # Operators may run behind the program, and MPI must not end under an exchange.
+        _wait_for_engine()
+        self._over = True
+        _native.WorkerGroup.finish()
+
+    def abort(self, message: str) -> None:
+        """End the job at once: print the message, and end this process with code 1.
+
+        Never returns where there is a launcher, which ends all other workers.
+
+        Raises:
+            WorkerError: there is no launcher.
+        """
+        if not self._started:
+            raise WorkerError(message)
+        print(f"worker {self.rank} of {self.size}: {message}", file=sys.stderr, flush=True)
+        os._exit(1)
+
+    def _gather(self, data: bytes) -> list[bytes]:
+        if self._over:
+            raise WorkerError("the workers have ended: finish() was called")
+        return self._control.all_gather(data)
+
+    def _require_main_thread(self, call: str) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            raise WorkerError(f"{call} is for the main thread: other threads use channel()")
+
+    def _at_exit(self) -> None:
+        """End well at the end of a program, unless it has failed."""
+        if os.getpid() != self._process or self._over:
+            return
+        self._over = True
+        if not _ends.failed:
+            try:
+                _wait_for_engine()
+            except BaseException:
+                _native.WorkerGroup.stop_watching()
+                raise
+        # A worker that waits for this one ends the job with this one's exit code.
+        if _ends.failed or not _native.WorkerGroup.leave():
+            _native.WorkerGroup.stop_watching()
+        else:
+            _native.WorkerGroup.finish()
+
+
+def _workers(ranks: Sequence[int]) -> str:
+    shown = ", ".join(str(rank) for rank in ranks[:8])
+    more = f" and {len(ranks) - 8} more" if len(ranks) > 8 else ""
+    return f"worker{'s' if len(ranks) > 1 else ''} {shown}{more}"
+
+
+def _difference(what: str, values: Sequence[str | None]) -> str:
+    """Return the sentence that names the workers whose value is not that of most."""
+    usual = Counter(values).most_common(1)[0][0]
+    others = [rank for rank, value in enumerate(values) if value != usual]
+    return (
+        f"{what} of {_workers(others)} differs from that of {_workers([values.index(usual)])}: "
+        f"{values[others[0]]} and {usual}; all workers must have the same"
+    )
+
+
+_ends = ProgramEnds()
+_group: WorkerGroup | None = None
+_engine: Engine | None = None
+
+
+def set_engine(engine: Engine) -> None:
+    """Set what runs this process's operators: it keeps to the worker's threads from now on."""
+    global _engine
+    _engine = engine
+    if _group is not None and _group._started:
+        _limit_engine()
+
+
+def _limit_engine() -> None:
+    threads = threads_of_worker()
+    if _engine is not None and threads is not None:
+        _engine.limit_threads(threads)
+
+
+def _wait_for_engine() -> None:
+    if _engine is not None:
+        _engine.wait()
+
+
+def worker_group() -> WorkerGroup:
+    """Return the workers of this job; the first call of a process meets the others.
+
+    Under `python -m mindspore_rec.launch -n N` or Open MPI's `mpirun -n N` there are N workers.
+    Without a launcher there is one, and nothing is opened.
+
+    Raises:
+        WorkerError: another launcher started this process, MPI is missing or does not start, or
+            workers run different programs.
+
+    Example:
+        >>> worker_group().size
+        1
+    """
+    global _group
+    if _group is not None and _group._process == os.getpid():
+        return _group
+    told = launched(os.environ, os.getpid())
+    if told is None:
+        _group = WorkerGroup(_native.WorkerGroup.alone(), started=False)
+        return _group
+    _limit_engine()
+    native = start_mpi(told)
+    os.environ[WORKER_PROCESS] = str(os.getpid())
+    _ends.install(lambda: None if _group is None else _group._at_exit())
+    _group = WorkerGroup(native, started=True)
+    _group.require_all_equal(same_program())
+    return _group

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Digest of a table: one number that says whether two tables hold the same rows.
+
+The digest of a row is 64 bits of its key and of its value's bytes; that of a table is the sum of
+its rows' modulo 2^64, so it depends on no order, threads or tiers. One row that differs always
+changes it; several changes cancel each other by chance alone, once in 2^64. It finds faults, not
+forgers.
+
+The bytes are those of float32, whatever precision the table has; of rows of int8 and int4 they are
+those of scale, offset and codes, so that their digests are numbers of another kind. Optimizer
+state, counts and ages are not part of it, since predictors have none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mindspore_rec import _native
+from mindspore_rec.common.rows.quantise import ROWS
+
+__all__ = ["MOST_PARTS", "DigestSum", "TableDigest"]
+
+MOST_PARTS = 1 << 16  # of a table
+_MASK = (1 << 64) - 1
+
+
+@dataclass(frozen=True)
+class TableDigest:
+    """Digest of a table, by parts of its keys.
+
+    A part has the keys of a range of hashes. With more of them, two tables that differ show where.
+
+    Attributes:
+        numbers: type of the rows' numbers whose bytes are digested: 'float32', 'int8' or 'int4'.
+        rows: number of rows in each part.
+        sums: digest of each part.
+
+    Example:
+        >>> TableDigest("float32", (1, 2), (2**64 - 1, 17)).digest
+        '0000000000000010'
+    """
+
+    numbers: str
+    rows: tuple[int, ...]
+    sums: tuple[int, ...]
+
+    @property
+    def row_count(self) -> int:
+        """Number of rows."""
+        return sum(self.rows)
+
+    @property
+    def digest(self) -> str:
+        """The digest of the table, 16 hexadecimal digits."""
+        return f"{sum(self.sums) & _MASK:016x}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the digest as `from_json` reads it."""
+        return {
+            "numbers": self.numbers,
+            "rows": self.row_count,
+            "digest": self.digest,
+            "parts": [
+                [rows, f"{each:016x}"] for rows, each in zip(self.rows, self.sums, strict=True)
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, found: Any) -> TableDigest:
+        """Return the digest that `to_json` described.
+
+        Raises:
+            ValueError: it is no such description.
+        """
+        try:
+            parts = [(rows, int(text, 16)) for rows, text in found["parts"]]
+            numbers = found["numbers"]
+            fits = numbers in ROWS and 1 <= len(parts) <= MOST_PARTS
+            fits = fits and all(type(rows) is int and 0 <= rows for rows, _ in parts)
+            fits = fits and all(0 <= each <= _MASK for _, each in parts)
+        except (TypeError, LookupError, ValueError):
+            fits = False
+        if not fits:
+            raise ValueError("it is no description of a table's digest")
+        return cls(numbers, tuple(rows for rows, _ in parts), tuple(each for _, each in parts))
+
+
+class DigestSum:
+    """Sum of the digests of rows that come a part at a time, in any order.
+
+    Args:
+        numbers: as in `TableDigest`.
+        parts: number of parts, 1 to 65,536. Default: 1.
+
+    Example:
+        >>> keys, values = np.array([7, -1]), np.array([[0.5], [2]], np.float32)
+        >>> both, one_by_one = DigestSum("float32"), DigestSum("float32")
+        >>> both.add(keys, values)
+        >>> for i in (1, 0):
+        ...     one_by_one.add(keys[i : i + 1], values[i : i + 1])
+        >>> both.total == one_by_one.total
+        True
+    """
+
+    def __init__(self, numbers: str, parts: int = 1) -> None:
+        self._numbers = numbers
+        self._rows = np.zeros(parts, np.int64)
+        self._sums = np.zeros(parts, np.uint64)
+
+    def add(self, keys: np.ndarray, rows: np.ndarray) -> None:
+        """Add rows.
+
+        Args:
+            keys: int64 `[n]`, each once.
+            rows: float32 `[n, dim]`; or uint8 `[n, bytes]`, of each the scale, the offset and the
+                codes.
+        """
+        keys = np.ascontiguousarray(keys, np.int64)
+        self.add_digests(keys, _native.row_digests(keys, np.ascontiguousarray(rows)))
+
+    def add_digests(self, keys: np.ndarray, digests: np.ndarray) -> None:
+        """Add rows of which the digests are known: int64 `[n]`, uint64 `[n]`."""
+        if len(self._sums) == 1:
+            self._rows[0] += len(keys)
+            self._sums += digests.sum(dtype=np.uint64)  # of arrays: modulo 2^64 without a warning
+            return
+        parts = _native.digest_parts(keys, len(self._sums))
+        np.add.at(self._rows, parts, 1)
+        np.add.at(self._sums, parts, digests)
+
+    @property
+    def total(self) -> TableDigest:
+        """Digest of the rows so far."""
+        return TableDigest(self._numbers, tuple(self._rows.tolist()), tuple(self._sums.tolist()))

@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of a table as NumPy arrays, outside a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mindspore_rec.common.rows.digest import TableDigest
+from mindspore_rec.common.rows.native_access import NativeAccess
+from mindspore_rec.common.rows.quantise import BITS, check_rows, from_bytes, rows_of_bits
+from mindspore_rec.common.tiers.attach import attach
+from mindspore_rec.common.tiers.config import CacheConfig
+
+__all__ = ["HostRows"]
+
+
+class HostRows(NativeAccess):
+    """Access to rows by key from the host; each call first waits for running operators.
+
+    All keys are int64 arrays `[n]`, all values float32 `[n, dim]`. Nothing here is an occurrence of
+    a key for admission, or trains a row.
+    """
+
+    @property
+    def row_count(self) -> int:
+        """Number of rows in all tiers."""
+        return self._synchronised().size()
+
+    def row_keys(self) -> np.ndarray:
+        """Return the keys of all rows, int64 `[rows]`, in no order."""
+        return self._synchronised().keys()
+
+    def has_rows(self, keys: np.ndarray) -> np.ndarray:
+        """Return which keys have a row: bool array of the shape of `keys`, int32 or int64."""
+        return self._synchronised().contains(keys)
+
+    def read_rows(self, ids: np.ndarray, padding_key: int | None = None) -> np.ndarray:
+        """Return values as an evaluation lookup reads them; the table does not change.
+
+        Args:
+            ids: int32 or int64 array of any shape.
+            padding_key: id that reads zeros. Default: none.
+
+        Returns:
+            float32 `[*ids.shape, dim]`; of a key without a row, what unknown keys read.
+
+        Example:
+            >>> import numpy as np
+            >>> from mindspore_rec import MapParameter
+            >>> table = MapParameter("doc.read_rows", value_shape=2, default_value="ones")
+            >>> table.write_rows(np.array([7]), np.full((1, 2), 0.5, np.float32))
+            >>> table.read_rows(np.array([7]))
+            array([[0.5, 0.5]], dtype=float32)
+            >>> table.row_count
+            1
+        """
+        return self._synchronised().lookup(ids, False, padding_key)
+
+    def insert_rows(self, ids: np.ndarray) -> np.ndarray:
+        """Return values, after keys without a row got one with their first value, past admission.
+
+        Args:
+            ids: int32 or int64 array of any shape.
+
+        Returns:
+            float32 `[*ids.shape, dim]`.
+        """
+        return self._synchronised().lookup(ids, insert=True)
+
+    def write_rows(self, keys: np.ndarray, values: np.ndarray) -> None:
+        """Set values, past admission; of a key given twice the last value stays.
+
+        Args:
+            keys: int32 or int64 `[n]`.
+            values: float32 `[n, dim]`.
+        """
+        self._synchronised().put(keys, values)
+
+    def erase_rows(self, keys: np.ndarray) -> int:
+        """Remove keys with value, optimizer state and count; return how many had a row."""
+        return self._synchronised().erase(keys)
+
+    def clear_rows(self) -> None:
+        """Remove all rows and counters; the settings and the optimizer stay."""
+        self._synchronised().clear()
+
+    def quantise_rows(self, rows: str) -> None:
+        """Keep rows with 8 or 4 bits a number from now on, for serving.
+
+        What is written or imported afterwards is quantised as `parameter.quantise` does. Such a
+        table has no optimizer, and lookups do not insert.
+
+        Args:
+            rows: 'int8' or 'int4'; or 'float32', which changes nothing.
+
+        Raises:
+            ValueError: there is no such type; or the table has rows already, an optimizer, tiers
+                below host memory or a device cache, or is over several workers.
+
+        Example:
+            >>> import numpy as np
+            >>> from mindspore_rec import MapParameter
+            >>> table = MapParameter("doc.quantise_rows", value_shape=2)
+            >>> table.quantise_rows("int8")
+            >>> table.write_rows(np.array([7]), np.array([[0.5, 3.5]], np.float32))
+            >>> table.read_rows(np.array([7])).round(2)
+            array([[0.5, 3.5]], dtype=float32)
+        """
+        check_rows(rows)
+        if rows in BITS:
+            self._synchronised().quantise(BITS[rows])
+
+    def add_tiers(
+        self, config: CacheConfig, remote_name: str, opened: Callable[[Any], None]
+    ) -> None:
+        """Keep rows over a limit in tiers below host memory from now on, for serving.
+
+        Args:
+            config: the tiers.
+            remote_name: name of the table on Redis.
+            opened: called with the `RedisTier` when it is opened.
+
+        Raises:
+            ValueError: the table has rows, tiers, a device cache or rows of 8 bits already, or is
+                over several workers.
+            OSError, ImportError, RemoteError: a tier cannot be opened.
+        """
+        native = self._synchronised()
+        if getattr(self, "cache", None) is not None or native.workers > 1:
+            raise ValueError(
+                f"table '{native.name}' has a cache or workers of its own by the network's "
+                "builder: leave out tiers, or these"
+            )
+        attach(native, config, remote_name=remote_name, opened=opened)
+
+    # ---- whole rows
+
+    def export_rows(self, with_state: bool = False) -> dict[str, np.ndarray]:
+        """Return copies of all rows.
+
+        Args:
+            with_state: whether the optimizer's state is among them. Default: False.
+
+        Returns:
+            Arrays with one entry a row: `keys`, `values`, `counts`, `last_steps`, `last_times`,
+            `present` (all True), and `states` `[rows, state_width]` with `with_state`.
+        """
+        return self._synchronised().export_rows(with_state)
+
+    def export_parts(
+        self, take: Callable[[dict[str, np.ndarray]], None], with_state: bool = False
+    ) -> None:
+        """Call a function with all rows, a part at a time, in no order.
+
+        Args:
+            take: called with arrays as `export_rows` returns them. It must not use the table.
+            with_state: as for `export_rows`. Default: False.
+        """
+        self._synchronised().export_parts(take, with_state)
+
+    def export_keys(self, keys: np.ndarray, with_state: bool = False) -> dict[str, np.ndarray]:
+        """Return copies of the rows of some keys, as `export_rows` does; `present` says which are.
+
+        Args:
+            keys: int64 `[n]`.
+            with_state: as for `export_rows`. Default: False.
+        """
+        return self._synchronised().export_keys(keys, with_state)
+
+    def export_since(
+        self, mark: int, with_state: bool = False, sweep: bool = True
+    ) -> dict[str, np.ndarray]:
+        """Return copies of the rows that changed since a mark, as `export_rows` does.
+
+        Args:
+            mark: from `marks`, of this table.
+            with_state: as for `export_rows`. Default: False.
+            sweep: whether rows whose eviction is due leave first, and so are among the keys with
+                `present` False, which have no row any more. Default: True.
+        """
+        return self._synchronised().export_since(mark, with_state, sweep)
+
+    def digest(self, parts: int = 1) -> TableDigest:
+        """Return the digest of all rows, wherever they are; reads each of them.
+
+        Rows whose eviction is due leave first. Over several workers it is that of this worker's
+        rows.
+
+        Args:
+            parts: number of parts of the digest, 1 to 65,536. Default: 1.
+
+        Raises:
+            ValueError: `parts` is out of range.
+
+        Example:
+            >>> import numpy as np
+            >>> from mindspore_rec import MapParameter
+            >>> one = MapParameter("doc.digest_one", value_shape=2)
+            >>> other = MapParameter("doc.digest_other", value_shape=2)
+            >>> rows = np.array([[1, 2], [3, 4]], np.float32)
+            >>> one.write_rows(np.array([5, 6]), rows)
+            >>> other.write_rows(np.array([6]), rows[1:])
+            >>> other.write_rows(np.array([5]), rows[:1])
+            >>> one.digest() == other.digest()
+            True
+            >>> other.write_rows(np.array([5]), rows[1:])
+            >>> one.digest() == other.digest()
+            False
+        """
+        native = self._synchronised()
+        rows, sums = native.digest(parts)
+        return TableDigest(
+            rows_of_bits(native.quantised_bits), tuple(rows.tolist()), tuple(sums.tolist())
+        )
+
+    def row_digests(self, part: int = 0, parts: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        """Return the keys of a part of `digest(parts)`, int64 `[n]`, and their digests, uint64."""
+        return self._synchronised().row_digests(part, parts)
+
+    def damaged_rows(self, part: int = 0, parts: int = 1) -> np.ndarray:
+        """Return the keys of rows whose values have changed in memory by themselves.
+
+        While a `RecCheckpoint` keeps digests, a table knows the digest of each row as the last
+        delta found it. A row that nothing has trained or written since must still have it. Of
+        other rows nothing can be said before the next delta.
+
+        Args:
+            part: which part of the rows to look at, below `parts`. Default: 0.
+            parts: number of parts, 1 to 65,536, so that a call can be as short as wanted: a million
+                rows of 16 floats take about 20 ms of one CPU. Default: 1, all rows.
+
+        Returns:
+            int64 `[n]`.
+
+        Raises:
+            ValueError: no digests are kept of the table; `part` or `parts` is out of range.
+
+        Example:
+            >>> import numpy as np
+            >>> from mindspore_rec import MapParameter
+            >>> table = MapParameter("doc.damaged_rows", value_shape=2)
+            >>> table.marks.hold("doc", table.marks.new())
+            >>> table.marks.keep_digest()
+            >>> table.write_rows(np.array([5, 6]), np.ones((2, 2), np.float32))
+            >>> table.marks.hold("doc", table.marks.new())
+            >>> table.damaged_rows().tolist()
+            []
+        """
+        return self._synchronised().damaged_rows(part, parts)
+
+    def scrub_tiers(self, rows: int) -> tuple[int, bool]:
+        """Go on with a walk over the rows on Redis and SSDs that checks each once a round.
+
+        Each record is read and compared with its checksum, also those that training has not asked
+        for in a long time, and older copies of rows that host memory has too.
+
+        Args:
+            rows: how many to look at, about; 1 or more. The table waits for them.
+
+        Returns:
+            How many were looked at, and whether they were the last of a round.
+
+        Raises:
+            RuntimeError: a row is damaged (`_native.RowDamagedError`): the message names tier and
+                key, and the next call begins a round; or a tier cannot be read, and the next call
+                tries the same rows again.
+            ValueError: the table has no tier below host memory; `rows` is out of range.
+
+        Example:
+            >>> import tempfile
+            >>> import numpy as np
+            >>> from mindspore_rec import CacheConfig, MapParameter
+            >>> tiers = CacheConfig(host_rows=10, ssd_path=tempfile.mkdtemp())
+            >>> table = MapParameter("doc.scrub_tiers", value_shape=2, cache=tiers)
+            >>> table.write_rows(np.arange(50), np.ones((50, 2), np.float32))
+            >>> table.flush()
+            >>> table.scrub_tiers(1000)
+            (50, True)
+        """
+        return self._synchronised().scrub_tiers(rows)
+
+    def import_rows(
+        self,
+        keys: np.ndarray,
+        values: np.ndarray | None = None,
+        states: np.ndarray | None = None,
+        counts: np.ndarray | None = None,
+        last_steps: np.ndarray | None = None,
+        last_times: np.ndarray | None = None,
+        codes: np.ndarray | None = None,
+    ) -> None:
+        """Set whole rows, as `export_rows` gives them; columns that are left out keep first values.
+
+        Args:
+            codes: uint8 `[n, 4 + dim]`, in place of `values`: rows of int8, of each the scale, the
+                offset and the codes. A table of such rows has them as they are.
+
+        Raises:
+            ValueError: shapes that do not fit, or states of another optimizer; the table is as it
+                was.
+        """
+        native = self._synchronised()
+        if codes is not None:
+            if native.quantised_bits == BITS["int8"]:
+                native.import_codes(keys, codes, last_steps, last_times)
+                return
+            values = from_bytes(codes, BITS["int8"], native.dim)
+        native.import_rows(keys, values, states, counts, last_steps, last_times)

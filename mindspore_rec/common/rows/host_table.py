@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""HostTable: rows and state of a table outside a graph, as checkpoints read and write them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mindspore_rec.common.rows.host_rows import HostRows
+from mindspore_rec.common.rows.table_state import TableState
+
+__all__ = ["HostTable"]
+
+
+class HostTable(HostRows, TableState):
+    """Base of a network's tables and of a predictor's.
+
+    Attributes:
+        dim: number of floats in a row.
+        key_dtype: 'Int32' or 'Int64', or MindSpore's type of that name.
+        counts_keys: whether it counts keys that have no row yet.
+        admission: rule by which keys get a row; only if `counts_keys`.
+    """
+
+    dim: int
+    key_dtype: Any
+    counts_keys: bool
+    admission: Any
+
+    @property
+    def name(self) -> str:
+        """Name of the table; with the seed, it decides every row's first value."""
+        return self._table_name
+
+    def stats(self) -> dict[str, Any]:
+        """Return numbers of rows, bytes and operations."""
+        raise NotImplementedError

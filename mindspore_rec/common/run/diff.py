@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Difference between two states, of the same run or of two runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from mindspore_rec.common.run.array_file import read_arrays
+from mindspore_rec.common.run.chain import Entry, verify_chain
+from mindspore_rec.common.run.contents import DENSE
+from mindspore_rec.common.run.row_format import widened
+from mindspore_rec.common.run.rows import rows_at
+
+__all__ = ["Difference", "TableDifference", "difference"]
+
+
+@dataclass
+class TableDifference:
+    """Difference of one table, in numbers of rows.
+
+    Attributes:
+        only_first, only_second: rows whose key only one state has.
+        changed: rows of both states whose bits differ.
+        same: rows of both states with the same bits.
+        largest: greatest absolute difference of a value.
+    """
+
+    only_first: int = 0
+    only_second: int = 0
+    changed: int = 0
+    same: int = 0
+    largest: float = 0.0
+
+
+@dataclass
+class Difference:
+    """Difference of two states.
+
+    Attributes:
+        tables: differences by name, of the tables that both states have.
+        only_first, only_second: names of tables and parameters that only one state has.
+        dense: greatest absolute differences by name, of the parameters that differ.
+    """
+
+    tables: dict[str, TableDifference] = field(default_factory=dict)
+    only_first: list[str] = field(default_factory=list)
+    only_second: list[str] = field(default_factory=list)
+    dense: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def same(self) -> bool:
+        """Whether both states are the same, bit for bit."""
+        return not (self.only_first or self.only_second or self.dense) and all(
+            not (each.only_first or each.only_second or each.changed)
+            for each in self.tables.values()
+        )
+
+
+def difference(first: Sequence[Entry], second: Sequence[Entry]) -> Difference:
+    """Compare the states that two chains lead to, a part of the rows at a time.
+
+    Raises:
+        CheckpointError: a file of a chain is damaged.
+    """
+    for chain in (first, second):
+        verify_chain(chain)
+    found = Difference()
+    tables = [chain[-1].manifest["tables"] for chain in (first, second)]
+    dense = [read_arrays(chain[-1].path / DENSE) for chain in (first, second)]
+    for of_kind in (tables, dense):
+        found.only_first += sorted(of_kind[0].keys() - of_kind[1].keys())
+        found.only_second += sorted(of_kind[1].keys() - of_kind[0].keys())
+    for name in sorted(tables[0].keys() & tables[1].keys()):
+        found.tables[name] = _compare(rows_at(first, name), rows_at(second, name))
+    for name in sorted(dense[0].keys() & dense[1].keys()):
+        one, two = dense[0][name], dense[1][name]
+        if one.dtype != two.dtype or one.shape != two.shape:
+            found.dense[name] = float("inf")
+        elif one.tobytes() != two.tobytes():
+            found.dense[name] = float(np.abs(one.astype(float) - two.astype(float)).max())
+    return found
+
+
+def _compare(first: Iterator[np.ndarray], second: Iterator[np.ndarray]) -> TableDifference:
+    found = TableDifference()
+    for one, two in _side_by_side(first, second):
+        _, at_one, at_two = np.intersect1d(
+            one["key"], two["key"], assume_unique=True, return_indices=True
+        )
+        found.only_first += len(one) - len(at_one)
+        found.only_second += len(two) - len(at_two)
+        both_one, both_two = one[at_one], two[at_two]
+        same = _bits(both_one) == _bits(both_two) if one.dtype == two.dtype else np.zeros(0, bool)
+        found.same += int(same.sum())
+        found.changed += len(at_one) - int(same.sum())
+        if len(at_one) and both_one["value"].shape == both_two["value"].shape:
+            gap = np.abs(widened(both_one)["value"] - widened(both_two)["value"]).max()
+            found.largest = max(found.largest, float(gap))
+    return found
+
+
+def _bits(rows: np.ndarray) -> np.ndarray:
+    """Return each row as one value that compares by its bytes."""
+    return np.ascontiguousarray(rows).view(np.dtype((np.void, rows.dtype.itemsize)))
+
+
+def _side_by_side(
+    first: Iterator[np.ndarray], second: Iterator[np.ndarray]
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield parts of both states that cover the same range of keys."""
+    one, two = next(first, None), next(second, None)
+    while one is not None or two is not None:
+        if one is not None and not len(one):
+            one = next(first, None)
+            continue
+        if two is not None and not len(two):
+            two = next(second, None)
+            continue
+        if one is None or two is None:
+            some = one if two is None else two
+            assert some is not None
+            yield (some, some[:0]) if two is None else (some[:0], some)
+            one, two = next(first, None), next(second, None)
+            continue
+        upto = min(one["key"][-1], two["key"][-1])
+        cut_one = int(np.searchsorted(one["key"], upto, side="right"))
+        cut_two = int(np.searchsorted(two["key"], upto, side="right"))
+        yield one[:cut_one], two[:cut_two]
+        one, two = one[cut_one:], two[cut_two:]

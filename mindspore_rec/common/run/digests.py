@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Digests of tables in checkpoints: those that manifests have, and those of the files' rows.
+
+`digest` of a table's part in a manifest is that of its rows in the state that the checkpoint leads
+to (`common/rows/digest.py`). Of a full checkpoint it was summed as the rows left the table, before
+they were sorted and written, or as they were merged; of a delta it is the trainer's own, kept while
+the rows changed, and may be missing. So a merged state is held to what the trainer had in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from mindspore_rec import _native
+from mindspore_rec.common.rows.digest import DigestSum, TableDigest
+from mindspore_rec.common.rows.quantise import BITS, from_bytes, to_bytes
+from mindspore_rec.common.run.chain import Entry
+from mindspore_rec.common.run.errors import CheckpointError
+from mindspore_rec.common.run.row_format import NUMBERS, widened
+from mindspore_rec.common.run.rows import rows_at, table_entry
+from mindspore_rec.common.run.share import parts_of
+
+__all__ = [
+    "check_digests",
+    "digest_numbers",
+    "digested",
+    "row_digests_at",
+    "saved_digest",
+    "table_digest_at",
+]
+
+_MASK = (1 << 64) - 1
+
+
+def saved_digest(table: dict[str, Any]) -> str | None:
+    """Return the digest that a manifest's entry has of a table; None where it has none."""
+    parts = parts_of(table)
+    found = [int(part["digest"], 16) for part in parts if part.get("digest") is not None]
+    return f"{sum(found) & _MASK:016x}" if len(found) == len(parts) else None
+
+
+def digest_numbers(table: dict[str, Any]) -> str:
+    """Return the type of numbers that the digest of a manifest's entry is of."""
+    return "int8" if table.get("value_dtype") == "int8" else "float32"
+
+
+def digested(parts: Iterable[np.ndarray], to: DigestSum, numbers: str) -> Iterator[np.ndarray]:
+    """Yield parts of rows as they come, each added to a sum."""
+    for part in parts:
+        to.add(part["key"], _numbers_of(part, numbers))
+        yield part
+
+
+def table_digest_at(
+    chain: Sequence[Entry], name: str, numbers: str | None = None, parts: int = 1
+) -> TableDigest:
+    """Return the digest of a table's rows in the state that a chain of checkpoints leads to.
+
+    Args:
+        chain: checkpoints from `newest_chain`.
+        name: name of the table.
+        numbers: type of the numbers that the rows are made of: 'float32', 'int8' or 'int4'.
+            Default: None, as the manifest's digest.
+        parts: number of parts, 1 to 65,536. Default: 1.
+
+    Raises:
+        CheckpointError: a file is damaged, or the checkpoints do not fit together.
+    """
+    if numbers is None:
+        numbers = digest_numbers(table_entry(chain[-1], name))
+    total = DigestSum(numbers, parts)
+    for _ in digested(rows_at(chain, name), total, numbers):
+        pass
+    return total.total
+
+
+def row_digests_at(
+    chain: Sequence[Entry], name: str, numbers: str, wanted: Sequence[int], parts: int
+) -> dict[int, int]:
+    """Return the digest of each row of some parts of a table, by key.
+
+    Args:
+        chain, name, numbers, parts: as for `table_digest_at`.
+        wanted: the parts.
+    """
+    found: dict[int, int] = {}
+    for rows in rows_at(chain, name):
+        mine = rows[np.isin(_native.digest_parts(_keys(rows), parts), wanted)]
+        digests = _native.row_digests(_keys(mine), _numbers_of(mine, numbers))
+        found.update(zip(mine["key"].tolist(), digests.tolist(), strict=True))
+    return found
+
+
+def check_digests(chain: Sequence[Entry]) -> None:
+    """Check the digests in the manifest of the last checkpoint of a chain against the files' rows.
+
+    Raises:
+        CheckpointError: a digest is another one; the message names the table and both.
+    """
+    entry = chain[-1]
+    for name, table in entry.manifest["tables"].items():
+        saved = saved_digest(table)
+        if saved is None:
+            continue
+        found = table_digest_at(chain, name)
+        if found.digest != saved:
+            raise CheckpointError(
+                f"{entry.path}: table '{name}' has digest {found.digest} by the "
+                f"{found.row_count:,} rows in its files, and {saved} by its manifest"
+            )
+
+
+def _keys(rows: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(rows["key"])
+
+
+def _numbers_of(rows: np.ndarray, numbers: str) -> np.ndarray:
+    """Return the bytes of rows as a table of such numbers holds them."""
+    value = rows.dtype["value"]
+    if value.base.str == NUMBERS["int8"]:
+        if numbers == "int8":
+            return np.ascontiguousarray(rows["value"])
+        values = from_bytes(rows["value"], BITS["int8"], value.shape[0] - 4)
+    else:
+        values = widened(rows[["key", "value"]])["value"]
+    values = np.ascontiguousarray(values, np.float32)
+    return to_bytes(values, BITS[numbers]) if numbers in BITS else values

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CheckpointError: the exception of checkpoints that cannot be read."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+from safetensors import SafetensorError
+
+__all__ = ["CheckpointError", "reading"]
+
+_DAMAGE = (
+    pa.ArrowException,
+    SafetensorError,
+    ValueError,
+    TypeError,
+    LookupError,
+    OverflowError,
+    RecursionError,
+    AttributeError,
+    struct.error,
+)
+
+
+class CheckpointError(ValueError):
+    """Error of a checkpoint whose file is damaged, forged, or does not fit the other files.
+
+    The message names the file and the damage. Nothing has been changed.
+    """
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Context that turns errors while a file is decoded into a CheckpointError that names it.
+
+    Raises:
+        CheckpointError: the contents of the file are wrong.
+        OSError: the file cannot be read.
+
+    Example:
+        >>> with reading(Path("states.json")):
+        ...     {}["random"]
+        Traceback (most recent call last):
+        mindspore_rec.common.run.errors.CheckpointError: states.json is damaged: KeyError: 'random'
+    """
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except _DAMAGE as error:
+        raise CheckpointError(f"{path} is damaged: {_words(error)}") from error
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        # Arrow raises it where a file ends too early.
+        raise CheckpointError(f"{path} is damaged: {_words(error)}") from error
+
+
+def _words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:300]

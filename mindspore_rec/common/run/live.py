@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Comparison of the rows that a server holds with those of the checkpoints that it loaded."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mindspore_rec.common.rows.digest import TableDigest
+from mindspore_rec.common.run.chain import Entry, chain_at, verify_chain
+from mindspore_rec.common.run.digests import row_digests_at, table_digest_at
+from mindspore_rec.common.run.errors import CheckpointError
+from mindspore_rec.common.run.share import total
+
+__all__ = ["AskServer", "LiveTable", "ServerBusyError", "compare_live", "http_client"]
+
+AskServer = Callable[[str, Mapping[str, Any]], Any]
+"""Function that asks a server for `path` with a query, and returns the JSON of its answer."""
+
+_ROWS_OF_A_PART = 4096
+_MOST_PARTS = 65536
+_MOST_NAMED_PARTS = 8  # whose rows are compared one by one
+_MOST_ANSWER = 1 << 28  # bytes
+_ATTEMPTS = 3
+_PAUSE = 1.0  # seconds between them
+
+
+@dataclass(frozen=True)
+class LiveTable:
+    """Comparison of one table.
+
+    Attributes:
+        name: name of the table.
+        saved: digest of the rows in the checkpoint's files.
+        served: digest of the rows that the server holds.
+        wrong: keys of rows that differ, with what is wrong; some of them where they are many.
+    """
+
+    name: str
+    saved: TableDigest
+    served: TableDigest
+    wrong: Mapping[int, str]
+
+    @property
+    def same(self) -> bool:
+        """Whether both have the same rows."""
+        return self.saved == self.served
+
+
+class ServerBusyError(OSError):
+    """The server answers that it cannot now: it may later."""
+
+
+class _GoneOnError(CheckpointError):
+    """The server answers from another state than it had said."""
+
+
+def compare_live(root: Path, ask: AskServer, model: str | None = None) -> list[LiveTable]:
+    """Compare the tables of a server with those of the run that it follows.
+
+    The files are those of the full checkpoint and the deltas up to the version that the server says
+    it has; all of them are verified first. Where the server goes on to a newer state meanwhile, or
+    is busy, it is asked again, up to three times in all.
+
+    Args:
+        root: directory of the run, or a full checkpoint.
+        ask: asks the server.
+        model: name of the model at the server. Default: None, its first.
+
+    Raises:
+        CheckpointError: a file is damaged, or the server is of another run or state.
+        OSError: the server does not answer, or with an error.
+        ValueError: its answer is none; it has a version whose checkpoints are gone.
+    """
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return _compare_once(root, ask, model)
+        except (_GoneOnError, ServerBusyError):
+            time.sleep(_PAUSE)
+    return _compare_once(root, ask, model)
+
+
+def _compare_once(root: Path, ask: AskServer, model: str | None) -> list[LiveTable]:
+    query = {} if model is None else {"model": model}
+    status = ask("/status", query)
+    if not isinstance(status, dict) or type(status.get("version")) is not int:
+        raise ValueError("the server's /status has no version")
+    chain = chain_at(root, status["version"])
+    verify_chain(chain)
+    sizes = {name: _rows(chain, name) for name in chain[-1].manifest["tables"]}
+    parts = min(_MOST_PARTS, max([1, *(rows // _ROWS_OF_A_PART for rows in sizes.values())]))
+    said = ask("/digests", {**query, "parts": parts})
+    served = _tables(said, parts)
+    missing = sizes.keys() - served.keys()
+    if missing:
+        raise CheckpointError(f"the server has no table {sorted(missing)[0]!r}, which {root} has")
+    if said.get("state") != chain[-1].state:
+        raise _GoneOnError(
+            f"the server answers from state {said.get('state')!s:.100} of version "
+            f"{said.get('version')!s:.100}, {chain[-1].path} leads to state {chain[-1].state}: it "
+            "follows another run, or has gone on meanwhile"
+        )
+    return [_compared(chain, name, of, parts, ask, query) for name, of in served.items()]
+
+
+def _rows(chain: Sequence[Entry], name: str) -> int:
+    """Return about how many rows a table has."""
+    return int(total(chain[0].manifest["tables"].get(name, {"rows": 0}), "rows"))
+
+
+def _tables(said: Any, parts: int) -> dict[str, TableDigest]:
+    tables = said.get("tables") if isinstance(said, dict) else None
+    if not isinstance(tables, dict):
+        raise ValueError("the server's /digests has no tables")
+    found = {str(name): TableDigest.from_json(each) for name, each in tables.items()}
+    if any(len(each.rows) != parts for each in found.values()):
+        raise ValueError(f"the server's /digests has not {parts} parts")
+    return found
+
+
+def _compared(
+    chain: Sequence[Entry],
+    name: str,
+    served: TableDigest,
+    parts: int,
+    ask: AskServer,
+    query: Mapping[str, Any],
+) -> LiveTable:
+    saved = table_digest_at(chain, name, served.numbers, parts)
+    differ = [
+        part
+        for part in range(parts)
+        if (saved.rows[part], saved.sums[part]) != (served.rows[part], served.sums[part])
+    ][:_MOST_NAMED_PARTS]
+    wrong: dict[int, str] = {}
+    if differ:
+        expected = row_digests_at(chain, name, served.numbers, differ, parts)
+        found: dict[int, int] = {}
+        for part in differ:
+            said = ask("/digests", {**query, "table": name, "part": part, "parts": parts})
+            if not isinstance(said, dict) or said.get("state") != chain[-1].state:
+                return LiveTable(name, saved, served, {})  # it has gone on: no row can be named
+            found.update(_pairs(said))
+        for key in sorted(expected.keys() | found.keys()):
+            if key not in found:
+                wrong[key] = "the server has no such row"
+            elif key not in expected:
+                wrong[key] = "only the server has such a row"
+            elif expected[key] != found[key]:
+                wrong[key] = f"digest {found[key]:016x} at the server, {expected[key]:016x} by file"
+    return LiveTable(name, saved, served, wrong)
+
+
+def _pairs(said: dict[str, Any]) -> dict[int, int]:
+    try:
+        return {int(key): int(text, 16) for key, text in said["rows"]}
+    except (LookupError, TypeError, ValueError):
+        raise ValueError("the server's /digests has no rows") from None
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Take a redirect as an error: another server must not get the token."""
+
+    def redirect_request(self, *arguments: Any) -> None:
+        """Return no further request."""
+
+
+def http_client(address: str, token: str | None = None, seconds: float = 600.0) -> AskServer:
+    """Return a function that asks a server by HTTP.
+
+    Args:
+        address: 'http://host:port' or 'https://host:port'.
+        token: bearer token. Default: None.
+        seconds: how long to wait for an answer. Default: 600.
+
+    Raises:
+        ValueError: it is no such address.
+
+    Example:
+        >>> http_client("localhost")
+        Traceback (most recent call last):
+        ValueError: address must begin with http:// or https://, got 'localhost'
+    """
+    if not address.startswith(("http://", "https://")):
+        raise ValueError(f"address must begin with http:// or https://, got {address!r}")
+    opener = urllib.request.build_opener(_NoRedirect)
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+
+    def ask(path: str, query: Mapping[str, Any]) -> Any:
+        url = f"{address.rstrip('/')}{path}?{urllib.parse.urlencode(query)}"
+        request = urllib.request.Request(url, headers=headers)
+        try:
+            with opener.open(request, timeout=seconds) as answer:
+                text = answer.read(_MOST_ANSWER + 1)
+        except urllib.error.HTTPError as error:
+            reason = error.read(1000).decode(errors="replace")
+            kind = ServerBusyError if error.code in (429, 503) else OSError
+            raise kind(f"{url} answers {error.code}: {reason}") from None
+        except urllib.error.URLError as error:
+            raise OSError(f"{url} does not answer: {error.reason}") from None
+        except http.client.HTTPException as error:
+            raise OSError(f"{url} does not answer in whole: {error!r}") from None
+        if len(text) > _MOST_ANSWER:
+            raise ValueError(f"the answer of {url} has over {_MOST_ANSWER} bytes")
+        return json.loads(text)
+
+    return ask

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loading a state of a run into tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mindspore_rec.common.rows.host_table import HostTable
+from mindspore_rec.common.run.chain import Entry
+from mindspore_rec.common.run.counter_file import admission_of, read_counters
+from mindspore_rec.common.run.errors import CheckpointError
+from mindspore_rec.common.run.rows import (
+    check_alike,
+    deleted_keys,
+    dtype_of,
+    rows_at,
+    table_entry,
+    table_rows,
+)
+from mindspore_rec.common.run.share import ALL, Share, parts_of
+from mindspore_rec.common.run.table_file import to_arrays
+
+__all__ = ["TableShares", "TableUpdate", "check_tables", "check_whole_rows", "load_tables"]
+
+TableShares = Mapping[str, Share | None]
+
+
+def load_tables(
+    tables: Mapping[str, HostTable], chain: Sequence[Entry], shares: TableShares | None = None
+) -> None:
+    """Set rows, clocks and counters to the state that a chain leads to.
+
+    Args:
+        tables: by name; `check_tables` and `check_whole_rows` have raised nothing for them.
+        chain: as for `load_chain`.
+        shares: as for `load_chain`.
+    """
+    last = chain[-1]
+    for name, table in tables.items():
+        share = ALL if shares is None else shares[name]
+        table.clear_rows()
+        _set_clock(table, table_entry(last, name))
+        if share is not None:
+            for rows in rows_at(chain, name, share):
+                if len(rows):
+                    table.import_rows(**to_arrays(rows, table.has_optimizer))
+            if table.counts_keys:
+                read_counters(table, _counter_files(last, name), share)
+        table.rows_missing = False
+
+
+def check_whole_rows(
+    names: Sequence[str], chain: Sequence[Entry], shares: TableShares | None = None
+) -> None:
+    """Raise CheckpointError where the rows of a table in a chain do not fit together."""
+    for name in names:
+        check_alike(chain, name)
+        if len({dtype_of(entry, name) for entry in chain}) > 1:
+            # Only reading to the end shows whether every row has the last optimizer's state.
+            share = ALL if shares is None else shares[name]
+            for _ in () if share is None else rows_at(chain, name, share):
+                pass
+
+
+def _counter_files(entry: Entry, name: str) -> list[Path | None]:
+    counters = [part["counters"] for part in parts_of(table_entry(entry, name))]
+    return [None if file is None else entry.path / file for file in counters]
+
+
+def check_tables(tables: Mapping[str, HostTable], entry: Entry) -> None:
+    """Check names, shapes, admission and optimizers of a network's tables against a checkpoint.
+
+    Raises:
+        CheckpointError: they differ.
+    """
+    if tables.keys() != entry.manifest["tables"].keys():
+        raise CheckpointError(
+            f"the network's tables are {sorted(tables)}, those of {entry.path} are "
+            f"{sorted(entry.manifest['tables'])}: they must be the same"
+        )
+    for name, table in tables.items():
+        _check_table(table, table_entry(entry, name), entry.path)
+
+
+def _check_table(table: HostTable, saved: dict[str, Any], source: Path) -> None:
+    now = {"dim": table.dim, "key_dtype": str(table.key_dtype), "vocabulary": table.vocabulary}
+    for what, value in now.items():
+        if saved[what] != value:
+            raise CheckpointError(
+                f"table '{table.name}' has {what} {value}, in {source} it has {saved[what]!s:.100}"
+            )
+    for part in parts_of(saved):
+        if part["counters"] is not None and table.counts_keys:
+            _check_counting(table, saved["admission"], source / part["counters"])
+    width = table.state_width
+    if table.has_optimizer and width != saved["state_width"]:
+        raise CheckpointError(
+            f"table '{table.name}' has an optimizer with {width} floats of state a row, "
+            f"{source} has {saved['state_width']}: it must be the optimizer that was saved"
+        )
+
+
+def _check_counting(table: HostTable, admission: str, path: Path) -> None:
+    if admission_of(table) != admission:
+        raise CheckpointError(
+            f"table '{table.name}' admits by {admission_of(table)}, {path.parent} has the counts "
+            f"of {admission:.100}"
+        )
+    if path.suffix == ".sketch":
+        now, found = len(table.export_sketch()), path.stat().st_size
+        if now != found:
+            raise CheckpointError(
+                f"table '{table.name}' has a sketch of {now} bytes, {path} has {found}"
+            )
+
+
+def _set_clock(table: HostTable, saved: dict[str, Any]) -> None:
+    table.set_clock(saved["step"], saved["event_time"])
+    table.set_horizon(*saved["ages_at"])
+
+
+class TableUpdate:
+    """Change that a checkpoint makes to a table in its parent state, read and ready to be applied.
+
+    Args:
+        entry: a delta; or a full checkpoint, which replaces all rows.
+        name: name of the table.
+
+    Raises:
+        CheckpointError: the checkpoint has no such table, or a file of the checkpoint is damaged.
+    """
+
+    def __init__(self, entry: Entry, name: str) -> None:
+        self._saved = table_entry(entry, name)
+        self._replaces = entry.kind == "full"
+        self._deleted = deleted_keys(entry, name)
+        self._parts = [to_arrays(rows) for rows in table_rows(entry, name) if len(rows)]
+
+    def apply(self, table: HostTable) -> None:
+        """Apply the change to the table; nothing else may change it meanwhile.
+
+        Optimizer state is ignored if no optimizer covers the table.
+        """
+        saved = self._saved
+        if self._replaces:
+            table.clear_rows()
+            _set_clock(table, saved)
+        elif table.event_time is None and saved["first_time"]:
+            table.set_event_time(saved["first_time"])  # older rows get it
+        if len(self._deleted) and not table.vocabulary:
+            table.erase_rows(self._deleted)
+        for arrays in self._parts:
+            rows = dict(arrays)
+            if not table.has_optimizer:
+                rows.pop("states", None)
+            table.import_rows(**rows)
+        if not self._replaces:
+            _set_clock(table, saved)

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The saved values that belong to the dense parameters of a network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from mindspore_rec.common.run.errors import CheckpointError
+
+__all__ = ["matched"]
+
+P = TypeVar("P", bound=Any)
+
+
+def matched(
+    parameters: Sequence[P], arrays: Mapping[str, np.ndarray], source: Path
+) -> list[tuple[P, np.ndarray]]:
+    """Return each parameter with its array.
+
+    Args:
+        parameters: Parameters, or other objects with their name, shape and dtype.
+        arrays: values by name.
+        source: origin of the values, for messages.
+
+    Raises:
+        CheckpointError: a parameter has no value, or one of another shape or kind of dtype.
+    """
+    lost = [parameter.name for parameter in parameters if parameter.name not in arrays]
+    if lost:
+        raise CheckpointError(f"{source} has no value for {lost}")
+    for parameter in parameters:
+        shape, dtype = arrays[parameter.name].shape, arrays[parameter.name].dtype
+        if shape != tuple(parameter.shape):
+            raise CheckpointError(
+                f"parameter '{parameter.name}' has shape {tuple(parameter.shape)}, in {source} it "
+                f"has {shape}"
+            )
+        if _kind(parameter.dtype) != _kind(dtype):
+            raise CheckpointError(
+                f"parameter '{parameter.name}' is {parameter.dtype}, in {source} it is {dtype}"
+            )
+    return [(parameter, arrays[parameter.name]) for parameter in parameters]
+
+
+def _kind(dtype: Any) -> str:
+    """Return the kind of a MindSpore or NumPy dtype; all floats are of one kind, and convert."""
+    name = str(dtype).lower().rstrip("_")
+    return "float" if "float" in name else name

@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of a served network: all that a predictor without MindSpore needs of it.
+
+The directory `network` of a run, or of a checkpoint that `save_checkpoint` wrote, has
+
+network.onnx   the network but for its lookups. Inputs are the network's own; of each lookup its
+               result; and all dense parameters, whose first values are in the file
+ids.onnx       from the network's inputs to the ids of lookups, where it computes them
+network.json   this description, with sizes and CRC32C of both
+
+It is written once a network and holds no rows and no state: those are in the checkpoints. Where a
+network cannot be written, the description has the reason.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mindspore_rec import _native
+from mindspore_rec.common.columns.tensors import TensorSpec, parsed_specs
+from mindspore_rec.common.run.errors import CheckpointError
+from mindspore_rec.common.run.manifest import TEMPORARY, new_id, sync_files
+
+__all__ = [
+    "DESCRIPTION",
+    "NETWORK",
+    "Lookup",
+    "NetworkFile",
+    "ParameterSpec",
+    "copy_network",
+    "read_network",
+    "remove_network",
+    "write_reason",
+]
+
+NETWORK = "network"
+DESCRIPTION = "network.json"
+DENSE = "network.onnx"
+IDS = "ids.onnx"
+FORMAT_VERSION = 1
+_MOST_DESCRIPTION = 16 << 20  # bytes
+_MOST_MODEL = (1 << 31) - 1  # bytes of a protobuf message
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """One lookup of a network.
+
+    Attributes:
+        result: input of the ONNX model that takes its rows.
+        ids: input of the network, or output of the model of ids, that has its keys.
+        tables: names of its tables: one; or one for each column of the ids.
+        padding_key: id that reads zeros; None for none.
+        combiner: 'sum', 'mean' or 'sqrtn', where each row of the ids `[B, L]` is a bag that becomes
+            one row; None where each id becomes one.
+        grouped: whether `tables` has one for each column of the ids.
+        offsets: input with the first position of each bag in ids `[N]`; None where bags are rows.
+        weights: input that has the weights of the ids of bags; None where all are 1.
+    """
+
+    result: str
+    ids: str
+    tables: tuple[str, ...]
+    padding_key: int | None = None
+    combiner: str | None = None
+    grouped: bool = False
+    offsets: str | None = None
+    weights: str | None = None
+
+
+@dataclass(frozen=True)
+class ParameterSpec:
+    """Name, shape and NumPy dtype of a dense parameter."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class NetworkFile:
+    """A network for `OnnxRunner`.
+
+    Attributes:
+        model: the manifest's entry on the builder, or None.
+        features: of the FeaturePipeline that the builder returns beside the network, its
+            description, or the reason why it has none; None where it returns none.
+        inputs, outputs: of the network.
+        lookups: lookups that are cut out of the model.
+        tables: by name, the arguments of `_native.Table` and the dtype of the keys.
+        parameters: dense parameters that are inputs of the model.
+        dense, ids: the ONNX models; `ids` is empty where ids are inputs of the network.
+        directory: the directory that it was read from.
+    """
+
+    model: dict[str, Any] | None
+    features: dict[str, Any] | str | None
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    lookups: tuple[Lookup, ...]
+    tables: Mapping[str, tuple[dict[str, Any], str]]
+    parameters: tuple[ParameterSpec, ...]
+    dense: bytes = field(repr=False)
+    ids: bytes = field(repr=False)
+    directory: Path = Path()
+
+    def write(self, directory: Path) -> None:
+        """Write the files into a new directory.
+
+        Raises:
+            OSError: one cannot be written.
+        """
+        files = {DENSE: self.dense, **({IDS: self.ids} if self.ids else {})}
+        for name, data in files.items():
+            (directory / name).write_bytes(data)
+        described = {
+            "format_version": FORMAT_VERSION,
+            "model": self.model,
+            "features": self.features,
+            "inputs": [str(spec) for spec in self.inputs],
+            "outputs": [str(spec) for spec in self.outputs],
+            "lookups": [asdict(lookup) for lookup in self.lookups],
+            "tables": {
+                name: {"arguments": arguments, "key_dtype": key_dtype}
+                for name, (arguments, key_dtype) in self.tables.items()
+            },
+            "parameters": [asdict(each) for each in self.parameters],
+            "files": {
+                name: {"size": len(data), "crc32c": _native.crc32c(data)}
+                for name, data in files.items()
+            },
+        }
+        (directory / DESCRIPTION).write_text(json.dumps(described, indent=1) + "\n")
+
+
+def write_reason(directory: Path, reason: str) -> None:
+    """Write a description with the reason why there is no network."""
+    described = {"format_version": FORMAT_VERSION, "reason": reason}
+    (directory / DESCRIPTION).write_text(json.dumps(described) + "\n")
+
+
+def copy_network(run: Path, target: Path) -> bool:
+    """Copy the network of a run or a checkpoint, if there is one, to a directory without one.
+
+    Args:
+        run: directory of the run or the checkpoint.
+        target: directory that gets a directory `network`, or none at all.
+
+    Returns:
+        Whether it was copied.
+    """
+    try:
+        shutil.copytree(run / NETWORK, target / NETWORK)
+        sync_files(target / NETWORK)
+    except (FileNotFoundError, shutil.Error):  # there is none, or it is replaced at this moment
+        shutil.rmtree(target / NETWORK, ignore_errors=True)
+        return False
+    return True
+
+
+def remove_network(path: Path) -> None:
+    """Remove the network of a run or a checkpoint, all files at once.
+
+    Args:
+        path: directory of the run or the checkpoint.
+    """
+    hidden = path / f"{TEMPORARY}{NETWORK}.{new_id()}"
+    with suppress(FileNotFoundError):
+        os.rename(path / NETWORK, hidden)
+    shutil.rmtree(hidden, ignore_errors=True)
+
+
+def read_network(directory: Path) -> NetworkFile:
+    """Return the network in a directory, after a check of all files.
+
+    Raises:
+        FileNotFoundError: there is none, or a file of it is missing.
+        CheckpointError: (a ValueError) a file is damaged, or the network was not written; the
+            message says why.
+    """
+    path = directory / DESCRIPTION
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is missing")
+    if path.stat().st_size > _MOST_DESCRIPTION:
+        raise CheckpointError(f"{path} is damaged: it has {path.stat().st_size} bytes")
+    try:
+        described = json.loads(path.read_text(encoding="utf-8"))
+        reason = described.get("reason")
+        version = described.get("format_version")
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise CheckpointError(f"{path} is damaged: {error}") from None
+    if version != FORMAT_VERSION:
+        raise CheckpointError(
+            f"{path} has format version {version!r:.100}, legal: {FORMAT_VERSION}"
+        )
+    if reason is not None:
+        raise CheckpointError(f"the network was not written as ONNX: {reason!s:.1000}")
+    try:
+        files = described["files"]
+        data = {
+            name: _read(directory / name, files[name]) for name in (DENSE, IDS) if name in files
+        }
+        return NetworkFile(
+            model=described["model"],
+            features=_features(described["features"]),
+            inputs=parsed_specs(described["inputs"]),
+            outputs=parsed_specs(described["outputs"]),
+            lookups=tuple(_lookup(each) for each in described["lookups"]),
+            tables={
+                str(name): (dict(table["arguments"]), str(table["key_dtype"]))
+                for name, table in described["tables"].items()
+            },
+            parameters=tuple(_parameter(each) for each in described["parameters"]),
+            dense=data[DENSE],
+            ids=data.get(IDS, b""),
+            directory=directory,
+        )
+    except CheckpointError:
+        raise
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"{path} is damaged: {type(error).__name__}: {error}") from None
+
+
+def _read(path: Path, expected: dict[str, Any]) -> bytes:
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} is missing") from None
+    if size != expected["size"] or size > _MOST_MODEL:
+        raise CheckpointError(f"{path} is damaged: it has {size} bytes of {expected['size']}")
+    data = path.read_bytes()
+    if _native.crc32c(data) != expected["crc32c"]:
+        raise CheckpointError(f"{path} is damaged: its contents are not those that were saved")
+    return data
+
+
+def _features(found: Any) -> dict[str, Any] | str | None:
+    if isinstance(found, bool):  # of earlier versions, which did not describe it
+        return "it was exported by an earlier version" if found else None
+    if found is None or isinstance(found, (dict, str)):
+        return found
+    raise ValueError(f"features must be an object, a text or null, got {found!r:.100}")
+
+
+def _lookup(each: dict[str, Any]) -> Lookup:
+    padding = each["padding_key"]
+    if padding is not None and type(padding) is not int:
+        raise ValueError(f"padding_key must be an integer or null, got {padding!r:.100}")
+    if each["combiner"] not in (None, "sum", "mean", "sqrtn"):
+        raise ValueError(f"combiner must be sum, mean, sqrtn or null, got {each['combiner']!r:.99}")
+    return Lookup(
+        str(each["result"]),
+        str(each["ids"]),
+        tuple(map(str, each["tables"])),
+        padding,
+        each["combiner"],
+        bool(each["grouped"]),
+        *(_text_or_none(each.get(name)) for name in ("offsets", "weights")),
+    )
+
+
+def _text_or_none(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def _parameter(each: dict[str, Any]) -> ParameterSpec:
+    return ParameterSpec(
+        str(each["name"]), tuple(map(int, each["shape"])), str(np.dtype(each["dtype"]))
+    )

@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copy of a run for predictors elsewhere: rows without optimizer state, as int8 where asked for.
+
+The copy is a directory like that of the run, with the same states, deltas and network, which a
+predictor follows as it would the run. A training cannot go on from it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from mindspore_rec.common.run.chain import Entry, entry_at, parse_entry_name, verify
+from mindspore_rec.common.run.contents import DENSE, legal_keys
+from mindspore_rec.common.run.errors import CheckpointError
+from mindspore_rec.common.run.manifest import (
+    TEMPORARY,
+    link_or_copy,
+    new_directory,
+    new_id,
+    write_manifest,
+)
+from mindspore_rec.common.run.manifest_fields import state_files, workers_of
+from mindspore_rec.common.run.network_file import DESCRIPTION, NETWORK, remove_network
+from mindspore_rec.common.run.row_format import narrowed, widened
+from mindspore_rec.common.run.share import parts_of
+from mindspore_rec.common.run.table_file import described_type, read_rows, row_type, write_rows
+
+__all__ = ["PUBLISHED", "Publisher"]
+
+PUBLISHED = ("same", "int8")
+"""Values of `rows`: 'same' copies the numbers as they are, 'int8' quantises them to 8 bits."""
+
+_LOCK = "publisher.lock"
+_NOT_TAKEN = ("format_version", "files", "crc32c", "tables")
+
+
+class Publisher:
+    """Maker of a copy of a run.
+
+    Args:
+        run: the directory that `RecCheckpoint` writes.
+        target: the directory of the copy, which is made where it is missing. Nothing else may be
+            in it.
+        rows: 'same' or 'int8'. Default: 'same'.
+
+    Raises:
+        ValueError: an argument is wrong; or `target` is a file or the run itself, has checkpoints
+            that no publisher made, or a copy with other `rows`.
+        OSError: `target` cannot be made, or another publisher is at work there.
+    """
+
+    def __init__(self, run: Path, target: Path, rows: str = "same") -> None:
+        if rows not in PUBLISHED:
+            raise ValueError(f"rows must be one of {', '.join(PUBLISHED)}, got {rows!r}")
+        try:
+            target.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            raise ValueError(f"target must be a directory, {target} is, or is in, a file") from None
+        if run.exists() and run.samefile(target):
+            raise ValueError(f"target must be another directory than that of the run, {run}")
+        self._run, self._target, self._rows = run, target, rows
+        made = any(parse_entry_name(path.name) for path in target.iterdir())
+        if made and not (target / _LOCK).exists():
+            raise ValueError(f"target must have no checkpoints of others, {target} has some")
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._lock = open(os.open(target / _LOCK, flags, 0o644), "r+")  # held until `close`
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock.close()
+            raise OSError(f"another publisher is at work in {target}") from None
+        before = self._lock.read(100).strip()
+        if made and before != rows:
+            self._lock.close()
+            raise ValueError(f"rows must be {before!r}, as those in {target} are, got {rows!r}")
+        self._lock.seek(0)
+        self._lock.truncate()
+        self._lock.write(rows + "\n")
+        self._lock.flush()
+        for left in target.glob(f"{TEMPORARY}*"):  # by one that was killed
+            shutil.rmtree(left, ignore_errors=True)
+
+    def publish(self, published: Callable[[Path], object] = lambda path: None) -> list[Path]:
+        """Copy what is new in the run, remove what the run has removed; return what was copied.
+
+        Args:
+            published: called with each copy. Default: nothing is.
+
+        At first that is the newest full checkpoint and what follows it.
+
+        Raises:
+            CheckpointError: a checkpoint of the run is damaged; all others were copied.
+            ValueError: the copy is of another run.
+            FileNotFoundError: there is a copy, and the run has no checkpoints any more.
+            OSError: a file cannot be read or written.
+        """
+        there = self._there()
+        found, damage = self._wanted(there)
+        if there and not found and damage is None:
+            raise FileNotFoundError(f"{self._run} has no checkpoints any more: the copy is kept")
+        runs = {entry.run for entry in found} | {entry.run for entry in there.values()}
+        if len(runs) > 1:
+            raise ValueError(f"{self._target} is a copy of another run than {self._run}")
+        wanted = {entry.path.name: entry for entry in found}
+        for name, entry in there.items():
+            # A training that went back to an earlier step may write others with the same names.
+            if name in wanted and wanted[name].state != entry.state:
+                self._remove(entry.path)
+        self._copy_network()
+        made: list[Path] = []
+        for entry in found:
+            target = self._target / entry.path.name
+            if target.exists():
+                continue
+            try:
+                self._copy(entry, target)
+            except (FileNotFoundError, CheckpointError) as error:
+                if not entry.path.is_dir():
+                    continue  # removed meanwhile
+                if not isinstance(error, CheckpointError):
+                    raise
+                damage = damage or error
+                continue
+            made.append(target)
+            published(target)
+        for name, entry in there.items():
+            if name not in wanted and not (self._run / name).is_dir():  # it may be damaged there
+                self._remove(entry.path)
+        if damage is not None:
+            raise damage
+        return made
+
+    def follow(
+        self,
+        poll_seconds: float,
+        published: Callable[[Path], object],
+        failed: Callable[[Exception], object],
+    ) -> NoReturn:
+        """Publish again and again, for ever; wait for a run that is away.
+
+        Args:
+            poll_seconds: between two looks.
+            published: called with each copy.
+            failed: called with the error of a look, such as a damaged checkpoint or a full disk,
+                unless the look before had the same. The next look tries again.
+        """
+        said = ""
+        while True:
+            try:
+                self.publish(published)
+                said = ""
+            except FileNotFoundError:
+                pass
+            except (OSError, ValueError) as error:
+                if str(error) != said:
+                    failed(error)
+                said = str(error)
+            time.sleep(poll_seconds)
+
+    def close(self) -> None:
+        """Release the directory for another publisher."""
+        self._lock.close()
+
+    # ---- inside
+
+    def _remove(self, path: Path) -> None:
+        """Remove a checkpoint, all of it at once."""
+        hidden = self._target / f"{TEMPORARY}{path.name}.{new_id()}"
+        os.rename(path, hidden)
+        shutil.rmtree(hidden, ignore_errors=True)
+
+    def _there(self) -> dict[str, Entry]:
+        found, damaged = _readable(self._target)
+        for path in damaged:  # by the disk: the run may have it yet
+            self._remove(path)
+        return {entry.path.name: entry for entry in found}
+
+    def _wanted(self, there: dict[str, Entry]) -> tuple[list[Entry], CheckpointError | None]:
+        """Return the run's checkpoints that are copied, or are to be, by step; and an error of
+        others, whose manifests are damaged.
+        """
+        found, damaged = _readable(self._run)
+        damage = next(iter(damaged.values()), None)
+        if there:
+            # Deltas that lead to a full checkpoint too: followers have the state before it.
+            first = min(entry.step for entry in there.values())
+            left = [each for each in found if each.step > first or each.path.name in there]
+            if any((self._run / name).is_dir() for name in there):
+                return left, damage
+        full = max((entry.step for entry in found if entry.kind == "full"), default=None)
+        if full is None:
+            if found and damage is None:
+                damage = CheckpointError(f"{self._run} has deltas but no full checkpoint")
+            return [], damage
+        return [
+            each for each in found if each.step > full or (each.step, each.kind) == (full, "full")
+        ], damage
+
+    def _copy(self, entry: Entry, target: Path) -> None:
+        verify(entry)
+        manifest = entry.manifest
+        fields = {key: value for key, value in manifest.items() if key not in _NOT_TAKEN}
+        with new_directory(target) as directory:
+            tables = {
+                name: self._copy_table(entry.path, directory, table)
+                for name, table in manifest["tables"].items()
+            }
+            files = [DENSE]
+            for worker in range(workers_of(manifest)):
+                files += state_files(worker)
+            for file in files:
+                link_or_copy(entry.path / file, directory / file)
+            write_manifest(directory, {**fields, "tables": tables})
+
+    def _copy_table(self, source: Path, directory: Path, table: dict[str, Any]) -> dict[str, Any]:
+        """Write the files of a table; return its entry of the manifest."""
+        before, legal = described_type(table), legal_keys(table)
+        made = {**table, "state_width": 0}
+        made.pop("state_dtype", None)
+        if self._rows == "int8":
+            made["value_dtype"] = "int8"
+        after = row_type(table["dim"], 0, made.get("value_dtype", "float32"))
+        parts = []
+        for part in parts_of(table):
+            rows = read_rows(source / part["file"], before, part["rows"], legal)
+            changed = (_without_state(each, after) for each in rows)
+            write_rows(changed, after, directory / part["file"])
+            if "deleted" in part:
+                link_or_copy(source / part["deleted"], directory / part["deleted"])
+            parts.append({**part, "counters": None})
+        if self._rows == "int8":  # whose digests are of other bytes
+            made.pop("digest", None)
+            for part in parts:
+                part.pop("digest", None)
+        if "parts" in table:
+            return {**made, "parts": parts}
+        return {**made, "counters": None}
+
+    def _copy_network(self) -> None:
+        """Copy the files of the network where they have changed."""
+        source, target = self._run / NETWORK, self._target / NETWORK
+        try:
+            text = (source / DESCRIPTION).read_bytes()
+        except FileNotFoundError:
+            return
+        with suppress(FileNotFoundError):
+            if (target / DESCRIPTION).read_bytes() == text:
+                return
+        beside = self._target / f"{TEMPORARY}{NETWORK}.{new_id()}"
+        try:
+            shutil.copytree(source, beside)
+        except (FileNotFoundError, shutil.Error):  # replaced meanwhile: the next look copies it
+            shutil.rmtree(beside, ignore_errors=True)
+            return
+        remove_network(self._target)
+        os.rename(beside, target)
+
+
+def _readable(root: Path) -> tuple[list[Entry], dict[Path, CheckpointError]]:
+    """Return checkpoints by step, a delta before a full one; and errors of damaged manifests."""
+    found: list[Entry] = []
+    damaged: dict[Path, CheckpointError] = {}
+    there = [*root.iterdir()] if root.is_dir() else []  # the run may not have begun
+    for path in there:
+        if parse_entry_name(path.name) is None:
+            continue
+        try:
+            found.append(entry_at(path))
+        except FileNotFoundError:
+            pass  # removed meanwhile
+        except NotADirectoryError:
+            damaged[path] = CheckpointError(f"{path} is a file, not a checkpoint")
+        except CheckpointError as error:
+            damaged[path] = error
+    return sorted(found, key=lambda entry: (entry.step, entry.kind)), damaged
+
+
+def _without_state(rows: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    made = np.empty(len(rows), dtype)
+    for name in dtype.names or ():
+        if name == "value" and rows.dtype[name] != dtype[name]:
+            made[name] = narrowed(widened(rows)[name], dtype[name].base)
+        else:
+            made[name] = rows[name]
+    return made

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of a state, sorted by key, from a full checkpoint and the deltas after it.
+
+This needs memory for the rows changed since the full checkpoint, and for a part of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from mindspore_rec.common.run.chain import Entry
+from mindspore_rec.common.run.contents import legal_keys
+from mindspore_rec.common.run.errors import CheckpointError
+from mindspore_rec.common.run.key_merge import merged_by_key
+from mindspore_rec.common.run.share import ALL, Share, parts_of
+from mindspore_rec.common.run.table_file import described_type, read_columns, read_keys, read_rows
+
+_MERGED_ROWS = 65536  # held of all parts of a table while they are merged
+_FEWEST_ROWS = 1024  # of them of one part
+
+__all__ = [
+    "check_alike",
+    "deleted_keys",
+    "dtype_of",
+    "rows_at",
+    "table_columns",
+    "table_entry",
+    "table_rows",
+]
+
+
+def table_entry(entry: Entry, name: str) -> dict[str, Any]:
+    """Return the manifest's entry of a table.
+
+    Raises:
+        CheckpointError: the checkpoint has no such table.
+    """
+    tables: dict[str, dict[str, Any]] = entry.manifest["tables"]
+    if name not in tables:
+        raise CheckpointError(f"{entry.path} has no table '{name}'; it has {sorted(tables)}")
+    return tables[name]
+
+
+def dtype_of(entry: Entry, name: str) -> np.dtype:
+    """Return the structured dtype of a table's rows."""
+    return described_type(table_entry(entry, name))
+
+
+def table_rows(entry: Entry, name: str, share: Share = ALL) -> Iterator[np.ndarray]:
+    """Yield the rows in a checkpoint, all rows or those that a delta changes, by key.
+
+    Args:
+        entry: the checkpoint.
+        name: name of the table.
+        share: the keys whose rows are read; parts without any are not. Default: all.
+    """
+    table, dtype = table_entry(entry, name), dtype_of(entry, name)
+    parts, legal = parts_of(table), legal_keys(table)
+    wanted = [parts[number] for number in share.overlapping(len(parts))]
+    most = max(_FEWEST_ROWS, _MERGED_ROWS // len(wanted))
+    sources = [
+        read_rows(entry.path / part["file"], dtype, part["rows"], legal, most) for part in wanted
+    ]
+    rows = merged_by_key(sources)
+    return rows if share.is_part_of(len(parts)) else _of_share(rows, share)
+
+
+def table_columns(entry: Entry, name: str) -> Iterator[dict[str, np.ndarray]]:
+    """Yield the same rows in no order, as `read_columns` does."""
+    table, dtype = table_entry(entry, name), dtype_of(entry, name)
+    for part in parts_of(table):
+        yield from read_columns(entry.path / part["file"], dtype, part["rows"], legal_keys(table))
+
+
+def _of_share(rows: Iterator[np.ndarray], share: Share) -> Iterator[np.ndarray]:
+    for part in rows:
+        mine = part if share == ALL else part[share.owns(part["key"])]
+        if len(mine):
+            yield mine
+
+
+def deleted_keys(entry: Entry, name: str, share: Share = ALL) -> np.ndarray:
+    """Return the keys that a delta removes, in ascending order; none for a full checkpoint."""
+    table = table_entry(entry, name)
+    parts, legal = parts_of(table), legal_keys(table)
+    found = [
+        read_keys(entry.path / part["deleted"], part["deleted_rows"], legal)
+        for part in (parts[number] for number in share.overlapping(len(parts)))
+        if "deleted" in part
+    ]
+    keys = np.sort(np.concatenate([np.empty(0, np.int64), *found]))
+    return keys if share.is_part_of(len(parts)) else keys[share.owns(keys)]
+
+
+def check_alike(chain: Sequence[Entry], name: str) -> None:
+    """Check that a table has the same shape and kind of key in all checkpoints of a chain.
+
+    Raises:
+        CheckpointError: they differ.
+    """
+    first, *others = chain
+    for entry in others:
+        for what in ("dim", "key_dtype", "vocabulary"):
+            one, other = table_entry(first, name)[what], table_entry(entry, name)[what]
+            if one != other:
+                raise CheckpointError(
+                    f"table '{name}' has {what} {one!r} in {first.path} and {other!r} in "
+                    f"{entry.path}: they must be the same"
+                )
+
+
+def rows_at(chain: Sequence[Entry], name: str, share: Share = ALL) -> Iterator[np.ndarray]:
+    """Yield all rows of a table in the state that a chain leads to, a part at a time, by key.
+
+    They are the rows that a full checkpoint of that state has: rows whose age has reached the
+    table's limit are left out, and rows from before the first event time have that time.
+
+    Args:
+        chain: checkpoints from `newest_chain`, which may be of different numbers of workers.
+        name: name of the table.
+        share: the keys whose rows are read. Default: all.
+
+    Raises:
+        CheckpointError: a file is damaged, or the checkpoints do not fit together.
+    """
+    check_alike(chain, name)
+    changed, gone = _changes(chain, name, share)
+    first_time = _first_time(chain, name)
+    overridden = np.union1d(changed["key"], gone)
+    done = 0
+    for part in table_rows(chain[0], name, share):
+        kept = part[~_contains(overridden, part["key"])]
+        if not len(kept):
+            kept = changed[:0]
+        elif kept.dtype != changed.dtype:
+            raise CheckpointError(
+                f"{chain[-1].path} has other optimizer states in table '{name}' than "
+                f"{chain[0].path}, but not for every row"
+            )
+        last = part["key"][-1]
+        upto = int(np.searchsorted(changed["key"], last, side="right"))
+        yield _finished(_joined(kept, changed[done:upto]), chain[-1], name, first_time)
+        done = upto
+    yield _finished(changed[done:], chain[-1], name, first_time)
+
+
+def _changes(chain: Sequence[Entry], name: str, share: Share) -> tuple[np.ndarray, np.ndarray]:
+    """Return the newest row of every key that a delta changed, by key, and the removed keys."""
+    dtype = dtype_of(chain[0], name)
+    rows, gone = np.empty(0, dtype), np.empty(0, np.int64)
+    for entry in chain[1:]:
+        if dtype_of(entry, name) != dtype:
+            # Another optimizer was bound: such a delta has every row, with fresh state.
+            dtype = dtype_of(entry, name)
+            rows = np.empty(0, dtype)
+        now = np.concatenate([np.empty(0, dtype), *table_rows(entry, name, share)])
+        deleted = deleted_keys(entry, name, share)
+        changed = np.union1d(now["key"], deleted)
+        rows = _joined(rows[~_contains(changed, rows["key"])], now)
+        gone = np.union1d(gone[~_contains(changed, gone)], deleted)
+    return rows, gone
+
+
+def _joined(rows: np.ndarray, more: np.ndarray) -> np.ndarray:
+    """Return the rows of both by key; they have no key in common."""
+    if not len(more):
+        return rows
+    if not len(rows):
+        return more
+    both = np.concatenate([rows, more])
+    return both[np.argsort(both["key"], kind="stable")]
+
+
+def _contains(ordered: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    if not len(ordered):
+        return np.zeros(len(keys), bool)
+    at = np.minimum(np.searchsorted(ordered, keys), len(ordered) - 1)
+    return ordered[at] == keys
+
+
+def _first_time(chain: Sequence[Entry], name: str) -> int:
+    """Return the first event time, if it was set within the chain."""
+    if table_entry(chain[0], name)["event_time"] != 0:
+        return 0
+    times = (table_entry(entry, name)["first_time"] for entry in chain)
+    return next((time for time in times if time), 0)
+
+
+def _finished(rows: np.ndarray, entry: Entry, name: str, first_time: int) -> np.ndarray:
+    table = table_entry(entry, name)
+    if first_time and (rows["last_time"] == 0).any():
+        rows = rows.copy()
+        rows["last_time"][rows["last_time"] == 0] = first_time
+    limits = (table["max_idle_steps"], table["max_idle_seconds"])
+    step, time = table["ages_at"]
+    due = np.zeros(len(rows), bool)
+    # The last step that is done is the one before the clock's (csrc/policy/eviction.h).
+    for limit, now, column in zip(
+        limits, (step - 1, time), ("last_step", "last_time"), strict=True
+    ):
+        if limit >= 0:
+            due |= now - rows[column].astype(np.int64) >= limit
+    return rows[~due] if due.any() else rows

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writing of a checkpoint's directory by one worker or by several together.
+
+Worker 0 makes a directory under a temporary name. Each worker writes, syncs and describes its own
+files there; worker 0 reads none of them, writes the manifest and renames the directory once all
+are ready. So it is whole or absent, whichever worker dies when.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from mindspore_rec.common.run.manifest import (
+    MANIFEST,
+    TEMPORARY,
+    describe_files,
+    new_directory,
+    put_in_place,
+    remove_beside,
+    sync_files,
+    write_manifest,
+)
+from mindspore_rec.common.run.share import total
+from mindspore_rec.common.run.team import ALONE, Team
+from mindspore_rec.common.sync import sync
+
+__all__ = ["joined_tables", "summary", "write_checkpoint"]
+
+_OF_A_PART = ("file", "rows", "deleted", "deleted_rows", "counters", "digest")
+
+Described = dict[str, Any]
+
+
+def write_checkpoint(
+    target: Path,
+    fields: Callable[[], dict[str, Any]],
+    write: Callable[[Path], Described],
+    team: Team = ALONE,
+    add: Callable[[Path], object] = lambda directory: None,
+) -> dict[str, Any]:
+    """Write a checkpoint; every worker calls this at the same time.
+
+    Args:
+        target: the directory to make.
+        fields: function that returns the manifest's fields except tables and files; called by
+            worker 0 alone.
+        write: function that writes this worker's files into a directory, and returns the tables'
+            entries of the manifest.
+        team: the workers. Default: one.
+        add: function that puts into the directory what the manifest does not describe; called by
+            worker 0 alone, before the directory has its name. Default: nothing.
+
+    Returns:
+        The manifest's fields, without the description of files and tables, and the numbers of
+        `rows` and `bytes` in all.
+
+    Raises:
+        FileExistsError: `target` exists already.
+        OSError: a worker cannot write a file.
+        RuntimeError: the workers' tables are not in the same state.
+    """
+    if team.workers == 1:
+        with new_directory(target) as directory:
+            manifest = write_manifest(directory, {**fields(), "tables": write(directory)})
+            add(directory)
+        return summary(manifest)
+    beside = target.parent / team.first(lambda: _begin(target))
+    try:
+        parts = team.all(lambda: _write_part(beside, write, team.worker))
+        return team.first(lambda: _finish(beside, target, fields(), parts, add))
+    except BaseException:
+        if team.worker == 0:
+            remove_beside(beside)
+        raise
+
+
+def _begin(target: Path) -> str:
+    if target.exists():
+        raise FileExistsError(f"path {target} exists already; a checkpoint is never overwritten")
+    return Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}{target.name}.", dir=target.parent)).name
+
+
+def _write_part(beside: Path, write: Callable[[Path], Described], worker: int) -> dict[str, Any]:
+    """Write this worker's files; return their description and that of its parts of the tables."""
+    if not beside.is_dir():
+        raise OSError(
+            f"{beside}, which worker 0 made, is not there: the directory of checkpoints must be "
+            "in a file system that all workers share"
+        )
+    own = beside / f"worker_{worker}"
+    own.mkdir()
+    tables = write(own)
+    files = describe_files(own)
+    sync_files(own)
+    for name in files:
+        os.rename(own / name, beside / name)
+    own.rmdir()
+    sync(beside)
+    return {"files": files, "tables": tables}
+
+
+def _finish(
+    beside: Path,
+    target: Path,
+    fields: dict[str, Any],
+    parts: list[dict[str, Any]],
+    add: Callable[[Path], object],
+) -> dict[str, Any]:
+    """Write the manifest of all workers' parts, and rename the directory."""
+    files = {name: file for part in parts for name, file in part["files"].items()}
+    tables = joined_tables([part["tables"] for part in parts])
+    made = write_manifest(beside, {**fields, "workers": len(parts), "tables": tables}, files)
+    os.chmod(beside / MANIFEST, 0o644)
+    sync(beside / MANIFEST)
+    add(beside)
+    os.chmod(beside, 0o755)
+    sync(beside)
+    put_in_place(beside, target)
+    return summary(made)
+
+
+def joined_tables(described: list[Described]) -> Described:
+    """Return the tables' entries of a manifest from those of all workers.
+
+    Raises:
+        RuntimeError: a table is not on all workers in one state.
+    """
+    names = dict.fromkeys(name for tables in described for name in tables)
+    joined = {}
+    for name in names:
+        holders = [worker for worker, tables in enumerate(described) if name in tables]
+        if len(holders) not in (1, len(described)):
+            raise RuntimeError(f"table '{name}' is on workers {holders} of {len(described)} only")
+        parts = [described[worker][name] for worker in holders]
+        shared = {what: value for what, value in parts[0].items() if what not in _OF_A_PART}
+        for worker, part in zip(holders, parts, strict=True):
+            _check_same(name, shared, part, holders[0], worker)
+        of_parts = [{what: part[what] for what in _OF_A_PART if what in part} for part in parts]
+        joined[name] = {**shared, "parts": of_parts}
+    return joined
+
+
+def _check_same(name: str, shared: Described, part: Described, first: int, worker: int) -> None:
+    for what, value in shared.items():
+        if part[what] != value:
+            raise RuntimeError(
+                f"table '{name}' has {what} {value!r} on worker {first} and {part[what]!r} on "
+                f"worker {worker}: all workers must be in the same state"
+            )
+
+
+def summary(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Return a manifest's fields without tables and files, and the `rows` and `bytes` of all."""
+    fields = {key: value for key, value in manifest.items() if key not in ("files", "tables")}
+    rows = sum(total(table, "rows") for table in manifest["tables"].values())
+    size = sum(file["size"] for file in manifest["files"].values())
+    return {**fields, "rows": rows, "bytes": size}

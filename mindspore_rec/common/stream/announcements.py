@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Announce new checkpoints on a Kafka topic, so that predictors read them without polling.
+
+Only the announcement goes that way: a predictor reads and checks the directory itself, and a
+message that is lost, late or wrong costs nothing but the time until its next look.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import queue
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from mindspore_rec.common.stream.kafka_base import kafka_module
+from mindspore_rec.common.stream.kafka_client import KafkaClient
+from mindspore_rec.common.stream.kafka_writer import KafkaWriter
+
+__all__ = ["AnnouncementReader", "Announcer"]
+
+logger = logging.getLogger("mindspore_rec")
+
+_MOST_WAITING = 100
+_RETRY_SECONDS = 1.0
+
+
+class Announcer:
+    """Sender of the announcements of `RecCheckpoint(announce=...)` to a topic, as JSON.
+
+    A thread of its own sends them: neither a slow broker nor one that is gone holds training up. An
+    announcement that cannot be sent is logged as a warning and dropped.
+
+    Args:
+        brokers: "host:port", or several.
+        topic: it must exist; one partition is enough.
+        options: further settings of `kafka.KafkaProducer`. Default: none.
+
+    Raises:
+        ImportError: kafka-python or crc32c is missing.
+
+    Example:
+        >>> announcer = Announcer("127.0.0.1:9092", "click-model")  # doctest: +SKIP
+        >>> checkpoint = RecCheckpoint(  # doctest: +SKIP
+        ...     "run", every_steps=1000, delta_every_seconds=1, announce=announcer
+        ... )
+    """
+
+    def __init__(
+        self,
+        brokers: str | Sequence[str],
+        topic: str,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        kafka_module()
+        self._brokers, self._topic, self._options = brokers, topic, options
+        self._waiting: queue.Queue[dict[str, Any] | None] = queue.Queue(_MOST_WAITING)
+        self._writer: KafkaWriter | None = None
+        self._thread = threading.Thread(target=self._work, name="announcer", daemon=True)
+        self._thread.start()
+
+    def __call__(self, announcement: dict[str, Any]) -> None:
+        """Queue an announcement."""
+        try:
+            self._waiting.put_nowait(announcement)
+        except queue.Full:
+            logger.warning("an announcement is dropped: %d wait already", _MOST_WAITING)
+
+    def close(self, seconds: float = 10.0) -> None:
+        """Send what is queued, for so many seconds at most, and end the thread."""
+        try:
+            self._waiting.put(None, timeout=seconds)
+        except queue.Full:
+            return
+        self._thread.join(seconds)
+
+    def _work(self) -> None:
+        while (announcement := self._waiting.get()) is not None:
+            try:
+                if self._writer is None:
+                    self._writer = KafkaWriter(self._brokers, self._options)
+                self._writer.send(self._topic, None, json.dumps(announcement).encode())
+                self._writer.flush()
+            except Exception as error:
+                logger.warning("announcing to topic %s failed: %s", self._topic, error)
+                self._close_writer()
+        self._close_writer()
+
+    def _close_writer(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            try:
+                writer.close()
+            except Exception:  # the reason was logged already
+                logger.debug("closing the producer failed", exc_info=True)
+
+
+class AnnouncementReader:
+    """Reader that calls a function for each announcement that arrives from now on.
+
+    A missing broker is waited for; announcements sent meanwhile are skipped.
+
+    Args:
+        brokers: "host:port", or several.
+        topic: that of the `Announcer`.
+        heard: function of an announcement, called from a thread of this object; for
+            `Predictor.wake` use `lambda _: predictor.wake()`.
+        options: further settings of `kafka.KafkaConsumer`. Default: none.
+
+    Raises:
+        ImportError: kafka-python or crc32c is missing.
+
+    Example:
+        >>> reader = AnnouncementReader(  # doctest: +SKIP
+        ...     "127.0.0.1:9092", "click-model", lambda _: predictor.wake()
+        ... )
+    """
+
+    def __init__(
+        self,
+        brokers: str | Sequence[str],
+        topic: str,
+        heard: Callable[[dict[str, Any]], Any],
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        kafka_module()
+        self._brokers, self._topic, self._options = brokers, topic, options
+        self._heard = heard
+        self._closed = threading.Event()
+        self.listening = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="announcements", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._closed.set()
+        self._thread.join(10)
+
+    def _work(self) -> None:
+        while not self._closed.is_set():
+            try:
+                self._listen()
+            except Exception as error:
+                logger.warning("listening to topic %s failed: %s", self._topic, error)
+                self._closed.wait(_RETRY_SECONDS)
+
+    def _listen(self) -> None:
+        client = KafkaClient(self._brokers, self._topic, self._options)
+        try:
+            ends = {p: last for p, (_, last) in client.bounds(client.partitions()).items()}
+            client.seek(ends)
+            self.listening.set()
+            while not self._closed.is_set():
+                for messages in client.poll(0.5, ()).values():
+                    for message in messages:
+                        self._hear(message.value)
+        finally:
+            client.close()
+
+    def _hear(self, value: bytes | None) -> None:
+        try:
+            announcement = json.loads(value or b"")
+            if not isinstance(announcement, dict):
+                raise ValueError("it is no object")
+        except (ValueError, RecursionError) as error:
+            logger.warning("a message of topic %s is no announcement: %s", self._topic, error)
+            return
+        self._heard(announcement)

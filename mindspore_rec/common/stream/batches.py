@@ -1,0 +1,414 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batch and BatchSource: the one protocol of everything that yields batches for training."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mindspore_rec.common.stream.worker_states import join_states, states_in
+
+__all__ = ["LATER", "Batch", "BatchSource", "BatchWrapper", "PassPlace"]
+
+_STATES_KEPT = 1024
+
+
+@dataclass(frozen=True)
+class PassPlace:
+    """Place of a batch in the passes over data that start anew with each pass.
+
+    Args:
+        passes: number of passes before this one.
+        batches: number of batches of this pass up to this batch, it included.
+        first: digest of the first batch of this pass.
+        digest: digest of all of these batches in their order.
+        generators: states of random generators as of the beginning of this pass.
+    """
+
+    passes: int
+    batches: int
+    first: int
+    digest: int
+    generators: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Batch of a source: columns, event time and number.
+
+    Args:
+        columns: arrays ``[B, ...]`` or Tensors, the label last. Arrow arrays, where the source has
+            rows, are for a wrapper that reads them, such as `FeatureBatches`.
+        names: names of the columns. Default: None, they have none.
+        event_time: latest event time of the batch's rows, whole seconds since 1970, 1 to 2**32 - 1.
+            Default: None, no time is known.
+        number: number of batches that the source has yielded in its life, this one included;
+            `BatchSource.state_dict(batches=number)` returns the state after this batch.
+            Default: None, the source has no state.
+        place: place in the passes over data without a state, which the training sets.
+            Default: None.
+
+    Example:
+        >>> import numpy as np
+        >>> batch = Batch((np.array([7, 8]),), names=("ids",), event_time=1_700_000_000)
+        >>> batch.plain
+        {'ids': array([7, 8])}
+    """
+
+    columns: tuple[Any, ...]
+    names: tuple[str, ...] | None = None
+    event_time: int | None = None
+    number: int | None = None
+    place: PassPlace | None = None
+
+    @property
+    def plain(self) -> dict[str, Any] | tuple[Any, ...]:
+        """Columns alone: a dict by name, or a tuple if they have no names."""
+        if self.names is None:
+            return self.columns
+        return dict(zip(self.names, self.columns, strict=True))
+
+
+LATER = Batch(
+    ()
+)  # stands for a batch that a stream has not yet, where the reader goes on meanwhile
+
+
+class BatchSource(ABC):
+    """Source of batches for training, evaluation and checkpoints.
+
+    `batch_source` makes one of other data. A source is one of three kinds:
+
+    * it has a state (`has_state`): `state_dict` returns its position in the data, and
+      `load_state_dict` resumes there;
+    * it starts anew with each pass and has an end: an epoch begins at its beginning, and there is
+      no state to save;
+    * neither: it cannot be resumed, and `cannot_resume` is the reason.
+
+    A subclass must define `read`; the defaults of the others are "no state, no known length". A
+    source that changes the batches of another one is a `BatchWrapper`.
+    """
+
+    @abstractmethod
+    def read(self) -> Iterator[Batch]:
+        """Return an iterator over one pass.
+
+        The source may reuse the arrays of a batch when the next batch is requested.
+        """
+
+    def __iter__(self) -> Iterator[Any]:
+        """Iterate over one pass: dicts of columns, or tuples where columns have no names.
+
+        The event time of a batch is set on `iteration_tables` as it comes out.
+        """
+        return self._plain_batches(self.iteration_tables())
+
+    def _plain_batches(self, tables: Sequence[Any]) -> Iterator[Any]:
+        for batch in self.read():
+            if batch.event_time is not None:
+                for table in tables:
+                    table.set_event_time(batch.event_time)
+            yield batch.plain
+
+    @property
+    def column_names(self) -> list[str]:
+        """Names of the columns; empty if not known before the first batch."""
+        return []
+
+    @property
+    def length(self) -> int | None:
+        """Number of batches in a pass; None if not known or endless."""
+        return None
+
+    @property
+    def stop_reason(self) -> str:
+        """Reason why the last pass ended, or ""."""
+        return ""
+
+    @property
+    def lag(self) -> int | None:
+        """Number of messages of a stream that are in no batch yet; None for other data."""
+        return None
+
+    # ---- resuming after a restart
+
+    @property
+    def has_state(self) -> bool:
+        """Whether `state_dict` and `load_state_dict` save and restore the position in the data."""
+        return False
+
+    @property
+    def cannot_resume(self) -> str | None:
+        """Reason why the position cannot be saved, to follow the data's name, or None."""
+        if self.has_state or self.length is not None:
+            return None
+        return f"is a {type(self).__name__} without a state or a length"
+
+    @property
+    def batches(self) -> int:
+        """Number of batches read in the source's life; 0 without a state."""
+        return 0
+
+    def state_dict(self, batches: int | None = None) -> dict[str, Any]:
+        """Return the position in the data as JSON values, `batches` among them.
+
+        Args:
+            batches: number of batches after which the state is taken, which is the `number` of the
+                last one, for data that are read ahead of training. Default: None, all that were
+                read.
+
+        Raises:
+            ValueError: the source has no state, or no longer knows the requested one.
+        """
+        raise ValueError(f"a {type(self).__name__} has no state")
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Resume where a state was taken; call it before the first batch.
+
+        Raises:
+            TypeError, ValueError: `state` is not a state of such a source.
+            RuntimeError: batches have been read.
+        """
+        raise ValueError(f"a {type(self).__name__} has no state")
+
+    def covered_streams(self) -> list[Any]:
+        """Return the objects whose position in a stream is part of `state_dict`."""
+        return []
+
+    def skip_passes(self, passes: int) -> None:  # noqa: B027  - nothing is to be done by default
+        """Count a number of passes as read, for data of which each pass has an order of its own.
+
+        A training that goes on in a later pass calls it before its first batch. By default nothing
+        is done: all passes are alike, or are shuffled by the generators of Python or NumPy.
+        """
+
+    @property
+    def reads_on(self) -> bool:
+        """Whether `read()` may be called anew after an exception out of its iterator, and then
+        yields the batch that it did not: so of streams and their wrappers."""
+        return False
+
+    @property
+    def reads_in_pipeline(self) -> bool:
+        """Whether Python code of the data runs in the threads of a MindSpore pipeline."""
+        return False
+
+    @property
+    def learns(self) -> bool:
+        """Whether something learns of the batches as they are read, so they are for training."""
+        return False
+
+    # ---- several workers
+
+    def split_by_worker(self, worker: int, workers: int) -> BatchSource | None:
+        """Return the source of one worker's share of the data, before the first batch.
+
+        A training with several workers calls this on each. The shares have each row of the data
+        once. The source may return itself, changed.
+
+        Args:
+            worker: number of the worker, from 0.
+            workers: number of workers, at least 2.
+
+        Returns:
+            The share; None, the default, if the source cannot divide its data: then the rows of
+            each batch are divided (`split_by_worker`).
+        """
+        return None
+
+    # ---- event time
+
+    def iteration_tables(self) -> Sequence[Any]:
+        """Return the tables whose event time is set where a loop iterates over this object: none.
+
+        Raises:
+            ValueError: batches have a time that no table would get.
+        """
+        return ()
+
+    def event_tables(self, tables: Iterable[Any]) -> list[Any]:
+        """Return the tables whose event time the batches set; by default all of the network.
+
+        Args:
+            tables: tables of the network that is trained.
+
+        Raises:
+            ValueError: a table whose event time the source sets is not among them.
+        """
+        return list(tables)
+
+
+class BatchWrapper(BatchSource):
+    """Source that changes the batches of another source and delegates everything else to it.
+
+    So a wrapper around a wrapper around a stream has the stream's state. A wrapper may leave out
+    batches; the state is still the one after the batch that was trained last.
+
+    Args:
+        source: source of the batches.
+        learner: object that learns from batches in `change`, with `state_dict` and
+            `load_state_dict`; its state as of each batch becomes part of the wrapper's state.
+            Default: None.
+
+    Attributes:
+        source: source of the batches.
+
+    Example:
+        >>> import numpy as np
+        >>> from dataclasses import replace
+        >>> from mindspore_rec.stream import batch_source
+        >>> class Halved(BatchWrapper):
+        ...     def change(self, batch):
+        ...         return replace(batch, columns=tuple(c[::2] for c in batch.columns))
+        >>> wrapped = Halved(batch_source([{"ids": np.arange(4)}]))
+        >>> list(wrapped), wrapped.length
+        ([{'ids': array([0, 2])}], 1)
+    """
+
+    def __init__(self, source: BatchSource, learner: Any = None) -> None:
+        if not isinstance(source, BatchSource):
+            raise TypeError(
+                f"source must be a BatchSource, as batch_source() makes it of other data, got "
+                f"{type(source).__name__}"
+            )
+        if learner is not None and not hasattr(learner, "load_state_dict"):
+            raise TypeError(f"learner must have state_dict and load_state_dict, got {learner!r}")
+        self.source = source
+        self._learner = learner
+        self._learned: deque[tuple[int, Any]] = deque(maxlen=_STATES_KEPT)  # by batch
+
+    def change(self, batch: Batch) -> Batch | None:
+        """Return the changed batch, or None to leave it out."""
+        return batch
+
+    def read(self) -> Iterator[Batch]:
+        """Return an iterator over one pass of changed batches."""
+        if self._learner is not None and not self._learned:
+            self._learned.append((self.source.batches, self._learner.state_dict()))
+        for batch in self.source.read():
+            made = self.change(batch)
+            if self._learner is not None and batch.number is not None:
+                self._learned.append((batch.number, self._learner.state_dict()))
+            if made is not None:
+                yield replace(made, number=batch.number)
+
+    @property
+    def column_names(self) -> list[str]:
+        """Names of the columns; empty if not known before the first batch."""
+        return self.source.column_names
+
+    @property
+    def length(self) -> int | None:
+        """Number of batches in a pass; None if not known or endless."""
+        return self.source.length
+
+    @property
+    def stop_reason(self) -> str:
+        """Reason why the last pass ended, or ""."""
+        return self.source.stop_reason
+
+    @property
+    def lag(self) -> int | None:
+        """Number of messages of a stream that are in no batch yet; None for other data."""
+        return self.source.lag
+
+    @property
+    def has_state(self) -> bool:
+        """Whether the source's position can be saved."""
+        return self.source.has_state
+
+    @property
+    def cannot_resume(self) -> str | None:
+        """Reason why the source's position cannot be saved, or None."""
+        reason = self.source.cannot_resume
+        if reason is None and self._learner is not None and not self.has_state:
+            return f"is {type(self).__name__} that learns of data without a state"
+        return None if reason is None else f"is {type(self).__name__} whose source {reason}"
+
+    @property
+    def batches(self) -> int:
+        """Number of batches read from the source in its life."""
+        return self.source.batches
+
+    def state_dict(self, batches: int | None = None) -> dict[str, Any]:
+        """Return the source's state and the learner's; see `BatchSource.state_dict`."""
+        if self._learner is None:
+            return self.source.state_dict(batches=batches)
+        number = self.source.batches if batches is None else batches
+        learned = dict(self._learned) or {self.source.batches: self._learner.state_dict()}
+        if number < min(learned):
+            raise ValueError(f"batches must be at least {min(learned)}, got {number}")
+        place = self.source.state_dict(batches=number)
+        # The learner does not see batches that the source leaves out.
+        latest = max(known for known in learned if known <= number)
+        return {"batches": number, "source": place, "learned": learned[latest]}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Resume where a state was taken; call it before the first batch."""
+        if self._learner is None:
+            self.source.load_state_dict(state)
+            return
+        states = states_in(state)
+        if states is not None:
+            source = join_states([each["source"] for each in states])
+            state = {"source": source, "learned": states[0]["learned"]}
+        if not isinstance(state, Mapping) or not {"source", "learned"} <= set(state):
+            raise TypeError(f"state must be what state_dict() returned, got {state!r:.100}")
+        self.source.load_state_dict(state["source"])
+        self._learner.load_state_dict(state["learned"])
+        self._learned.clear()
+
+    def covered_streams(self) -> list[Any]:
+        """Return the streams whose position is part of the source's state."""
+        return self.source.covered_streams()
+
+    def skip_passes(self, passes: int) -> None:
+        """Count a number of passes over the source as read."""
+        self.source.skip_passes(passes)
+
+    @property
+    def reads_on(self) -> bool:
+        """Whether the source does, and this object reads it in no way of its own."""
+        return type(self).read is BatchWrapper.read and self.source.reads_on
+
+    @property
+    def reads_in_pipeline(self) -> bool:
+        """Whether the source runs in the threads of a MindSpore pipeline."""
+        return self.source.reads_in_pipeline
+
+    @property
+    def learns(self) -> bool:
+        """Whether the learner, or the source, learns of the batches."""
+        return self._learner is not None or self.source.learns
+
+    def split_by_worker(self, worker: int, workers: int) -> BatchSource | None:
+        """Return this wrapper around the source's share; None if the rows are to be divided.
+
+        Raises:
+            ValueError: a learner would see the rows of one worker only.
+        """
+        # A learner sees all rows where the rows of each batch are divided after it.
+        if self._learner is not None and self.source.covered_streams():
+            return None
+        share = self.source.split_by_worker(worker, workers)
+        if share is None:
+            return None
+        if self._learner is not None:
+            raise ValueError(
+                f"the features of {type(self).__name__} learn of its batches, and each worker has "
+                "batches of its own, so every worker would learn something else: fit the features "
+                "and give pipeline.apply, or the same data to every worker"
+            )
+        self.source = share
+        return self
+
+    def iteration_tables(self) -> Sequence[Any]:
+        """Return the tables whose event time is set where a loop iterates over the source."""
+        return self.source.iteration_tables()
+
+    def event_tables(self, tables: Iterable[Any]) -> list[Any]:
+        """Return the tables whose event time the source's batches set."""
+        return self.source.event_tables(tables)

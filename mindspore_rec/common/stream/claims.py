@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims: which of several feature workers of one name is the one, decided by a log.
+
+A worker that begins writes a claim into a log beside the channel. The offset of the claim is its
+epoch: every claim has another one, and later ones have greater ones, whatever the clocks, hosts and
+file systems of the workers are. In the channel each message has the epoch of its worker; receivers
+ignore messages of an epoch that is less than one that they have seen of that name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import uuid
+from typing import Any
+
+from mindspore_rec.common.stream.channel_log import bounds_of, messages_from
+from mindspore_rec.common.stream.client import LogClient, LogProducer, Message
+
+__all__ = ["Claims", "ReplacedError"]
+
+
+class ReplacedError(RuntimeError):
+    """Another feature worker has taken over the name, and receivers ignore this one's messages."""
+
+
+class Claims:
+    """Log of the claims on the names of a channel's senders.
+
+    Args:
+        client: reader of the log, which has one partition.
+        producer: writer to it.
+        name: name of the sender.
+
+    Example:
+        >>> from mindspore_rec.stream import MemoryTopic
+        >>> log = MemoryTopic(topic="clicks.workers")
+        >>> one, other = (Claims(log.client(), log.producer(), "w0") for _ in range(2))
+        >>> one.claim(), other.claim()
+        (1, 3)
+        >>> other.check()
+        >>> one.check()  # doctest: +ELLIPSIS, +NORMALIZE_WHITESPACE
+        Traceback (most recent call last):
+        mindspore_rec.common.stream.claims.ReplacedError: another feature worker (process ...) ...
+    """
+
+    def __init__(self, client: LogClient, producer: LogProducer, name: str) -> None:
+        self._client = client
+        self._producer = producer
+        self._name = name
+        self._seen = 0  # offset of the next message to look at
+        self._epoch = 0
+        self._later: dict[str, Any] | None = None  # what a later worker said
+
+    def has_state(self) -> bool:
+        """Return whether a worker of the name has called `keep_state`, as far as the log knows."""
+        records = [_content(message) for message in messages_from(self._client, {0: 0})]
+        return any(each.get("sender") == self._name and "keeps" in each for each in records)
+
+    def keep_state(self) -> None:
+        """Say that this worker keeps a state, without which none may go on."""
+        self._send({"keeps": self._epoch})
+
+    def claim(self) -> int:
+        """Claim the name; return the epoch, above those of all earlier claims.
+
+        Raises:
+            ReplacedError: another worker has claimed the name after this one, meanwhile.
+            RuntimeError, ConnectionError: the log cannot be written or read.
+        """
+        life = uuid.uuid4().hex
+        self._seen = bounds_of(self._client, [0])[0][1]
+        self._send({"claim": life})
+        for message in messages_from(self._client, {0: self._seen}):
+            if _content(message).get("claim") == life:
+                self._epoch = message.offset + 1
+                break
+        else:
+            raise RuntimeError(f"topic {self._client.topic!r} lost a message that it had confirmed")
+        # Only this ends an earlier worker: a claim may come into the log twice, and late.
+        self._send({"begins": self._epoch})
+        self.check()
+        return self._epoch
+
+    def check(self) -> None:
+        """Check that no later worker has begun since `claim`.
+
+        Raises:
+            ReplacedError: one has.
+            ConnectionError: the log does not answer.
+        """
+        for message in messages_from(self._client, {0: self._seen}):
+            self._seen = message.offset + 1
+            content = _content(message)
+            begins = content.get("begins")
+            mine = content.get("sender") == self._name
+            if mine and isinstance(begins, int) and begins > self._epoch:
+                self._later = content
+        if self._later is not None:
+            raise ReplacedError(
+                f"another feature worker (process {self._later.get('process')} on "
+                f"{self._later.get('host')}) has taken over the sender_name {self._name!r}: "
+                "receivers ignore what this one has sent since, and its state is not saved. End "
+                "it; the other one goes on without loss"
+            )
+
+    def close(self) -> None:
+        """Release connections of the reader."""
+        self._client.close()
+
+    def _send(self, content: dict[str, Any]) -> None:
+        who = {"sender": self._name, "host": socket.gethostname(), "process": os.getpid()}
+        self._producer.send(self._client.topic, 0, json.dumps({**who, **content}).encode())
+        self._producer.flush()
+
+
+def _content(message: Message) -> dict[str, Any]:
+    """Return what a message says; nothing where it is someone else's."""
+    try:
+        content = json.loads(message.value or b"")
+    except (ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}

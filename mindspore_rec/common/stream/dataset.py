@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""StreamingDataset: a stream as batches of arrays, for training."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from mindspore_rec.common.columns.arrow_columns import as_array, to_arrays
+from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline
+from mindspore_rec.common.columns.tables_of_features import network_event_tables
+from mindspore_rec.common.stream.batches import Batch, BatchSource
+from mindspore_rec.common.stream.source import StreamSource
+from mindspore_rec.common.stream.worker_states import join_states, states_in
+
+__all__ = ["StreamingDataset"]
+
+_KEPT = 1024
+
+Transform = Callable[[pa.RecordBatch], Mapping[str, np.ndarray]]
+
+
+class StreamingDataset(BatchSource):
+    """Source of a stream's batches, for `RecModel.online_train` and `FeatureBatches`.
+
+    Its state is the position in the stream and the state of the transform, both as of one batch.
+    `state_dict(batches=...)` returns the state after the batches that were trained, even if more
+    have been read ahead. `RecCheckpoint` saves it if the training data are this object or a
+    `BatchWrapper` of it such as `FeatureBatches`. It refuses data that hide it, such as a
+    `mindspore.dataset.GeneratorDataset` or a generator expression over it, since the number of its
+    trained batches is then not known.
+
+    If the source has `event_time=`, or a feature of the transform is the timestamp, each batch has
+    the latest time of its own events. `RecModel` sets it just before the batch's step, however far
+    batches are read ahead, on the tables of its network in which the transform's features are
+    looked up, or else on all hash tables.
+
+    Args:
+        source: a `KafkaSource`, `DataReceiver` or other `StreamSource`.
+        transform: function, for example a `FeaturePipeline`, from a record batch to columns by
+            name, arrays of whole batches, the label last. If it has `state_dict` and
+            `load_state_dict`, its state is part of the state. A batch without rows after the
+            transform is skipped. Default: `to_arrays`, the columns unchanged.
+        columns: names of the columns of a batch, in order, the label last; the event time, for
+            example, need not be an input of the network. Default: None, all columns.
+
+    Raises:
+        TypeError: `source`, `transform` or `columns` is of the wrong type.
+        ValueError: `columns` has a name twice, none, or one that batches do not have.
+
+    Example:
+        >>> from mindspore_rec.stream import DataReceiver, DataSender, MemoryTopic, StopWhen
+        >>> topic = MemoryTopic()
+        >>> ids, label = np.array([[1, 2], [3, 4]]), np.array([[0.0], [1.0]], np.float32)
+        >>> DataSender(topic).send({"ids": ids, "label": label})
+        >>> receiver = DataReceiver(topic, batch_size=2, stop=StopWhen(batches=1))
+        >>> for ids, label in StreamingDataset(receiver):
+        ...     ids.tolist(), label.tolist()
+        ([[1, 2], [3, 4]], [[0.0], [1.0]])
+    """
+
+    def __init__(
+        self,
+        source: StreamSource,
+        transform: Transform | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> None:
+        if not isinstance(source, StreamSource):
+            raise TypeError(f"source must be a StreamSource, got {type(source).__name__}")
+        if transform is not None and not callable(transform):
+            raise TypeError(f"transform must be callable, got {type(transform).__name__}")
+        self.source = source
+        self._transform: Any = transform if transform is not None else to_arrays
+        self._learns = hasattr(self._transform, "state_dict")
+        made = getattr(self._transform, "column_names", None)
+        if transform is None and source.format.schema is not None:
+            made = source.format.schema.names
+        self._stage = transform if isinstance(transform, FeaturePipeline) else None
+        if self._stage is not None and self._stage.keep_rest:
+            made = None  # the first batch has the names
+        self._chosen = _check_columns(columns, made)
+        self._select = self._chosen if transform is None else None  # others need not be numbers
+        self._names = tuple(self._chosen or made or ())
+        self._checked = made is not None
+        self._batches = 0
+        self._lock = threading.Lock()
+        self._places: deque[tuple[int, int, Any]] = deque(maxlen=_KEPT)
+        self._remember(source.state_dict()["batches"])
+
+    def __iter__(self) -> StreamingDataset:
+        return self
+
+    def __next__(self) -> tuple[np.ndarray, ...]:
+        return self._next().columns
+
+    def read(self) -> Iterator[Batch]:
+        """Return an iterator over the next batches, to the stream's end."""
+        while True:
+            try:
+                batch = self._next()
+            except StopIteration:
+                return
+            yield batch
+
+    def _next(self) -> Batch:
+        while True:
+            rows = next(self.source)
+            taken, event_time = self.source.batches, self.source.event_time
+            if self._select is not None:
+                rows = self._selected(rows)
+            if self._stage is None:
+                columns = self._transform(rows)
+            else:
+                columns, latest = self._stage.batch(rows)
+                event_time = event_time if self._stage.timestamp is None else latest
+            if not self._checked:
+                _check_columns(self._chosen, list(columns))
+                self._names = self._names or tuple(columns)
+                self._checked = True
+            self._batches += 1
+            made = tuple(columns[name] for name in self._names)
+            if self._stage is not None and self._stage.keep_rest:
+                made = tuple(
+                    as_array(*each, text=True) for each in zip(self._names, made, strict=True)
+                )
+            if len(made[-1]):
+                self._remember(taken)
+                return Batch(made, self._names, event_time, self._batches)
+            self._batches -= 1
+
+    def _selected(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        _check_columns(self._select, rows.schema.names)
+        return rows.select(list(self._select or ()))
+
+    def _remember(self, taken: int) -> None:
+        learned = self._transform.state_dict() if self._learns else None
+        with self._lock:
+            self._places.append((self._batches, taken, learned))
+
+    @property
+    def column_names(self) -> list[str]:
+        """Names of a batch's arrays; empty before the first batch, if not known."""
+        return list(self._names)
+
+    @property
+    def has_state(self) -> bool:
+        """True: the position in a stream can be saved."""
+        return True
+
+    @property
+    def reads_on(self) -> bool:
+        """True: the stream keeps what it has of a batch."""
+        return True
+
+    @property
+    def learns(self) -> bool:
+        """Whether the transform learns of the batches."""
+        return self._learns and getattr(self._transform, "learns", True)
+
+    @property
+    def batches(self) -> int:
+        """Number of batches read in the stream's life."""
+        return self._batches
+
+    def split_by_worker(self, worker: int, workers: int) -> BatchSource | None:
+        """Return this stream, which from now on reads the partitions of one worker.
+
+        Returns:
+            None, and nothing changes, where rows are to be split: there are fewer partitions than
+            workers, or the transform learns, for which every worker must see all rows.
+        """
+        if self.learns or len(self.source.wanted_partitions) < workers:
+            return None
+        self.source.split_by_worker(worker, workers)
+        with self._lock:
+            self._places.clear()
+        self._remember(self.source.batches)
+        return self
+
+    def covered_streams(self) -> list[Any]:
+        """Return the source, whose position is part of the state."""
+        return [self.source]
+
+    def event_tables(self, tables: Iterable[Any]) -> list[Any]:
+        """Return the tables whose event time is set: those of the transform's features, or all.
+
+        Args:
+            tables: tables of the network that is trained.
+
+        Raises:
+            ValueError: a feature is the timestamp, and a table that evicts by age, or every table,
+                is not among them.
+        """
+        if self._stage is None or self._stage.timestamp is None:
+            return list(tables)
+        return network_event_tables(self._stage.specs, tables)
+
+    @property
+    def lag(self) -> int:
+        """Number of messages in the topic that are in no batch yet, as far as known."""
+        return self.source.lag
+
+    @property
+    def stop_reason(self) -> str:
+        """Reason why the stream ended, or ""."""
+        return self.source.stop_reason
+
+    def state_dict(self, batches: int | None = None) -> dict[str, Any]:
+        """Return the position in the stream and the transform's state as JSON values.
+
+        Args:
+            batches: number of batches in the stream's life after which the state is taken, one of
+                the last 1024. Default: None, after the last batch.
+
+        Raises:
+            ValueError: the state after that batch is not known.
+        """
+        with self._lock:
+            places = list(self._places)
+        found = [place for place in places if batches is None or place[0] == batches]
+        if not found:
+            raise ValueError(f"batches must be in [{places[0][0]}, {places[-1][0]}], got {batches}")
+        number, taken, learned = found[-1]
+        source = self.source.state_dict(batches=taken)
+        return {"batches": number, "source": source, "transform": learned}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Resume where a state was taken; call it before the first batch.
+
+        Raises:
+            TypeError, ValueError: `state` is not a state of such a stream and transform.
+            RuntimeError: batches have been read.
+        """
+        states = states_in(state)
+        if states is not None:
+            state = {**states[0], "batches": state["batches"]}
+            state["source"] = join_states([each["source"] for each in states])
+        if not isinstance(state, Mapping) or not {"batches", "source", "transform"} <= set(state):
+            raise TypeError(f"state must be what state_dict() returned, got {state!r:.100}")
+        if self._learns != (state["transform"] is not None):
+            raise ValueError("state must be of a stream with the same transform")
+        self.source.load_state_dict(state["source"])
+        if self._learns:
+            self._transform.load_state_dict(state["transform"])
+        self._batches = int(state["batches"])
+        with self._lock:
+            self._places.clear()
+        self._remember(self.source.batches)
+
+    def close(self) -> None:
+        """Stop reading; `state_dict` still works."""
+        self.source.close()
+
+    def __enter__(self) -> StreamingDataset:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def _check_columns(columns: Any, made: Sequence[str] | None) -> tuple[str, ...] | None:
+    if columns is None:
+        return None
+    if isinstance(columns, str) or not isinstance(columns, Sequence):
+        raise TypeError(f"columns must be a list of names, got {columns!r}")
+    if not columns or len(set(columns)) < len(columns):
+        raise ValueError(f"columns must be one or more different names, got {columns!r}")
+    if made is not None and not set(columns) <= set(made):
+        raise ValueError(f"columns must be among {list(made)}, got {list(columns)}")
+    return tuple(columns)

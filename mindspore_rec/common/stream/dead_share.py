@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DeadShare: stops a stream, or warns, when too many of its last messages are bad."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from mindspore_rec.common.checks import check_int, check_number, check_one_of
+
+__all__ = ["DeadShare", "TooManyDeadLettersError"]
+
+logger = logging.getLogger("mindspore_rec")
+
+_PARTS = 10
+
+
+class TooManyDeadLettersError(RuntimeError):
+    """Error of a stream with too many bad messages among the last ones."""
+
+
+class DeadShare:
+    """Counter of good and bad messages in the order in which the stream takes them.
+
+    The share is checked whenever a tenth of the window has been counted, and only over a whole
+    window, so that a few bad messages at the beginning do not matter. The counts are part of the
+    stream's state.
+
+    Args:
+        most: greatest share of bad messages that is allowed, in (0, 1]; 1 is no limit.
+        then: "stop", an error; or "warn", a warning in the log, again when it was better between.
+        messages: of the window, at least 10.
+        topic: its name, for the message.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or out of range.
+
+    Example:
+        >>> share = DeadShare(0.5, "stop", 10, "clicks")
+        >>> share.good(4)
+        >>> for _ in range(5):
+        ...     share.bad("schema", "column 'x' is missing")
+        >>> try:
+        ...     share.bad("schema", "column 'x' is missing")
+        ... except TooManyDeadLettersError as error:
+        ...     print(str(error).partition(", ")[0])
+        6 of the last 10 messages of topic 'clicks' are bad
+    """
+
+    def __init__(self, most: float, then: str, messages: int, topic: str) -> None:
+        self._most = check_number("max_dead_share", most)
+        if not 0 < self._most <= 1:
+            raise ValueError(f"max_dead_share must be in (0, 1], got {most}")
+        self._then = check_one_of("on_dead_share", then, ("stop", "warn"))
+        self._part = check_int("dead_share_messages", messages, _PARTS, 1 << 30) // _PARTS
+        self._topic = topic
+        self._full: list[dict[str, Any]] = []  # the last parts, at most a window
+        self._good = 0
+        self._bad: Counter[str] = Counter()
+        self._warned = False
+
+    def good(self, count: int) -> None:
+        """Count good messages."""
+        while count:
+            some = min(count, self._part - self._good - self._bad.total())
+            self._good += some
+            count -= some
+            self._look()
+
+    def bad(self, reason: str, detail: str) -> None:
+        """Count a bad message; raise TooManyDeadLettersError if their share is too large."""
+        # Details may all differ (an offset in each): then the reason alone says what is common.
+        kind = f"{reason}: {detail}"
+        self._bad[kind if kind in self._bad or len(self._bad) < 20 else reason] += 1
+        self._look()
+
+    def _look(self) -> None:
+        if self._good + self._bad.total() < self._part:
+            return
+        self._full = [*self._full, {"good": self._good, "bad": dict(self._bad)}][-_PARTS:]
+        self._good, self._bad = 0, Counter()
+        if len(self._full) < _PARTS:
+            return
+        bad: Counter[str] = sum((Counter(part["bad"]) for part in self._full), Counter())
+        seen = self._part * _PARTS
+        if bad.total() <= self._most * seen:
+            self._warned = False
+            return
+        text = (
+            f"{bad.total()} of the last {seen} messages of topic {self._topic!r} are bad, most for "
+            f"'{_commonest(bad)}'"
+        )
+        if self._then == "stop":
+            raise TooManyDeadLettersError(
+                f"{text}; they are in the dead-letter topic. Mend what writes them; to read over "
+                'those that are there, set on_dead_share="warn" or a greater max_dead_share than '
+                f"{self._most:g}"
+            )
+        if not self._warned:
+            logger.warning("%s", text)
+        self._warned = True
+
+    # ---- state
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the counts as JSON values."""
+        return {"full": list(self._full), "good": self._good, "bad": dict(self._bad)}
+
+    def load_state_dict(self, state: Mapping[str, Any] | None) -> None:
+        """Restore counts; None, from an older state without them, resets them."""
+        state = state or {"full": [], "good": 0, "bad": {}}
+        sizes = [part["good"] + sum(part["bad"].values()) for part in state["full"]]
+        if any(size != self._part for size in sizes):  # another window: it begins anew
+            state = {"full": [], "good": 0, "bad": {}}
+        self._full = list(state["full"])
+        self._good, self._bad = int(state["good"]), Counter(state["bad"])
+        if self._good + self._bad.total() >= self._part:
+            self._good, self._bad = 0, Counter()
+
+
+def _commonest(bad: Counter[str]) -> str:
+    kind, times = bad.most_common(1)[0]
+    reasons: Counter[str] = Counter()
+    for each, count in bad.items():
+        reasons[each.partition(":")[0]] += count
+    reason, together = reasons.most_common(1)[0]
+    same = kind.partition(":")[0] == reason and 2 * times > together
+    return kind if same else next(each for each in bad if each.partition(":")[0] == reason)

@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fetcher: a thread that polls the log, decodes messages and queues the blocks."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mindspore_rec.common.columns.columns import MAX_EVENT_TIME
+from mindspore_rec.common.stream.client import LogClient, Message
+from mindspore_rec.common.stream.formats import BadMessageError, Decoded, Format
+from mindspore_rec.common.stream.interleave import BEGIN, BadEntry, Block, Interleaver, Sequence
+from mindspore_rec.common.stream.topic_watch import TopicWatch
+
+__all__ = ["Fetcher", "Limits"]
+
+_KEPT_OF_BAD = 1 << 16
+_NOTHING = Decoded(pa.RecordBatch.from_pylist([], pa.schema([])), np.zeros(0, np.int64), {})
+
+
+class Limits:
+    """Limits that a message must meet.
+
+    Args:
+        message_bytes: the most bytes of a message.
+        event_time: column with the time of events, in seconds since 1970 or as an Arrow timestamp.
+        future_seconds: how much later than the message's own timestamp an event may be; None for no
+            limit.
+        value_ranges: by column of numbers, the least and the greatest value that it may have.
+    """
+
+    def __init__(
+        self,
+        message_bytes: int,
+        event_time: str | None,
+        future_seconds: float | None,
+        value_ranges: Mapping[str, tuple[float, float]],
+    ) -> None:
+        self.message_bytes = message_bytes
+        self.event_time = event_time
+        self.future_seconds = future_seconds
+        self.value_ranges = dict(value_ranges)
+
+
+class Fetcher:
+    """Thread that fills an `Interleaver`, and pauses partitions with enough waiting messages.
+
+    Args:
+        client: client that only this thread uses while it runs.
+        format: format of the messages.
+        limits: limits beyond which messages are refused.
+        interleaver: interleaver that gets the blocks; guarded by `changed`.
+        changed: notified when a block, or an error, is there.
+        buffer_bytes: a partition with more than its share of these waiting is not read on.
+        sequence_of: the sequence of a message; None where there are none.
+        first_ends: by partition, the offset after the last message when reading begins.
+        watch: notices new partitions, which the interleaver then waits for.
+
+    Attributes:
+        error: what ended the thread, or None.
+        ends: by partition, the offset after the last message, as far as known.
+        behind: partitions that have not been read up to their `first_ends` yet.
+        paused: partitions with enough waiting messages.
+    """
+
+    def __init__(
+        self,
+        client: LogClient,
+        format: Format,
+        limits: Limits,
+        interleaver: Interleaver,
+        changed: threading.Condition,
+        buffer_bytes: int,
+        sequence_of: Callable[[Message], Sequence | None] | None,
+        first_ends: Mapping[int, int],
+        watch: TopicWatch,
+    ) -> None:
+        self.error: BaseException | None = None
+        self.ends: dict[int, int] = {}
+        self.paused: set[int] = set()
+        self._client = client
+        self._format = format
+        self._limits = limits
+        self._interleaver = interleaver
+        self._changed = changed
+        self._buffer = buffer_bytes
+        self._sequence_of = sequence_of
+        self._next = {**interleaver.offsets, **interleaver.waiting}
+        self._first_ends = first_ends
+        self._watch = watch
+        self.behind = {p for p, end in first_ends.items() if self._next[p] < end}
+        self._undecoded: dict[int, list[Message]] = {}  # by partition; it is not read on meanwhile
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="stream-fetcher", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread; the client must be at the right offsets."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread and wait for its end."""
+        self._stop.set()
+        # Ctrl-C between the acquisition of a lock and its `with` block leaves it locked.
+        with contextlib.suppress(RuntimeError):  # not held by this thread
+            while True:
+                self._changed.release()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                self._expect_new()
+                full = self._full()
+                wait = 0.1 if self._undecoded.keys() <= full else 0.0
+                found = self._client.poll(wait, sorted(full | self._undecoded.keys()))
+                for p, messages in found.items():
+                    self._undecoded[p] = self._undecoded.get(p, []) + messages
+                blocks = {p: self._next_block(p) for p in self._undecoded.keys() - full}
+                with self._changed:
+                    self.ends = self._client.ends()
+                    for p, block in blocks.items():
+                        self._interleaver.push(p, block)
+                    read = {p for p in self.behind if self._is_read(p)}
+                    self.behind -= read
+                    if blocks or read:
+                        self._changed.notify_all()
+        except BaseException as error:
+            with self._changed:
+                self.error = error
+                self._changed.notify_all()
+
+    def _expect_new(self) -> None:
+        """Read further partitions too: those that the topic has got, those that a journal names."""
+        order = self._interleaver
+        new = self._watch.new_partitions(self._next)
+        with self._changed:
+            for p in new:
+                if p not in order.waiting and p not in order.offsets:
+                    order.expect(p, 0)
+            if len(order.offsets) + len(order.waiting) == len(self._next):
+                return
+            for p, offset in {**order.offsets, **order.waiting}.items():
+                self._next.setdefault(p, offset)
+        # From what was decoded last: the client notes again what it had skipped behind that.
+        behind = {p: messages[-1].offset + 1 for p, messages in self._undecoded.items()}
+        self._client.seek({**self._next, **behind})
+
+    def _is_read(self, partition: int) -> bool:
+        """Return whether a partition has been read up to its `first_ends`."""
+        if partition in self._undecoded:
+            return False
+        return self._client.position(partition) >= self._first_ends[partition]
+
+    def _full(self) -> set[int]:
+        """Return the partitions with enough waiting, which pause until half of it is taken."""
+        with self._changed:
+            waiting = {p: self._interleaver.waiting_bytes(p) for p in self._next}
+        share = max(1, self._buffer // len(waiting))
+        self.paused = {
+            p for p, size in waiting.items() if size > (share // 2 if p in self.paused else share)
+        }
+        return self.paused
+
+    def _next_block(self, partition: int) -> Block:
+        """Return a block of the next messages, as many as do not take too much memory."""
+        messages = self._undecoded.pop(partition)
+        block = self._decode(messages)
+        if len(block.offsets) < len(messages):
+            self._undecoded[partition] = messages[len(block.offsets) :]
+        block.missing = self._missing(partition, messages[: len(block.offsets)])
+        return block
+
+    def _missing(self, partition: int, messages: list[Message]) -> np.ndarray | None:
+        """Return the number of messages removed from the log before each; None if none was."""
+        begin = self._next[partition]
+        self._next[partition] = messages[-1].offset + 1
+        if messages[-1].offset + 1 - begin == len(messages):
+            return None
+        offsets = np.fromiter((m.offset for m in messages), np.int64, len(messages))
+        skipped = np.fromiter((m.skipped for m in messages), np.int64, len(messages))
+        return np.diff(offsets, prepend=begin - 1) - 1 - skipped
+
+    def _decode(self, messages: list[Message]) -> Block:
+        values: list[bytes] = []
+        places: list[int] = []
+        bad: dict[int, BadMessageError] = {}
+        sequences = None
+        if self._sequence_of is not None:
+            sequences = [self._sequence_of(message) for message in messages]
+        for i, message in enumerate(messages):
+            value = message.value
+            sequence = None if sequences is None else sequences[i]
+            if sequence is not None and sequence.number == BEGIN:
+                continue
+            if not value:
+                bad[i] = BadMessageError("empty", "no bytes")
+            elif len(value) > self._limits.message_bytes:
+                bad[i] = BadMessageError(
+                    "size", f"{len(value)} bytes, at most {self._limits.message_bytes} are taken"
+                )
+            else:
+                values.append(value)
+                places.append(i)
+        rows, found, wrong = self._format.decode_some(values) if values else _NOTHING
+        if len(found) < len(values):  # the rest later
+            messages = messages[: places[len(found)]]
+            sequences = None if sequences is None else sequences[: len(messages)]
+            places = places[: len(found)]
+            bad = {i: error for i, error in bad.items() if i < len(messages)}
+        rows, found, refused = self._refuse(rows, found, [messages[i] for i in places])
+        bad.update({places[i]: error for i, error in {**wrong, **refused}.items()})
+        counts = np.zeros(len(messages), np.int64)
+        counts[places] = found
+        return Block(
+            np.fromiter((m.offset for m in messages), np.int64, len(messages)),
+            counts,
+            rows,
+            {i: _entry(messages[i], error) for i, error in bad.items()},
+            sequences,
+            max(sum(len(m.value or b"") + 100 for m in messages), rows.get_total_buffer_size()),
+        )
+
+    def _refuse(
+        self, rows: pa.RecordBatch, counts: np.ndarray, messages: list[Message]
+    ) -> tuple[pa.RecordBatch, np.ndarray, Mapping[int, BadMessageError]]:
+        """Remove the messages with rows outside the limits."""
+        if not rows.num_rows:
+            return rows, counts, {}
+        owner = np.repeat(np.arange(len(messages)), counts)
+        wrong = {**self._late(rows, owner, messages), **self._out_of_range(rows, owner)}
+        if not wrong:
+            return rows, counts, {}
+        places = list(wrong)
+        counts = counts.copy()
+        counts[places] = 0
+        return rows.filter(pa.array(~np.isin(owner, places))), counts, wrong
+
+    def _late(
+        self, rows: pa.RecordBatch, owner: np.ndarray, messages: list[Message]
+    ) -> dict[int, BadMessageError]:
+        """Return the messages with an event after 2106, or too long after the message."""
+        column, most = self._limits.event_time, self._limits.future_seconds
+        if column is None:
+            return {}
+        times = event_seconds(rows.column(column))
+        wrong = {
+            int(i): BadMessageError(
+                "time",
+                f"an event is at {np.max(times[owner == i]):g} seconds since 1970, and "
+                f"{MAX_EVENT_TIME} is the greatest (milliseconds?)",
+            )
+            for i in np.unique(owner[times > MAX_EVENT_TIME])
+        }
+        if most is None:
+            return wrong
+        stamps = np.fromiter((m.timestamp for m in messages), np.float64, len(messages)) / 1000
+        stamps[stamps < 0] = np.inf
+        for i in np.unique(owner[times > stamps[owner] + most]):
+            ahead = np.max(times[owner == i]) - stamps[i]
+            wrong[int(i)] = BadMessageError("time", f"an event is {ahead:.0f} s in the future")
+        return wrong
+
+    def _out_of_range(self, rows: pa.RecordBatch, owner: np.ndarray) -> dict[int, BadMessageError]:
+        """Return the messages with a value out of its column's range."""
+        found = {}
+        for name, (least, greatest) in self._limits.value_ranges.items():
+            column = rows.column(name)
+            # As Arrow would itself, but it raises for an integer that no float64 has exactly.
+            numbers = column.cast(pa.float64(), safe=False)
+            legal = pc.and_(pc.greater_equal(numbers, least), pc.less_equal(numbers, greatest))
+            # Whether values may be missing is the schema's matter.
+            wrong = np.flatnonzero(~pc.fill_null(legal, True).to_numpy(zero_copy_only=False))
+            for i, row in zip(*np.unique(owner[wrong], return_index=True), strict=True):
+                value = column[int(wrong[row])].as_py()
+                found[int(i)] = BadMessageError(
+                    "value", f"column {name!r} is {value}, not in [{least:g}, {greatest:g}]"
+                )
+        return found
+
+
+def event_seconds(column: Any) -> np.ndarray:
+    """Return float64 seconds since 1970 of numbers or timestamps; -inf for missing ones."""
+    second = 1.0
+    if pa.types.is_timestamp(column.type):
+        second = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}[column.type.unit]
+        column = column.cast(pa.int64())
+    values = column.to_numpy(zero_copy_only=False).astype(np.float64) / second
+    return np.nan_to_num(values, nan=-np.inf, posinf=np.inf, neginf=-np.inf)
+
+
+def _entry(message: Message, error: BadMessageError) -> BadEntry:
+    value = message.value or b""
+    return BadEntry(message.offset, message.timestamp, error, value[:_KEPT_OF_BAD], len(value))

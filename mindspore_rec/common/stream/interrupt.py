@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Interruption: Ctrl-C and SIGTERM end a training, or a feature worker, after the current step."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any
+
+from mindspore_rec.common.stream.read_watch import signals_deferred
+
+__all__ = ["Interruption"]
+
+
+class Interruption:
+    """Context in which the first SIGINT or SIGTERM requests a stop, and the second raises.
+
+    While the loop waits for data (`waiting` is True) there is no step to finish, and already the
+    first signal raises KeyboardInterrupt, so that a silent source does not delay the stop. (A
+    MindSpore data pipeline still does: Python handles no signal inside it before the next batch.)
+    A stream, which shares locks with its threads, raises it itself the next time it looks
+    (`without_signals`).
+
+    Outside the main thread, where Python delivers no signals, the context changes nothing.
+
+    MindSpore 2.10 installs its own SIGINT handler with every graph it compiles or runs, and leaves
+    it installed; that handler sends the process SIGTERM, whose handler it does not replace. So a
+    SIGTERM during a step is treated like SIGINT, and `restore` reinstalls the SIGINT handler after
+    the step.
+
+    Args:
+        work: what is finished after the first signal, as the message says it (default "this step").
+
+    Attributes:
+        requested: whether a signal has arrived.
+        waiting: whether the loop waits for the next batch; set by the loop.
+
+    Example:
+        >>> with Interruption() as interruption:
+        ...     signal.raise_signal(signal.SIGINT)
+        ...     interruption.requested
+        True
+    """
+
+    def __init__(self, work: str = "this step") -> None:
+        self._work = work
+        self.requested = False
+        self.waiting = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Interruption:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._handle)
+        return self
+
+    def restore(self) -> None:
+        """Reinstall the SIGINT handler; call it after each call of a cell."""
+        if self._before:
+            signal.signal(signal.SIGINT, self._handle)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for number, handler in self._before.items():
+            # None stands for a handler that was not set from Python
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        again = self.requested
+        self.requested = True
+        if again or (self.waiting and not signals_deferred()):
+            raise KeyboardInterrupt
+        # Not print: it raises where the signal came in the middle of another print.
+        with contextlib.suppress(OSError):
+            os.write(2, f"\nInterrupted: finishing {self._work}; once more to abort\n".encode())

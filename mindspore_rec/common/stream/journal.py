@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Journal of decisions that depended on time, so that a restarted stream repeats them."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from mindspore_rec._native import make_directories
+from mindspore_rec.common.sync import sync
+
+__all__ = ["Decision", "Journal"]
+
+KINDS = ("leave", "join", "cut", "add")
+
+
+class Decision(NamedTuple):
+    """Decision that depended on time, or on when a topic got another partition.
+
+    Args:
+        taken: number of messages that the stream had taken in its life before the decision.
+        kind: "leave": the partition is idle, the turn goes round without it; "join": it is back;
+            "cut": the batch ends here, short of its size; "add": the partition, which the topic had
+            not when the stream began, takes turns from now on.
+        partition: number of the partition; -1 for "cut".
+    """
+
+    taken: int
+    kind: str
+    partition: int
+
+
+class Journal:
+    """Decisions in order, on disk before they take effect.
+
+    Where nothing depends on the time, which is what a stream does unless asked otherwise, there are
+    none.
+
+    Of several workers each has a journal of its own, whose file is beside `path`; its name ends
+    with the number of the worker and of workers.
+
+    Args:
+        path: the file; made where it is missing. None keeps them in memory only: a restart of the
+            process then decides anew, with each row still trained once.
+
+    Raises:
+        ValueError: the file is no journal.
+        OSError: it cannot be read, or not be synced.
+
+    Example:
+        >>> journal = Journal()
+        >>> journal.append(Decision(12, "cut", -1))
+        >>> journal[0].taken, len(journal)
+        (12, 1)
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+        self._path = None if path is None else Path(path)
+        self._decisions: list[Decision] = []
+        self._checksums = [0]  # of none, one, two, ... of them
+        self._added = [0]  # how many of these are "add"
+        self._length = 0  # bytes of the file that are decisions
+        self._named = False  # whether the file's name is on disk for certain
+        self._file: IO[bytes] | None = None  # that this process has taken over
+        if self._path is not None:
+            make_directories(self._path.parent)
+            self._read(self._path)
+
+    def _read(self, path: Path) -> None:
+        text = path.read_bytes() if path.exists() else b""
+        whole, _, torn = text.rpartition(b"\n")
+        for number, line in enumerate(whole.splitlines(), 1):
+            try:
+                self._add(_decision(line))
+            except (ValueError, TypeError, RecursionError) as error:
+                raise ValueError(f"{path}, line {number} is no decision: {error}") from error
+        if torn:  # a crash while it was written: it had not taken effect
+            os.truncate(path, len(text) - len(torn))
+        self._length = len(text) - len(torn)
+        if self._decisions:  # the last one's process may have died before it was on disk
+            sync(path)
+            self._sync_name(path)
+
+    def of_worker(self, worker: int, workers: int) -> Journal:
+        """Return the journal of one of several workers, whose decisions are of its partitions.
+
+        Args:
+            worker: number of the worker, from 0.
+            workers: number of workers.
+
+        Returns:
+            The journal in this one's file with `.<worker>-of-<workers>` behind its name; for one
+            worker, or without a file, this one.
+
+        Raises:
+            ValueError, OSError: as for the constructor.
+        """
+        if workers == 1 or self._path is None:
+            return self
+        return Journal(self._path.with_name(f"{self._path.name}.{worker}-of-{workers}"))
+
+    def in_memory(self) -> Journal:
+        """Return a journal of the same decisions, to which others are added in memory only."""
+        copy = Journal()
+        for decision in self._decisions:
+            copy.append(decision)
+        return copy
+
+    def append(self, decision: Decision) -> None:
+        """Append a decision, which is on disk when this returns.
+
+        Raises:
+            OSError: it cannot be written, and is not among the decisions.
+        """
+        if self._path is not None:
+            self._write(self._path, _line(decision))
+        self._add(decision)
+
+    @property
+    def path(self) -> Path | None:
+        """The file; None where decisions are kept in memory only."""
+        return self._path
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is such a file."""
+        return self._path is not None and self._path.exists()
+
+    def taken_over(self, check: Callable[[], object] = lambda: None) -> Journal:
+        """Return a journal of the file as it is now, of which this process has a copy in its place.
+
+        The file is made where it is missing. A process that had taken it over before, and comes
+        back, writes to what has no name any more: that harms nobody, and is an error there.
+
+        Args:
+            check: function that raises if this process may not take it over, called when the copy
+                is there and has not its name yet. Default: it always may.
+
+        Raises:
+            ValueError, OSError: as for the constructor.
+        """
+        journal, path = Journal(self._path), self._path
+        if path is not None:
+            beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
+            journal._file = open(beside, "ab")
+            journal._file.write(b"".join(map(_line, journal._decisions)))
+            journal._file.flush()
+            os.fsync(journal._file.fileno())
+            check()
+            os.replace(beside, path)
+            sync(path.parent)
+            journal._named = True
+        return journal
+
+    def checksum(self, decisions: int) -> int:
+        """Return a CRC32 of the first so many decisions."""
+        return self._checksums[decisions]
+
+    def added(self, decisions: int) -> int:
+        """Return how many of the first so many decisions have added a partition."""
+        return self._added[decisions]
+
+    def _add(self, decision: Decision) -> None:
+        self._decisions.append(decision)
+        self._checksums.append(zlib.crc32(_line(decision), self._checksums[-1]))
+        self._added.append(self._added[-1] + (decision.kind == "add"))
+
+    def _write(self, path: Path, line: bytes) -> None:
+        if self._file is None:
+            with open(path, "ab") as file:
+                self._write_to(file, line)
+        else:
+            self._check_named(path, self._file)
+            self._write_to(self._file, line)
+        self._sync_name(path)
+        self._length += len(line)
+
+    def _write_to(self, file: IO[bytes], line: bytes) -> None:
+        file.truncate(self._length)  # what an append that failed may have left
+        file.write(line)
+        file.flush()
+        os.fsync(file.fileno())
+
+    def _check_named(self, path: Path, file: IO[bytes]) -> None:
+        try:
+            same = os.stat(path).st_ino == os.fstat(file.fileno()).st_ino
+        except FileNotFoundError:
+            same = False
+        if not same:
+            raise OSError(
+                f"the journal {path} was removed, or another process has taken it over: this one "
+                "must end"
+            )
+
+    def _sync_name(self, path: Path) -> None:
+        if not self._named:
+            sync(path.parent)
+            self._named = True
+
+    def __len__(self) -> int:
+        return len(self._decisions)
+
+    def __getitem__(self, number: int) -> Decision:
+        return self._decisions[number]
+
+
+def _line(decision: Decision) -> bytes:
+    return json.dumps(list(decision)).encode() + b"\n"
+
+
+def _decision(line: bytes) -> Decision:
+    """Return the decision of a line.
+
+    Raises:
+        ValueError, TypeError, RecursionError: it is none.
+    """
+    taken, kind, partition = json.loads(line)
+    if type(taken) is not int or taken < 0 or type(partition) is not int or partition < -1:
+        raise ValueError(f"numbers must be integers, got {taken!r:.50}, {partition!r:.50}")
+    if kind not in KINDS or (kind == "cut") != (partition == -1):
+        raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {kind!r:.50}")
+    return Decision(taken, kind, partition)

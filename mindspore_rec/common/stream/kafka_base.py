@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shared by Kafka's reader and writer: importing the client's package, and making topics."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mindspore_rec.common.extras import pip_install
+
+__all__ = ["PATIENCE", "ensure_topic", "kafka_module"]
+
+_TOPIC = {"message.timestamp.type": "LogAppendTime"}
+PATIENCE = 60.0  # seconds for a broker that starts again
+
+
+def kafka_module() -> Any:
+    """Return the package kafka-python, with fast checksums.
+
+    Raises:
+        ImportError: it, or crc32c, is not installed.
+    """
+    try:
+        import crc32c  # noqa: F401  kafka-python uses it by itself
+        import kafka
+    except ImportError as error:
+        raise ImportError(
+            f"streams from Kafka need kafka-python and crc32c: {pip_install('kafka')}"
+        ) from error
+    return kafka
+
+
+def ensure_topic(
+    brokers: str | Sequence[str],
+    topic: str,
+    partitions: int = 1,
+    options: Mapping[str, Any] | None = None,
+) -> int:
+    """Create a topic if it is missing.
+
+    The broker writes its own time into the messages of a new topic: it would refuse those of a
+    process whose clock is more than an hour ahead.
+
+    Args:
+        brokers: "host:port" of Kafka, or several.
+        topic: its name.
+        partitions: of a new topic (default 1).
+        options: settings of `kafka.KafkaAdminClient`, for security for example. Default: none.
+
+    Returns:
+        Number of the topic's partitions.
+
+    Raises:
+        ImportError: kafka-python or crc32c is missing.
+        ConnectionError: no broker answers within a minute.
+    """
+    kafka = kafka_module()
+    from kafka.admin import KafkaAdminClient, NewTopic
+    from kafka.errors import TopicAlreadyExistsError
+
+    settings: dict[str, Any] = {
+        "reconnect_backoff_max_ms": 1000,
+        "bootstrap_timeout_ms": int(PATIENCE * 1000),
+        **(options or {}),
+    }
+    give_up = time.monotonic() + PATIENCE
+    while True:
+        try:
+            admin = KafkaAdminClient(bootstrap_servers=brokers, **settings)
+        except kafka.errors.KafkaTimeoutError as error:
+            raise ConnectionError(f"no Kafka broker answers at {brokers}") from error
+        try:
+            admin.create_topics([NewTopic(topic, partitions, -1, topic_configs=_TOPIC)])
+            return partitions
+        except TopicAlreadyExistsError:
+            return len(admin.describe_topics([topic])[0]["partitions"])
+        except kafka.errors.KafkaConnectionError as error:
+            # The broker went away between its first answer and this one; it may be back soon.
+            if time.monotonic() > give_up:
+                raise ConnectionError(f"no Kafka broker answers at {brokers}") from error
+            time.sleep(0.5)
+        finally:
+            admin.close()

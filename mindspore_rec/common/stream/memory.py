@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MemoryTopic: a topic in this process's memory, to try a pipeline without a broker."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+
+from mindspore_rec.common.checks import check_int
+from mindspore_rec.common.stream.client import Headers, Message
+
+__all__ = ["MemoryTopic"]
+
+
+class MemoryTopic:
+    """Topic in memory, a list of messages per partition; any thread may append.
+
+    Args:
+        partitions: how many, at least 1 (default 1).
+        topic: its name (default "memory").
+        topic_id: what tells it from a topic of the same name that was made anew, as Kafka's id of a
+            topic does (default: None, nothing).
+
+    Raises:
+        ValueError: `partitions` is out of range.
+
+    Example:
+        >>> topic = MemoryTopic()
+        >>> topic.append(b"first")
+        0
+        >>> reader = topic.client()
+        >>> reader.seek({0: 0})
+        >>> [message.value for message in reader.poll(0.0, ())[0]]
+        [b'first']
+    """
+
+    def __init__(
+        self, partitions: int = 1, topic: str = "memory", topic_id: str | None = None
+    ) -> None:
+        count = check_int("partitions", partitions, 1, 1 << 20)
+        self.topic = topic
+        self.topic_id = topic_id
+        self._logs: list[list[Message]] = [[] for _ in range(count)]
+        self._beside: dict[str, MemoryTopic] = {}
+        self._changed = threading.Condition()
+
+    def add_partitions(self, count: int = 1) -> None:
+        """Add so many partitions, at least 1; readers notice them within a few seconds."""
+        number = check_int("count", count, 1, 1 << 20)
+        with self._changed:
+            self._logs.extend([] for _ in range(number))
+
+    def append(
+        self,
+        value: bytes | None,
+        partition: int = 0,
+        headers: Headers = (),
+        key: bytes | None = None,
+        timestamp: int | None = None,
+    ) -> int:
+        """Add a message and return its offset; `timestamp` in milliseconds is now by default."""
+        with self._changed:
+            log = self._logs[partition]
+            stamp = int(time.time() * 1000) if timestamp is None else timestamp
+            log.append(Message(len(log), stamp, value, headers, key))
+            self._changed.notify_all()
+            return len(log) - 1
+
+    def messages(self, partition: int = 0) -> list[Message]:
+        """Return all messages of a partition so far."""
+        with self._changed:
+            return list(self._logs[partition])
+
+    def beside(self, topic: str) -> MemoryTopic:
+        """Return the topic of this name that belongs to this one, of one partition."""
+        with self._changed:
+            return self._beside.setdefault(topic, MemoryTopic(topic=topic))
+
+    def client(self, most: int = 500) -> MemoryClient:
+        """Return a reader; a poll returns at most `most` messages of a partition (default 500)."""
+        return MemoryClient(self, most)
+
+    def producer(self) -> MemoryProducer:
+        """Return a writer to this topic."""
+        return MemoryProducer(self)
+
+
+class MemoryClient:
+    """Reader of a `MemoryTopic`; a `LogClient`."""
+
+    def __init__(self, log: MemoryTopic, most: int) -> None:
+        self.topic = log.topic
+        self._log = log
+        self._most = most
+        self._next: dict[int, int] = {}
+
+    def partitions(self) -> list[int]:
+        """Return the topic's partitions."""
+        return list(range(len(self._log._logs)))
+
+    def topic_id(self) -> str | None:
+        """Return the topic's `topic_id`."""
+        return self._log.topic_id
+
+    def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
+        """Return the first offset and the one after the last, by partition."""
+        return {p: (0, len(self._log._logs[p])) for p in partitions}
+
+    def seek(self, offsets: Mapping[int, int]) -> None:
+        """Read these partitions from these offsets on."""
+        self._next = dict(offsets)
+
+    def poll(self, seconds: float, paused: Sequence[int]) -> dict[int, list[Message]]:
+        """Return new messages by partition; wait up to `seconds` if there are none."""
+        with self._log._changed:
+            found = self._take(paused)
+            if not found and seconds > 0:
+                self._log._changed.wait(seconds)
+                found = self._take(paused)
+            return found
+
+    def position(self, partition: int) -> int:
+        """Return the offset from which the next poll reads on."""
+        return self._next[partition]
+
+    def ends(self) -> dict[int, int]:
+        """Return the offset after the last, by partition."""
+        return {p: len(self._log._logs[p]) for p in self._next}
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def _take(self, paused: Sequence[int]) -> dict[int, list[Message]]:
+        found = {}
+        for p, start in self._next.items():
+            messages = self._log._logs[p][start : start + self._most]
+            if messages and p not in paused:
+                found[p] = messages
+                self._next[p] = messages[-1].offset + 1
+        return found
+
+
+class MemoryProducer:
+    """Writer to one `MemoryTopic`, whatever topic is named; a `LogProducer`."""
+
+    def __init__(self, log: MemoryTopic) -> None:
+        self._log = log
+
+    def send(
+        self,
+        topic: str,
+        partition: int | None,
+        value: bytes,
+        headers: Headers = (),
+        key: bytes | None = None,
+    ) -> None:
+        """Append the message."""
+        self._log.append(value, partition or 0, headers, key)
+
+    def flush(self) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of the arguments of a `StreamSource`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from mindspore_rec.common.checks import check_int, check_number
+from mindspore_rec.common.stream.fetcher import Limits
+from mindspore_rec.common.stream.formats import Format
+from mindspore_rec.common.stream.topic_watch import check_same_topic
+
+__all__ = [
+    "STATE_VERSION",
+    "check_limits",
+    "check_partitions",
+    "check_seconds",
+    "check_start",
+    "check_state",
+]
+
+STATE_VERSION = 1
+
+
+def check_partitions(wanted: Sequence[int] | None, there: list[int], topic: str) -> list[int]:
+    """Return the partitions to read in ascending order, after checking them."""
+    if wanted is None:
+        return there
+    found = sorted(check_int("partitions", p, 0, 1 << 31) for p in wanted)
+    if not found or len(set(found)) < len(found) or not set(found) <= set(there):
+        raise ValueError(
+            f"partitions must be distinct ones of {there}, which topic {topic!r} has, got {wanted}"
+        )
+    return found
+
+
+def check_start(start: Any, partitions: list[int]) -> Any:
+    """Check `start`, and return it."""
+    if isinstance(start, Mapping):
+        if sorted(start) != partitions:
+            raise ValueError(f"start must have an offset for each of {partitions}, got {start}")
+        return {p: check_int("start", start[p], 0, (1 << 63) - 1) for p in partitions}
+    if start not in ("earliest", "latest"):
+        raise ValueError(
+            f"start must be 'earliest', 'latest' or offsets by partition, got {start!r}"
+        )
+    return start
+
+
+def check_seconds(argument: str, value: Any) -> float | None:
+    """Check a number of seconds above 0, or None, and return it."""
+    if value is None:
+        return None
+    seconds = check_number(argument, value)
+    if seconds <= 0:
+        raise ValueError(f"{argument} must be above 0, got {value}")
+    return seconds
+
+
+def check_limits(
+    format: Format, event_time: Any, future_seconds: Any, value_ranges: Any, message_bytes: Any
+) -> Limits:
+    """Check the limits of messages, and return them."""
+    most = check_int("max_message_bytes", message_bytes, 1, 1 << 31)
+    ranges = _check_ranges(format.schema, value_ranges)
+    if event_time is None:
+        if future_seconds is not None:
+            raise ValueError("max_future_seconds needs event_time, the column with the time")
+        return Limits(most, None, None, ranges)
+    if not isinstance(event_time, str):
+        raise TypeError(f"event_time must be a column's name, got {event_time!r}")
+    schema = format.schema
+    if schema is None:
+        raise ValueError("event_time needs a format with a schema that has that column")
+    if event_time not in schema.names or not _is_time(schema.field(event_time).type):
+        raise ValueError(
+            f"event_time must be a column of numbers or timestamps of {schema.names}, "
+            f"got {event_time!r}"
+        )
+    if future_seconds is not None:
+        future_seconds = check_number("max_future_seconds", future_seconds)
+        if not 0 <= future_seconds < math.inf:
+            raise ValueError(f"max_future_seconds must be at least 0, got {future_seconds}")
+    return Limits(most, event_time, future_seconds, ranges)
+
+
+def _check_ranges(schema: pa.Schema | None, ranges: Any) -> dict[str, tuple[float, float]]:
+    if ranges is None:
+        return {}
+    if not isinstance(ranges, Mapping):
+        raise TypeError(f"value_ranges must be a dict of (least, greatest), got {ranges!r}")
+    numbers = [] if schema is None else [field.name for field in schema if _is_number(field.type)]
+    checked = {}
+    for name, limits in ranges.items():
+        if name not in numbers:
+            raise ValueError(
+                f"value_ranges must be of columns of numbers of the schema, {numbers}, got {name!r}"
+            )
+        pair = isinstance(limits, Sequence) and len(limits) == 2
+        if not pair or not all(isinstance(value, (int, float)) for value in limits):
+            raise TypeError(f"value_ranges[{name!r}] must be (least, greatest), got {limits!r}")
+        if not limits[0] <= limits[1]:  # NaN too
+            raise ValueError(f"value_ranges[{name!r}] must be ascending, got {limits!r}")
+        checked[name] = (float(limits[0]), float(limits[1]))
+    return checked
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind)
+
+
+def _is_time(kind: pa.DataType) -> bool:
+    return pa.types.is_timestamp(kind) or _is_number(kind)
+
+
+def check_state(state: Any, topic: str, partitions: list[int], topic_id: str | None = None) -> None:
+    """Check that a state fits a stream.
+
+    Args:
+        state: what is to be checked.
+        topic: name of the stream's topic.
+        partitions: those that the stream is to read; the state may lack some, which are new.
+        topic_id: of the topic that there is; None is not checked.
+
+    Raises:
+        TypeError: `state` is no state.
+        ValueError: it is of another topic, of another version, or of partitions that are not read.
+        LookupError: the topic was deleted and made anew.
+    """
+    if not isinstance(state, Mapping) or "version" not in state or "order" not in state:
+        raise TypeError(f"state must be what state_dict() returned, got {type(state).__name__}")
+    if state["version"] != STATE_VERSION:
+        raise ValueError(f"state must be of version {STATE_VERSION}, got {state['version']}")
+    if state["topic"] != topic or not set(state["partitions"]) <= set(partitions):
+        raise ValueError(
+            f"state must be of topic {topic!r}, partitions {partitions}; it is of topic "
+            f"{state['topic']!r}, partitions {state['partitions']}"
+        )
+    check_same_topic(topic, state.get("topic_id"), topic_id)

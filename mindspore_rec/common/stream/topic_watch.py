@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TopicWatch: notices partitions that a topic gets while it is read, and a topic made anew."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection
+
+from mindspore_rec.common.stream.client import LogClient
+
+__all__ = ["LOOK_SECONDS", "TopicWatch", "check_same_topic", "topic_id"]
+
+logger = logging.getLogger("mindspore_rec")
+
+LOOK_SECONDS = 2.0  # between two looks, none of which is a request where nothing has changed
+
+
+class TopicWatch:
+    """Watch of a topic, for the thread that reads it.
+
+    Args:
+        client: reads the topic.
+        wanted: function that returns, of all partitions that the topic has, those that are to be
+            read; None where these are fixed.
+        known: the topic's id when reading began; None if it has none.
+        read_soon: whether new partitions are read by this run; else a restart reads them.
+    """
+
+    def __init__(
+        self,
+        client: LogClient,
+        wanted: Callable[[list[int]], list[int]] | None,
+        known: str | None,
+        read_soon: bool,
+    ) -> None:
+        self._client = client
+        self._wanted = wanted
+        self._known = known
+        self._read_soon = read_soon
+        self._next_look = time.monotonic() + LOOK_SECONDS
+
+    def new_partitions(self, known: Collection[int]) -> list[int]:
+        """Return partitions to be read that are not known yet; look every few seconds only.
+
+        Raises:
+            LookupError: the topic was deleted and made anew.
+        """
+        if time.monotonic() < self._next_look:
+            return []
+        self._next_look = time.monotonic() + LOOK_SECONDS
+        try:
+            there = self._client.partitions()
+        except ValueError:  # the topic is not there at the moment
+            return []
+        check_same_topic(self._client.topic, self._known, topic_id(self._client))
+        if self._wanted is None:
+            return []
+        found = [p for p in self._wanted(there) if p not in known]
+        if found:
+            self.report(found)
+        return found
+
+    def report(self, partitions: Collection[int]) -> None:
+        """Log that the topic has partitions that it had not when the stream began."""
+        logger.warning(
+            "topic %r has partitions %s, which it had not when this stream began: %s",
+            self._client.topic,
+            sorted(partitions),
+            "each is read from its beginning, as soon as it has messages"
+            if self._read_soon
+            else "a restart reads each from its beginning, once it has messages; lag counts them",
+        )
+
+
+def topic_id(client: LogClient) -> str | None:
+    """Return the id of a client's topic; None if the client does not know any."""
+    ask = getattr(client, "topic_id", None)  # clients of other logs may be older than it
+    return None if ask is None else ask()
+
+
+def check_same_topic(topic: str, before: str | None, now: str | None) -> None:
+    """Raise LookupError if a topic's id has changed, where both are known.
+
+    Args:
+        topic: name of the topic.
+        before: id of the topic that was read.
+        now: id of the topic that there is.
+    """
+    if before is None or now is None or before == now:
+        return
+    raise LookupError(
+        f"topic {topic!r} was deleted and made anew: messages were read of the one with the id "
+        f"{before}, and now there is {now}, in which the saved offsets mean other messages. Begin "
+        "at its start without the saved position: a training in a new run directory, with the rows "
+        "and weights from mindspore_rec.load_checkpoint; a feature worker with a new state_path "
+        "and sender_name"
+    )

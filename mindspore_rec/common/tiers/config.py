@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CacheConfig: which tiers a table's rows live in, and how much of each."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from mindspore_rec.common.checks import check_int, check_one_of
+
+__all__ = ["CacheConfig"]
+
+MAX_ROWS = 1 << 40
+MAX_BYTES = 1 << 60
+MAX_PREFETCH = 64
+POLICIES = ("lru", "lfu")
+LEFTOVERS = ("refuse", "discard", "keep")
+REMOTE_SCHEMES = ("redis", "rediss", "redis+cluster", "rediss+cluster")
+
+
+@dataclass(frozen=True)
+class CacheConfig:
+    """The tiers of a table: device, host, remote, SSD, any of them below one another in this order.
+
+    A row (value, optimizer state, metadata) lives in the highest tier that has room for it. Rows
+    over a tier's limit are demoted to the next tier; a lookup in training promotes the rows it
+    reads. Where a row lives changes no bit of it. Without a config, all rows live in host memory.
+
+    One config may serve several tables; each has limits, a directory and Redis keys of its own.
+
+    Args:
+        device_rows: rows in the device's memory (`vocab_cache_size` of upstream), at least the
+            unique ids of a batch. Default: no device tier.
+        host_rows: rows in host memory, at least the unique keys of the batches that are read ahead.
+            Default: no limit.
+        host_bytes: the same limit in bytes of rows (value, optimizer state and 32 bytes of
+            metadata and index each) instead of their number. Default: no limit.
+        remote: URL of a Redis server, `redis://[user:password@]host:port[/database]`, or with TLS
+            `rediss://`; of any nodes of a cluster, `redis+cluster://host:port[,host:port...]` or
+            `rediss+cluster://`. Default: no remote tier.
+        remote_rows: most rows in the remote tier; others go to the SSD. Default: no limit.
+        ssd_path: directory for the SSD tier, made where it is missing; a table's rows are in
+            `<ssd_path>/<table name, URL-quoted>`. Default: no SSD tier.
+        ssd_bytes: limit of each table's files in bytes. Default: the disk's space.
+        policy: which rows leave host memory first: 'lru', least recently trained, or 'lfu', least
+            often looked up in training. Default: 'lru'.
+        prefetch: batches that `RecModel` reads ahead, 0 to 64; their rows are promoted while
+            earlier steps run. 0: a lookup reads missing rows itself. Default: 2.
+        leftover: rows of an earlier run that the SSD directory or the Redis server holds under this
+            table's name. 'refuse' raises an error and leaves them, 'discard' deletes them, 'keep'
+            makes them rows of this table, which must have the same row size, dtypes and
+            optimizer. Default: 'refuse'.
+        ssd_direct: whether file access bypasses the system's page cache (O_DIRECT), which would
+            take memory beyond the limit. Default: True.
+
+    Raises:
+        TypeError: an argument is of the wrong type.
+        ValueError: an argument is out of range, or of no use in this combination.
+
+    After `vocab_cache_size` of `mindspore.nn.EmbeddingLookup` and the three storages of Rec SDK.
+
+    Example:
+        >>> config = CacheConfig(host_rows=1_000_000, ssd_path="rows", ssd_bytes=10 << 30)
+        >>> config.policy, config.prefetch
+        ('lru', 2)
+        >>> CacheConfig(host_rows=1_000_000)
+        Traceback (most recent call last):
+        ...
+        ValueError: host_rows must be left out without remote and ssd_path: rows over the limit
+        have nowhere to go
+    """
+
+    device_rows: int | None = None
+    host_rows: int | None = None
+    host_bytes: int | None = None
+    remote: str | None = field(default=None, repr=False)  # it may hold a password
+    remote_rows: int | None = None
+    ssd_path: str | os.PathLike[str] | None = None
+    ssd_bytes: int | None = None
+    policy: str = "lru"
+    prefetch: int = 2
+    leftover: str = "refuse"
+    ssd_direct: bool = True
+
+    def __post_init__(self) -> None:
+        for argument, most in (
+            ("device_rows", MAX_ROWS),
+            ("host_rows", MAX_ROWS),
+            ("host_bytes", MAX_BYTES),
+            ("remote_rows", MAX_ROWS),
+            ("ssd_bytes", MAX_BYTES),
+        ):
+            value = getattr(self, argument)
+            if value is not None:
+                object.__setattr__(self, argument, check_int(argument, value, 1, most))
+        object.__setattr__(self, "prefetch", check_int("prefetch", self.prefetch, 0, MAX_PREFETCH))
+        for argument, legal in (("policy", POLICIES), ("leftover", LEFTOVERS)):
+            _check_str(argument, getattr(self, argument))
+            check_one_of(argument, getattr(self, argument), legal)
+        if not isinstance(self.ssd_direct, bool):
+            raise TypeError(f"ssd_direct must be a bool, got {self.ssd_direct!r}")
+        if self.remote is not None:
+            _check_remote(self.remote)
+        if self.ssd_path is not None:
+            object.__setattr__(self, "ssd_path", _checked_path(self.ssd_path))
+        self._check_combination()
+
+    def _check_combination(self) -> None:
+        limit = "host_rows" if self.host_rows is not None else "host_bytes"
+        limited = getattr(self, limit) is not None
+        below = self.remote is not None or self.ssd_path is not None
+        if self.host_rows is not None and self.host_bytes is not None:
+            raise ValueError(
+                "host_bytes must be left out with host_rows: they are one limit, got both"
+            )
+        if limited and not below:
+            raise ValueError(
+                f"{limit} must be left out without remote and ssd_path: rows over the limit have "
+                "nowhere to go"
+            )
+        for argument, needed in (
+            ("remote_rows", "remote"),
+            ("remote_rows", "ssd_path"),
+            ("ssd_bytes", "ssd_path"),
+        ):
+            if getattr(self, argument) is not None and getattr(self, needed) is None:
+                raise ValueError(f"{argument} must be left out without {needed}")
+        if below and not limited:
+            lower = "remote" if self.remote is not None else "ssd_path"
+            raise ValueError(
+                f"host_rows or host_bytes must be given with {lower}: without a limit of host "
+                "memory no row would ever go there"
+            )
+        if not below and self.device_rows is None:
+            raise ValueError(
+                "one of device_rows, remote and ssd_path must be given; a table without a cache "
+                "config has all its rows in host memory"
+            )
+        if not below and self.leftover != "refuse":
+            raise ValueError("leftover must be left out without remote and ssd_path")
+        if self.ssd_path is None and not self.ssd_direct:
+            raise ValueError("ssd_direct must be left out without ssd_path")
+
+    @property
+    def has_lower_tier(self) -> bool:
+        """Whether there is a tier below host memory."""
+        return self.remote is not None or self.ssd_path is not None
+
+
+def check_cache(cache: Any) -> CacheConfig | None:
+    """Return `cache` if it is a CacheConfig or None.
+
+    Raises:
+        TypeError: `cache` is something else.
+
+    Example:
+        >>> check_cache(None) is None
+        True
+    """
+    if cache is not None and not isinstance(cache, CacheConfig):
+        raise TypeError(f"cache must be a CacheConfig or None, got {cache!r}")
+    return cache
+
+
+def _check_str(argument: str, value: Any) -> None:
+    if not isinstance(value, str):
+        raise TypeError(f"{argument} must be a str, got {value!r}")
+
+
+def _check_remote(url: Any) -> None:
+    _check_str("remote", url)
+    parts = urlsplit(url)
+    if parts.scheme not in REMOTE_SCHEMES or not parts.netloc:
+        raise ValueError(
+            "remote must be a URL of Redis, one of "
+            f"{', '.join(f'{scheme}://...' for scheme in REMOTE_SCHEMES)}, got {_hidden(url)!r}"
+        )
+
+
+def _hidden(url: str) -> str:
+    """Return the URL without user and password."""
+    return url if "@" not in url else "***@" + url.rsplit("@", 1)[1]
+
+
+def _checked_path(path: Any) -> str:
+    if not isinstance(path, (str, os.PathLike)) or not isinstance(os.fspath(path), str):
+        raise TypeError(f"ssd_path must be a path, got {path!r}")
+    text = os.fspath(path)
+    if not text or "\0" in text:
+        raise ValueError(f"ssd_path must be a path that is not empty, got {text!r}")
+    return text

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Markers of buckets: two fields with the token of the owner and the number of the last write.
+
+With them a reader notices that the server lost rows, or went back to an older state of them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+
+from mindspore_rec.common.tiers.redis.link import RowsLostError
+from mindspore_rec.common.tiers.redis.wire import SEQUENCE, TOKEN, Packed, pack, sequence_bytes
+
+
+class Markers:
+    """The expected markers of a table's buckets, and the commands that read and write them.
+
+    Args:
+        names: keys of the buckets on the server.
+        subject: name of the tier in error messages.
+
+    Attributes:
+        token: 16 random bytes, new each time the tier is opened.
+        sent: number of the last command of a write sent to each bucket; a retry has the number of
+            the first try. Each command has its own: a server that lost the last of several commands
+            of one write is behind.
+        confirmed: number of the last write that the server confirmed, for each bucket.
+    """
+
+    def __init__(self, names: Sequence[bytes], subject: str) -> None:
+        self.token = os.urandom(16)
+        self.sent = [0] * len(names)
+        self.confirmed = [0] * len(names)
+        self._names = names
+        self._subject = subject
+
+    def begin(self, buckets: Iterable[int]) -> list[int]:
+        """Count commands of a write, before they are sent; return the number of each.
+
+        Args:
+            buckets: the bucket of each command, in the order in which they take effect.
+        """
+        numbers = []
+        for bucket in buckets:
+            self.sent[bucket] += 1
+            numbers.append(self.sent[bucket])
+        return numbers
+
+    def confirm(self, buckets: Iterable[int]) -> None:
+        """Note that the server confirmed all writes sent to these buckets."""
+        for bucket in set(buckets):
+            self.confirmed[bucket] = self.sent[bucket]
+
+    def check(self, bucket: int, marker: Sequence[bytes | None], least: int) -> None:
+        """Check a bucket's marker against the writes sent to it.
+
+        Args:
+            bucket: the bucket.
+            marker: token and number, as HMGET returns them.
+            least: `confirmed` of the bucket before the marker was asked for.
+
+        Raises:
+            RowsLostError: the server lost rows, or holds an older state.
+        """
+        token, number = marker
+        if token == self.token and number is not None:
+            if least <= int.from_bytes(number, "little") <= self.sent[bucket]:
+                return
+            what = "the server holds an older state (a snapshot, or a replica that had lagged)"
+        elif token is None or number is None:
+            what = "the server lost them (restarted without persistence, or someone deleted them)"
+        else:
+            what = "another run has taken them over"
+        raise RowsLostError(
+            f"{self._subject}: rows that were written are gone: {what}. Found in "
+            f"{self._names[bucket].decode()}. Go back to a checkpoint"
+        )
+
+    def read(self, bucket: int) -> bytes:
+        """Return the command that reads the marker."""
+        return pack(b"HMGET", self._names[bucket], TOKEN, SEQUENCE)
+
+    def put_number(self, bucket: int) -> bytes:
+        """Return the command that writes the number only."""
+        return pack(b"HSET", self._names[bucket], SEQUENCE, sequence_bytes(self.sent[bucket]))
+
+    def put(self, bucket: int) -> bytes:
+        """Return the command that writes token and number."""
+        number = sequence_bytes(self.sent[bucket])
+        return pack(b"HSET", self._names[bucket], TOKEN, self.token, SEQUENCE, number)
+
+    def clear(self, bucket: int) -> Packed:
+        """Return the transaction that deletes the bucket and writes its marker; 4 replies."""
+        unlink = pack(b"UNLINK", self._names[bucket])
+        return pack(b"MULTI"), unlink, self.put(bucket), pack(b"EXEC")

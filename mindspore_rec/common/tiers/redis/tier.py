@@ -1,0 +1,474 @@
+# SPDX-License-Identifier: Apache-2.0
+"""RedisTier: rows of a table on a Redis server or cluster.
+
+Format. Row of key `k` of table `t`: field = the 8 little-endian bytes of `k`, value = the row's
+bytes and 4 little-endian bytes of CRC32C over field and row, in hash
+`emb{t/g<generation>r<row_bytes>/p<bucket>}v`; the bucket is one of 64, chosen by a hash of the key.
+Worker w of several, N, has hashes of its own: `emb{t/w<w>of<N>/g...}v`. Each bucket also has two
+fields that mark it: `t`, the token of the opening that owns it, and `s`, the number of the last
+command that wrote to it. Version 0.1 wrote values without the checksum, of `row_bytes` bytes. With
+`leftover="keep"` they are read beside the others, which are 4 bytes longer, and each that is
+written again has a checksum from then on; any other opening finds no such value legal. (So with
+`leftover="keep"` a value that lost just its checksum is taken for an older one.)
+
+Guarantees.
+* A bit of a row or its checksum that changed on the server, and a row under another key than it was
+  written for, raise `RowDamagedError` in each read and scan that meets them; it names the keys.
+  Writing such a row, erasing it and clearing the tier are legal.
+* A read never returns an old row. The marker is read with each read of rows, and on each
+  new connection before rows go over it. A server that restarted empty or with an older state (a
+  snapshot, a replica that had lagged) and a bucket that someone deleted raise `RowsLostError`; a
+  value of a length that no row has raises `RowDamagedError`. None of them reads as "not found".
+* A second writer is refused: the buckets carry the token of the first.
+* Calls are retried with growing pauses, up to `retry_seconds`, while a server is away, hangs, loads
+  its data or is out of memory (`noeviction`), and while a cluster moves slots. A failed write may
+  be repeated; rows that it did not reach are intact.
+* A server that evicts keys by itself (`maxmemory` with a policy `allkeys-*`) is refused.
+* Rows survive a crash of the server as far as its persistence goes. With `appendonly yes` and
+  `appendfsync always` nothing is lost after kill -9; with `everysec` the server may lose what it
+  confirmed within the last two seconds, which raises `RowsLostError`.
+* A read during a write of the same row returns the row of before or of after the write.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from mindspore_rec.common.checks import check_int, check_number, check_one_of
+from mindspore_rec.common.tiers.redis.client import Client, Command, OwnLock
+from mindspore_rec.common.tiers.redis.link import (
+    Link,
+    RemoteError,
+    need_redis,
+    parse_target,
+)
+from mindspore_rec.common.tiers.redis.marker import Markers
+from mindspore_rec.common.tiers.redis.nodes import Nodes
+from mindspore_rec.common.tiers.redis.replies import Form, is_count, is_fields, is_page, is_value
+from mindspore_rec.common.tiers.redis.row_values import CHECK_BYTES, RowValues
+from mindspore_rec.common.tiers.redis.wire import (
+    BUCKETS,
+    MARKER_FIELDS,
+    TOKEN,
+    Packer,
+    Piece,
+    bucket_names,
+    pack,
+)
+
+SLICE_BYTES = 16 << 20  # of rows, in one go over the network
+# A scan's cursor: the bucket in 6 bits, the life of the server in 8, the server's cursor above.
+_LIFE_SHIFT, _PLACE_SHIFT = 6, 14
+_LIVES = 1 << (_PLACE_SHIFT - _LIFE_SHIFT)
+Leftover = Literal["refuse", "discard", "keep"]
+
+
+class RedisTier:
+    """Rows of one size by int64 key, on a Redis server.
+
+    Any thread may call it. Writes run one after another, reads in parallel. A forked process must
+    open a tier of its own.
+
+    Args:
+        url: `redis://[[user]:password@]host[:port][/db]`, `rediss://` for TLS,
+            `redis+cluster://host:port[,host:port...]` for a cluster. Options come after `?`:
+            `timeout`, `retry_seconds`, and those of redis-py's connections, for instance
+            `rediss://host?ssl_ca_certs=/etc/ca.pem&retry_seconds=120`.
+        table: name of the table.
+        row_bytes: bytes of a row, 1 to 2**26.
+        generation: part of the keys' names; rows of another generation are not found. Default: 0.
+        leftover: what to do with rows of this table that the server holds: `"refuse"` to open,
+            `"discard"` or `"keep"` them. Default: `"refuse"`.
+        timeout: seconds that one answer of a server may take. Default: the URL's, else 5.
+        retry_seconds: seconds of retries after which a call raises. Default: the URL's, else 30.
+        worker: number of this worker, which has rows of its own. Default: 0.
+        workers: number of workers; rows of another number of them are not found. Default: 1.
+
+    Raises:
+        ImportError: redis-py or hiredis is missing.
+        TypeError, ValueError: an argument is of the wrong type or out of range.
+        RemoteUnavailableError: no server answers in time.
+        RemoteError: the server refuses, evicts keys, or holds rows and leftover is `"refuse"`.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        table: str,
+        row_bytes: int,
+        generation: int = 0,
+        *,
+        leftover: Leftover = "refuse",
+        timeout: float | None = None,
+        retry_seconds: float | None = None,
+        worker: int = 0,
+        workers: int = 1,
+    ) -> None:
+        need_redis()
+        if not isinstance(table, str) or not table:
+            raise ValueError(f"table must be a name, got {table!r}")
+        self.row_bytes = check_int("row_bytes", row_bytes, 1, 64 << 20)
+        check_int("generation", generation, 0, 2**63 - 1)
+        check_one_of("leftover", leftover, ("refuse", "discard", "keep"))
+        check_int("workers", workers, 1, 2**31 - 1)
+        check_int("worker", worker, 0, workers - 1)
+        target = parse_target(url)
+        timeout = target.timeout if timeout is None else timeout
+        retry_seconds = target.retry_seconds if retry_seconds is None else retry_seconds
+        if check_number("timeout", timeout) <= 0:
+            raise ValueError(f"timeout must be positive, got {timeout}")
+        if check_number("retry_seconds", retry_seconds) < 0:
+            raise ValueError(f"retry_seconds must be at least 0, got {retry_seconds}")
+        self._names = bucket_names(table, generation, self.row_bytes, worker, workers)
+        self._packer = Packer(self._names, self.row_bytes)
+        self._subject = f"remote tier {target.shown}, table {table!r}"
+        self._values = RowValues(self.row_bytes, self._subject, unchecked=leftover == "keep")
+        self._most_rows = max(1, SLICE_BYTES // (self.row_bytes + CHECK_BYTES))
+        self._write_lock = OwnLock(self._subject)
+        self._count_lock = OwnLock(self._subject)
+        self._markers = Markers(self._names, self._subject)
+        self._rows = 0
+        self._rows_known = True
+        self._warned = False
+        self._lives: list[object] = []  # of servers that were scanned
+        self._counts = dict.fromkeys(
+            ("read_rows", "written_rows", "read_bytes", "written_bytes", "hits", "misses"), 0
+        )
+        nodes = Nodes(target, self._names, timeout, self._greet)
+        self._client = Client(nodes, self._subject, retry_seconds)
+        try:
+            self._claim(leftover)
+        except BaseException:
+            self._client.close()
+            raise
+
+    def __repr__(self) -> str:
+        return f"<RedisTier {self._subject}, {self.row_bytes} bytes a row>"
+
+    # ---------------------------------------------------------------- rows
+
+    def read(self, keys: np.ndarray, rows: np.ndarray, found: np.ndarray) -> None:
+        """Set `rows[i]` and `found[i]` for each key; a row that is not found is left unchanged.
+
+        Raises:
+            RowDamagedError: rows do not match their checksums.
+        """
+        self._check(keys, rows)
+        self._read_parts(keys, rows, found)
+
+    def contains(self, keys: np.ndarray, found: np.ndarray) -> None:
+        """Set `found[i]` to whether the server has a row of each key, damaged or not."""
+        self._check(keys)
+        self._read_parts(keys, None, found)
+
+    def _read_parts(self, keys: np.ndarray, rows: np.ndarray | None, found: np.ndarray) -> None:
+        if found.dtype != np.bool_ or found.shape != keys.shape:
+            raise TypeError(f"found must be bool{list(keys.shape)}")
+        for start in range(0, len(keys), self._most_rows):
+            part = slice(start, start + self._most_rows)
+            self._read(keys[part], None if rows is None else rows[part], found[part])
+
+    def _read(self, keys: np.ndarray, rows: np.ndarray | None, found: np.ndarray) -> None:
+        order, pieces = self._packer.pieces(keys)
+        forms = [is_fields(stop - start + MARKER_FIELDS) for _, start, stop in pieces]
+        commands = self._commands(pieces, self._packer.reads(keys, order, pieces), forms)
+        done = list(self._markers.confirmed)
+        self._client.run(commands)
+        values: list[Any] = []
+        for command in commands:
+            bucket = command.bucket
+            self._markers.check(bucket, command.reply[:MARKER_FIELDS], done[bucket])
+            values += command.reply[MARKER_FIELDS:]
+        missing = values.count(None)
+        if missing:
+            here = np.array([value is not None for value in values])
+            found[order] = here
+            order = order[here]
+            values = [value for value in values if value is not None]
+        else:
+            found[:] = True
+        if rows is None:
+            return
+        taken = self._values.take(values, keys, order, rows) if values else 0
+        hits = len(values)
+        self._count(hits=hits, misses=missing, read_rows=hits, read_bytes=taken)
+
+    def write(self, keys: np.ndarray, rows: np.ndarray) -> None:
+        """Write the rows; of equal keys the last wins. A failed write may be repeated."""
+        self._check(keys, rows)
+        with self._write_lock:
+            for start in range(0, len(keys), self._most_rows):
+                part = slice(start, start + self._most_rows)
+                self._write(keys[part], rows[part])
+
+    def _write(self, keys: np.ndarray, rows: np.ndarray) -> None:
+        order, pieces = self._packer.pieces(keys)
+        numbers = self._markers.begin(piece.bucket for piece in pieces)
+        packed = self._packer.writes(keys, rows, order, pieces, numbers)
+        commands = self._commands(pieces, packed)
+        self._run_writes(commands)
+        self._rows += sum(command.reply for command in commands)
+        self._count(written_rows=len(keys), written_bytes=rows.nbytes + CHECK_BYTES * len(keys))
+
+    def erase(self, keys: np.ndarray) -> None:
+        """Delete the rows of keys; a key without a row is ignored."""
+        self._check(keys)
+        with self._write_lock:
+            for start in range(0, len(keys), 1 << 18):
+                part = keys[start : start + (1 << 18)]
+                order, pieces = self._packer.pieces(part)
+                buckets = sorted({piece.bucket for piece in pieces})
+                self._markers.begin(buckets)
+                erases = self._commands(pieces, self._packer.erases(part, order, pieces))
+                # After the rows: a server that loses the deletion loses the number too.
+                numbers = [
+                    Command(bucket, (self._markers.put_number(bucket),), is_count)
+                    for bucket in buckets
+                ]
+                self._run_writes([*erases, *numbers])
+                self._rows -= sum(command.reply for command in erases)
+
+    @staticmethod
+    def _commands(
+        pieces: list[Piece], packed: Any, forms: Sequence[Form] | None = None
+    ) -> list[Command]:
+        forms = [is_count] * len(pieces) if forms is None else forms
+        return [
+            Command(piece.bucket, text, form)
+            for piece, text, form in zip(pieces, packed, forms, strict=True)
+        ]
+
+    def _run_writes(self, commands: list[Command]) -> None:
+        """Run writes and note that the server confirmed them."""
+        retries = self._client.retries
+        known, self._rows_known = self._rows_known, False
+        self._client.run(commands)
+        # The number of new rows is in the reply, and a retried write lost its first one.
+        self._rows_known = known and retries == self._client.retries
+        self._markers.confirm(command.bucket for command in commands)
+
+    def flush(self) -> None:
+        """Check that the server holds all rows written, by the marker of every bucket.
+
+        When rows reach the server's disk depends on its configuration (`appendfsync`).
+
+        Raises:
+            RowsLostError: the server lost rows.
+        """
+        done = list(self._markers.confirmed)
+        read = self._markers.read
+        commands = [Command(b, (read(b),), is_fields(MARKER_FIELDS)) for b in range(BUCKETS)]
+        self._client.run(commands)
+        for command in commands:
+            self._markers.check(command.bucket, command.reply, done[command.bucket])
+
+    def size(self) -> int:
+        """Return the number of rows on the server."""
+        with self._write_lock:
+            if not self._rows_known:
+                self._rows = self._held()
+                self._rows_known = True
+            return self._rows
+
+    def scan(self, cursor: int, most: int) -> tuple[int, np.ndarray, np.ndarray]:
+        """Return some rows of a walk over all of them.
+
+        A row that exists during the whole walk is returned at least once.
+
+        Args:
+            cursor: 0 to start, later the cursor that the call before returned.
+            most: rows to return, about.
+
+        Returns:
+            next cursor (0 at the end), keys int64 `[m]`, rows uint8 `[m, row_bytes]`.
+
+        Raises:
+            RowDamagedError: some of them do not match their checksums; the same cursor reads them
+                again.
+        """
+        check_int("cursor", cursor, 0, 2**63 - 1)
+        check_int("most", most, 1, 2**31 - 1)
+        # Bounds the bytes of a reply.
+        most = min(most, self._most_rows)
+        bucket, place = cursor & (BUCKETS - 1), cursor >> _PLACE_SHIFT
+        place, life, fields, values = self._scan(
+            bucket, place, (cursor >> _LIFE_SHIFT) % _LIVES, most
+        )
+        if place >= 1 << (63 - _PLACE_SHIFT):
+            raise RemoteError(f"{self._subject}: the server's cursor {place} is too large")
+        if place:
+            following = place << _PLACE_SHIFT | life << _LIFE_SHIFT | bucket
+        else:
+            following = (bucket + 1) % BUCKETS
+        keys = np.frombuffer(b"".join(fields), "<i8").astype(np.int64)
+        rows = np.empty((len(keys), self.row_bytes), np.uint8)
+        self._values.take(values, keys, np.arange(len(keys)), rows)
+        return following, keys, rows
+
+    def _scan(
+        self, bucket: int, place: int, life: int, most: int
+    ) -> tuple[int, int, list[bytes], list[bytes]]:
+        """Return part of a bucket, from a cursor of HSCAN that a server gave in its life `life`."""
+        while True:
+            words = (b"HSCAN", self._names[bucket], b"%d" % place, b"COUNT", b"%d" % most)
+            command = Command(bucket, (pack(*words),), is_page)
+            marker = Command(bucket, (self._markers.read(bucket),), is_fields(MARKER_FIELDS))
+            least = self._markers.confirmed[bucket]
+            self._client.run([command, marker])
+            self._markers.check(bucket, marker.reply, least)
+            following = int(command.reply[0])
+            if command.server is None and (place or following):
+                # No run id, so a restart would go unnoticed: read the bucket in one piece.
+                place, most = 0, 2**31 - 1
+                continue
+            now = self._life(command.server)
+            if place and now != life:
+                # A restarted server hashes with another seed: the old cursor is meaningless.
+                place = 0
+                continue
+            fields, values = command.reply[1][::2], command.reply[1][1::2]
+            pairs = [(f, v) for f, v in zip(fields, values, strict=True) if len(f) == 8]
+            return following, now, [f for f, _ in pairs], [v for _, v in pairs]
+
+    def _life(self, server: object) -> int:
+        with self._count_lock:
+            if server not in self._lives:
+                self._lives.append(server)
+            return self._lives.index(server) % _LIVES
+
+    def clear(self) -> None:
+        """Delete every row; also makes the tier usable again after a `RowsLostError`."""
+        with self._write_lock:
+            self._markers.begin(range(BUCKETS))
+            self._run_clear()
+            self._markers.confirm(range(BUCKETS))
+            self._rows, self._rows_known = 0, True
+
+    def _run_clear(self) -> None:
+        commands = [Command(b, self._markers.clear(b), replies=4) for b in range(BUCKETS)]
+        self._client.run(commands, greet=False)
+
+    def discard(self) -> None:
+        """Delete all rows and other keys of the tier on the server; then only `close` is legal."""
+        with self._write_lock:
+            unlinks = [Command(b, (pack(b"UNLINK", name),)) for b, name in enumerate(self._names)]
+            self._client.run(unlinks, greet=False)
+
+    def stats(self) -> dict[str, int | float]:
+        """Return counts since the tier was opened, and the number of rows.
+
+        Keys: rows, hits, misses, read_rows, written_rows, read_bytes, written_bytes, retries. Bytes
+        are those of values, checksums included.
+        """
+        with self._count_lock:
+            counts: dict[str, int | float] = dict(self._counts)
+        # No network call: after a failed write `size()` is more exact.
+        return {"rows": self._rows, "retries": self._client.retries, **counts}
+
+    def close(self) -> None:
+        """Close the connections; the rows stay on the server."""
+        self._client.close()
+
+    # ---------------------------------------------------------------- checks
+
+    def _check(self, keys: np.ndarray, rows: np.ndarray | None = None) -> None:
+        if keys.dtype != np.int64 or keys.ndim != 1:
+            raise TypeError(f"keys must be int64[n], got {keys.dtype}{list(keys.shape)}")
+        if rows is not None and (
+            rows.dtype != np.uint8 or rows.shape != (len(keys), self.row_bytes)
+        ):
+            raise TypeError(
+                f"rows must be uint8[{len(keys)}, {self.row_bytes}], got "
+                f"{rows.dtype}{list(rows.shape)}"
+            )
+
+    def _greet(self, link: Link, rows: bool) -> None:
+        """Check a new connection: the server evicts nothing and holds what was written to it."""
+        self._check_eviction(link)
+        if not rows:
+            return
+        buckets, done = self._client.nodes.buckets_at(link.address), list(self._markers.confirmed)
+        link.send(b"".join([self._markers.read(bucket) for bucket in buckets]))
+        for bucket in buckets:
+            reply = link.receive()
+            if not is_fields(MARKER_FIELDS)(reply):
+                raise RemoteError(f"{self._subject}: a reply that no server gives: {reply!r:.100}")
+            self._markers.check(bucket, reply, done[bucket])
+
+    def _check_eviction(self, link: Link) -> None:
+        memory, policy = link.info.get("maxmemory"), link.info.get("maxmemory_policy")
+        if memory is None or policy is None or not memory.isdecimal():
+            if not self._warned:
+                self._warned = True
+                warnings.warn(
+                    f"{self._subject}: the server does not say whether it evicts keys (INFO "
+                    "memory); it must not: set maxmemory-policy noeviction",
+                    stacklevel=2,
+                )
+        elif int(memory) > 0 and policy.startswith("allkeys"):
+            # volatile-* evicts only keys with an expiry; ours have none.
+            raise RemoteError(
+                f"{self._subject}: the server evicts rows when its memory is full (maxmemory "
+                f"{memory}, maxmemory-policy {policy}); set maxmemory-policy noeviction"
+            )
+
+    def _count(self, **more: int) -> None:
+        with self._count_lock:
+            for name, number in more.items():
+                self._counts[name] += number
+
+    # ---------------------------------------------------------------- opening
+
+    def _held(self) -> int:
+        """Count the rows on the server."""
+        commands = self._lengths()
+        self._client.run(commands)
+        for command in commands:
+            if command.reply < MARKER_FIELDS:
+                self._markers.check(command.bucket, [None, None], 0)
+        return sum(command.reply - MARKER_FIELDS for command in commands)
+
+    def _lengths(self) -> list[Command]:
+        names = enumerate(self._names)
+        return [Command(b, (pack(b"HLEN", name),), is_count) for b, name in names]
+
+    def _claim(self, leftover: Leftover) -> None:
+        """Take the buckets over: write the token of this tier into each."""
+        names = list(enumerate(self._names))
+        if leftover == "discard":
+            self._run_clear()
+        elif leftover == "keep":
+            self._client.run(
+                [Command(b, (self._markers.put(b),), is_count) for b, _ in names], greet=False
+            )
+            self._rows = self._held()
+        else:
+            lengths = self._lengths()
+            self._client.run(lengths, greet=False)
+            held = sum(max(0, command.reply - MARKER_FIELDS) for command in lengths)
+            if any(command.reply for command in lengths):
+                self._refuse(held)
+            tokens = [
+                Command(b, (pack(b"HSETNX", n, TOKEN, self._markers.token),), is_count)
+                for b, n in names
+            ]
+            tokens += [Command(b, (pack(b"HGET", n, TOKEN),), is_value) for b, n in names]
+            self._client.run(tokens, greet=False)
+            if any(command.reply != self._markers.token for command in tokens[BUCKETS:]):
+                self._refuse(0)
+            self._client.run(
+                [Command(b, (self._markers.put_number(b),), is_count) for b, _ in names],
+                greet=False,
+            )
+        self.flush()  # checks the markers over a connection that is kept
+
+    def _refuse(self, held: int) -> None:
+        raise RemoteError(
+            f"{self._subject}: the server already holds {held} rows of this table: another run "
+            "uses it, or an earlier one left them. leftover='discard' drops them, "
+            "leftover='keep' takes them over"
+        )

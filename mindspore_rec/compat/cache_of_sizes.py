@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rec SDK's three vocabulary sizes as a CacheConfig."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from mindspore_rec import _native
+from mindspore_rec.common.checks import check_int
+from mindspore_rec.common.tiers.config import CacheConfig, check_cache
+
+__all__ = ["cache_of_sizes"]
+
+MAX_ROWS = 1_000_000_000
+MAX_STATE = 2  # floats of optimizer state a float of the value
+AMPLIFICATION = 1.8  # most bytes on the disk by bytes of rows, while garbage is collected
+MIN_SSD_BYTES = 64 << 20
+
+
+def cache_of_sizes(
+    where: str, dim: int, cache: Any, device: Any, host: Any, ssd: Any, ssd_data_path: Any
+) -> CacheConfig | None:
+    """Return the tiers of a `create_table` call, from its `cache` or its vocabulary sizes.
+
+    Args:
+        where: text before an argument's name in messages.
+        dim: number of floats of a value.
+        cache: the argument `cache`.
+        device: the argument `device_vocabulary_size`, in rows; 0 for no tier.
+        host: the argument `host_vocabulary_size`, likewise.
+        ssd: the argument `ssd_vocabulary_size`, likewise. The limit is kept in bytes, those of this
+            many rows with the largest optimizer state and room for garbage; at least 64 MiB.
+        ssd_data_path: directory of the SSD tier, or a tuple or list of one. Default: '.'.
+
+    Raises:
+        TypeError, ValueError: a size is out of range, or the sizes do not fit together.
+
+    Example:
+        >>> config = cache_of_sizes("", 8, None, 0, 1000, 1_000_000, ["rows"])
+        >>> config.host_rows, config.ssd_bytes, config.ssd_path
+        (1000, 237600000, 'rows')
+    """
+    sizes = {
+        "device_vocabulary_size": check_int(where + "device_vocabulary_size", device, 0, MAX_ROWS),
+        "host_vocabulary_size": check_int(where + "host_vocabulary_size", host, 0, MAX_ROWS),
+        "ssd_vocabulary_size": check_int(where + "ssd_vocabulary_size", ssd, 0, MAX_ROWS),
+    }
+    given = [name for name, size in sizes.items() if size]
+    if ssd_data_path is not None:
+        given.append("ssd_data_path")
+    if check_cache(cache) is not None:
+        if given:
+            raise ValueError(f"{where}{given[0]} is part of cache: with cache= leave it out")
+        return cache
+    if not given:
+        return None
+    if not ssd:
+        if ssd_data_path is not None:
+            raise ValueError(f"{where}ssd_data_path must be None without ssd_vocabulary_size")
+        if host:
+            raise ValueError(
+                f"{where}host_vocabulary_size must be 0 without ssd_vocabulary_size: host memory "
+                "is then the lowest tier and grows as keys arrive. To bound the rows, give "
+                f"eviction=Eviction(max_rows={host})"
+            )
+        return CacheConfig(device_rows=sizes["device_vocabulary_size"])
+    if not host:
+        raise ValueError(f"{where}host_vocabulary_size must be at least 1 with ssd_vocabulary_size")
+    sizes_of_row = _native.row_sizes(dim, MAX_STATE * dim)
+    record = sizes_of_row.ssd_header + sizes_of_row.block
+    return CacheConfig(
+        device_rows=sizes["device_vocabulary_size"] or None,
+        host_rows=sizes["host_vocabulary_size"],
+        ssd_path=_path(where, ssd_data_path),
+        ssd_bytes=max(MIN_SSD_BYTES, int(AMPLIFICATION * sizes["ssd_vocabulary_size"] * record)),
+    )
+
+
+def _path(where: str, value: Any) -> str | os.PathLike[str]:
+    if value is None:
+        return "."
+    paths = list(value) if isinstance(value, (tuple, list)) else [value]
+    if len(paths) != 1 or not isinstance(paths[0], (str, os.PathLike)):
+        raise ValueError(f"{where}ssd_data_path must be one directory, got {value!r}")
+    return paths[0]

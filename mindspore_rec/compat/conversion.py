@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Conversion: the record of a converted network's changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mindspore import nn
+
+from mindspore_rec.compat.conversion_targets import Target
+
+__all__ = ["ATTRIBUTE", "NEW_KINDS", "Change", "Conversion", "changes_of"]
+
+ATTRIBUTE = "_mindspore_rec_conversions"  # of a network: those that can be reverted
+NEW_KINDS = {"hash": "HashEmbeddingLookup", "static": "EmbeddingLookup"}
+
+
+@dataclass(frozen=True)
+class Change:
+    """One embedding of a conversion.
+
+    Attributes:
+        path: where the network holds it.
+        aliases: the other places where it holds the same cell.
+        old_kind: the class it was of.
+        new_kind: the class it is of.
+        table: its table's name.
+        rows: of its vocabulary.
+        dim: floats in a row.
+        bytes: of these rows; 0 where an embedding before it has the same table.
+    """
+
+    path: str
+    aliases: tuple[str, ...]
+    old_kind: str
+    new_kind: str
+    table: str
+    rows: int
+    dim: int
+    bytes: int
+
+
+class Conversion:
+    """Report of what `convert` did, or with `dry_run` would do. Prints as a table.
+
+    It keeps the old embeddings with their weights until `revert` or `forget`.
+
+    Attributes:
+        changes: one `Change` an embedding.
+        kind: 'hash' or 'static'.
+        dry_run: whether nothing was changed.
+        stacks: paths of the stacks of dense layers that are fused.
+
+    Example:
+        >>> from mindspore import nn
+        >>> from mindspore_rec import convert
+        >>> net = nn.SequentialCell(nn.Embedding(6, 2), nn.Flatten())
+        >>> conversion = convert(net, kind="static", prefix="doc.conversion.")
+        path  old kind      new kind         rows  dim  bytes
+        0     nn.Embedding  EmbeddingLookup     6    2     48
+        >>> conversion.changes[0].table
+        'doc.conversion.0'
+        >>> conversion.revertible
+        True
+    """
+
+    def __init__(
+        self,
+        net: nn.Cell,
+        kind: str,
+        changes: list[Change],
+        dry_run: bool,
+        stacks: Mapping[str, nn.SequentialCell],
+    ) -> None:
+        self.changes = tuple(changes)
+        self.kind = kind
+        self.stacks = tuple(stacks)
+        self.dry_run = dry_run
+        self._net: nn.Cell | None = None if dry_run else net
+        self._pairs: list[tuple[Target, nn.Cell]] = []
+        self._fused: list[tuple[nn.SequentialCell, nn.Cell]] = []
+
+    @property
+    def revertible(self) -> bool:
+        """Whether `revert` can undo it: not a dry run, not undone and not forgotten."""
+        return self._net is not None
+
+    def forget(self) -> None:
+        """Make the conversion final, which gives the memory of the old weights back."""
+        if self._net is not None:
+            vars(self._net)[ATTRIBUTE].remove(self)
+        self._net, self._pairs, self._fused = None, [], []
+
+    def replacements(self, *, back: bool = False) -> dict[int, nn.Cell]:
+        """Return the new cells by the `id` of the old ones, or the other way round."""
+        pairs = [(target.cell, new) for target, new in self._pairs] + self._fused
+        return (
+            {id(new): old for old, new in pairs} if back else {id(old): new for old, new in pairs}
+        )
+
+    def __str__(self) -> str:
+        fused = [f"{path}  fused" for path in self.stacks]
+        if not self.changes:
+            return "\n".join(fused) or "no embedding matches: nothing is converted"
+        cells = [["path", "old kind", "new kind", "rows", "dim", "bytes"]]
+        for change in self.changes:
+            path = " = ".join((change.path, *change.aliases))
+            sizes = [f"{size:,}" for size in (change.rows, change.dim, change.bytes)]
+            cells.append([path, change.old_kind, change.new_kind, *sizes])
+        widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
+        lines = []
+        for row in cells:
+            left = [text.ljust(width) for text, width in zip(row[:3], widths[:3], strict=True)]
+            right = [text.rjust(width) for text, width in zip(row[3:], widths[3:], strict=True)]
+            lines.append("  ".join(left + right))
+        return "\n".join(lines + fused)
+
+    def __repr__(self) -> str:
+        stacks = f", {len(self.stacks)} stacks" if self.stacks else ""
+        return f"Conversion(kind={self.kind!r}, {len(self.changes)} embeddings{stacks})"
+
+
+def changes_of(targets: list[Target], kind: str, prefix: str) -> list[Change]:
+    """Return the changes that converting `targets` makes."""
+    first: dict[int, str] = {}
+    changes = []
+    for target in targets:
+        shared = id(target.weight) in first
+        table = first.setdefault(id(target.weight), prefix + target.path)
+        size = 0 if shared else target.rows * target.dim * 4
+        changes.append(
+            Change(
+                target.path,
+                tuple(target.paths[1:]),
+                target.kind,
+                NEW_KINDS[kind],
+                table,
+                target.rows,
+                target.dim,
+                size,
+            )
+        )
+    return changes

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""create_table: a table with name, first values and policies, as Rec SDK's users make one."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Iterable
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+from mindspore import Tensor
+
+from mindspore_rec.common.checks import check_int, check_number
+from mindspore_rec.common.columns.feature_spec import check_name
+from mindspore_rec.common.old_names import refuse_arguments
+from mindspore_rec.common.rows.policies import Admission, Eviction
+from mindspore_rec.common.tiers.config import CacheConfig
+from mindspore_rec.compat.cache_of_sizes import cache_of_sizes
+from mindspore_rec.compat.policies_of_specs import policies_of_specs
+from mindspore_rec.compat.session import adopt, default_seed
+from mindspore_rec.train.parameter.initializers import row_initializer
+from mindspore_rec.train.parameter.map_parameter import MapParameter
+from mindspore_rec.train.parameter.table_config import MAX_DIM, TableConfig
+from mindspore_rec.train.parameter.upstream import (
+    REQUIRED,
+    check_described_once,
+    check_hash_config,
+    describing_arguments,
+)
+
+__all__ = ["create_table", "padding_keys_of"]
+
+
+def create_table(
+    key_dtype: Any = REQUIRED,
+    dim: int = REQUIRED,
+    name: str = REQUIRED,
+    emb_initializer: Any = REQUIRED,
+    device_vocabulary_size: int = 0,
+    host_vocabulary_size: int = 0,
+    ssd_vocabulary_size: int = 0,
+    ssd_data_path: Any = None,
+    optimizer: Any = None,
+    *,
+    specs: Any = None,
+    default_value: Any = None,
+    serving_default_value: Any = None,
+    admission: Admission | None = None,
+    eviction: Eviction | None = None,
+    padding_keys: int | Iterable[int] | None = None,
+    seed: int | None = None,
+    cache: CacheConfig | None = None,
+    config: TableConfig | None = None,
+    **unknown: Any,
+) -> MapParameter:
+    """Make a table that grows as keys arrive.
+
+    Look it up with `SparseLookup` in a network and `sparse_lookup` outside; any other cell that
+    takes a MapParameter works too, without regard to `padding_keys`.
+
+    Args:
+        key_dtype: `int32` or `int64`. Ids of int64 are refused by an int32 table.
+        dim: floats in a row, 1 to 8192.
+        name: 1 to 100 letters, digits, '_' and '.'; of two open tables with one name only the
+            newer can be used.
+        emb_initializer: first value of a row: a number, 'normal', 'truncated_normal', 'uniform',
+            'xavier_uniform', 'zeros', 'ones', or such an Initializer.
+        device_vocabulary_size: rows in the device's memory, 0 to 10**9; 0 for no device tier. No
+            capacity that could be exceeded: more rows are in the tiers below. Default: 0.
+        host_vocabulary_size: rows in host memory, where there is an SSD tier below. 0: host memory
+            is the lowest tier, and grows; `eviction=Eviction(max_rows=N)` bounds its rows.
+            Default: 0.
+        ssd_vocabulary_size: rows that `ssd_data_path` must have room for, kept as a limit in bytes:
+            1.8 times those of rows with two floats of optimizer state a float. 0 for no SSD tier.
+            Default: 0.
+        ssd_data_path: directory for the SSD tier, or a tuple or list of one. Default: '.'.
+        optimizer: only None: an optimizer is given its tables, not a table its optimizer. See
+            `get_dense_and_sparse_variable`, and `CombinedOptimizer` for a different one a table.
+        specs: features of the batch (FeatureSpec); the thresholds of those whose `table_name` is
+            this table's set its admission and its eviction, which happens all the time. A policy
+            that is given instead must have the same threshold. Default: none.
+        default_value: what keys not admitted yet read in training: a number, or float32 `[dim]`.
+            Default: the number of `emb_initializer`, or zeros where it is a distribution.
+        serving_default_value: what unknown and not admitted keys read in evaluation, likewise.
+            Default: that of `default_value`.
+        admission: `CountAdmission`, `SketchAdmission` or `ProbabilityAdmission`. Default: every
+            key is admitted at once.
+        eviction: `Eviction`. Default: rows stay.
+        padding_keys: keys that read zeros and never get a row, where the table is looked up with
+            `SparseLookup` or `sparse_lookup`: an int or several. A clone has none. Default: none.
+        seed: seed of the first values, 0 to 2**64 - 1. Default: that of `init`, or 0.
+        cache: the tiers as a `CacheConfig`, which says more than the sizes above. Default: as they
+            say.
+        config: the table as a `TableConfig` with a name, instead of the arguments above that
+            describe one; `specs` and `padding_keys` are not of it and stay.
+        **unknown: refused with a TypeError, which names the replacement of arguments of Rec SDK.
+
+    Returns:
+        The table. While a session of `init` lasts, it closes with the session.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type, out of range or not supported; a
+            tier holds rows of an earlier run, or those of an open table of that name.
+        OSError, RemoteError: a tier cannot be opened.
+
+    After `mx_rec.core.embedding.create_table` of Rec SDK; docs/from_rec_sdk.md lists the
+    differences.
+
+    Example:
+        >>> import mindspore as ms
+        >>> from mindspore_rec import create_table
+        >>> table = create_table(ms.int64, 8, "doc.create_table", "normal", padding_keys=0)
+        >>> table.name, table.dim, table.padding_keys
+        ('doc.create_table', 8, (0,))
+    """
+    refuse_arguments("create_table", unknown, ", ".join(_TAKEN))
+    check_described_once(
+        describing_arguments(create_table, locals()),
+        config,
+        key_dtype=key_dtype,
+        dim=dim,
+        name=name,
+        emb_initializer=emb_initializer,
+    )
+    if config is not None:
+        check_hash_config("table of create_table", config)
+        if config.name is None:
+            raise ValueError("config must have a name for create_table, got None")
+        name = config.name
+    check_name("name", name)
+    where = f"table '{name}': "
+    if optimizer is not None:
+        raise ValueError(
+            f"{where}optimizer must be None: an optimizer is given its tables, not a table its "
+            "optimizer. Give it get_dense_and_sparse_variable(net), or use CombinedOptimizer for a "
+            "different one a table"
+        )
+    if config is None:
+        if key_dtype not in (ms.int32, ms.int64):
+            raise TypeError(f"{where}key_dtype must be mindspore.int32 or int64, got {key_dtype}")
+        dim = check_int(where + "dim", dim, 1, MAX_DIM)
+        argument = where + "emb_initializer"
+        row_initializer(emb_initializer, fan_in=dim, fan_out=dim, argument=argument)
+        argument = where + "serving_default_value"
+        config = TableConfig(
+            dim,
+            name=name,
+            key_dtype=key_dtype,
+            initializer=emb_initializer,
+            seed=seed,
+            admission=admission,
+            eviction=eviction,
+            unknown_value=_check_row(where + "default_value", default_value, dim),
+            serving_unknown_value=_check_row(argument, serving_default_value, dim),
+            cache=cache_of_sizes(
+                where, dim, cache,
+                device_vocabulary_size, host_vocabulary_size, ssd_vocabulary_size, ssd_data_path,
+            ),
+        )  # fmt: skip
+    padding = _check_padding(where, padding_keys, config.key_dtype)
+    if specs is not None:
+        policies = policies_of_specs(specs, name, config.admission, config.eviction)
+        config = dataclasses.replace(config, admission=policies[0], eviction=policies[1])
+    if config.seed is None:
+        config = dataclasses.replace(config, seed=default_seed())
+    table = MapParameter(config=config)
+    table.padding_keys = padding
+    # Constants of a graph must be Tensors: it takes an int for an int32.
+    table.padding_constants = tuple(Tensor(key, config.key_dtype) for key in padding)
+    adopt(table)
+    return table
+
+
+_TAKEN = [each for each in inspect.signature(create_table).parameters if each != "unknown"]
+
+
+def padding_keys_of(table: MapParameter) -> tuple[int, ...]:
+    """Return the padding keys that `create_table` gave a table.
+
+    Example:
+        >>> from mindspore_rec import MapParameter
+        >>> padding_keys_of(MapParameter(name="doc.padding_keys_of"))
+        ()
+    """
+    return getattr(table, "padding_keys", ())
+
+
+def _check_padding(where: str, keys: Any, key_dtype: Any) -> tuple[int, ...]:
+    if keys is None:
+        return ()
+    bits = 31 if key_dtype == ms.int32 else 63
+    given = tuple(keys) if isinstance(keys, Iterable) else (keys,)
+    argument = where + "padding_keys"
+    checked = tuple(check_int(argument, key, -(1 << bits), (1 << bits) - 1) for key in given)
+    if not checked or len(set(checked)) < len(checked):
+        raise ValueError(f"{argument} must be different keys, at least one, got {keys!r}")
+    return checked
+
+
+def _check_row(argument: str, value: Any, dim: int) -> float | np.ndarray | None:
+    """Return a number, or a row of them, in a form `TableConfig` takes."""
+    if value is None:
+        return None
+    if isinstance(value, Tensor):
+        value = value.asnumpy()
+    if not isinstance(value, np.ndarray):
+        return check_number(argument, value)
+    if value.dtype != np.float32 or value.shape != (dim,):
+        raise ValueError(
+            f"{argument} must be a number or float32 [{dim}], got {value.dtype} {list(value.shape)}"
+        )
+    if not np.isfinite(value).all():
+        raise ValueError(f"{argument} must be finite, got {value}")
+    return value

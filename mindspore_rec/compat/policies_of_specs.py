@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Conversion of features' thresholds to policies of their table, and a check that they agree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mindspore_rec.common.columns.feature_spec import FeatureSpec, specs_of_table
+from mindspore_rec.common.rows.policies import Admission, CountAdmission, Eviction
+
+__all__ = ["check_policies", "policies_of_specs"]
+
+
+def check_policies(
+    spec: FeatureSpec, table_name: str, admission: Any, eviction: Any, remedy: str
+) -> None:
+    """Raise ValueError if a threshold of a feature is on and differs from its table's.
+
+    Args:
+        spec: the feature.
+        table_name: the table's name.
+        admission: its admission policy, or None.
+        eviction: its Eviction, or None.
+        remedy: what to do about it, for the message.
+
+    Raises:
+        ValueError: a threshold differs.
+
+    Example:
+        >>> check_policies(FeatureSpec("a", access_threshold=2), "a", CountAdmission(2), None, "")
+    """
+    for argument, wanted, policy, limit in (
+        ("access_threshold", spec.count_threshold, admission, "threshold"),
+        ("eviction_threshold", spec.idle_seconds, eviction, "max_idle_seconds"),
+    ):
+        found = getattr(policy, limit, None)
+        found = None if found == -1 else found
+        if wanted is not None and found != wanted:
+            raise ValueError(
+                f"feature '{spec.name}' has {argument}={wanted}, and table '{table_name}' has "
+                f"{limit}={found}: {remedy}"
+            )
+
+
+def policies_of_specs(
+    specs: Any, table_name: str, admission: Admission | None, eviction: Eviction | None
+) -> tuple[Admission | None, Eviction | None]:
+    """Return the policies of a table; those not given are made of its features' thresholds.
+
+    Args:
+        specs: features of the batch, those of other tables among them.
+        table_name: the table's name.
+        admission: that of the table, or None to make it of `access_threshold`.
+        eviction: that of the table, or None to make it of `eviction_threshold`.
+
+    Raises:
+        TypeError, ValueError: as `specs_of_table`; a policy that is given has another threshold.
+
+    Example:
+        >>> time = FeatureSpec("time", is_timestamp=True)
+        >>> specs = [FeatureSpec("a", access_threshold=2, eviction_threshold=60), time]
+        >>> admission, eviction = policies_of_specs(specs, "a", None, None)
+        >>> admission.threshold, eviction.max_idle_seconds
+        (2, 60)
+    """
+    spec = specs_of_table(specs, table_name)[0]  # they agree
+    if admission is None and spec.count_threshold is not None:
+        admission = CountAdmission(spec.count_threshold)
+    if eviction is None and spec.idle_seconds is not None:
+        eviction = Eviction(max_idle_seconds=spec.idle_seconds)
+    remedy = "they must be the same where a policy is given beside specs"
+    check_policies(spec, table_name, admission, eviction, remedy)
+    return admission, eviction

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find the checkpoints of a run, and those that lead from one state to the newest."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mindspore_rec.common.run.chain import Entry, entry_at, parse_entry_name
+from mindspore_rec.common.run.errors import CheckpointError
+from mindspore_rec.common.run.manifest import MANIFEST
+
+__all__ = ["Catalog", "ChainError"]
+
+
+class ChainError(CheckpointError):
+    """A checkpoint that cannot be applied; the message names the file and the reason.
+
+    Attributes:
+        path: its directory.
+    """
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(reason)
+        self.path = path
+
+
+class Catalog:
+    """Checkpoints of a directory; each manifest is read once, while its directory stays the same.
+
+    A run may have thousands of deltas, and a follower looks ten times a second: a checkpoint that
+    is known already costs one call of stat.
+
+    Args:
+        root: the directory of a run, which may be missing yet; or a single full checkpoint.
+
+    Attributes:
+        good: checkpoints whose manifests are right and that nobody rejected, by step.
+        names: (step, kind) of all directories by name, the bad ones included.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.good: list[Entry] = []
+        self.names: dict[str, tuple[int, str]] = {}
+        self._known: dict[str, tuple[Any, Entry]] = {}  # with the identity of its directory then
+        self._bad: dict[str, tuple[Any, ChainError]] = {}  # with the identity of its files then
+
+    def refresh(self) -> None:
+        """Read the directory again.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        if (self.root / MANIFEST).is_file():
+            self._refresh_single()
+            return
+        names: dict[str, tuple[int, str]] = {}
+        known: dict[str, tuple[Any, Entry]] = {}
+        try:
+            found = list(os.scandir(self.root))
+        except FileNotFoundError:
+            found = []
+        for each in found:
+            parsed = parse_entry_name(each.name)
+            if parsed is None:
+                continue
+            names[each.name] = parsed
+            if each.name in self._bad:
+                if self._bad[each.name][0] == _fingerprint(each.path):
+                    continue
+                del self._bad[each.name]
+            try:
+                # Not the inode alone: a directory that was removed and written again, by a
+                # training that went back, often has the same.
+                identity = _identity(each.stat())
+                before = self._known.get(each.name)
+                if before is None or before[0] != identity:
+                    before = identity, entry_at(self.root / each.name)
+                known[each.name] = before
+            except FileNotFoundError:
+                path = self.root / each.name
+                if not path.is_dir():
+                    del names[each.name]  # removed meanwhile
+                    continue
+                self._pass_over(ChainError(path, f"{path} has no manifest"))
+            except NotADirectoryError:
+                path = self.root / each.name
+                self._pass_over(ChainError(path, f"{path} is a file, not a checkpoint"))
+            except ValueError as error:
+                self._pass_over(ChainError(self.root / each.name, str(error)))
+        self.names, self._known = names, known
+        self._bad = {name: bad for name, bad in self._bad.items() if name in names}
+        entries = (entry for _, entry in known.values())
+        self.good = sorted(entries, key=lambda entry: (entry.step, entry.kind))
+
+    def _refresh_single(self) -> None:
+        """Read a directory that is a checkpoint itself, as `save_checkpoint` writes them."""
+        if self.good:
+            return
+        self.names = {self.root.name: (0, "full")}
+        try:
+            entry = entry_at(self.root)
+        except ValueError as error:
+            self._pass_over(ChainError(self.root, str(error)))
+            return
+        if entry.kind == "full":
+            self.good = [entry]
+        else:
+            reason = f"{self.root} is a delta; give the directory of its run"
+            self._pass_over(ChainError(self.root, reason))
+
+    def reject(self, error: ChainError) -> None:
+        """Ignore a checkpoint until its files change.
+
+        If they have changed already, the files of one checkpoint were read by the manifest of
+        another: the next refresh sees the new one.
+        """
+        known = self._known.pop(error.path.name, None)
+        if known is None or known[0] == _identity_of(error.path):
+            self._pass_over(error)
+        self.good = [entry for entry in self.good if entry.path != error.path]
+
+    def _pass_over(self, error: ChainError) -> None:
+        self._bad[error.path.name] = (_fingerprint(error.path), error)
+
+    def absence(self) -> str | None:
+        """Return that there is no checkpoint any more, and why; None if there are some."""
+        if self.names:
+            return None
+        if not self.root.exists():
+            return f"{self.root} is not there any more"
+        return f"there is no checkpoint in {self.root} any more"
+
+    def errors(self, after: int) -> list[ChainError]:
+        """Return why checkpoints of later steps are passed over, the first one first."""
+        found = [
+            (self.names[name][0], error)
+            for name, (_, error) in self._bad.items()
+            if name in self.names and self.names[name][0] > after
+        ]
+        return [error for _, error in sorted(found, key=lambda pair: pair[0])]
+
+    def lag(self, step: int) -> int:
+        """Return the number of deltas that are newer than a step."""
+        return sum(kind == "delta" and at > step for at, kind in self.names.values())
+
+    def first_chain(self) -> list[Entry]:
+        """Return a full checkpoint and the deltas to the newest state within reach; maybe empty."""
+        return self._chain_to(self.good) or []
+
+    def next_chain(self, applied: Entry) -> list[Entry]:
+        """Return the checkpoints to apply to a state: a delta; or a full checkpoint with deltas,
+        which replace everything; or none.
+
+        A training that went back to an earlier step has removed newer checkpoints: then the state
+        of its newest one is the one to go to.
+
+        Raises:
+            ChainError: there are newer checkpoints, but no way there.
+        """
+        own = [entry for entry in self.good if entry.run == applied.run]
+        for entry in own:
+            if entry.kind == "delta" and entry.parent == applied.state:
+                return [entry]
+        newer = [entry for entry in own if entry.step > applied.step]
+        if newer:
+            chain = self._chain_to(newer)
+            if chain is None:
+                first = newer[0]
+                raise ChainError(
+                    first.path,
+                    f"{first.path} starts from state {first.parent}, but this predictor is at "
+                    f"state {applied.state} (step {applied.step}): a delta is missing",
+                )
+            return chain
+        there = any(entry.state == applied.state for entry in own) or applied.path.name in self._bad
+        if own and not there:
+            return self._chain_to(own) or []
+        strangers = [entry for entry in self.good if entry.run != applied.run]
+        if strangers:
+            last = strangers[-1]
+            raise ChainError(
+                last.path,
+                f"{last.path} is of run {last.run}, this predictor follows run {applied.run}",
+            )
+        return []
+
+    def _chain_to(self, targets: Sequence[Entry]) -> list[Entry] | None:
+        fulls = {entry.state: entry for entry in self.good if entry.kind == "full"}
+        deltas = {entry.state: entry for entry in self.good if entry.kind == "delta"}
+        for target in reversed(targets):
+            chain: list[Entry] = []
+            state: str | None = target.state
+            while state is not None:
+                if state in fulls:
+                    return [fulls[state], *reversed(chain)]
+                if state not in deltas or len(chain) > len(deltas):
+                    break
+                chain.append(deltas[state])
+                state = deltas[state].parent
+        return None
+
+
+def _fingerprint(path: str | Path) -> Any:
+    try:
+        stats = [(each.name, each.stat()) for each in os.scandir(path)]
+    except OSError:
+        return None
+    return sorted((name, _identity(at)) for name, at in stats)
+
+
+def _identity_of(path: Path) -> tuple[int, ...] | None:
+    try:
+        return _identity(os.stat(path))
+    except OSError:
+        return None
+
+
+def _identity(at: os.stat_result) -> tuple[int, ...]:
+    """Return numbers that differ between two files or directories, even with the same inode."""
+    return at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The feature pipeline of a predictor: from raw columns to the network's inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from mindspore_rec.common.columns.arrow_columns import as_array
+from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline
+from mindspore_rec.common.columns.tensors import TensorSpec, as_input
+from mindspore_rec.common.run.chain import Entry
+from mindspore_rec.common.run.state_file import read_states
+
+__all__ = ["InputMaker", "with_learned"]
+
+
+def with_learned(features: FeaturePipeline, entry: Entry) -> FeaturePipeline:
+    """Return a copy of a pipeline with the statistics that it had learned at a checkpoint.
+
+    That is the object 'features' of `RecCheckpoint(states=)`, else what the transform of the
+    `StreamingDataset`, or the pipeline of the `FeatureBatches`, that was trained on had learned. A
+    pipeline that learns nothing needs none.
+
+    Raises:
+        ValueError: the checkpoint has no such state, or that of another pipeline.
+        CheckpointError: its file is damaged.
+    """
+    if not features.learns:
+        return features
+    objects = read_states(entry.path).get("objects") or {}
+    learned = objects.get("features")
+    if learned is None:
+        learned = _learned(objects.get("train_dataset"))
+    if learned is None:
+        raise ValueError(
+            f"{entry.path} does not say what the features have learned: train on a "
+            "StreamingDataset with them as its transform or on FeatureBatches of a stream with "
+            "them, or give RecCheckpoint states={'features': pipeline}"
+        )
+    try:
+        return features.with_state(learned)
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+        raise ValueError(
+            f"the state of the features in {entry.path} is not of this pipeline: {error}"
+        ) from error
+
+
+def _learned(dataset: Any) -> Any:
+    """Return the state of a pipeline in that of a stream, or of FeatureBatches of one."""
+    if not isinstance(dataset, dict):
+        return None
+    return dataset.get("learned", dataset.get("transform"))
+
+
+class InputMaker:
+    """Transform of raw columns to the inputs of a network, in the order of its training.
+
+    Args:
+        features: its first arrays are the first inputs; where it keeps the rest, further inputs are
+            columns of their names.
+        inputs: those of the network.
+
+    Attributes:
+        columns: raw columns that are read; None where `prepare` decides.
+
+    Raises:
+        ValueError: the pipeline makes fewer arrays than the network takes.
+    """
+
+    def __init__(self, features: FeaturePipeline, inputs: Sequence[TensorSpec]) -> None:
+        self._inputs = list(inputs)
+        self._made = features.column_names[: len(self._inputs)]
+        rest = [spec.name for spec in self._inputs[len(self._made) :]]
+        if rest and not features.keep_rest:
+            raise ValueError(
+                f"features must make an array for each input of the network, make {self._made}, "
+                f"and it takes {[spec.name for spec in self._inputs]}"
+            )
+        self._names = [*self._made, *rest]
+        read = features.reads(self._made)
+        self.columns = None if read is None else [*map(str, read), *rest]
+
+    def __call__(self, features: FeaturePipeline, rows: pa.RecordBatch) -> list[np.ndarray]:
+        """Return the inputs by the statistics of the pipeline, which learns nothing here.
+
+        Raises:
+            TypeError, ValueError: a column is missing, or does not become an input of the network.
+        """
+        made = features.apply(rows, self._made)
+        arrays = []
+        for spec, name in zip(self._inputs, self._names, strict=True):
+            arrays.append(as_input(spec, _fitted(spec, _column(made, name))))
+            if len(arrays[-1]) != rows.num_rows and spec.shape[0] == -1:
+                raise ValueError(
+                    f"features made {len(arrays[-1])} rows of {rows.num_rows}: prepare must keep "
+                    "all that are asked for"
+                )
+        return arrays
+
+
+def _column(made: Mapping[str, Any], name: str) -> Any:
+    if name not in made:
+        raise ValueError(f"rows must have a column {name!r}, they have {sorted(made)}")
+    return as_array(name, made[name])
+
+
+def _fitted(spec: TensorSpec, array: np.ndarray) -> np.ndarray:
+    """Return one value a row as a column, where the network takes a column."""
+    return array[:, None] if array.ndim == 1 and spec.shape[1:] == (1,) else array

@@ -1,0 +1,347 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Predictor: predict with the newest state of a training run, and follow the run."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from mindspore_rec.common.checks import check_number
+from mindspore_rec.common.columns.arrow_columns import to_record_batch
+from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline
+from mindspore_rec.common.columns.tensors import TensorSpec
+from mindspore_rec.common.rows.quantise import check_rows
+from mindspore_rec.common.run.chain import Entry, entry_at
+from mindspore_rec.common.tiers.config import CacheConfig
+from mindspore_rec.serve.following.catalog import ChainError
+from mindspore_rec.serve.following.digests import RowDigests, StateDigests, check_parts
+from mindspore_rec.serve.following.features import InputMaker
+from mindspore_rec.serve.following.follow import follow
+from mindspore_rec.serve.following.followed_run import FollowedRun
+from mindspore_rec.serve.following.status import Status
+from mindspore_rec.serve.following.tiers import check_tiers
+from mindspore_rec.serve.network.opening import NetworkOpener
+
+__all__ = ["Predictor"]
+
+_MOST_SECONDS = 1e9
+_ROWS_AT_ONCE = 64  # with one thread of ONNX Runtime, more rows at once do not make a row cheaper
+
+
+class Predictor:
+    """Predictor with the newest checkpoint of a run, which applies new checkpoints as they appear.
+
+    Files are read, checked and decoded while predictions continue; then all tables and dense
+    parameters change together between two predictions: no answer ever mixes two states. A
+    checkpoint with a wrong checksum, or that does not start from the present state, is never
+    applied: the last good state answers, and `status().error` is the reason. As soon as a valid
+    checkpoint follows, it is applied. If needed deltas are gone, the newest full checkpoint
+    replaces everything, and predictions wait while its rows are copied, which takes memory twice.
+
+    Tables hold values without optimizer state. Any number of threads may predict: at the same time
+    where ONNX Runtime computes, one after the other where MindSpore does. `status().runtime` says
+    which, and `docs/serving.md` when.
+
+    Args:
+        path: the directory that `RecCheckpoint` writes; or one that `save_checkpoint` wrote, which
+            is served as well.
+        network: the Cell, or a function that makes it; from inputs to predictions, with tables and
+            parameters of the names that were trained. Default: the `builder` that `RecCheckpoint`
+            was given.
+        inputs: inputs of the network, `TensorSpec` objects or texts such as 'ids:INT64:-1,26'.
+            With them (or `set_inputs` of the network) one graph for all batch sizes is compiled at
+            once. Default: as `set_inputs`; else, where the network is the builder's, the
+            `builder_inputs` of `RecCheckpoint`; else any.
+        follow: apply new deltas by a thread. Default: True.
+        poll_seconds: seconds between two looks for new deltas, above 0. Default: 0.1.
+        wait_seconds: seconds to wait for a first checkpoint, at least 0. Default: 60.
+        features: the FeaturePipeline that makes the network's inputs of raw columns, as it did in
+            training, with the statistics of the checkpoint that answers; this object itself is not
+            changed. Default: the pipeline that `network`, or the builder, returns in
+            `(cell, pipeline)`; without one, inputs are arrays.
+        rows: type of the numbers in the tables' rows: 'float32'; or 'int8' or 'int4', where rows
+            are quantised as they are loaded and as deltas are applied, whatever the precision of
+            the training. The network's tables must then be without rows, optimizer and tiers.
+            Default: 'float32'.
+        tiers: `CacheConfig` of the tiers for the rows of each table beyond `host_rows` or
+            `host_bytes`: `remote` or `ssd_path`, in names or a directory of this predictor's own,
+            which it makes anew and removes. Reading moves no row. Default: all rows are in host
+            memory.
+        scrub_seconds: seconds in which a thread compares every row once with its digest, which is
+            kept apart from it in 15 to 23 bytes a row; `status().scrub` has what it found, and an
+            error is logged. Default: 0, never.
+
+    Attributes:
+        inputs: inputs of the network, `TensorSpec` objects, or None if they are not known.
+        outputs: its outputs, if `inputs` is known; a first dimension of -1 is that of the batch.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong; a file is damaged; tables or parameters are
+            not those of the checkpoint.
+        TimeoutError: no checkpoint appeared in `wait_seconds`.
+
+    Example:
+        >>> import tempfile
+        >>> import mindspore as ms
+        >>> from mindspore import nn
+        >>> from mindspore_rec import HashEmbeddingLookup, LazyAdam, RecCheckpoint, RecModel
+        >>> ms.set_context(mode=ms.GRAPH_MODE)
+        >>> def network():
+        ...     rows = HashEmbeddingLookup(4, ms.int64, name="doc.predictor")
+        ...     return nn.SequentialCell(rows, nn.Flatten(), nn.Dense(8, 1))
+        >>> net = network()
+        >>> model = RecModel(net, nn.MSELoss(), LazyAdam(net.trainable_params()))
+        >>> batch = np.array([[1, 2], [3, 4]]), np.array([[0], [1]], np.float32)
+        >>> directory = tempfile.mkdtemp()
+        >>> checkpoint = RecCheckpoint(directory, every_steps=2)
+        >>> summary = model.online_train([batch] * 3, checkpoint, progress=False)
+        >>> expected = model.predict(batch[0]).asnumpy()
+        >>> with Predictor(directory, network, inputs=["input_data:INT64:-1,2"]) as predictor:
+        ...     print(predictor.status().version)
+        ...     print(np.allclose(predictor.predict(batch[0]), expected))
+        3
+        True
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        network: Any = None,
+        *,
+        inputs: Sequence[TensorSpec | str] | None = None,
+        follow: bool = True,
+        poll_seconds: float = 0.1,
+        wait_seconds: float = 60.0,
+        features: FeaturePipeline | None = None,
+        rows: str = "float32",
+        tiers: CacheConfig | None = None,
+        scrub_seconds: float = 0.0,
+    ) -> None:
+        self._poll_seconds = _seconds("poll_seconds", poll_seconds)
+        if self._poll_seconds == 0:
+            raise ValueError("poll_seconds must be above 0, got 0")
+        wait_seconds = _seconds("wait_seconds", wait_seconds)
+        if not isinstance(follow, bool):
+            raise TypeError(f"follow must be a bool, got {follow!r}")
+        if network is not None and not callable(network):  # a Cell is
+            raise TypeError(f"network must be a Cell or a function, got {type(network).__name__}")
+        if features is not None and not isinstance(features, FeaturePipeline):
+            raise TypeError(f"features must be a FeaturePipeline, got {type(features).__name__}")
+        check_rows(rows)
+        tiers = check_tiers(tiers, rows)
+        scrub_seconds = _seconds("scrub_seconds", scrub_seconds)
+        self._closed = threading.Event()
+        self._awake = threading.Event()
+        self._thread: threading.Thread | None = None
+        opener = NetworkOpener(Path(path), network, inputs, features)
+        self._run = FollowedRun(
+            Path(path),
+            opener,
+            wait_seconds,
+            self._poll_seconds,
+            features,
+            rows,
+            tiers,
+            scrub_seconds,
+        )
+        try:
+            self._runner = self._run.runner
+            self.inputs = self._runner.inputs
+            self.outputs = self._runner.specs_of_outputs()
+            self._maker = self._input_maker()
+        except BaseException:
+            self._run.close()
+            raise
+        if follow:
+            self._thread = threading.Thread(target=self._follow, name="predictor", daemon=True)
+            self._thread.start()
+
+    @property
+    def network(self) -> Any:
+        """MindSpore's Cell that computes the predictions; None where ONNX Runtime does."""
+        return self._runner.network
+
+    @property
+    def features(self) -> FeaturePipeline | None:
+        """Feature pipeline with the statistics of the state that answers; None without one."""
+        return self._run.features
+
+    @property
+    def at_once(self) -> int:
+        """Number of predictions that may usefully run at the same time: 1 with MindSpore."""
+        return 1 if self._runner.network is not None else len(os.sched_getaffinity(0))
+
+    @property
+    def rows_at_once(self) -> int:
+        """Number of rows of a prediction beyond which a row does not get cheaper."""
+        return 1 << 30 if self._runner.network is not None else _ROWS_AT_ONCE
+
+    @property
+    def raw_columns(self) -> list[str] | None:
+        """Raw columns that its features read; None where there are none, or `prepare` decides."""
+        return None if self._maker is None else self._maker.columns
+
+    # ---- predictions
+
+    def predict(self, *inputs: Any) -> Any:
+        """Return the network's output: an array, or a tuple of arrays where it gives several.
+
+        Args:
+            *inputs: arrays or Tensors, in the order of its arguments. Keys without a row read the
+                table's default. Or, where there are `features`, raw columns: one dict of lists or
+                arrays, DataFrame or Arrow RecordBatch, which may lack the label.
+
+        Raises:
+            TypeError, ValueError: they are not what the network, or a feature, takes.
+            RuntimeError: the network fails on them, or the predictor is closed.
+        """
+        outputs, _ = self.predict_versioned(*inputs)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def predict_versioned(self, *inputs: Any) -> tuple[list[np.ndarray], int]:
+        """Return all outputs, and the version that they are of (`Status.version`).
+
+        Args and Raises: as for `predict`.
+        """
+        if len(inputs) == 1 and _are_rows(inputs[0]):
+            return self._predict_rows(inputs[0])
+        arrays = self._runner.arrays(inputs)
+        return self._run.run(lambda: self._start(arrays))
+
+    def _predict_rows(self, given: Any) -> tuple[list[np.ndarray], int]:
+        if self._maker is None:
+            raise TypeError("inputs must be arrays, got raw columns: give the predictor features=")
+        make, rows = self._maker, to_record_batch(given)
+
+        def start() -> Callable[[], list[np.ndarray]]:
+            features = self._run.features  # of the state that answers: nothing changes meanwhile
+            assert features is not None
+            return self._start(self._runner.arrays(make(features, rows)))
+
+        return self._run.run(start)
+
+    def _start(self, arrays: Sequence[np.ndarray]) -> Callable[[], list[np.ndarray]]:
+        if self._closed.is_set():
+            raise RuntimeError("the predictor is closed")
+        return self._runner.start(arrays)
+
+    # ---- checkpoints
+
+    def apply(self, entry: Entry | str | os.PathLike[str]) -> None:
+        """Apply a checkpoint: the delta that starts from the present state, or a newer full one.
+
+        Args:
+            entry: the checkpoint, or its directory.
+
+        Raises:
+            ChainError: (a ValueError) it is damaged, of another run, applied already, older, or
+                starts from another state; the message names the file. Nothing has changed.
+            FileNotFoundError: there is no checkpoint.
+        """
+        if not isinstance(entry, Entry):
+            path = Path(entry)
+            try:
+                entry = entry_at(path)
+            except ValueError as error:
+                raise ChainError(path, str(error)) from error
+        self._run.apply(entry)
+
+    def wake(self) -> None:
+        """Let the following thread look for new checkpoints now."""
+        self._awake.set()
+
+    def status(self) -> Status:
+        """Return the state that predictions are of, and its age."""
+        following = self._thread is not None and self._thread.is_alive()
+        if not following:
+            self._run.look()
+        return self._run.status(following, self._poll_seconds)
+
+    def digests(self, parts: int = 1) -> StateDigests:
+        """Return the digest of each table, of the rows as they are in memory or in its tiers.
+
+        Reads every row: predictions of a table wait while its rows are read, and checkpoints are
+        applied afterwards. `python -m mindspore_rec.checkpoint verify --live` compares them with
+        those of the checkpoint's files. Rows of int8 and int4 have digests of their scale, offset
+        and codes.
+
+        Args:
+            parts: number of parts of each digest, 1 to 65,536. Default: 1.
+
+        Raises:
+            ValueError: `parts` is out of range.
+            NoStateError: there is no whole state; or, with rows that processes share, newer states
+                came while they were read. It is a RuntimeError.
+        """
+        check_parts(parts)
+        return self._run.digests(parts)
+
+    def row_digests(self, table: str, part: int = 0, parts: int = 1) -> RowDigests:
+        """Return the keys of a part of a table, and the digest of each row.
+
+        Args:
+            table: name of the table.
+            part: number of the part. Default: 0.
+            parts: number of parts, as for `digests`. Default: 1, all rows.
+
+        Raises:
+            ValueError: there is no such table or part.
+            NoStateError: as for `digests`.
+        """
+        check_parts(parts, part)
+        if table not in self._runner.tables:
+            raise ValueError(f"table must be one of {sorted(self._runner.tables)}, got {table!r}")
+        return self._run.row_digests(table, part, parts)
+
+    def table_stats(self) -> dict[str, dict[str, Any]]:
+        """Return numbers of rows, bytes and operations of each table, as its `stats` does."""
+        with self._runner.lock.reading():
+            return {name: dict(table.stats()) for name, table in self._runner.tables.items()}
+
+    def close(self) -> None:
+        """Stop following, and free the tables of a network that it made itself."""
+        self._closed.set()
+        self._awake.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+        self._run.close()
+
+    def __enter__(self) -> Predictor:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    # ---- inside
+
+    def _input_maker(self) -> InputMaker | None:
+        features = self._run.features
+        if features is None:
+            return None
+        if self.inputs is None:
+            raise ValueError(
+                "inputs must be known where there are features: give inputs=, or builder_inputs to "
+                "RecCheckpoint, or let the network's builder call set_inputs"
+            )
+        return InputMaker(features, self.inputs)
+
+    def _follow(self) -> None:
+        follow(self._run, self._poll_seconds, self._awake, self._closed)
+
+
+def _are_rows(given: Any) -> bool:
+    return isinstance(given, (Mapping, pa.RecordBatch, pa.Table, pd.DataFrame))
+
+
+def _seconds(name: str, value: float) -> float:
+    number = check_number(name, value)
+    if not 0 <= number <= _MOST_SECONDS:
+        raise ValueError(f"{name} must be in [0, {_MOST_SECONDS:.0f}] seconds, got {value}")
+    return float(number)

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read and check checkpoints, then apply them to a network between two predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline
+from mindspore_rec.common.network.runner import Runner
+from mindspore_rec.common.run.array_file import read_arrays
+from mindspore_rec.common.run.chain import Entry, verify
+from mindspore_rec.common.run.contents import DENSE
+from mindspore_rec.common.run.load_tables import TableUpdate, check_tables
+from mindspore_rec.common.run.matching import matched
+from mindspore_rec.serve.following.catalog import ChainError
+from mindspore_rec.serve.following.features import with_learned
+
+__all__ = ["Served", "Update"]
+
+
+class Served:
+    """Parts of a predictor that a checkpoint changes.
+
+    Args:
+        runner: the network.
+        features: its feature pipeline, with its statistics, or None.
+    """
+
+    def __init__(self, runner: Runner, features: FeaturePipeline | None = None) -> None:
+        self.runner = runner
+        self.features = features
+        self.tables = runner.tables
+        self.parameters = runner.parameters
+
+
+class Update:
+    """One checkpoint, or a chain of them that replaces everything.
+
+    All reading, checking and decoding is done here; `apply` only copies.
+
+    Args:
+        served: the parts to change.
+        chain: a delta; or a full checkpoint and the deltas after it.
+
+    Raises:
+        ChainError: a file is damaged, or is not of such a network.
+        FileNotFoundError: a checkpoint was removed meanwhile.
+    """
+
+    def __init__(self, served: Served, chain: Sequence[Entry]) -> None:
+        self.chain = list(chain)
+        self.last = chain[-1]
+        self._served = served
+        self._tables: list[tuple[str, TableUpdate]] = []
+        for entry in chain:
+            try:
+                verify(entry)
+                check_tables(served.tables, entry)
+                self._tables += [(name, TableUpdate(entry, name)) for name in served.tables]
+            except ValueError as error:
+                if not entry.path.is_dir():
+                    raise FileNotFoundError(f"{entry.path} was removed") from None
+                raise ChainError(entry.path, str(error)) from error
+        source = self.last.path / DENSE
+        self._features = served.features
+        try:
+            if served.features is not None:
+                self._features = with_learned(served.features, self.last)
+            self._dense = matched(served.parameters, read_arrays(source), source)
+        except ValueError as error:
+            if not self.last.path.is_dir():
+                raise FileNotFoundError(f"{self.last.path} was removed") from None
+            raise ChainError(self.last.path, str(error)) from error
+
+    def apply(self) -> None:
+        """Change the network and its features; nobody may use them meanwhile."""
+        self._served.features = self._features
+        for name, update in self._tables:
+            update.apply(self._served.tables[name])
+        self._served.runner.set_parameters(self._dense)

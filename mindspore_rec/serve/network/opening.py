@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Open the network of a run: as ONNX where there is a file of it, else by MindSpore."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+from mindspore_rec.common.columns.description import described_pipeline
+from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline
+from mindspore_rec.common.columns.tensors import TensorSpec, parsed_specs
+from mindspore_rec.common.network.builder import NoBuilderError
+from mindspore_rec.common.network.runner import Runner
+from mindspore_rec.common.run.chain import Entry
+from mindspore_rec.common.run.network_file import NETWORK, NetworkFile, read_network
+
+__all__ = ["NetworkOpener", "NotYetError", "features_of"]
+
+
+# Training has the runner of networks that ONNX cannot express, and an installation that only serves
+# has no training. It is named here and not in the metadata of the package, so that a clone that is
+# not installed finds it too.
+_BY_MINDSPORE = EntryPoint(
+    name="mindspore",
+    value="mindspore_rec.train.export.opening:open_by_mindspore",
+    group="mindspore_rec.runners",
+)
+
+
+class NotYetError(Exception):
+    """The run has no file of its network yet, and MindSpore is not installed; wait for the file."""
+
+
+class NetworkOpener:
+    """Maker of the `Runner` of a run.
+
+    Args:
+        path: directory of the run, or of one checkpoint.
+        network, inputs, features: as for `Predictor`.
+
+    Attributes:
+        reason: why MindSpore runs the network; None where it does not.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        network: Any,
+        inputs: Sequence[TensorSpec | str] | None,
+        features: FeaturePipeline | None,
+    ) -> None:
+        self._path = path
+        self._network = network
+        self._inputs = inputs
+        self._features = features
+        self.reason: str | None = None
+
+    def open(self, entry: Entry) -> Runner:
+        """Make the network, without values.
+
+        Args:
+            entry: checkpoint that is to be loaded into it.
+
+        Raises:
+            NotYetError: MindSpore is not installed, and there is no file of the network yet.
+            TypeError, ValueError: an argument is wrong; or MindSpore, which is not installed, is
+                needed.
+        """
+        missing = False
+        if self._network is not None:
+            self.reason = "network= was given"
+        else:
+            try:
+                return self._by_file(entry)
+            except FileNotFoundError as error:
+                self.reason, missing = str(error), True
+            except (ValueError, ImportError) as error:
+                self.reason = str(error)
+        return self._by_mindspore(entry, missing)
+
+    def _by_file(self, entry: Entry) -> Runner:
+        """Return the network of the file.
+
+        Raises:
+            FileNotFoundError: there is none.
+            ValueError, ImportError: it cannot be used.
+        """
+        found = read_network(self._path / NETWORK)
+        self._check(found, entry)
+        from mindspore_rec.common.network.onnx_runner import OnnxRunner
+
+        return OnnxRunner(found, features=features_of(found, self._features))
+
+    def _by_mindspore(self, entry: Entry, missing: bool) -> Runner:
+        # Whoever has imported MindSpore may have chosen a mode for it.
+        choose_mode = "mindspore" not in sys.modules
+        try:
+            open_network = _BY_MINDSPORE.load()
+        except ImportError as error:
+            if missing:
+                raise NotYetError(self.reason) from error
+            raise ValueError(f"{self.reason}; and MindSpore cannot be imported: {error}") from error
+        try:
+            runner: Runner = open_network(entry, self._network, self._inputs, choose_mode)
+            return runner
+        except NoBuilderError as error:
+            raise ValueError(f"{error}; {self.reason}") from error
+
+    def _check(self, found: NetworkFile, entry: Entry) -> None:
+        model = entry.manifest["model"]
+        if model is not None and found.model != model:
+            raise ValueError(f"{found.directory} is of another builder than {entry.path}")
+        if isinstance(found.features, str) and self._features is None:
+            raise ValueError(
+                f"the builder of {found.directory} returns features, too, which are not in it "
+                f"({found.features}): give features="
+            )
+        if self._inputs is not None and parsed_specs(self._inputs) != found.inputs:
+            raise ValueError(f"{found.directory} takes {found.inputs}, inputs= says otherwise")
+
+
+def features_of(network: NetworkFile, given: FeaturePipeline | None) -> FeaturePipeline | None:
+    """Return the pipeline that was given, or the one that a network's file describes, or None."""
+    if given is None and isinstance(network.features, dict):
+        return described_pipeline(network.features)
+    return given

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Roles of clients: what may be asked by whoever predicts, observes or controls a server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from mindspore_rec.serve.protection.tokens import Tokens
+
+__all__ = [
+    "ANY",
+    "CONTROL",
+    "INFER",
+    "OBSERVE",
+    "RoleTokens",
+    "Security",
+    "role_of_method",
+    "role_of_path",
+]
+
+ANY = "any"
+"""What every client with a token may: metadata, readiness."""
+INFER, OBSERVE, CONTROL = "infer", "observe", "control"
+
+_ANY_PATHS = frozenset(["/v2", "/v2/", "/openapi.json"])
+_OBSERVED_PATHS = frozenset(["/status", "/digests", "/metrics", "/v2/repository/index"])
+
+_SERVICE = "/inference.GRPCInferenceService/"
+_METHODS = {
+    "ModelInfer": INFER,
+    **dict.fromkeys(("ModelReady", "ModelMetadata", "ModelConfig", "ServerMetadata"), ANY),
+    **dict.fromkeys(("ServerLive", "ServerReady"), ANY),
+    **dict.fromkeys(("ModelStatistics", "RepositoryIndex"), OBSERVE),
+}
+
+
+@dataclass(frozen=True)
+class Security:
+    """What a server asks of its clients.
+
+    Attributes:
+        tokens: whether requests need a token.
+        roles: whether tokens have roles.
+        certificates: whether connections need a certificate.
+    """
+
+    tokens: bool = False
+    roles: bool = False
+    certificates: bool = False
+
+
+class RoleTokens:
+    """Tokens of a server whose clients have roles, each with a file of its own.
+
+    A token of `infer` may predict, one of `observe` may ask for status, digests, metrics,
+    statistics and the index of models, one of `control` may load and unload models, and observe.
+    All may ask for metadata and readiness. A token that is in several files has all their roles.
+
+    Args:
+        infer, observe, control: files of tokens, as for `Tokens`; None: nobody has the role.
+
+    Raises:
+        OSError, ValueError: as `Tokens` does.
+
+    Example:
+        >>> import tempfile
+        >>> def file(text):
+        ...     made = tempfile.NamedTemporaryFile("w")
+        ...     made.write(text), made.flush()
+        ...     return made
+        >>> with file("shop-0123456789abc") as shop, file("prometheus-0123456") as prometheus:
+        ...     tokens = RoleTokens(Path(shop.name), Path(prometheus.name), None)
+        >>> tokens.permits(b"Bearer shop-0123456789abc", "infer")
+        True
+        >>> tokens.permits(b"Bearer shop-0123456789abc", "observe")
+        False
+    """
+
+    def __init__(self, infer: Path, observe: Path | None, control: Path | None) -> None:
+        files = {INFER: infer, OBSERVE: observe, CONTROL: control}
+        self._tokens = {role: Tokens(path) for role, path in files.items() if path is not None}
+
+    def allows(self, authorization: bytes | str | None) -> bool:
+        """Return whether the value of an Authorization header has a token of any role."""
+        found = False
+        for tokens in self._tokens.values():  # all of them, whichever has it
+            found |= tokens.allows(authorization)
+        return found
+
+    def permits(self, authorization: bytes | str | None, role: str) -> bool:
+        """Return whether a token that `allows` lets in may do what needs a role."""
+        if role == ANY:
+            return True
+        roles = (OBSERVE, CONTROL) if role == OBSERVE else (role,)
+        found = False
+        for each in roles:
+            if each in self._tokens:
+                found |= self._tokens[each].allows(authorization)
+        return found
+
+
+def role_of_path(path: str, method: str) -> str:
+    """Return the role that a request over HTTP needs; `CONTROL` where nothing is known of it.
+
+    Example:
+        >>> role_of_path("/v2/models/click/infer", "POST"), role_of_path("/metrics", "GET")
+        ('infer', 'observe')
+        >>> role_of_path("/v2/repository/models/click/unload", "POST")
+        'control'
+    """
+    if path.startswith("/v2/models/"):
+        if method == "POST" or path.endswith("/infer"):
+            return INFER
+        return OBSERVE if path.endswith("/stats") else ANY
+    if path in _ANY_PATHS:
+        return ANY
+    return OBSERVE if path in _OBSERVED_PATHS else CONTROL
+
+
+def role_of_method(method: str) -> str:
+    """Return the role that a call of gRPC needs; `CONTROL` where nothing is known of it.
+
+    Example:
+        >>> role_of_method("/inference.GRPCInferenceService/ModelInfer")
+        'infer'
+        >>> role_of_method("/inference.GRPCInferenceService/RepositoryModelUnload")
+        'control'
+    """
+    if method.startswith(("/grpc.health.v1.", "/grpc.reflection.")):
+        return ANY
+    return _METHODS.get(method.removeprefix(_SERVICE), CONTROL)

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bearer tokens of a server, from a file that may change while it runs."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import os
+import threading
+import time
+from pathlib import Path
+
+from mindspore_rec.common.token_file import read_tokens
+
+__all__ = ["Tokens"]
+
+logger = logging.getLogger("mindspore_rec")
+
+_LOOK_SECONDS = 1.0  # between two checks whether the file has changed
+
+
+class Tokens:
+    """Bearer tokens that a file lists, one a line; empty lines and lines with # are left out.
+
+    Several are valid at the same time, so that clients can change from one to the next. The file is
+    read again when it changes, within a second or so. If it is
+    removed or has no tokens, every request is refused. Replace it by a rename, so that it is never
+    half written. Any thread may ask.
+
+    Args:
+        path: the file; tokens are of 16 characters or more, without spaces.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: others may read it, it has no tokens, or one that is too short.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.NamedTemporaryFile("w") as file:
+        ...     _ = file.write("# of the web shop\\n0123456789abcdef\\n")
+        ...     file.flush()
+        ...     tokens = Tokens(Path(file.name))
+        >>> tokens.allows(b"Bearer 0123456789abcdef"), tokens.allows(b"Bearer 0123456789abcdeg")
+        (True, False)
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._identity = self._identity_now()
+        self._digests = _digests(path)
+        self._looked = time.monotonic()
+
+    def allows(self, authorization: bytes | str | None) -> bool:
+        """Return whether the value of an Authorization header has a token that is valid.
+
+        Takes as long for a wrong token as for a right one.
+        """
+        if time.monotonic() - self._looked >= _LOOK_SECONDS:
+            self._refresh()
+        if authorization is None:
+            return False
+        if isinstance(authorization, str):
+            authorization = authorization.encode("utf-8", "surrogateescape")
+        scheme, _, token = authorization.partition(b" ")
+        if scheme.lower() != b"bearer":
+            return False
+        # Digests have one length, so the time does not reveal the length of a token either.
+        given = hashlib.sha256(token.strip()).digest()
+        found = False
+        for digest in self._digests:
+            found |= hmac.compare_digest(given, digest)
+        return found
+
+    def permits(self, authorization: bytes | str | None, role: str) -> bool:
+        """Return True: without roles, whoever `allows` lets in may do everything."""
+        return True
+
+    def _refresh(self) -> None:
+        with self._lock:
+            if time.monotonic() - self._looked < _LOOK_SECONDS:
+                return
+            self._looked = time.monotonic()
+            try:
+                identity = self._identity_now()
+                if identity == self._identity:
+                    return
+                self._digests = _digests(self._path)
+                self._identity = identity
+            except (FileNotFoundError, ValueError) as error:
+                if self._digests:
+                    logger.error("no token is valid until the file is right again: %s", error)
+                self._digests, self._identity = [], None
+            except OSError as error:  # no file descriptor is free, for example: nothing is known
+                logger.warning("the tokens are those of before: %s", error)
+
+    def _identity_now(self) -> tuple[int, ...] | None:
+        at = os.stat(self._path)
+        return at.st_ino, at.st_dev, at.st_size, at.st_mtime_ns, at.st_ctime_ns
+
+
+def _digests(path: Path) -> list[bytes]:
+    return [hashlib.sha256(token).digest() for token in read_tokens(path)]

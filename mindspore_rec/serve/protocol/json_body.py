@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JSON of a request and of an answer: read strictly, and quickly where orjson is installed.
+
+orjson reads and writes several times as fast as the standard library, but where an object has a
+name twice it keeps the last value, and it makes floats of integers beyond 64 bits. Its result is
+used where neither can have happened; everything else is read by the standard library, whose errors
+also say more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mindspore_rec.serve.protocol.limits import Limits
+from mindspore_rec.serve.protocol.request_error import RequestError, named
+
+__all__ = ["MOST_SMALL_JSON", "SMALL_BODY", "dump_json", "read_json"]
+
+
+def _fast_json() -> Any:
+    """Return the module orjson, or None where it is not installed."""
+    try:
+        import orjson
+    except ImportError:
+        return None
+    return orjson
+
+
+_FAST = _fast_json()
+
+SMALL_BODY = 8192
+"""Bytes of a body that is read in well under a millisecond, whatever is in it."""
+
+MOST_SMALL_JSON = 1 << 16 if _FAST is not None else SMALL_BODY
+"""Bytes of a body that is read in well under a millisecond, if it is a right one."""
+
+_MOST_DIGITS = 400  # more than any float64 has before its point
+_BEYOND_64_BITS = re.compile(rb"[0-9]{20}|-9[2-9][0-9]{17}")  # and some that are not
+_MOST_DEPTH = 40
+_PLAIN = {int, float, bool, type(None)}
+
+
+def read_json(
+    body: bytes | bytearray, limits: Limits, where: Callable[[Any], object] | None = None
+) -> Any:
+    """Return the objects of a JSON text, after its size and punctuation were counted.
+
+    Args:
+        body: JSON in UTF-8: without repetition of a name in an object, and with finite numbers.
+        limits: largest sizes.
+        where: called with the objects of a text with numbers that are none, to raise the
+            RequestError that says where one is. Default: none.
+
+    Raises:
+        RequestError: it is something else, or too large.
+
+    Example:
+        >>> read_json(b'{"x": [1, 2.5]}', Limits())
+        {'x': [1, 2.5]}
+    """
+    _check_signs(body, limits)
+    if _FAST is not None:
+        try:
+            made = _FAST.loads(body)
+        except ValueError:
+            pass  # read again below, for the reason
+        else:
+            if _is_as_written(made, body):
+                return made
+    return _read_slowly(body, where)
+
+
+def _is_as_written(made: Any, body: bytes | bytearray) -> bool:
+    """Return whether orjson certainly read a text as the standard library does."""
+    # If an object has a name twice, one value and its texts are lost. An escaped quotation mark
+    # only adds one to the count of the text, so it cannot hide a lost name.
+    if 2 * _texts_in(made, _MOST_DEPTH) != body.count(b'"'):
+        return False
+    # Integers beyond 64 bits became floats. The data of a tensor are the same either way.
+    return type(made) is dict and ("inputs" in made or not _BEYOND_64_BITS.search(body))
+
+
+def dump_json(value: Any) -> bytes:
+    """Return a value as JSON; arrays in it must be contiguous, and finite.
+
+    Example:
+        >>> dump_json({"data": np.array([0.5, 2.0], np.float32)})
+        b'{"data":[0.5,2.0]}'
+    """
+    if _FAST is not None:
+        # The standard library also writes lone surrogates, which are no valid Unicode text.
+        with contextlib.suppress(TypeError):
+            return bytes(_FAST.dumps(value, option=_FAST.OPT_SERIALIZE_NUMPY))
+    return json.dumps(value, separators=(",", ":"), default=_plain).encode()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    raise TypeError(f"JSON cannot have {type(value).__name__}")
+
+
+def _texts_in(value: Any, depth: int) -> int:
+    """Return the number of texts in a value, names included; less where it is nested deeper."""
+    kind = type(value)
+    if kind is str:
+        return 1
+    if kind is dict and depth:
+        return len(value) + sum(_texts_in(each, depth - 1) for each in value.values())
+    if kind is list and depth and not set(map(type, value)) <= _PLAIN:
+        return sum(_texts_in(each, depth - 1) for each in value)
+    return 0
+
+
+def _check_signs(body: bytes | bytearray, limits: Limits) -> None:
+    if len(body) > limits.body_bytes:
+        raise RequestError(f"the body must have at most {limits.body_bytes} bytes, got {len(body)}")
+    if len(body) > SMALL_BODY:
+        for sign, most, what in (
+            (b",", limits.commas, "commas"),
+            (b"[", limits.lists, "lists; data may be one flat list"),
+            (b"{", limits.objects, "objects"),
+            (b'"', 2 * limits.strings, "quotation marks"),
+        ):
+            if body.count(sign) > most:
+                raise RequestError(f"the body must be JSON with at most {most} {what}")
+
+
+def _read_slowly(body: bytes | bytearray, where: Callable[[Any], object] | None) -> Any:
+    try:
+        text = body.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise RequestError(f"the body must be JSON in UTF-8: {error.reason}") from None
+    try:
+        return _DECODER.decode(text)
+    except RecursionError:
+        raise RequestError("the body must be JSON that is not nested so deeply") from None
+    except RequestError:
+        raise
+    except ValueError as error:
+        raise RequestError(f"the body must be JSON: {_reason(error, text, where)}") from None
+
+
+class _ConstantError(ValueError):
+    """A text has NaN or an infinity, which JSON does not."""
+
+
+def _no_constant(name: str) -> None:
+    raise _ConstantError(f"{name} is not JSON, numbers must be finite")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise RequestError(
+                    f"the body must be JSON without repetition, has {named(name)} "
+                    "twice in an object"
+                )
+            seen.add(name)
+    return made
+
+
+def _long_integer(digits: str) -> int | float:
+    return int(digits) if len(digits) <= _MOST_DIGITS else math.inf
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_constant)
+_LENIENT = json.JSONDecoder(object_pairs_hook=_object, parse_int=_long_integer)
+
+
+def _reason(error: ValueError, text: str, where: Callable[[Any], object] | None) -> str:
+    """Return the error in a text; if it is a number, also the input that has it."""
+    if isinstance(error, json.JSONDecodeError):
+        return str(error)
+    words = str(error)
+    if not isinstance(error, _ConstantError):  # of Python's int(), about more than 4300 digits
+        words = f"numbers must have at most {_MOST_DIGITS} digits"
+    try:
+        if where is not None:
+            where(_LENIENT.decode(text))
+    except RequestError as place:
+        return f"{words}; {place}"
+    except (ValueError, RecursionError):
+        pass
+    return words

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Limits of a request's size, so that none costs memory or time out of proportion."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mindspore_rec.common.columns.tensors import TensorSpec
+
+__all__ = ["MOST_MESSAGE_BYTES", "Limits"]
+
+_MOST_ELEMENTS = 1 << 22
+_MOST_BODY_BYTES = 64 << 20
+_BYTES_AN_ELEMENT = 64  # as text, with spaces around it
+_BYTES_A_NUMBER = 12  # of a message of gRPC: 10 as a varint, and a tag where it is not packed
+_BYTES_BESIDES = 1 << 20
+_MOST_VALUES = 1 << 20  # of raw columns
+_VALUES_A_ROW = 8  # of a raw column, which may have lists
+_VALUES_A_RAGGED_ROW = 64  # of an input with offsets, on average
+_UNKNOWN_COLUMNS = 64
+_SIGNS_BESIDES = 10_000  # for names, shapes and parameters
+
+MOST_MESSAGE_BYTES = _BYTES_BESIDES + _MOST_ELEMENTS * _BYTES_A_NUMBER
+"""Bytes of a message of gRPC, whatever model it is for."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Largest sizes of a request that is accepted.
+
+    Args:
+        rows: in the first dimension of an input where that is free; 0: any number.
+        elements: numbers in all its inputs together.
+        body_bytes: bytes of its body.
+        lists, objects, strings: of those in its body; a list or an object of a few bytes of text
+            takes 20 to 40 times as many in memory. (Their signs are counted, in texts too.)
+        string_length: characters of a string in a raw column.
+    """
+
+    rows: int = 0
+    elements: int = _MOST_ELEMENTS
+    body_bytes: int = _MOST_BODY_BYTES
+    lists: int = 1 << 16
+    objects: int = 1 << 10
+    strings: int = 1 << 12
+    string_length: int = 1 << 12
+
+    @staticmethod
+    def of(inputs: Sequence[TensorSpec], rows: int) -> Limits:
+        """For a network: as many elements as its inputs have with so many rows, where that is
+        known, and a body that has room for them.
+
+        Example:
+            >>> limits = Limits.of([TensorSpec("ids", "INT64", (-1, 26))], 1024)
+            >>> limits.elements, limits.body_bytes
+            (26624, 2752512)
+        """
+        elements = 0
+        for spec in inputs:
+            if spec.offsets is not None:
+                some = rows * _VALUES_A_RAGGED_ROW * math.prod(spec.shape[1:])
+                elements += some if some > 0 else _MOST_ELEMENTS
+                continue
+            sizes = [rows if i == 0 and size == -1 else size for i, size in enumerate(spec.shape)]
+            known = min(sizes, default=1) > 0
+            elements += math.prod(sizes) if known else _MOST_ELEMENTS
+        elements = min(elements, _MOST_ELEMENTS)
+        body_bytes = min(_BYTES_BESIDES + elements * _BYTES_AN_ELEMENT, _MOST_BODY_BYTES)
+        return Limits(rows, elements, body_bytes)
+
+    def with_columns(self, columns: int | None) -> Limits:
+        """Return limits that have room for raw columns too.
+
+        Args:
+            columns: how many; None: unknown.
+
+        Example:
+            >>> limits = Limits(rows=1024, elements=10, body_bytes=100).with_columns(4)
+            >>> limits.elements, limits.objects, limits.strings
+            (32768, 2048, 40960)
+        """
+        rows = self.rows or _MOST_VALUES
+        names = rows * (_UNKNOWN_COLUMNS if columns is None else columns)  # of objects in `rows`
+        values = min(names * _VALUES_A_ROW, _MOST_VALUES)
+        body_bytes = min(_BYTES_BESIDES + values * _BYTES_AN_ELEMENT, _MOST_BODY_BYTES)
+        return dataclasses.replace(
+            self,
+            elements=max(self.elements, values),
+            body_bytes=max(self.body_bytes, body_bytes),
+            objects=self.objects + min(rows, _MOST_VALUES),
+            lists=self.lists + min(names, _MOST_VALUES),
+            strings=self.strings + values + min(names, _MOST_VALUES),
+        )
+
+    @property
+    def message_bytes(self) -> int:
+        """Number of bytes of a message of gRPC.
+
+        Example:
+            >>> Limits(elements=26624).message_bytes
+            1368064
+        """
+        return min(_BYTES_BESIDES + self.elements * _BYTES_A_NUMBER, MOST_MESSAGE_BYTES)
+
+    @property
+    def commas(self) -> int:
+        """Number of commas of a body with that many elements, and some more."""
+        return self.elements + self.lists + _SIGNS_BESIDES

@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests and answers of the Open Inference Protocol, version 2, over HTTP.
+
+Source: https://github.com/kserve/open-inference-protocol, specification/protocol/inference_rest.md.
+Data are numbers in JSON, or behind it by the binary tensor extension (`binary.py`). In place of
+inputs a request may have raw rows or columns, where the model has features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from mindspore_rec.common.columns.tensors import TensorSpec, datatype_of
+from mindspore_rec.serve.protocol.binary import bytes_of_array, parts_of_inputs
+from mindspore_rec.serve.protocol.json_body import dump_json, read_json
+from mindspore_rec.serve.protocol.json_tensor import check_ragged, tensor_of_json
+from mindspore_rec.serve.protocol.limits import Limits
+from mindspore_rec.serve.protocol.ragged import with_starts
+from mindspore_rec.serve.protocol.request_error import RequestError, named, shown
+from mindspore_rec.serve.protocol.rows import read_rows
+
+__all__ = [
+    "InferRequest",
+    "RawColumns",
+    "RequestError",
+    "infer_response",
+    "parse_request",
+]
+
+_MOST_ID = 1024
+# Parameters of other servers which would make the answer another one.
+_NOT_KNOWN = ("shared_memory_region", "classification")
+
+
+@dataclass(frozen=True)
+class InferRequest:
+    """A request that was read and checked.
+
+    Attributes:
+        id: of the request, if it has one.
+        inputs: arrays, in the order of the network's arguments; or raw rows.
+        outputs: names of the outputs it wants; None: all.
+        binary: by name of an output, whether its data shall come behind the JSON; under None, of
+            all others.
+    """
+
+    id: str | None
+    inputs: list[np.ndarray] | pa.RecordBatch
+    outputs: list[str] | None
+    binary: dict[str | None, bool]
+
+
+@dataclass(frozen=True)
+class RawColumns:
+    """Raw columns that a model's features read.
+
+    Attributes:
+        names: their names; None: a request may have any.
+    """
+
+    names: list[str] | None
+
+
+def parse_request(
+    body: bytes | bytearray,
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
+    limits: Limits | None = None,
+    raw: RawColumns | None = None,
+    json_bytes: int | None = None,
+) -> InferRequest:
+    """Read and check a request.
+
+    Types and sizes are checked before anything is converted: time and memory are in proportion to
+    the body.
+
+    Args:
+        body: JSON, in UTF-8, and the data behind it.
+        inputs: those of the network.
+        outputs: those of the network.
+        limits: largest sizes of a request. Default: as for a network of unknown sizes.
+        raw: the columns that a request may have in place of inputs. Default: none.
+        json_bytes: bytes of JSON, by `header_length`. Default: all, and no data behind it.
+
+    Raises:
+        RequestError: it is no request, or not one for this network.
+
+    Example:
+        >>> body = b'{"inputs": [{"name": "x", "shape": [2], "datatype": "INT64", "data": [1, 2]}]}'
+        >>> parse_request(body, [TensorSpec("x", "INT64", (-1,))], []).inputs
+        [array([1, 2])]
+    """
+    limits = Limits() if limits is None else limits
+    data: memoryview | None = None
+    if json_bytes is not None:
+        if len(body) > limits.body_bytes:
+            raise RequestError(
+                f"the body must have at most {limits.body_bytes} bytes, got {len(body)}"
+            )
+        data = memoryview(body)[json_bytes:]
+        body = body[:json_bytes]
+
+    def checked(request: Any) -> InferRequest:
+        return _checked(request, inputs, outputs, limits, raw, data)
+
+    return checked(read_json(body, limits, checked))
+
+
+def _checked(
+    request: Any,
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
+    limits: Limits,
+    raw: RawColumns | None,
+    data: memoryview | None,
+) -> InferRequest:
+    if not isinstance(request, dict):
+        raise RequestError("the body must be a JSON object")
+    number = request.get("id")
+    if number is not None and (not isinstance(number, str) or len(number) > _MOST_ID):
+        raise RequestError(
+            f"id must be a string of at most {_MOST_ID} characters, got {shown(number)}"
+        )
+    binary: dict[str | None, bool] = {
+        None: _flag("parameters: binary_data_output", _parameters("parameters", request))
+    }
+    if _is_raw(request, raw):
+        assert raw is not None
+        parts_of_inputs({}, data)
+        rows = read_rows(request, raw.names, limits)
+        return InferRequest(number, rows, *_wanted(request.get("outputs"), outputs, binary))
+    given = _by_name("inputs", request.get("inputs"))
+    known = {spec.name for spec in inputs}
+    for name, each in given.items():
+        if name not in known:
+            raise RequestError(f"input {named(name)} is not one of the model's, {sorted(known)}")
+        _parameters(f"input '{name}': parameters", each)
+    parts = parts_of_inputs(given, data)
+    given = with_starts(inputs, given)
+    arrays = []
+    left = limits.elements
+    for spec in inputs:
+        if spec.name not in given:
+            raise RequestError(f"input '{spec.name}' is missing")
+        part = parts.get(spec.name)
+        arrays.append(tensor_of_json(spec, given[spec.name], limits.rows, left, part))
+        left -= arrays[-1].size
+    check_ragged(inputs, arrays)
+    return InferRequest(number, arrays, *_wanted(request.get("outputs"), outputs, binary))
+
+
+def _is_raw(request: dict[str, Any], raw: RawColumns | None) -> bool:
+    """Return whether a request has raw rows."""
+    found = [name for name in ("rows", "columns") if name in request]
+    if not found or (raw is None and "inputs" in request):
+        return False
+    if raw is None:
+        raise RequestError(f"{found[0]}: the model has no features, so inputs must be given")
+    if len(found) > 1 or "inputs" in request:
+        raise RequestError("a request must have one of inputs, rows and columns")
+    return True
+
+
+def infer_response(
+    request: InferRequest,
+    model: str,
+    version: int,
+    specs: Sequence[TensorSpec],
+    outputs: Sequence[np.ndarray],
+) -> tuple[bytes, int | None]:
+    """Return the body of the answer; and the bytes of its JSON, where data are behind it.
+
+    Raises:
+        ArithmeticError: a number in it is not finite, which JSON cannot say.
+    """
+    found: list[dict[str, Any]] = []
+    parts: list[bytes] = []
+    for spec, array in zip(specs, outputs, strict=True):
+        if request.outputs is not None and spec.name not in request.outputs:
+            continue
+        made: dict[str, Any] = {
+            "name": spec.name,
+            "datatype": datatype_of(array.dtype),
+            "shape": list(array.shape),
+        }
+        if request.binary.get(spec.name, request.binary[None]):
+            parts.append(bytes_of_array(array))
+            made["parameters"] = {"binary_data_size": len(parts[-1])}
+        elif array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise ArithmeticError(f"output '{spec.name}' has numbers that are not finite")
+        else:
+            made["data"] = np.ascontiguousarray(array.reshape(-1))
+        found.append(made)
+    answer: dict[str, Any] = {"model_name": model, "model_version": str(version), "outputs": found}
+    if request.id is not None:
+        answer["id"] = request.id
+    text = dump_json(answer)
+    return (b"".join((text, *parts)), len(text)) if parts else (text, None)
+
+
+def _parameters(what: str, of: dict[str, Any]) -> dict[str, Any]:
+    given = of.get("parameters")
+    if given is None:
+        return {}
+    if not isinstance(given, dict):
+        raise RequestError(f"{what} must be an object, got {shown(given)}")
+    for name in _NOT_KNOWN:
+        if name in given:
+            raise RequestError(f"{what}: {name} is not supported")
+    return given
+
+
+def _flag(what: str, parameters: dict[str, Any]) -> bool:
+    """Return the parameter that a name ends with, which is true or false."""
+    value = parameters.get(what.rpartition(" ")[2], False)
+    if type(value) is not bool:
+        raise RequestError(f"{what} must be true or false, got {shown(value)}")
+    return value
+
+
+def _by_name(what: str, given: Any) -> dict[str, dict[str, Any]]:
+    if not isinstance(given, list):
+        raise RequestError(f"{what} must be a list, got {shown(given)}")
+    found: dict[str, dict[str, Any]] = {}
+    for each in given:
+        name = each.get("name") if isinstance(each, dict) else None
+        if not isinstance(name, str):
+            raise RequestError(f"each of {what} must be an object with a name, got {shown(each)}")
+        if name in found:
+            raise RequestError(f"{what} has {named(name)} twice")
+        found[name] = each
+    return found
+
+
+def _wanted(
+    given: Any, outputs: Sequence[TensorSpec], binary: dict[str | None, bool]
+) -> tuple[list[str] | None, dict[str | None, bool]]:
+    if given is None:
+        return None, binary
+    wanted = _by_name("outputs", given)
+    known = [spec.name for spec in outputs]
+    for name, each in wanted.items():
+        if name not in known:
+            raise RequestError(f"output {named(name)} is not one of the model's, {known}")
+        parameters = _parameters(f"output '{name}': parameters", each)
+        if "binary_data" in parameters:
+            binary[name] = _flag(f"output '{name}': parameters: binary_data", parameters)
+    return list(wanted), binary

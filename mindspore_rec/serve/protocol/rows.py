@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Raw columns of a request: JSON's lists and objects as an Arrow record batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from mindspore_rec.serve.protocol.limits import Limits
+from mindspore_rec.serve.protocol.request_error import RequestError, named, shown
+
+__all__ = ["read_rows"]
+
+_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
+
+
+def read_rows(
+    request: dict[str, Any], columns: Sequence[str] | None, limits: Limits
+) -> pa.RecordBatch:
+    """Return the rows of a request, which has them as `rows` or as `columns`.
+
+    Args:
+        request: `rows`, a list of objects, of which one that lacks a column has a missing value
+            there; or `columns`, an object of lists. Values are strings, numbers, null, or lists of
+            them that have one length in a column.
+        columns: those that are read; others are left out. None: all are read.
+        limits: how many rows, values and characters there may be.
+
+    Raises:
+        RequestError: it is something else, or too large.
+
+    Example:
+        >>> request = {"rows": [{"user": "ann", "age": 7}, {"user": "bob"}]}
+        >>> read_rows(request, None, Limits()).to_pydict()
+        {'user': ['ann', 'bob'], 'age': [7, None]}
+    """
+    if "rows" in request:
+        lists = _of_rows(request["rows"], columns, limits)
+    else:
+        lists = _of_columns(request["columns"], columns, limits)
+    arrays = {}
+    left = limits.elements
+    for name, values in lists.items():
+        where = f"column {named(name)}"
+        flat, width = _flat(where, values)
+        if len(flat) > left:
+            raise RequestError(f"{where}: a request must have at most {limits.elements} values")
+        left -= len(flat)
+        array = _array(where, flat, limits)
+        arrays[name] = array if width == 0 else pa.FixedSizeListArray.from_arrays(array, width)
+    return pa.RecordBatch.from_pydict(arrays)
+
+
+def _of_rows(rows: Any, columns: Sequence[str] | None, limits: Limits) -> dict[str, list[Any]]:
+    if not isinstance(rows, list) or not rows:
+        raise RequestError(f"rows must be a list of objects, at least one, got {shown(rows)}")
+    _check_count(len(rows), limits)
+    for row in rows:
+        if not isinstance(row, dict):
+            raise RequestError(f"each of rows must be an object, got {shown(row)}")
+    there = dict.fromkeys(name for row in rows for name in row)
+    names = [name for name in there if columns is None or name in columns]
+    if len(names) * len(rows) > limits.elements:
+        raise RequestError(f"rows must have at most {limits.elements} values, missing ones too")
+    if not names:
+        raise RequestError(f"rows must have a column, of {shown(columns)}")
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def _of_columns(given: Any, columns: Sequence[str] | None, limits: Limits) -> dict[str, list[Any]]:
+    if not isinstance(given, dict):
+        raise RequestError(f"columns must be an object of lists, got {shown(given)}")
+    lists = {n: values for n, values in given.items() if columns is None or n in columns}
+    lengths = set()
+    for name, values in lists.items():
+        if not isinstance(values, list):
+            raise RequestError(f"column {named(name)} must be a list, got {shown(values)}")
+        lengths.add(len(values))
+    if len(lengths) > 1:
+        raise RequestError(f"columns must have the same number of rows, got {sorted(lengths)}")
+    if not lengths or 0 in lengths:
+        raise RequestError("columns must have at least one row")
+    _check_count(lengths.pop(), limits)
+    return lists
+
+
+def _check_count(rows: int, limits: Limits) -> None:
+    if 0 < limits.rows < rows:
+        raise RequestError(
+            f"a request must have at most {limits.rows} rows (--max-batch-rows), got {rows}"
+        )
+
+
+def _flat(where: str, values: list[Any]) -> tuple[list[Any], int]:
+    """Return the values of lists in a list, and how many each has; 0 where there are no lists."""
+    if type(values[0]) is not list:
+        return values, 0
+    widths = {len(each) if type(each) is list else -1 for each in values}
+    if len(widths) > 1 or 0 in widths:
+        raise RequestError(f"{where} must have lists of the same length, at least 1, or none")
+    return [each for part in values for each in part], widths.pop()
+
+
+def _array(where: str, values: list[Any], limits: Limits) -> pa.Array:
+    types = set(map(type, values)) - {type(None)}
+    if not types:
+        return pa.nulls(len(values))
+    if types == {str}:
+        return _texts(where, values, limits)
+    if not types <= {int, float}:
+        wrong = [each for each in values if type(each) not in (str, int, float, type(None))]
+        raise RequestError(
+            f"{where} must be all strings or all numbers, got "
+            + (shown(wrong[0]) if wrong else "both")
+        )
+    numbers = [each for each in values if each is not None]
+    if types == {int}:
+        if min(numbers) < _LEAST or max(numbers) > _MOST:
+            raise RequestError(f"{where} must be of integers from {_LEAST} to {_MOST}")
+        return pa.array(values, pa.int64())
+    try:
+        finite = all(map(math.isfinite, map(float, numbers)))
+    except OverflowError:
+        finite = False
+    if not finite:
+        greatest = float(np.finfo(np.float64).max)
+        raise RequestError(f"{where} must be of numbers from {-greatest:g} to {greatest:g}")
+    return pa.array([None if each is None else float(each) for each in values], pa.float64())
+
+
+def _texts(where: str, values: list[Any], limits: Limits) -> pa.Array:
+    longest = max((len(each) for each in values if each is not None), default=0)
+    if longest > limits.string_length:
+        raise RequestError(
+            f"{where} must be of strings of at most {limits.string_length} characters, "
+            f"got {longest}"
+        )
+    try:
+        return pa.array(values, pa.string())
+    except UnicodeEncodeError as error:
+        raise RequestError(f"{where} must be of Unicode text: {error.reason}") from None

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of int8 and int4 by key, without a network around them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mindspore_rec import _native
+from mindspore_rec.common.rows.quantise import BITS
+
+__all__ = ["QuantisedRows"]
+
+
+class QuantisedRows:
+    """Rows of int8 or int4, which are read a lot and changed now and then.
+
+    Any thread may call. Lookups run side by side, changes alone; a reader sees each change as a
+    whole. Keys without a row, and ids outside a vocabulary, read `unknown`.
+
+    Args:
+        dim: numbers of a row, 1 to 8192.
+        rows: 'int8' or 'int4'.
+        vocabulary: ids are 0 up to it, and have rows of zeros at first; 0: keys are any int64.
+            Default: 0.
+        unknown: float32 `[dim]`. Default: zeros.
+
+    Raises:
+        ValueError: an argument is out of range.
+
+    Example:
+        >>> rows = QuantisedRows(2, "int8")
+        >>> rows.upsert(np.array([7, -1]), np.array([[0.5, 3.5], [2, 2]], np.float32))
+        >>> rows.lookup(np.array([-1, 8]))
+        array([[2., 2.],
+               [0., 0.]], dtype=float32)
+        >>> rows.pool(np.array([7, -1, -1]), np.array([0, 2])).round(2)  # two bags
+        array([[2.5, 5.5],
+               [2. , 2. ]], dtype=float32)
+    """
+
+    def __init__(
+        self, dim: int, rows: str, vocabulary: int = 0, unknown: np.ndarray | None = None
+    ) -> None:
+        if rows not in BITS:
+            raise ValueError(f"rows must be 'int8' or 'int4', got {rows!r}")
+        self._rows = _native.QuantisedRows(dim, BITS[rows], vocabulary, unknown)
+
+    def upsert(self, keys: np.ndarray, values: np.ndarray) -> None:
+        """Set rows; of a key given twice the last one stays.
+
+        Args:
+            keys: int32 or int64 `[n]`.
+            values: float32 `[n, dim]`, which are quantised as `serving.quantise.quantise` does.
+        """
+        self._rows.upsert(keys, values)
+
+    def erase(self, keys: np.ndarray) -> int:
+        """Remove the rows of keys, int32 or int64 `[n]`; return how many there were."""
+        return self._rows.erase(keys)
+
+    def clear(self) -> None:
+        """Remove all rows; those of a vocabulary become zeros."""
+        self._rows.clear()
+
+    def lookup(self, ids: np.ndarray) -> np.ndarray:
+        """Return the rows of ids, int32 or int64 `[n]`: float32 `[n, dim]`."""
+        return self._rows.lookup(ids)
+
+    def pool(
+        self,
+        ids: np.ndarray,
+        offsets: np.ndarray,
+        combiner: str = "sum",
+        weights: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Return a row for each bag of ids, float32 `[bags, dim]`.
+
+        Args:
+            ids: int32 or int64 `[n]`.
+            offsets: int32 or int64 `[bags]`: bag b has the ids from `offsets[b]` to
+                `offsets[b + 1]`, the last bag those up to the end.
+            combiner: 'sum', or 'mean', by weights where there are some. Default: 'sum'.
+            weights: float32 `[n]`. Default: 1 each.
+
+        Raises:
+            ValueError: offsets do not rise from 0 to at most n; or shapes do not fit.
+        """
+        return self._rows.pool(ids, offsets, combiner, weights)
+
+    def keys(self) -> np.ndarray:
+        """Return the keys of all rows, int64, in no order."""
+        return self._rows.keys()
+
+    def stats(self) -> dict[str, int]:
+        """Return `rows`, and the bytes held with room for growth: `row_bytes`, `index_bytes`."""
+        return self._rows.stats()

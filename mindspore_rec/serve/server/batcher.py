@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run the network once for all requests that wait at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from mindspore_rec.common.checks import check_int
+from mindspore_rec.common.columns.arrow_columns import join_rows
+from mindspore_rec.common.columns.tensors import TensorSpec
+from mindspore_rec.serve.protocol.ragged import Ragged
+from mindspore_rec.serve.server.model_reports import Statistics
+
+__all__ = ["Answer", "Answers", "Batcher", "BusyError", "Inputs"]
+
+_MOST_WAITING = 4096
+_MOST_THREADS = 4
+
+Answer = tuple[list[np.ndarray], int]
+"""Outputs, and the version (`Status.version`) that they are of."""
+
+
+Inputs: TypeAlias = list[np.ndarray] | pa.RecordBatch
+"""Arrays in the order of the network's arguments, or raw rows."""
+
+
+class Answers(Protocol):
+    """Protocol of a predictor that answers requests: `Predictor`, or a client of one elsewhere."""
+
+    @property
+    def inputs(self) -> Sequence[TensorSpec] | None:
+        """Inputs of its network; None if they are not known."""
+
+    @property
+    def outputs(self) -> Sequence[TensorSpec] | None:
+        """Outputs of its network; None if they are not known."""
+
+    def predict_versioned(self, *inputs: Any) -> Answer:
+        """Return all outputs, and the version that they are of."""
+
+
+class BusyError(RuntimeError):
+    """More requests wait than will be answered in time."""
+
+
+@dataclass(frozen=True)
+class _Request:
+    inputs: Inputs
+    rows: int  # 0 where requests go one by one
+    at: int  # nanoseconds, when it came
+    future: Future[Answer] | asyncio.Future[Answer]
+
+    def goes_with(self, other: _Request) -> bool:
+        """Return whether both are arrays, or rows of the same columns."""
+        return _schema(self.inputs) == _schema(other.inputs)
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """Outcome of a request: an answer or an error."""
+
+    request: _Request
+    answer: Answer | None
+    error: Exception | None = None
+
+    def tell(self) -> None:
+        """Complete the future of the request, unless it was cancelled; call it in its thread."""
+        future = self.request.future
+        if self.error is not None:
+            if not future.done():
+                future.set_exception(self.error)
+        elif not future.done():
+            assert self.answer is not None
+            future.set_result(self.answer)
+
+
+class Batcher:
+    """Threads that call the predictor, each time with all requests that arrived meanwhile.
+
+    A call with one row costs nearly what one with ten does. Nobody waits for a batch to fill: a
+    request that comes alone goes alone. A future may be cancelled until its request goes to the
+    network: then it is left out, and nobody else notices.
+
+    Args:
+        predictor: answers requests; each row of its inputs must give a row of its outputs that does
+            not depend on the other rows.
+        max_rows: rows of a call, unless one request has more. 0: requests go one by one. No
+            more than the predictor's `rows_at_once`: it gains nothing by more, and those in the
+            call wait longer.
+        observe: called for each call of the predictor, with its requests, its rows (0 where
+            requests go one by one), and the requests that still wait. Default: nothing is.
+        statistics: counts calls and their times. Default: none are counted.
+
+    Example:
+        >>> batcher = Batcher(predictor, 1024)  # doctest: +SKIP
+        >>> outputs, version = batcher.submit([ids]).result()  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        predictor: Answers,
+        max_rows: int = 1024,
+        observe: Callable[[int, int, int], None] | None = None,
+        statistics: Statistics | None = None,
+    ) -> None:
+        self._predictor = predictor
+        self._statistics = statistics
+        self._observe = observe
+        self._max_rows = check_int("max_rows", max_rows, 0, 1 << 30)
+        at_once = getattr(predictor, "at_once", 1)
+        self._max_rows = min(self._max_rows, getattr(predictor, "rows_at_once", self._max_rows))
+        self._ragged = Ragged(predictor.inputs or ())
+        together = predictor.outputs is not None and all(
+            spec.shape[0] == -1 for spec in (*predictor.outputs, *(predictor.inputs or ()))
+        )
+        if not together:
+            self._max_rows = 0
+        self._waiting: deque[_Request] = deque()
+        self._changed = threading.Condition()
+        self._closed = False
+        self._threads = [
+            threading.Thread(target=self._work, name=f"batcher {number}", daemon=True)
+            for number in range(min(at_once, _MOST_THREADS))
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, inputs: Inputs) -> Future[Answer]:
+        """Queue a request of a thread.
+
+        Args:
+            inputs: as `Predictor.predict` takes them; the first dimensions of arrays are the same,
+                where requests go together.
+
+        Raises:
+            BusyError: too many wait already, or it is closed.
+            ValueError: inputs of different first dimensions.
+        """
+        return self._queue(inputs, Future())
+
+    def submit_from_loop(self, inputs: Inputs) -> asyncio.Future[Answer]:
+        """Queue a request of the event loop that runs, which is told once for all that were
+        answered together.
+
+        Args and Raises: as for `submit`.
+        """
+        return self._queue(inputs, asyncio.get_running_loop().create_future())
+
+    def _queue(self, inputs: Inputs, future: Any) -> Any:
+        rows = 0
+        if self._max_rows and isinstance(inputs, pa.RecordBatch):
+            rows = inputs.num_rows
+        elif self._max_rows:
+            found = self._ragged.rows(inputs)
+            if len(found) != 1:
+                raise ValueError(f"inputs must have the same first dimension, got {sorted(found)}")
+            (rows,) = found
+        request = _Request(inputs, rows, time.perf_counter_ns(), future)
+        with self._changed:
+            if self._closed:
+                raise BusyError("the server is stopping")
+            if len(self._waiting) >= _MOST_WAITING:
+                raise BusyError(f"{_MOST_WAITING} requests are waiting already")
+            self._waiting.append(request)
+            self._changed.notify()
+        return request.future
+
+    def close(self) -> None:
+        """Answer the requests that wait, and end the threads."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self) -> None:
+        while (batch := self._next()) is not None:
+            # Futures of threads cannot be cancelled from here on, so that setting one cannot fail.
+            batch = [each for each in batch if _is_wanted(each.future)]
+            if batch:
+                begin = time.perf_counter_ns()
+                outcomes = self._outcomes(batch)
+                if self._statistics is not None:
+                    took = time.perf_counter_ns() - begin
+                    rows = sum(each.request.rows or 1 for each in outcomes if each.error is None)
+                    self._statistics.executed([begin - each.at for each in batch], rows, took)
+                _tell(outcomes)
+
+    def _next(self) -> list[_Request] | None:
+        with self._changed:
+            while not self._waiting and not self._closed:
+                self._changed.wait()
+            if not self._waiting:
+                return None
+            batch = [self._waiting.popleft()]
+            rows = batch[0].rows
+            while self._max_rows and self._waiting:
+                if rows + self._waiting[0].rows > self._max_rows:
+                    break
+                if not self._waiting[0].goes_with(batch[0]):
+                    break
+                batch.append(self._waiting.popleft())
+                rows += batch[-1].rows
+            waiting = len(self._waiting)
+        if self._observe is not None:
+            self._observe(len(batch), rows, waiting)
+        return batch
+
+    def _outcomes(self, batch: list[_Request]) -> list[_Outcome]:
+        """Return the outcome of each request, whatever happens: nobody may wait for ever."""
+        try:
+            answers = self._answers(batch)
+        except BaseException as error:
+            if len(batch) == 1:
+                return [_Outcome(batch[0], None, _for_a_future(error))]
+            # One of them is to blame, the others are not.
+            return [each for request in batch for each in self._outcomes([request])]
+        return [_Outcome(request, answer) for request, answer in zip(batch, answers, strict=True)]
+
+    def _answers(self, batch: list[_Request]) -> list[Answer]:
+        together = self._joined([request.inputs for request in batch])
+        outputs, version = self._predictor.predict_versioned(*together)
+        if len(batch) == 1:
+            return [(outputs, version)]
+        rows = [request.rows for request in batch]
+        for output in outputs:
+            if len(output) != sum(rows):
+                raise ValueError(f"the network gave {len(output)} rows for {sum(rows)}")
+        answers, end = [], 0
+        for count in rows:
+            begin, end = end, end + count
+            answers.append(([output[begin:end] for output in outputs], version))
+        return answers
+
+    def _joined(self, parts: list[Inputs]) -> list[Any]:
+        """Return the inputs of requests that go together, one after the other."""
+        if len(parts) == 1:
+            return [parts[0]] if isinstance(parts[0], pa.RecordBatch) else list(parts[0])
+        if isinstance(parts[0], pa.RecordBatch):
+            return [join_rows(parts)]
+        return self._ragged.joined(parts)
+
+
+def _is_wanted(future: Future[Answer] | asyncio.Future[Answer]) -> bool:
+    if isinstance(future, Future):
+        return future.set_running_or_notify_cancel()
+    return not future.cancelled()
+
+
+def _tell(outcomes: list[_Outcome]) -> None:
+    """Complete the futures: those of threads at once, those of an event loop by one call."""
+    loops: dict[asyncio.AbstractEventLoop, list[_Outcome]] = {}
+    for each in outcomes:
+        if isinstance(each.request.future, Future):
+            each.tell()
+        else:
+            loops.setdefault(each.request.future.get_loop(), []).append(each)
+    for loop, of_loop in loops.items():
+        with contextlib.suppress(RuntimeError):  # it is closed: nobody waits
+            loop.call_soon_threadsafe(_tell_all, of_loop)
+
+
+def _tell_all(outcomes: list[_Outcome]) -> None:
+    for each in outcomes:
+        each.tell()
+
+
+def _schema(inputs: Inputs) -> pa.Schema | None:
+    return inputs.schema if isinstance(inputs, pa.RecordBatch) else None
+
+
+def _for_a_future(error: BaseException) -> Exception:
+    """Return the error, or one that a future can hold in its place.
+
+    A SystemExit would end the loop, and asyncio refuses a StopIteration.
+    """
+    if isinstance(error, Exception) and not isinstance(error, StopIteration):
+        return error
+    return RuntimeError(f"the network raised {type(error).__name__}: {error}")

@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The gRPC front of models: GRPCInferenceService, health checks and server reflection.
+
+It runs in the event loop of the HTTP front, and asks the same models. Needs grpcio and what goes
+with it (extra `grpc`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from mindspore_rec.serve.protocol.limits import MOST_MESSAGE_BYTES
+from mindspore_rec.serve.protocol.open_inference import METHODS, POOL, SERVICE, message
+from mindspore_rec.serve.protocol.request_error import NotFoundError, NotReadyError, RequestError
+from mindspore_rec.serve.protocol.wire import MOST_QUICK_FIELDS, ManyFieldsError
+from mindspore_rec.serve.server.batcher import BusyError
+from mindspore_rec.serve.server.grpc_messages import (
+    Asked,
+    infer_answer,
+    read_asked,
+    read_infer,
+    read_message,
+)
+from mindspore_rec.serve.server.http import EXTENSIONS, Front
+from mindspore_rec.serve.server.model_reports import configuration
+from mindspore_rec.version import __version__
+
+__all__ = ["GrpcFront", "GrpcServer"]
+
+logger = logging.getLogger("mindspore_rec")
+
+_MOST_OTHER = 1 << 16  # bytes of a message that is no prediction
+_MOST_CALLS = 4096  # at a time, of which most wait
+_MOST_STREAMS = 128  # of a connection
+_WINDOW = 1 << 16  # bytes that a call may send before its message is asked for
+_SMALL = 1 << 20  # bytes of a request that is read in about a millisecond
+_HEALTH_SECONDS = 0.1
+_INFER = message("ModelInferRequest")
+
+POOL.AddSerializedFile(health_pb2.DESCRIPTOR.serialized_pb)  # reflection tells of it, too
+
+
+class GrpcFront:
+    """Methods of the service, for the models of an HTTP front.
+
+    Args:
+        front: has the models, and says whether clients may load and unload them.
+    """
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+        self._models = front.models
+
+    def handler(self) -> grpc.GenericRpcHandler:
+        """Return what a server adds to answer."""
+        methods = {}
+        for name in METHODS:
+            answer = getattr(self, "_" + _snake(name))
+            # Bytes come as they are: the size of a request is known before it is decoded.
+            methods[name] = grpc.unary_unary_rpc_method_handler(
+                _guarded(answer, message(f"{name}Request")),
+                response_serializer=message(f"{name}Response").SerializeToString,
+            )
+        return grpc.method_handlers_generic_handler(SERVICE, methods)
+
+    async def _model_infer(self, kind: Any, data: bytes) -> Any:
+        # Until the name is read, the largest limit of a model is what a request may have. The
+        # message is split by then, and nothing of it was decoded but names.
+        counted = 0
+        held = self._front.held
+        try:
+            counted = held.add(0, len(data))
+            read = await self._read_asked(data)
+            version = read.request.model_version or None
+            model = self._models.find(read.request.model_name, version)
+            _check_size(data, model.limits.message_bytes)
+            asked = await self._shortly(len(data), read_infer, read, model)
+            outputs, answered = await model.infer(asked)
+            if version is not None and version != str(answered):
+                raise NotFoundError(f"version {version} does not answer, version {answered} does")
+            return infer_answer(asked, model, answered, outputs)
+        finally:
+            held.bytes -= counted
+
+    async def _read_asked(self, data: bytes) -> Asked:
+        try:
+            return read_asked(data, MOST_QUICK_FIELDS)
+        except ManyFieldsError:
+            return await self._beside(read_asked, data)
+
+    async def _shortly(self, size: int, call: Callable[..., Any], *given: Any) -> Any:
+        """Call a function here, or, where there is much to read, beside the event loop."""
+        if size <= _SMALL:
+            return call(*given)
+        return await self._beside(call, *given)
+
+    async def _beside(self, call: Callable[..., Any], *given: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._front.coder, call, *given)
+
+    async def _server_live(self, kind: Any, data: bytes) -> Any:
+        read_message(kind, data)
+        return message("ServerLiveResponse")(live=True)
+
+    async def _server_ready(self, kind: Any, data: bytes) -> Any:
+        read_message(kind, data)
+        return message("ServerReadyResponse")(ready=self._models.ready)
+
+    async def _server_metadata(self, kind: Any, data: bytes) -> Any:
+        read_message(kind, data)
+        return message("ServerMetadataResponse")(
+            name="mindspore_rec", version=__version__, extensions=EXTENSIONS
+        )
+
+    async def _model_ready(self, kind: Any, data: bytes) -> Any:
+        asked = read_message(kind, data)
+        ready = self._models.model_ready(asked.name, asked.version or None)
+        return message("ModelReadyResponse")(ready=ready)
+
+    async def _model_metadata(self, kind: Any, data: bytes) -> Any:
+        asked = read_message(kind, data)
+        found = self._models.find(asked.name, asked.version or None).metadata()
+        if not asked.version:
+            found["versions"] = self._models.versions(asked.name)
+        del found["parameters"]  # which the message has no place for
+        return message("ModelMetadataResponse")(**found)
+
+    async def _model_config(self, kind: Any, data: bytes) -> Any:
+        asked = read_message(kind, data)
+        found = configuration(self._models.find(asked.name, asked.version or None))
+        return message("ModelConfigResponse")(config=found)
+
+    async def _model_statistics(self, kind: Any, data: bytes) -> Any:
+        asked = read_message(kind, data)
+        found = self._models.statistics(asked.name, asked.version or None)
+        return message("ModelStatisticsResponse")(model_stats=found)
+
+    async def _repository_index(self, kind: Any, data: bytes) -> Any:
+        asked = read_message(kind, data)
+        return message("RepositoryIndexResponse")(models=self._models.index(asked.ready))
+
+    async def _repository_model_load(self, kind: Any, data: bytes) -> Any:
+        await self._change(read_message(kind, data), load=True)
+        return message("RepositoryModelLoadResponse")()
+
+    async def _repository_model_unload(self, kind: Any, data: bytes) -> Any:
+        await self._change(read_message(kind, data), load=False)
+        return message("RepositoryModelUnloadResponse")()
+
+    async def _change(self, asked: Any, load: bool) -> None:
+        parameters = dict(asked.parameters)
+        await self._front.change(asked.model_name, parameters, load)
+
+
+def _snake(name: str) -> str:
+    return "".join("_" + letter.lower() if letter.isupper() else letter for letter in name)[1:]
+
+
+def _check_size(data: bytes, most: int) -> None:
+    if len(data) > most:
+        raise RequestError(f"the request must have at most {most} bytes, got {len(data)}")
+
+
+def _guarded(answer: Callable[[Any, bytes], Awaitable[Any]], kind: Any) -> Any:
+    """Return a method that answers errors by their status."""
+
+    async def method(data: bytes, context: Any) -> Any:
+        try:
+            if kind is not _INFER:
+                _check_size(data, _MOST_OTHER)
+            return await answer(kind, data)
+        except Exception as error:
+            code, text = _status_of(error)
+        await context.abort(code, text)
+
+    return method
+
+
+def _status_of(error: Exception) -> tuple[grpc.StatusCode, str]:
+    code = grpc.StatusCode
+    if isinstance(error, BusyError):
+        return code.RESOURCE_EXHAUSTED, str(error)
+    if isinstance(error, NotReadyError):
+        return code.UNAVAILABLE, str(error)
+    if isinstance(error, NotFoundError):
+        return code.NOT_FOUND, str(error)
+    if isinstance(error, ValueError):
+        return code.INVALID_ARGUMENT, str(error)
+    logger.warning("a request failed", exc_info=error)
+    return code.INTERNAL, f"{type(error).__name__}: {error}".split("\n---")[0].strip()[:1000]
+
+
+class GrpcServer:
+    """A server at a port, for an event loop.
+
+    Args:
+        front: has the models.
+        host: to listen at.
+        port: 0 for any that is free.
+        reuse_port: whether several processes may listen at this port. Default: False.
+        announces: whether it is said where it listens. Default: True.
+        credentials: `grpc.ServerCredentials`, for TLS. Default: none.
+        interceptors: of `grpc.aio`. Default: none.
+        options: further ones of gRPC, by name and value. Default: none.
+
+    Attributes:
+        host, announces: as given.
+        port: at which it listens, after `start`.
+        address: with the scheme, as in 'grpc://127.0.0.1:8001'; 'grpcs' with TLS.
+    """
+
+    def __init__(
+        self,
+        front: Front,
+        host: str,
+        port: int,
+        *,
+        reuse_port: bool = False,
+        announces: bool = True,
+        credentials: Any = None,
+        interceptors: Sequence[Any] = (),
+        options: Sequence[tuple[str, Any]] = (),
+    ) -> None:
+        self._front, self.host, self.port = front, host, port
+        self.announces = announces
+        self._credentials, self._interceptors = credentials, interceptors
+        self._options = [
+            ("grpc.so_reuseport", int(reuse_port)),
+            ("grpc.max_receive_message_length", MOST_MESSAGE_BYTES),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.compression_enabled_algorithms_bitset", 1),  # none but identity
+            ("grpc.http2.lookahead_bytes", _WINDOW),
+            ("grpc.http2.bdp_probe", 0),  # or the window grows
+            ("grpc.max_concurrent_streams", _MOST_STREAMS),
+            *options,
+        ]
+        self._server: Any = None
+        self._health: Any = None
+        self._telling: asyncio.Task[None] | None = None
+
+    @property
+    def address(self) -> str:
+        """Return where it listens, with the scheme."""
+        scheme = "grpc" if self._credentials is None else "grpcs"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{scheme}://{host}:{self.port}"
+
+    async def start(self) -> None:
+        """Listen and answer.
+
+        Raises:
+            OSError: it cannot listen at that port.
+        """
+        self._server = grpc.aio.server(
+            interceptors=self._interceptors,
+            options=self._options,
+            maximum_concurrent_rpcs=_MOST_CALLS,
+        )
+        self._server.add_generic_rpc_handlers((GrpcFront(self._front).handler(),))
+        self._health = health.aio.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        names = (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(names, self._server, POOL)
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        place = f"{host}:{self.port}"
+        try:
+            if self._credentials is None:
+                self.port = self._server.add_insecure_port(place)
+            else:
+                self.port = self._server.add_secure_port(place, self._credentials)
+        except RuntimeError as error:
+            raise OSError(f"cannot listen at {place}: {error}") from None
+        await self._tell(False)
+        await self._server.start()
+        self._telling = asyncio.create_task(self._tell_changes())
+
+    async def stop(self, grace: float) -> None:
+        """Take no more requests, and answer those that are there.
+
+        Args:
+            grace: seconds after which they are given up.
+        """
+        if self._telling is not None:
+            self._telling.cancel()
+        await self._health.enter_graceful_shutdown()
+        await self._server.stop(grace)
+
+    async def _tell_changes(self) -> None:
+        """Keep the health service at what the models say."""
+        said = False
+        while True:
+            if self._front.models.ready != said:
+                said = not said
+                await self._tell(said)
+            await asyncio.sleep(_HEALTH_SECONDS)
+
+    async def _tell(self, ready: bool) -> None:
+        status = health_pb2.HealthCheckResponse
+        for service in (health.OVERALL_HEALTH, SERVICE):
+            await self._health.set(service, status.SERVING if ready else status.NOT_SERVING)

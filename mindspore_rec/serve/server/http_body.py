@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read the body of a request, up to a size; discard the rest of one that was refused."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from mindspore_rec.serve.server.batcher import BusyError
+
+__all__ = ["BodyReader", "HeldBytes", "drop_rest"]
+
+_MOST_BYTES = 256 << 20  # of all bodies that are not answered yet
+_COUNTED = 1 << 16  # bytes of a body from which on it counts: whoever sends slowly stops no others
+_MOST_DROPPED = 256 << 20  # bytes of a refused body that are read so that its client gets an answer
+_DROP_SECONDS = 5.0  # for which they are read
+
+
+class HeldBytes:
+    """Count of the bytes of requests that are not answered yet.
+
+    Attributes:
+        bytes: number of bytes of all of them.
+    """
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+    def add(self, before: int, now: int) -> int:
+        """Count a request that has grown; return the bytes that are counted of it.
+
+        Raises:
+            BusyError: all requests together have too many.
+        """
+        if now <= _COUNTED:
+            return 0
+        if self.bytes + now - before > _MOST_BYTES:
+            raise BusyError(f"requests of {_MOST_BYTES} bytes are waiting already")
+        self.bytes += now - before
+        return now
+
+
+class BodyReader:
+    """The body of one request.
+
+    Args:
+        receive: of ASGI.
+        headers: of the request.
+        held: counts it.
+
+    Attributes:
+        complete: whether all of it was read.
+    """
+
+    def __init__(
+        self,
+        receive: Callable[[], Awaitable[MutableMapping[str, Any]]],
+        headers: Mapping[bytes, bytes],
+        held: HeldBytes,
+    ) -> None:
+        self._receive, self._headers, self._held = receive, headers, held
+        self._counted = 0
+        self.complete = False
+
+    async def part(self) -> bytes:
+        """Return the next part.
+
+        Raises:
+            ClientDisconnect: the client has gone.
+        """
+        message = await self._receive()
+        if message["type"] == "http.disconnect":
+            self.complete = True
+            raise ClientDisconnect
+        self.complete = not message.get("more_body", False)
+        return message.get("body", b"")
+
+    async def read(self, most: int) -> bytes | bytearray:
+        """Return the body.
+
+        Raises:
+            HTTPException: it has more than `most` bytes.
+            BusyError: too many bytes are held already.
+        """
+        said = self._headers.get(b"content-length", b"")
+        if said.isdigit() and (len(said) >= 20 or int(said) > most):
+            raise HTTPException(413, f"the body must have at most {most} bytes")
+        body: bytes | bytearray = await self.part()
+        if not self.complete:
+            body = bytearray(body)
+        while True:
+            self._counted = self._held.add(self._counted, len(body))
+            if len(body) > most:
+                raise HTTPException(413, f"the body must have at most {most} bytes")
+            if self.complete:
+                return body
+            assert isinstance(body, bytearray)
+            body += await self.part()
+
+    @property
+    def expects(self) -> bool:
+        """Whether the client waits for an answer before it sends the body."""
+        return self._headers.get(b"expect", b"").lower() == b"100-continue"
+
+    def release(self) -> None:
+        """Stop counting it."""
+        self._held.bytes -= self._counted
+        self._counted = 0
+
+
+async def drop_rest(body: BodyReader) -> None:
+    """Read the rest of a refused body, up to a size and a time, and keep nothing of it.
+
+    A connection that is closed with unread data is reset, and the answer may be lost with it.
+    """
+    if body.expects:
+        return
+
+    async def read() -> None:
+        size = 0
+        while not body.complete and size <= _MOST_DROPPED:
+            size += len(await body.part())
+
+    with contextlib.suppress(asyncio.TimeoutError, ClientDisconnect):
+        await asyncio.wait_for(read(), _DROP_SECONDS)

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The server process: HTTP by uvicorn and, where it is asked for, gRPC, in one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+
+if TYPE_CHECKING:
+    from mindspore_rec.serve.server.grpc_front import GrpcServer
+
+__all__ = ["GRACE_SECONDS", "Server"]
+
+GRACE_SECONDS = 25
+"""Seconds that requests have to be answered once the server is to stop."""
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server, with a gRPC server that starts and stops with it.
+
+    Args:
+        app: the ASGI application.
+        grpc: the other server. Default: none.
+        started: called once it listens. Default: none.
+        says: line that is printed once it listens, at both ports. Default: none.
+        options: of `uvicorn.Config`.
+    """
+
+    def __init__(
+        self,
+        app: Any,
+        grpc: GrpcServer | None = None,
+        started: Callable[[], object] = lambda: None,
+        says: str | None = None,
+        **options: Any,
+    ) -> None:
+        settings: dict[str, Any] = {
+            "log_level": "error",  # warnings are of what strangers send: metrics count them
+            "access_log": False,
+            "timeout_keep_alive": 75,  # longer than balancers and pools keep one
+            "timeout_graceful_shutdown": GRACE_SECONDS,
+        }
+        super().__init__(uvicorn.Config(app, **{**settings, **options}))
+        self._grpc, self._started, self._says = grpc, started, says
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen at both ports.
+
+        Raises:
+            OSError: it cannot listen for gRPC.
+        """
+        if self._grpc is not None:
+            await self._grpc.start()
+        await super().startup(sockets=sockets)
+        if self._says is not None:
+            print(self._says, flush=True)
+        if self._grpc is not None and self._grpc.announces:
+            print(f"listening at {self._grpc.address}", flush=True)
+        self._started()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take no more requests, and answer those that are there, of both."""
+        if self._grpc is None:
+            await super().shutdown(sockets=sockets)
+        else:
+            await asyncio.gather(super().shutdown(sockets=sockets), self._grpc.stop(GRACE_SECONDS))

@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Protection of a server by the options of its command line, and the HTTP server with all of it.
+
+Needs uvicorn (extra `serving`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from mindspore_rec.serve.protection.access_log import AccessLog
+from mindspore_rec.serve.protection.admission import Drain, InFlight
+from mindspore_rec.serve.protection.connections import bounded_protocol, raise_file_limit
+from mindspore_rec.serve.protection.guard import App, Bounds, Guard
+from mindspore_rec.serve.protection.metrics import Metrics
+from mindspore_rec.serve.protection.roles import RoleTokens, Security
+from mindspore_rec.serve.protection.tls import Tls
+from mindspore_rec.serve.protection.tokens import Tokens
+from mindspore_rec.serve.server.process import Server
+
+if TYPE_CHECKING:
+    from mindspore_rec.serve.server.grpc_front import GrpcServer
+
+__all__ = ["DrainingServer", "Protection"]
+
+_TLS_TICKS = 50  # of a tenth of a second
+
+
+class Protection:
+    """Tokens, limits, metrics and logs that the protocols of one server process share.
+
+    Args:
+        options: parsed by a parser that `add_protection_arguments` has extended.
+
+    Attributes:
+        metrics, tokens, tls, bounds, in_flight, drain, log: the parts; None where an option of
+            them was not given.
+
+    Raises:
+        OSError, ValueError: a file that an option names cannot be used; an option is out of range.
+    """
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.bounds = Bounds(
+            connections=options.max_connections,
+            requests=options.max_requests,
+            receive_seconds=options.receive_seconds,
+            request_seconds=options.request_seconds,
+        )
+        self._drain_seconds: float = options.drain_seconds
+        self._unprotected: bool = options.unprotected
+        if (options.tls_certificate is None) != (options.tls_key is None):
+            raise ValueError("--tls-certificate and --tls-key must be given together")
+        self.tls: Tls | None = None
+        client_ca = options.tls_client_ca
+        if options.tls_key is not None:
+            self.tls = Tls(
+                Path(options.tls_certificate),
+                Path(options.tls_key),
+                None if client_ca is None else Path(client_ca),
+            )
+        elif client_ca is not None:
+            raise ValueError("--tls-client-ca needs --tls-certificate and --tls-key")
+        self._trusted_proxies: tuple[str, ...] = options.trusted_proxies
+        self.tokens = _tokens(options)
+        self.metrics = Metrics()
+        self.in_flight = InFlight(self.bounds.requests)
+        self.drain = Drain()
+        self.log = None if options.access_log is None else AccessLog(options.access_log)
+
+    @property
+    def scheme(self) -> str:
+        """'https' or 'http'."""
+        return "http" if self.tls is None else "https"
+
+    @property
+    def security(self) -> Security:
+        """Return what is asked of clients."""
+        return Security(
+            self.tokens is not None,
+            isinstance(self.tokens, RoleTokens),
+            self.tls is not None and self.tls.asks_clients,
+        )
+
+    def check_address(self, address: str) -> str | None:
+        """Check where a server listens; return a warning, or None.
+
+        Args:
+            address: as `getsockname` gives it.
+
+        Raises:
+            ValueError: other machines reach it, and there is neither TLS nor a token.
+        """
+        if ipaddress.ip_address(address.partition("%")[0]).is_loopback or self._unprotected:
+            return None
+        if self.tls is None and self.tokens is None:
+            raise ValueError(
+                f"whoever reaches {address} could ask: give --token-file (and --tls-certificate "
+                "with --tls-key), or --unprotected where something in front of the server protects "
+                "it"
+            )
+        if self.tls is None:
+            return f"tokens travel to {address} without encryption: give --tls-certificate"
+        if self.tokens is None and not self.tls.asks_clients:
+            return f"whoever reaches {address} may ask: give --token-file or --tls-client-ca"
+        return None
+
+    def guard(self, app: App) -> Guard:
+        """Return the application with the checks of requests around it."""
+        return Guard(
+            app, self.metrics, self.tokens, self.bounds, self.in_flight, self.drain, self.log
+        )
+
+    def server(
+        self,
+        app: App,
+        grpc: GrpcServer | None = None,
+        started: Callable[[], object] = lambda: None,
+        says: str | None = None,
+    ) -> DrainingServer:
+        """Return a server for an application: `run(sockets=[...])` serves until a signal.
+
+        Args:
+            app: the ASGI application, without the checks of `guard`.
+            grpc, started, says: as for `Server`.
+        """
+        raise_file_limit(self.bounds.connections)
+        server = DrainingServer(
+            self.guard(app),
+            grpc,
+            started,
+            says,
+            drain=self.drain,
+            drain_seconds=self._drain_seconds,
+            tls=self.tls,
+            ws="none",
+            http=bounded_protocol(self.bounds, self.metrics),
+            server_header=False,
+            # uvicorn's own default is to believe whoever asks from this machine.
+            proxy_headers=bool(self._trusted_proxies),
+            forwarded_allow_ips=",".join(self._trusted_proxies),
+            timeout_keep_alive=int(self.bounds.idle_seconds),
+        )
+        if self.tls is not None:
+            server.config.load()
+            server.config.ssl = self.tls.context
+        return server
+
+    def grpc_options(self) -> dict[str, Any]:
+        """Return arguments of `GrpcServer`: TLS, and the checks of calls."""
+        from mindspore_rec.serve.protection.grpc_guard import GuardInterceptor
+
+        found: dict[str, Any] = {}
+        if self.tls is not None:
+            found["credentials"] = self.tls.grpc_credentials()
+        guard = GuardInterceptor(
+            self.metrics, self.tokens, self.bounds, self.in_flight, self.drain, self.log
+        )
+        head = self.bounds.head_bytes
+        receive = int(self.bounds.receive_seconds * 1000)
+        return {
+            **found,
+            "interceptors": [guard],
+            "options": [
+                ("grpc.max_metadata_size", head),
+                ("grpc.absolute_max_metadata_size", head),
+                ("grpc.max_connection_idle_ms", int(self.bounds.idle_seconds * 1000)),
+                ("grpc.max_allowed_incoming_connections", self.bounds.connections),
+                ("grpc.server_handshake_timeout_ms", receive),
+                # Of clients that do not read, and so do not answer: the connection is closed.
+                ("grpc.keepalive_time_ms", receive),
+                ("grpc.keepalive_timeout_ms", receive),
+            ],
+        }
+
+    def close(self) -> None:
+        """Close the access log."""
+        if self.log is not None:
+            self.log.close()
+
+
+def _tokens(options: argparse.Namespace) -> Tokens | RoleTokens | None:
+    """Return the tokens that options name, with their roles.
+
+    Raises:
+        OSError, ValueError: a file cannot be used, or nobody would have a role that is needed.
+    """
+    plain, observe, control = (
+        None if path is None else Path(path)
+        for path in (options.token_file, options.observe_token_file, options.control_token_file)
+    )
+    if observe is None and control is None:
+        return None if plain is None else Tokens(plain)
+    if plain is None:
+        raise ValueError(
+            "--observe-token-file and --control-token-file need --token-file, the tokens that may "
+            "predict: without it everybody may ask"
+        )
+    if control is None and getattr(options, "model_control", "none") == "explicit":
+        raise ValueError(
+            "--model-control explicit with --observe-token-file needs --control-token-file: nobody "
+            "could load or unload a model"
+        )
+    return RoleTokens(plain, observe, control)
+
+
+class DrainingServer(Server):
+    """Server that a signal stops in steps.
+
+    It is not ready any more, and answers for `drain_seconds`, in which balancers learn of it; then
+    it listens no more, refuses new requests, answers those under way, and ends. Another signal
+    ends the first step.
+
+    Args:
+        app, grpc, started, says, **options: as for `Server`.
+        drain: shared with other protocols.
+        drain_seconds: at least 0.
+        tls: looked at for a renewed certificate. Default: none.
+    """
+
+    def __init__(
+        self,
+        app: Any,
+        grpc: GrpcServer | None = None,
+        started: Callable[[], object] = lambda: None,
+        says: str | None = None,
+        *,
+        drain: Drain,
+        drain_seconds: float,
+        tls: Tls | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(app, grpc, started, says, **options)
+        self._drain = drain
+        self._drain_seconds = drain_seconds
+        self._tls = tls
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to stop."""
+        if self._drain.ready and self._drain_seconds > 0:
+            self._drain.begin()
+            timer = threading.Timer(self._drain_seconds, self._finish)
+            timer.daemon = True
+            timer.start()
+            return
+        if self.should_exit and sig == signal.SIGINT:
+            self.force_exit = True  # Ctrl-C once more: wait for nothing
+        self._finish()
+
+    def _finish(self) -> None:
+        self._drain.refuse()
+        self.should_exit = True
+
+    async def on_tick(self, counter: int) -> bool:
+        """Check every few seconds whether the certificate was renewed."""
+        if self._tls is not None and counter % _TLS_TICKS == 0:
+            self._tls.refresh()
+        return bool(await super().on_tick(counter))

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One model of a server, whatever protocol asks it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+
+from mindspore_rec.common.columns.tensors import TensorSpec
+from mindspore_rec.serve.following.digests import RowDigests, StateDigests
+from mindspore_rec.serve.following.status import Status
+from mindspore_rec.serve.protocol.limits import Limits
+from mindspore_rec.serve.protocol.messages import InferRequest, RawColumns
+from mindspore_rec.serve.protocol.request_error import RequestError
+from mindspore_rec.serve.server.batcher import Answer, Answers, Batcher
+from mindspore_rec.serve.server.model_reports import Statistics
+
+if TYPE_CHECKING:
+    from mindspore_rec.serve.protection.metrics import Metrics
+
+__all__ = ["Served", "ServedModel"]
+
+_AGE_SECONDS = 1.0
+
+
+class Served(Answers, Protocol):
+    """Protocol of a predictor as a server uses it; `Predictor` is one."""
+
+    @property
+    def features(self) -> Any:
+        """Its feature pipeline; None if it takes no raw columns."""
+
+    @property
+    def raw_columns(self) -> list[str] | None:
+        """Names of the raw columns that it reads; None if a request may have any."""
+
+    def status(self) -> Status:
+        """Return the state that answers."""
+
+    def digests(self, parts: int = 1) -> StateDigests:
+        """Return the digest of each table."""
+
+    def row_digests(self, table: str, part: int = 0, parts: int = 1) -> RowDigests:
+        """Return the digests of the rows of a part of a table."""
+
+    def table_stats(self) -> dict[str, dict[str, Any]]:
+        """Return figures of each table, its number of rows among them."""
+
+    def close(self) -> None:
+        """Stop."""
+
+
+class ServedModel:
+    """A model that answers, with the limits of its requests.
+
+    Args:
+        name: that requests call it.
+        predictor: answers the requests.
+        max_rows: as for `Batcher`, and the most rows of one request. 0: no such limit.
+        metrics: that show it from now on until it is closed. Default: none.
+
+    Attributes:
+        inputs, outputs: those of its network.
+        max_rows: as given.
+        statistics: of its requests.
+        limits: of a request.
+        raw: columns that a request may have in place of inputs, or None.
+
+    Raises:
+        ValueError: the inputs of the predictor's network are not known.
+    """
+
+    def __init__(
+        self, name: str, predictor: Served, max_rows: int, metrics: Metrics | None = None
+    ) -> None:
+        if predictor.inputs is None:
+            raise ValueError(
+                "the inputs of the network must be known: give --input name:datatype:shape for "
+                "each, or builder_inputs to RecCheckpoint, or let the network's builder call "
+                "set_inputs"
+            )
+        self.name = name
+        self.inputs: Sequence[TensorSpec] = predictor.inputs
+        self.outputs: Sequence[TensorSpec] = predictor.outputs or ()
+        self.limits = Limits.of(predictor.inputs, max_rows)
+        self.raw: RawColumns | None = None
+        if predictor.features is not None:
+            self.raw = RawColumns(predictor.raw_columns)
+            names = self.raw.names
+            self.limits = self.limits.with_columns(None if names is None else len(names))
+        self._saved: tuple[float, float] | None = None  # when it was asked, and what it said
+        self._predictor = predictor
+        self._metrics = metrics
+        observe = None
+        if metrics is not None:
+            observe = metrics.of_batches(name)
+            metrics.watch(name, predictor)
+        self.max_rows = max_rows
+        self.statistics = Statistics()
+        self.batcher = Batcher(predictor, max_rows, observe, self.statistics)
+
+    def status(self) -> Status:
+        """Return the state that answers."""
+        return self._predictor.status()
+
+    @property
+    def age_seconds(self) -> float:
+        """Seconds since the trainer took the state, which is looked up once a second at most.
+
+        Balancers ask for it often, and anybody may; a whole status takes longer.
+        """
+        now = time.monotonic()
+        if self._saved is None or now - self._saved[0] > _AGE_SECONDS:
+            self._saved = now, time.time() - self.status().age_seconds
+        return time.time() - self._saved[1]
+
+    def digests(self, parts: int = 1) -> StateDigests:
+        """Return the digest of each table; arguments and errors are those of `Predictor`."""
+        return self._predictor.digests(parts)
+
+    def row_digests(self, table: str, part: int, parts: int) -> RowDigests:
+        """Return the digests of the rows of a part of a table, as `Predictor` does."""
+        return self._predictor.row_digests(table, part, parts)
+
+    def rows_of(self, table: str) -> int:
+        """Return the number of rows of a table; 0 where there is none of that name."""
+        return int(self._predictor.table_stats().get(table, {"rows": 0})["rows"])
+
+    def metadata(self) -> dict[str, Any]:
+        """Return the model metadata of the protocol."""
+        status = self.status()
+        more: dict[str, Any] = {} if self.raw is None else {"columns": self.raw.names}
+        ragged = {spec.name: spec.offsets for spec in self.inputs if spec.offsets is not None}
+        if ragged:
+            more["offsets"] = ragged
+        return {
+            "name": self.name,
+            "versions": [str(status.version)],
+            "platform": "mindspore_rec",
+            "inputs": [spec.to_json() for spec in self.inputs],
+            "outputs": [spec.to_json() for spec in self.outputs],
+            "parameters": {"lag": status.lag, "age_seconds": status.age_seconds, **more},
+        }
+
+    async def infer(self, asked: InferRequest) -> Answer:
+        """Return outputs, and the version that they are of.
+
+        Raises:
+            BusyError: too many wait already.
+            RequestError: a column is of a type that no feature reads.
+            ValueError, RuntimeError: as `Predictor.predict` raises.
+        """
+        begin, failed = time.perf_counter_ns(), True
+        try:
+            answer = await self.batcher.submit_from_loop(asked.inputs)
+            failed = False
+            return answer
+        except TypeError as error:
+            if not isinstance(asked.inputs, pa.RecordBatch):
+                raise
+            raise RequestError(str(error)) from None
+        finally:
+            self.statistics.answered(time.perf_counter_ns() - begin, failed)
+
+    def close(self) -> None:
+        """Answer the requests that have arrived, and close the predictor."""
+        self.batcher.close()
+        if self._metrics is not None:
+            self._metrics.forget(self._predictor)
+        self._predictor.close()

@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SharedPredictor: answer from rows that another process writes."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mindspore_rec import _native
+from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline
+from mindspore_rec.common.network.onnx_runner import OnnxRunner
+from mindspore_rec.common.rows.digest import DigestSum
+from mindspore_rec.common.rows.quantise import rows_of_bits
+from mindspore_rec.common.run.chain import Entry
+from mindspore_rec.common.run.matching import matched
+from mindspore_rec.common.run.network_file import NETWORK, NetworkFile, read_network
+from mindspore_rec.serve.following.digests import NoStateError, RowDigests, StateDigests
+from mindspore_rec.serve.following.predictor import Predictor
+from mindspore_rec.serve.following.pulse import Pulse
+from mindspore_rec.serve.following.status import Status
+from mindspore_rec.serve.network.opening import features_of
+from mindspore_rec.serve.shared.state import PublishedState
+from mindspore_rec.serve.shared.tables import ReadTable, unknown_row
+
+__all__ = ["SharedPredictor"]
+
+_LOOK_SECONDS = 0.01
+_KEPT = 2  # states: the newest, and the one of answers under way
+
+
+@dataclass(frozen=True)
+class _State:
+    """A state, without rows, in the memory of this process."""
+
+    published: PublishedState
+    weights: Mapping[str, Any]
+    features: FeaturePipeline | None
+
+
+class _Runner(OnnxRunner):
+    """Network whose dense parameters are those of the state that the calling thread is in."""
+
+    def __init__(
+        self, network: NetworkFile, tables: Mapping[str, Any], state: Callable[[], _State]
+    ) -> None:
+        super().__init__(network, tables)
+        self._state = state
+
+    def weights(self) -> Mapping[str, Any]:
+        """Return the dense parameters of the state."""
+        return self._state().weights
+
+
+class _States:
+    """The states that are published; has the methods of `FollowedRun` that `Predictor` calls."""
+
+    def __init__(
+        self,
+        path: Path,
+        memory: _native.SharedMemory,
+        places: range,
+        network: NetworkFile,
+        features: FeaturePipeline | None,
+        pulse: Pulse,
+    ) -> None:
+        self.path = path
+        self._pulse = pulse
+        self._memory = memory
+        self._reader = _native.SharedReader(memory, places.start, len(places))
+        self._given_features = features
+        self._here = threading.local()
+        self._loading = threading.Lock()
+        self._states: dict[int, _State] = {}
+        tables = {
+            name: ReadTable(name, i, unknown_row(*table), self._reader, lambda: self._here.place)
+            for i, (name, table) in enumerate(network.tables.items())
+        }
+        self.runner = _Runner(network, tables, lambda: self._here.state)
+
+    @contextmanager
+    def inside(self) -> Iterator[_State]:
+        """Be in the newest state, while the rows that the calling thread reads are of it."""
+        place = self._reader.enter()
+        try:
+            self._here.place = place
+            self._here.state = self._state(place)
+            yield self._here.state
+        finally:
+            self._here.state = self._here.place = None
+            self._reader.leave(place)
+
+    def _state(self, place: int) -> _State:
+        number = self._reader.state(place)
+        found = self._states.get(number)
+        if found is not None:
+            return found
+        with self._loading:
+            if number not in self._states:
+                published = PublishedState.from_bytes(self._reader.blob(place))
+                values = matched(self.runner.parameters, published.dense, published.entry.path)
+                given = self._given_features
+                state = _State(
+                    published,
+                    self.runner.as_weights(values),
+                    None if given is None else given.with_state(published.learned),
+                )
+                newest = sorted([*self._states, number])[-_KEPT:]
+                kept = {n: each for n, each in self._states.items() if n in newest}
+                self._states = {**kept, number: state}
+            return self._states[number]
+
+    @property
+    def features(self) -> FeaturePipeline | None:
+        """Feature pipeline with the statistics of the state: of the calling thread, or newest."""
+        if getattr(self._here, "state", None) is not None:
+            here: _State = self._here.state
+            return here.features
+        with self.inside() as state:
+            return state.features
+
+    def run(self, start: Callable[[], Callable[[], Any]]) -> tuple[Any, int]:
+        """Call `start()`, then the function that it returns; return its result and the step."""
+        with self.inside() as state:
+            finish = start()
+        return finish(), state.published.entry.step
+
+    def rows(self) -> dict[str, int]:
+        """Return the number of rows of each table."""
+        with self.inside():
+            place = self._here.place
+            return {n: self._reader.rows(place, i) for i, n in enumerate(self.runner.tables)}
+
+    def digests(self, parts: int) -> StateDigests:
+        """Return the digests of all tables.
+
+        Raises:
+            NoStateError: newer states came while the rows were read.
+        """
+        sums = {
+            name: DigestSum(rows_of_bits(self._memory.bits(i)), parts)
+            for i, name in enumerate(self.runner.tables)
+        }
+
+        def add(name: str, keys: np.ndarray, digests: np.ndarray) -> None:
+            sums[name].add_digests(keys, digests)
+
+        entry = self._visit(list(sums), add)
+        return StateDigests.of(entry, {name: each.total for name, each in sums.items()})
+
+    def row_digests(self, table: str, part: int, parts: int) -> RowDigests:
+        """Return the digests of the rows of a part of a table; raise as `digests` does."""
+        found: list[tuple[np.ndarray, np.ndarray]] = []
+
+        def take(name: str, keys: np.ndarray, digests: np.ndarray) -> None:
+            mine = _native.digest_parts(keys, parts) == part
+            found.append((keys[mine], digests[mine]))
+
+        entry = self._visit([table], take)
+        keys, digests = (np.concatenate(each) for each in zip(*found, strict=True))
+        return RowDigests(entry.state, keys, digests)
+
+    def _visit(
+        self, tables: list[str], take: Callable[[str, np.ndarray, np.ndarray], None]
+    ) -> Entry:
+        """Call a function with the digests of all rows of tables; return the state's checkpoint.
+
+        The state is entered anew for each part of the index: the process that writes waits for
+        whoever reads an older one, and gives up after some seconds.
+        """
+        with self.inside() as state:
+            first, entry = self._reader.state(self._here.place), state.published.entry
+        numbers = {name: i for i, name in enumerate(self.runner.tables)}
+        for name in tables:
+            for part in range(_native.SHARED_PARTS):
+                with self.inside():
+                    if self._reader.state(self._here.place) != first:
+                        raise NoStateError("a newer state came while rows were read: ask again")
+                    found = self._reader.row_digests(self._here.place, numbers[name], part)
+                take(name, *found)
+        return entry
+
+    def look(self) -> None:
+        """Do nothing: the process that writes looks."""
+
+    def status(self, following: bool, poll_seconds: float) -> Status:
+        """Return the state that answers, with the lag and error that the writer reports.
+
+        Args:
+            following: as for `FollowedRun`, which does not matter here.
+            poll_seconds: time between two looks of the writer.
+        """
+        following = self._memory.following
+        late = self._pulse.complaint(poll_seconds) if following else None
+        with self.inside() as state:
+            said = json.loads(self._reader.status(self._here.place))
+        return Status.of(
+            self.path,
+            state.published.entry,
+            lag=said["lag"],
+            following=following and late is None,
+            looked_seconds=self._pulse.seconds(),
+            deltas_applied=state.published.deltas_applied,
+            fulls_loaded=state.published.fulls_loaded,
+            error=late or said["error"],
+            scrub=said["scrub"],
+            runtime=self.runner.name,
+            runtime_reason=None,
+        )
+
+    def close(self) -> None:
+        """Do nothing: the memory is there as long as a process has it."""
+
+
+class SharedPredictor(Predictor):
+    """Predictor of a process that shares rows with others; one more process follows the run.
+
+    It answers as `Predictor` does, each time from one state, the newest that is published. It never
+    waits for a change. Only ONNX Runtime and the dense parameters are this process's own.
+
+    Args:
+        path: the directory of the run, for `status`.
+        copy: directory with the copy of the network that the writing process made.
+        fd: descriptor of the memory.
+        places: of the memory's places for readers, those of this process.
+        wait_seconds: to wait for a first state.
+        features: as for `Predictor`.
+        pulse: of the process that follows the run. Default: not known.
+        poll_seconds: time between two of its looks. Default: 0.1.
+
+    Raises:
+        ValueError: the features are not those of the run.
+        TimeoutError: no state was published in time.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        copy: Path,
+        fd: int,
+        places: range,
+        wait_seconds: float,
+        features: FeaturePipeline | None = None,
+        pulse: Pulse | None = None,
+        poll_seconds: float = 0.1,
+    ) -> None:
+        self._poll_seconds = poll_seconds
+        self._closed = threading.Event()
+        self._awake = threading.Event()
+        deadline = time.monotonic() + wait_seconds
+        while True:
+            if _native.SharedMemory.is_created(fd):
+                memory = _native.SharedMemory(fd)
+                if memory.sequence:
+                    break
+            if time.monotonic() >= deadline:
+                raise TimeoutError(f"no state of {path} was published in {wait_seconds} s")
+            time.sleep(_LOOK_SECONDS)
+        network = read_network(copy / NETWORK)
+        features = features_of(network, features)
+        states = _States(path, memory, places, network, features, pulse or Pulse())
+        self._memory = memory
+        self._run: Any = states
+        self._runner = states.runner
+        self.inputs = self._runner.inputs
+        self.outputs = self._runner.specs_of_outputs()
+        self._maker = self._input_maker()
+        self._thread = threading.Thread(target=self._look_ahead, name="states", daemon=True)
+        self._thread.start()
+
+    @property
+    def at_once(self) -> int:
+        """1: there is a process for each processor."""
+        return 1
+
+    def apply(self, entry: Any) -> None:
+        """Refuse: the process that writes applies checkpoints.
+
+        Raises:
+            RuntimeError: always.
+        """
+        raise RuntimeError("another process applies checkpoints to shared rows")
+
+    def table_stats(self) -> dict[str, dict[str, Any]]:
+        """Return the number of rows of each table."""
+        return {name: {"rows": rows} for name, rows in self._run.rows().items()}
+
+    @property
+    def shared_bytes(self) -> int:
+        """Bytes of the memory that all processes have together."""
+        return self._memory.bytes_held()
+
+    def _look_ahead(self) -> None:
+        """Load a new state's dense parameters, mostly before an answer needs them."""
+        seen = 0
+        while not self._closed.wait(_LOOK_SECONDS):
+            if self._memory.sequence != seen:
+                seen = self._memory.sequence
+                with self._run.inside():
+                    pass

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SharedRows: rows by key that one process writes and others read."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from mindspore_rec import _native
+from mindspore_rec.common.rows.quantise import BITS, check_rows
+
+__all__ = ["SharedRows"]
+
+
+class SharedRows:
+    """Rows in a file of memory: one process publishes versions of them, any number look them up.
+
+    Readers never wait for the writer, and each lookup is of one version: the newest when it begins.
+    Rows of a version that nobody reads any more are freed. The server's `--workers` keep their rows
+    in such memory.
+
+    Args:
+        fd: descriptor of an empty file, which is laid out, or of one that was: of
+            `os.memfd_create`, inherited by the processes that share it.
+        dim: numbers of a row, 1 to 8192.
+        rows: type of their numbers, 'float32', 'int8' or 'int4'. Default: 'float32'.
+        readers: numbers of the places by which this process reads, of 0 to 511; a lookup under way
+            takes one, and no two processes have the same. Default: 0 to 3.
+
+    Raises:
+        ValueError: an argument is outside its range.
+
+    Example:
+        >>> rows = SharedRows(os.memfd_create("doc"), 2)
+        >>> rows.upsert(np.array([7]), np.ones((1, 2), np.float32))
+        >>> rows.publish(b"first")
+        >>> rows.lookup(np.array([7, 8]))[0].tolist(), rows.version()
+        ([[1.0, 1.0], [0.0, 0.0]], b'first')
+    """
+
+    def __init__(self, fd: int, dim: int, rows: str = "float32", readers: range = range(4)) -> None:
+        check_rows(rows)
+        if not _native.SharedMemory.is_created(fd):
+            spec = {
+                **{"dim": dim, "bits": BITS.get(rows, 32), "vocabulary": 0},
+                **{"max_idle_steps": -1, "max_idle_seconds": -1, "outside_zeros": False},
+            }
+            most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+            _native.SharedMemory.create(fd, [spec], most)
+        self._memory = _native.SharedMemory(fd, write=True)
+        self._reader = _native.SharedReader(self._memory, readers.start, len(readers))
+        self._unknown = np.zeros(dim, np.float32)
+        self._made: _native.SharedWriter | None = None
+
+    @property
+    def _writer(self) -> _native.SharedWriter:
+        if self._made is None:
+            self._made = _native.SharedWriter(self._memory)
+        return self._made
+
+    # ---- the one process that writes
+
+    def clear(self, reserved: int = 0) -> None:
+        """Drop all rows, and reserve an index for so many; readers see it with the next version."""
+        self._writer.clear(0)
+        self._writer.reserve(0, reserved)
+
+    def upsert(self, keys: np.ndarray, values: np.ndarray) -> None:
+        """Set rows: keys int32 or int64 `[n]`, values float32 `[n, dim]`."""
+        self._writer.upsert(0, keys, values)
+
+    def erase(self, keys: np.ndarray) -> None:
+        """Drop rows."""
+        self._writer.erase(0, keys)
+
+    def publish(self, version: bytes) -> None:
+        """Let readers see all changes since the last version, at once."""
+        self._writer.publish(version, b"")
+
+    def settle(self) -> None:
+        """Free rows that no reader needs any more; `publish` does it for the version before.
+
+        Raises:
+            RuntimeError: a reader has been at one lookup for 10 s.
+        """
+        self._writer.settle()
+
+    # ---- any process
+
+    def ready(self) -> bool:
+        """Return whether a version is published."""
+        return self._memory.sequence > 0
+
+    def version(self) -> bytes:
+        """Return the newest version's name."""
+        place = self._reader.enter()
+        try:
+            return self._reader.blob(place)
+        finally:
+            self._reader.leave(place)
+
+    def lookup(self, ids: np.ndarray) -> tuple[np.ndarray, int]:
+        """Return rows of one version, float32 `[*ids.shape, dim]`, and the version's number.
+
+        Keys without a row read zeros. Numbers of versions rise.
+
+        Args:
+            ids: int32 or int64 array of any shape.
+
+        Raises:
+            RuntimeError: no version is published.
+        """
+        place = self._reader.enter()
+        try:
+            found = self._reader.lookup(place, 0, ids, None, self._unknown, "shared rows")
+            return found, self._reader.state(place)
+        finally:
+            self._reader.leave(place)
+
+    def bytes_held(self) -> int:
+        """Return the bytes of memory that the file takes."""
+        return self._memory.bytes_held()

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables in shared memory: one class for the process that writes, one for those that read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from mindspore_rec import _native
+from mindspore_rec.common.rows.quantise import BITS, check_rows, from_bytes
+from mindspore_rec.common.rows.served_table import ServedTable
+
+__all__ = ["ReadTable", "SharedTableRows", "WrittenTable", "table_spec", "unknown_row"]
+
+_FILLED_ROWS = 1 << 16
+
+
+def table_spec(arguments: Mapping[str, Any], rows: str) -> dict[str, Any]:
+    """Return the description of a table for `_native.SharedMemory.create`.
+
+    Args:
+        arguments: those of `_native.Table`.
+        rows: 'float32', 'int8' or 'int4'.
+    """
+    check_rows(rows)
+    return {
+        "dim": arguments["dim"],
+        "bits": BITS.get(rows, 32),
+        "vocabulary": arguments.get("vocabulary", 0),
+        "max_idle_steps": arguments.get("max_idle_steps", -1),
+        "max_idle_seconds": arguments.get("max_idle_seconds", -1),
+        "outside_zeros": arguments.get("outside_zeros", False),
+    }
+
+
+def unknown_row(arguments: Mapping[str, Any], key_dtype: str) -> np.ndarray:
+    """Return the values of a key without a row, float32 `[dim]`."""
+    if arguments.get("vocabulary", 0):
+        return np.zeros(arguments["dim"], np.float32)  # every id has a row
+    table = ServedTable(arguments, key_dtype)
+    try:
+        return np.ascontiguousarray(table.read_rows(np.zeros(1, np.int64))[0])
+    finally:
+        table.close()
+
+
+class WrittenTable:
+    """Table that checkpoints are applied to; nobody sees a change before it is published.
+
+    It has the methods of `ServedTable` that `check_tables` and `TableUpdate` call.
+
+    Args:
+        name: of the table.
+        number: of the table in the memory.
+        arguments, key_dtype: as of `ServedTable`.
+        rows: type of the numbers, 'float32', 'int8' or 'int4'.
+        writer: function that returns the memory's writer.
+
+    Attributes:
+        number: of the table in the memory.
+        spec: `arguments` and `key_dtype`.
+        drops_old_rows: whether rows leave it with age.
+    """
+
+    has_optimizer = False
+    state_width = 0
+    counts_keys = False
+    rows_missing = False
+
+    def __init__(
+        self,
+        name: str,
+        number: int,
+        arguments: Mapping[str, Any],
+        key_dtype: str,
+        rows: str,
+        writer: Callable[[], Any],
+    ) -> None:
+        self.name = name
+        self.dim = int(arguments["dim"])
+        self.key_dtype = key_dtype
+        self.vocabulary = int(arguments.get("vocabulary", 0))
+        self.event_time: int | None = None
+        self.number = self._number = number
+        self.spec = arguments, key_dtype
+        self._arguments = arguments
+        self._rows = rows
+        self._writer = writer
+        limits = [arguments.get(f"max_idle_{what}", -1) for what in ("steps", "seconds")]
+        self._limits = [limit for limit in limits if limit >= 0]
+        self.drops_old_rows = bool(self._limits)
+        self._swept = (0, 0)
+
+    def quantise_rows(self, rows: str) -> None:
+        """Do nothing: the memory was made for such rows."""
+        assert rows == self._rows
+
+    def clear_rows(self) -> None:
+        """Drop all rows; those of a vocabulary get their first values."""
+        self._writer().clear(self._number)
+        self._writer().set_first_time(self._number, 0)
+        self.event_time = None
+        if self.vocabulary:
+            self._fill()
+
+    def _fill(self) -> None:
+        table = ServedTable(self._arguments, self.key_dtype)
+        try:
+            for first in range(0, self.vocabulary, _FILLED_ROWS):
+                ids = np.arange(first, min(first + _FILLED_ROWS, self.vocabulary))
+                self._writer().upsert(self._number, ids, table.read_rows(ids))
+        finally:
+            table.close()
+
+    def reserve(self, rows: int) -> None:
+        """Reserve an index for so many rows; after `clear_rows`."""
+        self._writer().reserve(self._number, rows)
+
+    def import_rows(
+        self,
+        keys: np.ndarray,
+        values: np.ndarray | None = None,
+        counts: np.ndarray | None = None,
+        last_steps: np.ndarray | None = None,
+        last_times: np.ndarray | None = None,
+        codes: np.ndarray | None = None,
+    ) -> None:
+        """Set rows: keys int64 `[n]`, values float32 `[n, dim]`, or codes uint8 `[n, 4 + dim]` of
+        rows of int8; the others uint32 `[n]`."""
+        if codes is not None:
+            if self._rows == "int8":
+                self._writer().upsert_codes(self._number, keys, codes, last_steps, last_times)
+                return
+            values = from_bytes(codes, BITS["int8"], self.dim)
+        assert values is not None
+        self._writer().upsert(self._number, keys, values, last_steps, last_times)
+
+    def erase_rows(self, keys: np.ndarray) -> None:
+        """Drop rows."""
+        self._writer().erase(self._number, keys)
+
+    def set_event_time(self, seconds: int) -> None:
+        """Set the first event time: older rows count from it."""
+        self.event_time = seconds
+        self._writer().set_first_time(self._number, seconds)
+
+    def set_clock(self, step: int, event_time: int) -> None:
+        """Set the watermark; 0 for none."""
+        self.event_time = event_time or None
+
+    def set_horizon(self, step: int, event_time: int) -> None:
+        """Set step and time at which ages are measured; now and then drop rows that are due."""
+        writer = self._writer()
+        writer.set_ages_at(self._number, step, event_time)
+        passed = max(step - self._swept[0], event_time - self._swept[1])
+        if self._limits and passed >= max(1, min(self._limits) // 4):
+            writer.erase_old(self._number)
+            self._swept = step, event_time
+
+    def close(self) -> None:
+        """Do nothing: the memory is there as long as a process has it."""
+
+
+class SharedTableRows:
+    """Rows of a table in shared memory, of the newest state, as the scrubber reads them.
+
+    Args:
+        table: the table that this process writes.
+        reader: a reader of the memory, for one thread.
+    """
+
+    where = "shared memory"
+    at_once = 2048
+
+    def __init__(self, table: WrittenTable, reader: _native.SharedReader) -> None:
+        self.leave = table.drops_old_rows
+        self._table = table
+        self._reader = reader
+        self._unknown = unknown_row(*table.spec)
+
+    def keys(self) -> Iterator[np.ndarray]:
+        """Yield all keys, a part at a time."""
+        for part in range(_native.SHARED_PARTS):
+            place = self._reader.enter()
+            try:
+                keys, _ = self._reader.row_digests(place, self._table.number, part)
+            finally:
+                self._reader.leave(place)
+            yield keys
+
+    def digests(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the digest of each key's row, and whether it has one.
+
+        Where rows do not leave with age, every key has one: a row that reads as unknown keys do is
+        not told from a missing one.
+        """
+        place = self._reader.enter()
+        try:
+            rows = self._reader.lookup(
+                place, self._table.number, keys, None, self._unknown, self._table.name
+            )
+        finally:
+            self._reader.leave(place)
+        present = np.ones(len(keys), bool)
+        if self.leave:
+            present = (rows.view(np.uint32) != self._unknown.view(np.uint32)).any(1)
+        return _native.row_digests(keys, rows), present
+
+
+class ReadTable:
+    """Table that answers read; the calling thread is inside a state (`_States.inside`).
+
+    Args:
+        name: of the table.
+        number: of the table in the memory.
+        unknown: values of a key without a row, float32 `[dim]`.
+        reader: the memory's reader.
+        place: function that returns the place by which the thread reads.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        number: int,
+        unknown: np.ndarray,
+        reader: _native.SharedReader,
+        place: Callable[[], int],
+    ) -> None:
+        self.name = name
+        self.dim = len(unknown)
+        self._number = number
+        self._unknown = unknown
+        self._reader = reader
+        self._place = place
+
+    def read_rows(self, ids: np.ndarray, padding_key: int | None = None) -> np.ndarray:
+        """Return values as `ServedTable.read_rows` does."""
+        return self._reader.lookup(
+            self._place(), self._number, ids, padding_key, self._unknown, self.name
+        )
+
+    def close(self) -> None:
+        """Do nothing."""

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""EventTime: a callback that sets the event time of tables from an input column."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mindspore import Tensor
+from mindspore.train import Callback, RunContext
+
+from mindspore_rec.common.checks import check_int
+from mindspore_rec.common.columns.columns import event_time
+from mindspore_rec.common.columns.feature_spec import check_specs
+from mindspore_rec.train.data.event_tables import event_tables
+from mindspore_rec.train.workers.peers import current_group
+
+__all__ = ["EventTime"]
+
+
+class EventTime(Callback):
+    """Callback that sets the event time of tables before a step, from a column of the step's batch.
+
+    It is needed only for batches without an event time of their own: a Dataset after
+    `get_insert_func`, or plain columns with the times among the network's inputs. Batches of
+    `FeatureBatches`, and of a `StreamingDataset` whose source has `event_time=`, have an event
+    time, which `RecModel` sets. As in batches of `get_insert_func`, the times are the input column
+    after the features.
+
+    Args:
+        specs: features of a batch, FeatureSpec objects, one of them the timestamp.
+        tables: the network, or its tables, whose event time is set.
+        place: index of the times among the batch's columns, from 0. Default: the number of
+            features, which is where `get_insert_func` puts them.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type; no feature is the timestamp; a
+            table that evicts by age is not among the tables; during training, a batch lacks the
+            column, or its times are not seconds since 1970.
+
+    Example:
+        >>> from mindspore_rec import EventTime, FeatureSpec, MapParameter
+        >>> specs = [FeatureSpec("doc.event_time"), FeatureSpec("time", is_timestamp=True)]
+        >>> EventTime(specs, [MapParameter("doc.event_time")]).place
+        1
+    """
+
+    def __init__(self, specs: Any, tables: Any, place: int | None = None) -> None:
+        super().__init__()
+        found = check_specs(specs)
+        self.tables = event_tables(found, tables)
+        self._spec = next(spec for spec in found if spec.is_timestamp)
+        self.place = len(found) - 1 if place is None else check_int("place", place, 0, 255)
+
+    def on_train_step_begin(self, run_context: RunContext) -> None:
+        """Set the tables' event time to that of the step's batch."""
+        batch = run_context.original_args().train_dataset_element
+        if self.place >= len(batch):
+            raise ValueError(
+                f"feature '{self._spec.name}' is in column {self.place}, and the batch has only "
+                f"{len(batch)} columns"
+            )
+        column = batch[self.place]
+        seconds = event_time(self._spec, column.asnumpy() if isinstance(column, Tensor) else column)
+        group = current_group()
+        if group.size > 1:  # the tables of all workers have one clock
+            seconds = max(group.all_gather_json(seconds))
+        for table in self.tables:
+            table.set_event_time(seconds)

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Callbacks of eviction: one that starts evictions, one that passes on the evicted keys."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+from mindspore.train import Callback, RunContext
+
+from mindspore_rec.common.checks import check_int
+from mindspore_rec.train.nn.tables import tables_of
+from mindspore_rec.train.parameter.dynamics import EvictedKeys
+from mindspore_rec.train.parameter.map_parameter import MapParameter
+from mindspore_rec.train.workers.peers import current_group
+
+__all__ = ["EvictCallback", "EvictedKeysCallback"]
+
+logger = logging.getLogger("mindspore_rec")
+
+_MAX = (1 << 31) - 1
+
+
+class EvictCallback(Callback):
+    """Callback that evicts rows at intervals of time or steps, or when a table is too large.
+
+    It is for tables made with `Eviction(..., trigger="callback")`; the ages of their rows are
+    measured when it evicts. Lookups no longer find rows that are too old from that moment on; their
+    memory is freed in slices during the following steps, without a pause. The intervals are counted
+    anew after each eviction. Of several workers, all evict when one is to; `evict_rows` and
+    `evict_bytes` are of the whole table, the rows of all workers together.
+
+    Args:
+        evict_enable: whether to evict at all. Default: True.
+        evict_time_interval: seconds of wall clock between two evictions, 1 to 2**31 - 1, or None.
+            Default: a day.
+        evict_step_interval: training steps between two evictions, in the same range, or None.
+            Default: 10000.
+        evict_rows: evict when a table has more rows than this, checked after each step, or None.
+        evict_bytes: evict when rows and index of a table take more bytes than this, or None.
+
+    Attributes:
+        evictions: `(step, cause)` of each eviction; the cause is 'time', 'steps', 'rows' or
+            'bytes'.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or out of range, or none is given.
+        ValueError: no table of the network evicts by callback (raised when training begins).
+
+    After Rec SDK's `EvictHook`.
+
+    Example:
+        >>> EvictCallback(evict_time_interval=3600, evict_step_interval=None).evictions
+        []
+    """
+
+    def __init__(
+        self,
+        evict_enable: bool = True,
+        evict_time_interval: int | None = 24 * 60 * 60,
+        evict_step_interval: int | None = 10000,
+        *,
+        evict_rows: int | None = None,
+        evict_bytes: int | None = None,
+    ) -> None:
+        super().__init__()
+        if not isinstance(evict_enable, bool):
+            raise TypeError(f"evict_enable must be a bool, got {evict_enable!r}")
+        self.evict_enable = evict_enable
+        self._seconds = _optional("evict_time_interval", evict_time_interval, _MAX)
+        self._steps = _optional("evict_step_interval", evict_step_interval, _MAX)
+        self._rows = _optional("evict_rows", evict_rows, 1 << 40)
+        self._bytes = _optional("evict_bytes", evict_bytes, 1 << 60)
+        if all(each is None for each in (self._seconds, self._steps, self._rows, self._bytes)):
+            raise ValueError(
+                "one of evict_time_interval, evict_step_interval, evict_rows and evict_bytes must "
+                "be given"
+            )
+        self.evictions: list[tuple[int, str]] = []
+        self._tables: list[MapParameter] = []
+        self._step = self._last_step = self._steps_before = 0
+
+    def state_dict(self) -> dict[str, int]:
+        """Return the steps since the last eviction, as one of the `states` of a `RecCheckpoint`."""
+        return {"steps": self._step - self._last_step}
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """Restore the steps since the last eviction, for the next training."""
+        self._steps_before = int(state["steps"])
+
+    def on_train_begin(self, run_context: RunContext) -> None:
+        """Find the tables that evict by callback."""
+        tables = _hash_tables(run_context)
+        self._tables = [
+            table
+            for table in tables
+            if table.eviction is not None and table.eviction.trigger == "callback"
+        ]
+        if not self._tables:
+            raise ValueError(
+                "EvictCallback needs a table with Eviction(..., trigger='callback'); those of this "
+                f"network ({_names(tables)}) evict at every step or never"
+            )
+        self.evictions = []
+        self._restart(-self._steps_before)
+        self._steps_before = 0
+        self._step = 0
+
+    def on_train_step_end(self, run_context: RunContext) -> None:
+        """Evict if an interval is over or a table is too large."""
+        if not self.evict_enable:
+            return
+        step = self._step = run_context.original_args().cur_step_num
+        cause, rows = self._interval(step), self._row_counts()
+        group = current_group()
+        if group.size > 1:  # clocks and numbers of rows differ, and all evict at the same step
+            every = group.all_gather_json([cause, rows])
+            cause = next((each for each, _ in every if each is not None), None)
+            rows = [
+                (max if table.config.placement == "replicated" else sum)(counts)
+                for table, *counts in zip(self._tables, *(each for _, each in every), strict=False)
+            ]
+        cause = cause or self._too_large(rows)
+        if cause is None:
+            return
+        for table in self._tables:
+            table.evict()
+        self.evictions.append((step, cause))
+        logger.info("step %d: eviction (%s)", step, cause)
+        self._restart(step)
+
+    def _restart(self, step: int) -> None:
+        self._last_step, self._last_time = step, time.monotonic()
+
+    def _interval(self, step: int) -> str | None:
+        if self._steps is not None and step - self._last_step >= self._steps:
+            return "steps"
+        if self._seconds is not None and time.monotonic() - self._last_time >= self._seconds:
+            return "time"
+        return None
+
+    def _row_counts(self) -> list[int]:
+        """Return the number of this worker's rows of each table; none where it does not matter."""
+        if self._rows is None and self._bytes is None:
+            return []
+        return [int(table.stats()["rows"]) for table in self._tables]
+
+    def _too_large(self, rows: list[int]) -> str | None:
+        for table, count in zip(self._tables, rows, strict=False):
+            if self._rows is not None and count > self._rows:
+                return "rows"
+            row_bytes = table.row_sizes().in_host()
+            if self._bytes is not None and count * row_bytes > self._bytes:
+                return "bytes"
+        return None
+
+
+class EvictedKeysCallback(Callback):
+    """Callback that passes the evicted keys to a function or a file, after each step with any.
+
+    Args:
+        receiver: function of a table's name and its `EvictedKeys`; or a path, to which a line of
+            table, key, reason, step and event time, separated by tabs, is appended for each key.
+
+    Raises:
+        TypeError: `receiver` is neither a callable nor a path.
+        ValueError: no hash table of the network evicts (raised when training begins).
+
+    Example:
+        >>> callback = EvictedKeysCallback(lambda table, evicted: print(table, evicted.keys))
+    """
+
+    def __init__(self, receiver: Callable[[str, EvictedKeys], None] | str | Path) -> None:
+        super().__init__()
+        if not callable(receiver) and not isinstance(receiver, (str, Path)):
+            raise TypeError(f"receiver must be a callable or a path, got {receiver!r}")
+        self._receiver = receiver
+        self._file: TextIO | None = None
+        self._tables: list[MapParameter] = []
+
+    def on_train_begin(self, run_context: RunContext) -> None:
+        """Start collecting evicted keys."""
+        tables = _hash_tables(run_context)
+        self._tables = [table for table in tables if table.eviction is not None]
+        if not self._tables:
+            raise ValueError(
+                f"EvictedKeysCallback needs a table that evicts; those of this network "
+                f"({_names(tables)}) never do"
+            )
+        if not callable(self._receiver):
+            self._file = Path(self._receiver).open("a", encoding="utf-8")
+        for table in self._tables:
+            table.collect_evicted(True)
+
+    def on_train_step_end(self, run_context: RunContext) -> None:
+        """Pass on the keys evicted since the last call."""
+        for table in self._tables:
+            evicted = table.take_evicted()
+            if len(evicted) == 0:
+                continue
+            if callable(self._receiver):
+                self._receiver(table.name, evicted)
+            else:
+                self._write(table.name, evicted)
+
+    def on_train_end(self, run_context: RunContext) -> None:
+        """Stop collecting evicted keys."""
+        self._end()
+
+    def __exit__(self, *error: Any) -> None:
+        """Stop collecting after a training that failed."""
+        self._end()
+
+    def _write(self, name: str, evicted: EvictedKeys) -> None:
+        columns = zip(
+            evicted.keys.tolist(),
+            evicted.reasons.tolist(),
+            evicted.steps.tolist(),
+            evicted.times.tolist(),
+            strict=True,
+        )
+        assert self._file is not None
+        self._file.writelines(f"{name}\t{k}\t{why}\t{step}\t{at}\n" for k, why, step, at in columns)
+        self._file.flush()
+
+    def _end(self) -> None:
+        for table in self._tables:
+            table.collect_evicted(False)
+        self._tables = []
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def _hash_tables(run_context: RunContext) -> list[MapParameter]:
+    network = run_context.original_args().train_network
+    return [table for table in tables_of(network) if isinstance(table, MapParameter)]
+
+
+def _names(tables: list[MapParameter]) -> str:
+    return ", ".join(repr(table.name) for table in tables) or "none"
+
+
+def _optional(argument: str, value: int | None, high: int) -> int | None:
+    return None if value is None else check_int(argument, value, 1, high)

@@ -1,0 +1,447 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Callbacks that act when a metric of the evaluations has stopped improving."""
+
+from __future__ import annotations
+
+import logging
+import math
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import mindspore as ms
+from mindspore import nn
+from mindspore.train import RunContext
+
+from mindspore_rec._native import make_directories
+from mindspore_rec.common.checks import check_int, check_number, check_one_of
+from mindspore_rec.common.parallel.group import worker_group
+from mindspore_rec.common.run.team import Team
+from mindspore_rec.train.callbacks.progress import request_stop
+from mindspore_rec.train.callbacks.resumed import ResumedCallback, steps_before
+from mindspore_rec.train.checkpoint.directory import load_checkpoint, save_checkpoint
+from mindspore_rec.train.optim.combined import CombinedOptimizer
+from mindspore_rec.train.optim.ftrl import FTRL
+
+__all__ = ["EarlyStopping", "ReduceLROnPlateau"]
+
+logger = logging.getLogger("mindspore_rec")
+
+_NO_LIMIT = sys.maxsize
+_STEP = "step_"  # begins the names of saved weights
+
+
+class _Watch(ResumedCallback):
+    """Follows a metric of the evaluations, and counts those without improvement.
+
+    Several evaluations after one step count once, and those without the metric do not count.
+    """
+
+    def __init__(self, monitor: str, patience: int, min_delta: float, mode: str) -> None:
+        super().__init__()
+        self.monitor = monitor
+        self.patience = check_int("patience", patience, 1, _NO_LIMIT)
+        self.min_delta = check_number("min_delta", min_delta)
+        if self.min_delta < 0:
+            raise ValueError(f"min_delta must be at least 0, got {min_delta}")
+        self.mode = check_one_of("mode", mode, ("max", "min"))
+        self.best: float | None = None
+        self._seen = 0  # number of entries of the history up to the last one that counted
+        self._counted = 0  # step of that one
+        self._waited = 0
+
+    @property
+    def state_name(self) -> str:
+        """Name of the state in checkpoints: another monitor or mode has another state."""
+        return f"{type(self).__name__} {self.monitor} {self.mode}"
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state as JSON values."""
+        return {"best": self.best, "waited": self._waited, "counted": self._counted}
+
+    def go_on(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state in the training that has begun."""
+        best = state["best"]
+        self.best = None if best is None else float(best)
+        self._waited, self._counted = int(state["waited"]), int(state["counted"])
+
+    def _reset(self) -> None:
+        self.best, self._seen, self._counted, self._waited = None, 0, 0, 0
+
+    def catch_up(self, run_context: RunContext) -> None:
+        """Check the last evaluation, if it is new."""
+        self._look(run_context)
+
+    def on_train_step_end(self, run_context: RunContext) -> None:
+        """Check the last evaluation, if it is new."""
+        self._look(run_context)
+
+    def on_train_epoch_end(self, run_context: RunContext) -> None:
+        """Check the last evaluation, if it is new."""
+        self._look(run_context)
+
+    def on_train_end(self, run_context: RunContext) -> None:
+        """Check the last evaluation, if it is new, and warn if there has been none."""
+        self._look(run_context)
+        run = run_context.original_args()
+        if not run.history and run.cur_step_num:
+            logger.warning(
+                "%s has done nothing, since the training had no evaluation: give RecModel.fit a "
+                "valid_dataset, or train an EvalCallback(model, valid_dataset)",
+                type(self).__name__,
+            )
+
+    def _look(self, run_context: RunContext) -> None:
+        run = run_context.original_args()
+        for number, (step, metrics) in enumerate(run.history[self._seen :], self._seen + 1):
+            if self.monitor not in metrics:
+                self._check_monitor(run, metrics)
+                continue
+            self._seen = number
+            if self._counted != steps_before(run) + step:
+                self._counted = steps_before(run) + step
+                self._count(run_context, metrics)
+
+    def _count(self, run_context: RunContext, metrics: dict[str, float]) -> None:
+        value = float(metrics[self.monitor])
+        if self._improves(value):
+            self.best, self._waited = value, 0
+            self._on_better(run_context, metrics)
+        else:
+            self._waited += 1
+            self._on_no_better(run_context)
+
+    def _check_monitor(self, run: Any, metrics: dict[str, float]) -> None:
+        """Raise KeyError if no evaluation of the training can have the monitored metric."""
+        measured = set(metrics)
+        for each in run.list_callback:
+            names = getattr(each, "metric_names", None)
+            measured.update(() if names is None else names())
+        if self.monitor not in measured:
+            raise KeyError(
+                f"monitor {self.monitor!r} is not among {sorted(measured)}, the metrics of the "
+                "evaluations: name one of these, or give RecModel a metric of that name"
+            )
+
+    def _improves(self, value: float) -> bool:
+        if math.isnan(value):
+            return False
+        if self.best is None:
+            return True
+        gain = value - self.best if self.mode == "max" else self.best - value
+        return gain > self.min_delta
+
+    def _on_better(self, run_context: RunContext, metrics: dict[str, float]) -> None:
+        """Act after an evaluation that is the best so far."""
+
+    def _on_no_better(self, run_context: RunContext) -> None:
+        """Act after another evaluation."""
+
+
+class EarlyStopping(_Watch):
+    """Callback that ends training when a metric of the evaluations has stopped improving.
+
+    At the end of the training, early or not, the model gets the weights of its best evaluation
+    back: dense parameters, rows, optimizer state and learning rates. They are kept in a checkpoint
+    in a temporary directory, which is written at each evaluation that is the best so far. After
+    Ctrl-C the model keeps its last weights.
+
+    The evaluations are those of `RecModel.fit` and of an `EvalCallback`. Several after one step
+    count once; those that do not measure `monitor` do not count.
+
+    A `RecCheckpoint` beside this callback saves the last state of the model, and what this callback
+    has seen; the best weights are then in the folder `best` of its directory and stay there. So a
+    training that was killed goes on as if it had not been, and one that has stopped early, started
+    again, trains nothing and has the best weights again.
+
+    Args:
+        monitor: name of the metric. Default: 'auc'.
+        patience: number of successive evaluations without improvement that end the training, at
+            least 1. Default: 3.
+        min_delta: least change that is an improvement, at least 0. Default: 0.0.
+        mode: 'max' if larger values are better, 'min' if smaller ones are. Default: 'max'.
+        restore_best: whether the best weights are restored. Default: True.
+        directory: existing directory in which the temporary one is made; of several hosts' workers,
+            one that all of them share. Not used beside a `RecCheckpoint`. Default: None, the
+            system's directory for temporary files.
+
+    Attributes:
+        best: best value so far; None before the first evaluation.
+        best_step: step of that evaluation, counted over restarts; 0 before the first one.
+
+    Raises:
+        KeyError: no evaluation has `monitor` (raised during training).
+        ValueError: the training goes on, and its best weights are gone (raised when training
+            begins).
+        OSError: the best weights cannot be written (raised during training).
+
+    Example:
+        >>> EarlyStopping("log_loss", patience=2, mode="min").best
+    """
+
+    # After a RecCheckpoint, which saves the last state at the end.
+    runs_last = 2
+
+    def __init__(
+        self,
+        monitor: str = "auc",
+        patience: int = 3,
+        min_delta: float = 0.0,
+        mode: str = "max",
+        *,
+        restore_best: bool = True,
+        directory: str | Path | None = None,
+    ) -> None:
+        super().__init__(monitor, patience, min_delta, mode)
+        if not isinstance(restore_best, bool):
+            raise TypeError(f"restore_best must be a bool, got {restore_best!r}")
+        if directory is not None and not Path(directory).is_dir():
+            raise ValueError(f"directory must be a directory that exists, got {directory}")
+        self.restore_best = restore_best
+        self.best_step = 0
+        self._directory = directory
+        self._folder: Path | None = None
+        self._newest_step: Callable[[], int] | None = None  # of a RecCheckpoint beside this one
+        self._best_metrics: dict[str, float] = {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state as JSON values."""
+        best = {"best_step": self.best_step, "best_metrics": dict(self._best_metrics)}
+        return {**super().state_dict(), **best}
+
+    def go_on(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state in the training that has begun."""
+        step, metrics = int(state["best_step"]), dict(state["best_metrics"])
+        super().go_on(state)
+        self.best_step, self._best_metrics = step, metrics
+
+    def _reset(self) -> None:
+        super()._reset()
+        self.best_step, self._best_metrics = 0, {}
+        self._remove()
+
+    def keep_beside(self, folder: Path, newest_step: Callable[[], int]) -> None:
+        """Keep the best weights of the training that begins in a folder, which outlasts it.
+
+        Args:
+            folder: the folder; made if missing.
+            newest_step: function that returns the step of the newest checkpoint of the training.
+        """
+        self._folder, self._newest_step = folder, newest_step
+
+    def on_train_begin(self, run_context: RunContext) -> None:
+        """Stop if the training had stopped before a restart.
+
+        Raises:
+            ValueError: the best weights so far are gone.
+        """
+        if self.best is not None and self.restore_best and not self._has_best():
+            raise ValueError(
+                f"EarlyStopping needs the weights of step {self.best_step}, the best before the "
+                f"restart, and they are not in {self._folder or 'a RecCheckpoint beside it'}: an "
+                "earlier step than the newest was restored, or they were removed. "
+                "restore_best=False goes on without them"
+            )
+        if self._waited:
+            self._on_no_better(run_context)
+
+    def _has_best(self) -> bool:
+        if self._folder is None:
+            return False
+        return bool(Team(worker_group()).first(lambda: self._saved().is_dir()))
+
+    def on_train_end(self, run_context: RunContext) -> None:
+        """Restore the best weights, unless the training was interrupted.
+
+        Raises:
+            OSError: they cannot be read.
+        """
+        super().on_train_end(run_context)
+        run = run_context.original_args()
+        step = steps_before(run) + run.cur_step_num
+        has_best = self.best is not None and self.restore_best
+        if has_best and self.best_step < step and not run.interrupted:
+            load_checkpoint(run.train_network, self._saved(), states={})
+            worker_group().barrier()  # the first worker removes what the others may still read
+            run.metrics = self._best_metrics
+            logger.info("restored the weights of step %d: %s", self.best_step, self.best)
+        self._remove()
+
+    def __exit__(self, *error: Any) -> None:
+        """Remove the temporary directory after a training that failed."""
+        self._remove()
+
+    def _on_better(self, run_context: RunContext, metrics: dict[str, float]) -> None:
+        run = run_context.original_args()
+        self.best_step, self._best_metrics = steps_before(run) + run.cur_step_num, dict(metrics)
+        if not self.restore_best:
+            return
+        team = Team(worker_group())
+        if self._folder is None:
+            self._folder = Path(team.first(self._make_folder))
+        team.first(self._make_room)
+        save_checkpoint(run.train_network, self._saved())
+        team.first(self._remove_old)
+
+    def _saved(self) -> Path:
+        assert self._folder is not None
+        return self._folder / f"{_STEP}{self.best_step}"
+
+    def _make_room(self) -> None:
+        """Remove what a process that died has left at the place of the best weights."""
+        assert self._folder is not None
+        make_directories(self._folder)
+        if self._saved().exists():
+            shutil.rmtree(self._saved())
+
+    def _remove_old(self) -> None:
+        """Remove weights that neither this process nor the newest checkpoint needs.
+
+        The newest checkpoint has been saved after an evaluation of its step, or before it: then it
+        needs the weights of an earlier one.
+        """
+        assert self._folder is not None
+        numbers = [path.name.removeprefix(_STEP) for path in self._folder.glob(f"{_STEP}*")]
+        steps = sorted(int(each) for each in numbers if each.isdecimal())
+        needed = self.best_step
+        if self._newest_step is not None:
+            newest = self._newest_step()
+            needed = max((step for step in steps if step < newest), default=0)
+        for step in steps:
+            if step < needed or step > self.best_step:
+                shutil.rmtree(self._folder / f"{_STEP}{step}", ignore_errors=True)
+
+    def _on_no_better(self, run_context: RunContext) -> None:
+        if self._waited >= self.patience:
+            request_stop(
+                run_context, f"{self.monitor} no better than {self.best} for {self._waited} times"
+            )
+
+    def _make_folder(self) -> str:
+        return tempfile.mkdtemp(prefix="mindspore_rec_best_", dir=self._directory)
+
+    def _remove(self) -> None:
+        """Remove the temporary directory; what is kept beside a RecCheckpoint stays."""
+        folder = None if self._newest_step is not None else self._folder
+        if folder is not None and worker_group().rank == 0:
+            shutil.rmtree(folder, ignore_errors=True)
+        self._folder = self._newest_step = None
+
+
+class ReduceLROnPlateau(_Watch):
+    """Callback that lowers the learning rate when a metric has stopped improving.
+
+    All constant rates of the optimizers are multiplied by `factor`: of dense parameters and tables,
+    and of each group. A checkpoint has the rates as they are then. Rates of `FTRL` stay, whose
+    state is in units of 1 / rate: in a `CombinedOptimizer` only those of the others are lowered.
+
+    The evaluations are those of `RecModel.fit` and of an `EvalCallback`. Several after one step
+    count once; those that do not measure `monitor` do not count. A `RecCheckpoint` beside this
+    callback saves what it has seen, so that a restart lowers the rates when an undisturbed training
+    would. BARS' results for click models were made with
+    this, a factor of 0.1 and a patience of 1.
+
+    Args:
+        monitor: name of the metric. Default: 'auc'.
+        factor: what rates are multiplied by, in (0, 1). Default: 0.1.
+        patience: number of successive evaluations without improvement after which the rates are
+            lowered, at least 1; then counting begins anew. Default: 1.
+        min_delta: least change that is an improvement, at least 0. Default: 0.0.
+        mode: 'max' if larger values are better, 'min' if smaller ones are. Default: 'max'.
+        min_lr: rates are not lowered below this, at least 0. Default: 0.0.
+
+    Attributes:
+        best: best value so far; None before the first evaluation.
+        reductions: steps after which the rates were lowered, counted over restarts.
+
+    Raises:
+        KeyError: no evaluation has `monitor` (raised during training).
+        ValueError: the training has no optimizer with a constant rate that may change, or one with
+            a schedule (raised when training begins).
+
+    Example:
+        >>> ReduceLROnPlateau("log_loss", factor=0.5, mode="min").reductions
+        []
+    """
+
+    def __init__(
+        self,
+        monitor: str = "auc",
+        factor: float = 0.1,
+        patience: int = 1,
+        min_delta: float = 0.0,
+        mode: str = "max",
+        *,
+        min_lr: float = 0.0,
+    ) -> None:
+        super().__init__(monitor, patience, min_delta, mode)
+        self.factor = check_number("factor", factor)
+        if not 0 < self.factor < 1:
+            raise ValueError(f"factor must be in (0, 1), got {factor}")
+        self.min_lr = check_number("min_lr", min_lr)
+        if self.min_lr < 0:
+            raise ValueError(f"min_lr must be at least 0, got {min_lr}")
+        self.reductions: list[int] = []
+
+    # After EvalCallback wherever it is in the list, and before what saves the state.
+    runs_last = 0.5
+
+    def on_train_begin(self, run_context: RunContext) -> None:
+        """Check that there are rates to lower."""
+        _rates_in(run_context.original_args().train_network)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state as JSON values; the rates are parameters of the optimizer."""
+        return {**super().state_dict(), "reductions": list(self.reductions)}
+
+    def go_on(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state in the training that has begun."""
+        reductions = [int(each) for each in state["reductions"]]
+        super().go_on(state)
+        self.reductions = reductions
+
+    def _reset(self) -> None:
+        super()._reset()
+        self.reductions = []
+
+    def _on_no_better(self, run_context: RunContext) -> None:
+        if self._waited < self.patience:
+            return
+        self._waited = 0
+        run = run_context.original_args()
+        for rate in _rates_in(run.train_network):
+            now = float(rate.asnumpy())
+            lower = max(now * self.factor, min(now, self.min_lr))
+            rate.set_data(ms.Tensor(lower, rate.dtype))
+            logger.info("step %d: %s %g is now %g", run.cur_step_num, rate.name, now, lower)
+        self.reductions.append(steps_before(run) + run.cur_step_num)
+
+
+def _rates_in(cell: nn.Cell) -> list[ms.Parameter]:
+    """Return the constant rates of a training cell's optimizers, except those of FTRL.
+
+    Raises:
+        ValueError: there is none, or a schedule.
+    """
+    optimizers = [each for _, each in cell.cells_and_names() if isinstance(each, nn.Optimizer)]
+    rates = [rate for each in optimizers for rate in _own_rates(each)]
+    if not rates:
+        raise ValueError(
+            "ReduceLROnPlateau needs an optimizer with a constant learning_rate, other than FTRL"
+        )
+    return list({id(rate): rate for rate in rates}.values())
+
+
+def _own_rates(optimizer: nn.Optimizer) -> Iterator[ms.Parameter]:
+    if isinstance(optimizer, (CombinedOptimizer, FTRL)):  # its parts are asked themselves
+        return
+    if optimizer.dynamic_lr:
+        raise ValueError(
+            f"ReduceLROnPlateau needs a constant learning_rate, and that of the "
+            f"{type(optimizer).__name__} is a schedule, which says itself when it falls: use one "
+            "of the two"
+        )
+    yield from optimizer.learning_rate if optimizer.is_group_lr else (optimizer.learning_rate,)

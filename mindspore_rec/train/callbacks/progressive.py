@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ProgressiveValidation: metrics of each batch's predictions before it is trained on."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from mindspore import Tensor
+from mindspore.train import Callback, RunContext
+
+from mindspore_rec.common.checks import check_int
+from mindspore_rec.common.metrics import functional
+from mindspore_rec.common.metrics.inputs import (
+    as_labels,
+    as_predictions,
+    check_same_length,
+    task_column,
+)
+from mindspore_rec.common.parallel.array_message import pack_arrays, unpack_arrays
+from mindspore_rec.common.parallel.channel import Group
+from mindspore_rec.train.workers.peers import current_group
+
+__all__ = ["ProgressiveValidation"]
+
+
+class ProgressiveValidation(Callback):
+    """Callback that computes AUC, log loss and calibration of each batch before its training step.
+
+    A step's batch is predicted in evaluation mode just before the step, so every row of the stream
+    is first a test row and then a training row, and no data need to be held back. The metrics are
+    exact over the last `window` rows. They are stored in `run_context.original_args().metrics`,
+    where the progress bar shows them, together with `drift`: the log loss of the window minus that
+    of all rows so far, above 0 if the model has become worse.
+
+    The cost is one more forward pass per step. Of several workers, each has the rows of all, in
+    the order of the workers, and so the same metrics.
+
+    Args:
+        model: the RecModel that trains, made with a `loss_fn`, so that a batch's last column is the
+            label; or a function from a batch's columns to predictions.
+        window: number of last rows that the metrics are computed over, at least 1 (default
+            100,000).
+        every_rows: rows between two reports, at least 1. Default: a tenth of the window.
+        from_logits: whether predictions are logits (default True).
+        task: column of predictions or labels of shape ``[B, T]`` (default 0).
+
+    Attributes:
+        history: `(step, rows so far, metrics)` of each report.
+        rows: number of rows scored.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or out of range; during training,
+            predictions are not finite or labels are not 0 or 1.
+
+    Progressive validation: Blum, Kalai, Langford 1999
+    (https://doi.org/10.1145/307400.307439).
+
+    Example:
+        >>> import mindspore as ms
+        >>> from mindspore import nn
+        >>> from mindspore_rec import LazyAdam, RecModel
+        >>> ms.set_context(mode=ms.GRAPH_MODE)
+        >>> net = nn.Dense(2, 1)
+        >>> optimizer = LazyAdam(net.trainable_params(), learning_rate=0.1)
+        >>> model = RecModel(net, nn.BCEWithLogitsLoss(), optimizer)
+        >>> x = np.array([[1, 0], [0, 1]], np.float32)
+        >>> y = np.array([[1], [0]], np.float32)
+        >>> validation = ProgressiveValidation(model, window=20, every_rows=20)
+        >>> summary = model.online_train([(x, y)] * 50, validation, progress=False)
+        >>> validation.history[-1][2]["auc"]  # of the last 20 rows
+        1.0
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        window: int = 100_000,
+        every_rows: int | None = None,
+        from_logits: bool = True,
+        task: int = 0,
+    ) -> None:
+        super().__init__()
+        self.window = check_int("window", window, 1, sys.maxsize)
+        every = max(1, self.window // 10) if every_rows is None else every_rows
+        self.every_rows = check_int("every_rows", every, 1, sys.maxsize)
+        if not isinstance(from_logits, bool):
+            raise TypeError(f"from_logits must be a bool, got {from_logits!r}")
+        self.from_logits = from_logits
+        self.task = check_int("task", task, 0, 1 << 20)
+        self._score = _scorer(model)
+        self.history: list[tuple[int, int, dict[str, float]]] = []
+        self.rows = 0
+        self._loss_sum = 0.0
+        self._reported = 0
+        self._parts: list[tuple[np.ndarray, np.ndarray]] = []
+        self._held = 0
+
+    def on_train_step_begin(self, run_context: RunContext) -> None:
+        """Score the batch of the step."""
+        run = run_context.original_args()
+        batch = run.train_dataset_element
+        prediction = as_predictions(
+            task_column(_array(self._score(batch)), "prediction", self.task),
+            "prediction",
+            from_logits=self.from_logits,
+        )
+        label = as_labels(task_column(_array(batch[-1]), "label", self.task), "label")
+        check_same_length(prediction=prediction, label=label)
+        group = current_group()
+        if group.size == 1:
+            self._take(np.array(prediction), np.array(label))
+        else:
+            self._take(*_of_all(group, prediction, label, run.batch_samples))
+        if self.rows - self._reported >= self.every_rows:
+            self._report(run)
+
+    def on_train_end(self, run_context: RunContext) -> None:
+        """Report the metrics if rows were scored since the last report."""
+        if self.rows > self._reported:
+            self._report(run_context.original_args())
+
+    def figures(self) -> dict[str, float]:
+        """Return auc, log_loss, calibration (predicted / observed) and drift of the window.
+
+        A metric that is not defined, such as the AUC of a single class, is NaN.
+
+        Raises:
+            ValueError: no row has been scored.
+        """
+        if not self.rows:
+            raise ValueError("no row was scored yet")
+        prediction = np.concatenate([part[0] for part in self._parts])[-self.window :]
+        label = np.concatenate([part[1] for part in self._parts])[-self.window :]
+        loss = self._log_loss(label, prediction)
+        rate = functional.sigmoid(prediction) if self.from_logits else prediction
+        observed = float(label.mean())
+        return {
+            "auc": functional.auc(label, prediction),
+            "log_loss": loss,
+            "calibration": float(rate.mean()) / observed if observed else math.nan,
+            "drift": loss - self._loss_sum / self.rows,
+        }
+
+    def _take(self, prediction: np.ndarray, label: np.ndarray) -> None:
+        if not len(label):
+            return
+        self.rows += len(label)
+        self._loss_sum += self._log_loss(label, prediction) * len(label)
+        self._parts.append((prediction, label))
+        self._held += len(label)
+        while self._held - len(self._parts[0][1]) >= self.window:
+            self._held -= len(self._parts.pop(0)[1])
+
+    def _log_loss(self, label: np.ndarray, prediction: np.ndarray) -> float:
+        return float(functional.log_loss(label, prediction, from_logits=self.from_logits))
+
+    def _report(self, run: Any) -> None:
+        self._reported = self.rows
+        figures = self.figures()
+        self.history.append((int(run.cur_step_num), self.rows, figures))
+        run.metrics = {**(run.get("metrics") or {}), **figures}
+
+    # ---- state
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the scored rows as NumPy arrays and numbers, to be restored after a restart."""
+        empty = (np.zeros(0, np.float32), np.zeros(0, bool))
+        parts = self._parts or [empty]
+        return {
+            "rows": self.rows,
+            "loss_sum": self._loss_sum,
+            "reported": self._reported,
+            "prediction": np.concatenate([part[0] for part in parts])[-self.window :],
+            "label": np.concatenate([part[1] for part in parts])[-self.window :],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the scored rows; `history` starts empty."""
+        prediction, label = np.array(state["prediction"]), np.array(state["label"])
+        check_same_length(prediction=prediction, label=label)
+        self.rows, self._reported = int(state["rows"]), int(state["reported"])
+        self._loss_sum = float(state["loss_sum"])
+        self._held = len(label)
+        self._parts = [(prediction, label)] if len(label) else []
+        self.history = []
+
+
+def _of_all(
+    group: Group, prediction: np.ndarray, label: np.ndarray, rows: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return predictions and labels of the rows of all workers; this one has `rows`, 0 if idle."""
+    mine = pack_arrays({"prediction": prediction[:rows], "label": label[:rows]})
+    found = [unpack_arrays(each) for each in group.all_gather(mine)]
+    return (
+        np.concatenate([each["prediction"] for each in found]),
+        np.concatenate([each["label"] for each in found]).astype(bool),
+    )
+
+
+def _scorer(model: Any) -> Callable[[tuple[Tensor, ...]], Any]:
+    if hasattr(model, "predict"):
+        if getattr(model, "_loss_fn", None) is None:
+            raise ValueError(
+                "model must have a loss_fn; without one, give a function from a batch's columns to "
+                "predictions"
+            )
+        return lambda batch: model.predict(*batch[:-1])
+    if not callable(model):
+        raise TypeError(f"model must be a RecModel or a function, got {type(model).__name__}")
+    return lambda batch: model(*batch)
+
+
+def _array(values: Any) -> np.ndarray:
+    return values.asnumpy() if isinstance(values, Tensor) else np.asarray(values)

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CallbackStates: states of this library's callbacks, which a RecCheckpoint keeps by itself."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from mindspore import train
+
+from mindspore_rec.common.run.errors import CheckpointError
+
+__all__ = ["BEST", "CALLBACKS", "CallbackStates"]
+
+logger = logging.getLogger("mindspore_rec")
+
+CALLBACKS = "callbacks"  # name of the states in a checkpoint, beside those of objects
+BEST = "best"  # folder in the run's directory, of callbacks that keep the best weights
+
+
+class CallbackStates:
+    """States of the callbacks of one training that have a `state_name`, but for the given ones.
+
+    Args:
+        callbacks: all callbacks of the training.
+        given: objects whose states are saved under names of the user.
+
+    Raises:
+        ValueError: a callback of MindSpore has a state that cannot be saved.
+
+    Example:
+        >>> CallbackStates([], []).states()
+        {}
+    """
+
+    def __init__(self, callbacks: Iterable[Any], given: Iterable[Any]) -> None:
+        known = {id(each) for each in given}
+        self._every: dict[str, Any] = {}
+        for callback in callbacks:
+            _check_can_be_kept(callback)
+            name = getattr(callback, "state_name", None)
+            if name is not None:
+                self._every[self._unused(name)] = callback
+        self._kept = {name: each for name, each in self._every.items() if id(each) not in known}
+
+    def _unused(self, name: str) -> str:
+        number, found = 1, name
+        while found in self._every:
+            number += 1
+            found = f"{name} {number}"
+        return found
+
+    def begin(self, directory: Path, newest_step: Callable[[], int]) -> None:
+        """Tell callbacks that keep weights where these outlast the process.
+
+        Args:
+            directory: directory of the run.
+            newest_step: function that returns the step of the newest checkpoint there.
+        """
+        for name, callback in self._every.items():
+            keep_beside = getattr(callback, "keep_beside", None)
+            if keep_beside is not None:
+                keep_beside(directory / BEST / quote(name, safe=" "), newest_step)
+
+    def load(self, saved: Any, path: Path) -> None:
+        """Have the callbacks go on from their states in a checkpoint.
+
+        A callback that has none begins anew, and a state without its callback is warned of.
+
+        Args:
+            saved: the states by name.
+            path: the checkpoint, for messages.
+
+        Raises:
+            CheckpointError: a state is damaged.
+        """
+        if not isinstance(saved, Mapping):
+            raise CheckpointError(f"{path} is damaged: states of callbacks must be an object")
+        for name in saved.keys() & self._kept.keys():
+            try:
+                self._kept[name].go_on(saved[name])
+            except (LookupError, TypeError, ValueError, AttributeError) as error:
+                raise CheckpointError(
+                    f"{name} cannot go on from its state in {path}: {type(error).__name__}: {error}"
+                ) from error
+        if left := sorted(saved.keys() - self._kept.keys()):
+            logger.warning(
+                "%s has the states of %s, which are not among the callbacks, or with other "
+                "arguments: what they have seen is dropped",
+                path,
+                ", ".join(left),
+            )
+
+    def catch_up(self, run_context: Any) -> None:
+        """Have the callbacks take in what has happened in this step, before a save."""
+        for callback in self._every.values():
+            callback.catch_up(run_context)
+
+    def states(self) -> dict[str, Any]:
+        """Return a dict with the states by name; an empty one if there are none."""
+        if not self._kept:
+            return {}
+        return {CALLBACKS: {name: each.state_dict() for name, each in self._kept.items()}}
+
+
+def _check_can_be_kept(callback: Any) -> None:
+    if isinstance(callback, (train.EarlyStopping, train.ReduceLROnPlateau)):
+        name = type(callback).__name__
+        raise ValueError(
+            f"callbacks must not have mindspore.train's {name} beside a RecCheckpoint, which "
+            "cannot save what it has seen, so that a restart would end otherwise: use "
+            f"mindspore_rec.{name}"
+        )

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dense parameters, those of the optimizer included, as arrays by parameter name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+from mindspore import Parameter, Tensor, nn
+
+from mindspore_rec.common.run.matching import matched
+
+__all__ = ["dense_arrays", "dense_parameters", "set_dense"]
+
+Arrays = dict[str, np.ndarray]
+
+
+def dense_arrays(cell: nn.Cell) -> Arrays:
+    """Return copies of all parameters except the tables' anchors, by name.
+
+    Raises:
+        TypeError: a parameter has a dtype that NumPy lacks (bfloat16).
+    """
+    arrays = {}
+    for parameter in dense_parameters(cell):
+        values = parameter.asnumpy()
+        if values.dtype.kind not in "biuf" or parameter.dtype == ms.bfloat16:
+            raise TypeError(
+                f"parameter '{parameter.name}' must have a dtype of NumPy, got {parameter.dtype}"
+            )
+        arrays[parameter.name] = np.array(values, order="C")
+    return arrays
+
+
+def set_dense(cell: nn.Cell, arrays: Arrays, source: Path) -> None:
+    """Set the cell's parameters; values for parameters that it does not have are ignored.
+
+    Args:
+        cell: a network or a training cell.
+        arrays: values by parameter name.
+        source: origin of the values, for messages.
+
+    Raises:
+        CheckpointError: a parameter has no value, or one of another shape or kind of dtype;
+            nothing is changed.
+    """
+    pairs = matched(dense_parameters(cell), arrays, source)
+    new: dict[str, Any] = {
+        parameter.name: Parameter(Tensor(array), name=parameter.name) for parameter, array in pairs
+    }
+    if new:
+        # The anchors are included because MindSpore warns of parameters without a value.
+        new.update({each.name: each for each in cell.get_parameters() if _is_anchor(each)})
+        ms.load_param_into_net(cell, new)
+
+
+def dense_parameters(cell: nn.Cell) -> list[Parameter]:
+    """Return all parameters except the tables' anchors."""
+    return [each for each in cell.get_parameters() if not _is_anchor(each)]
+
+
+def _is_anchor(parameter: Parameter) -> bool:
+    return hasattr(parameter, "mindspore_rec_table")

@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions that save and load a network.
+
+manifest.json       description and checksums; see `mindspore_rec.common.run.manifest`
+dense.safetensors   the dense parameters and the optimizer's
+table_<n>.arrow     rows of a table
+deleted_<n>.arrow   keys that a delta removes
+counters_<n>.*      counts of keys without a row: .arrow, or .sketch for admission by sketch
+states.*            other states of a run: position in the stream, metrics, random generators
+
+Several workers write table_<n>_<worker>.arrow, deleted_<n>_<worker>.arrow, counters_<n>_<worker>.*
+with the keys that each of them owns, and states_<worker>.* but for worker 0.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import time
+import warnings
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import mindspore as ms
+from mindspore import nn
+
+from mindspore_rec.common.checks import check_int
+from mindspore_rec.common.parallel.group import worker_group
+from mindspore_rec.common.run.chain import Entry, chain_at, verify_chain
+from mindspore_rec.common.run.contents import files_of
+from mindspore_rec.common.run.load_tables import TableShares
+from mindspore_rec.common.run.manifest import MANIFEST, TEMPORARY, new_id
+from mindspore_rec.common.run.manifest_fields import MOST_WORKERS
+from mindspore_rec.common.run.share import Share
+from mindspore_rec.common.run.team import ALONE, Team
+from mindspore_rec.common.run.write import write_checkpoint
+from mindspore_rec.common.sync import sync
+from mindspore_rec.train.checkpoint.arguments import check_states
+from mindspore_rec.train.checkpoint.load import check_load, load_chain
+from mindspore_rec.train.checkpoint.snapshot import write_full
+from mindspore_rec.train.checkpoint.worker_states import WorkerStates
+from mindspore_rec.train.nn.tables import tables_of
+from mindspore_rec.train.parameter.table_parameter import TableParameter
+
+__all__ = ["load_checkpoint", "save_checkpoint", "training_cell"]
+
+_EXCHANGE = 2  # RENAME_EXCHANGE of renameat2(2)
+_HERE = -100  # AT_FDCWD: paths are as they are
+
+
+def save_checkpoint(
+    model: ms.train.Model | nn.Cell,
+    path: str | os.PathLike[str],
+    *,
+    overwrite: bool = False,
+    states: Mapping[str, Any] | None = None,
+) -> None:
+    """Save tables with optimizer state, dense parameters and the optimizer's parameters.
+
+    The directory is written under a temporary name, synced and renamed: after a crash there is
+    either the whole checkpoint or none. Counts of keys that are not admitted yet are saved too.
+
+    Several workers (see `mindspore_rec.launch`) call it at the same time; each writes the rows that
+    it has, and what fails on one of them fails on all.
+
+    Args:
+        model: a `RecModel` or other `Model`, or a Cell (a network for its weights only, a training
+            cell for everything).
+        path: directory to make; its parent must exist.
+        overwrite: whether to replace an existing checkpoint. At every moment, also after a crash,
+            either the old or the new one is at `path`. Default: False.
+        states: objects by name with `state_dict()` and `load_state_dict(state)` that belong to the
+            model, for example a `QuantileScale`. Default: none.
+
+    Raises:
+        TypeError: an argument is of the wrong type.
+        FileExistsError: `path` exists already, or, with `overwrite`, is not a checkpoint that this
+            function wrote. Nothing was written.
+        OSError: a file cannot be written; an existing checkpoint is unchanged.
+        RuntimeError: weights without the rows of a table were loaded; see `keep_rows()`.
+
+    Example:
+        >>> import tempfile
+        >>> from mindspore_rec import HashEmbeddingLookup
+        >>> net = HashEmbeddingLookup(2, name="doc.save_checkpoint")
+        >>> path = Path(tempfile.mkdtemp()) / "saved"
+        >>> save_checkpoint(net, path)
+        >>> for each in sorted(path.iterdir()):
+        ...     print(each.name)
+        dense.safetensors
+        manifest.json
+        states.json
+        states.safetensors
+        table_0.arrow
+    """
+    target = Path(path)
+    team = Team(worker_group())
+    checked = check_states(states)
+    replaces = team.first(lambda: _check_target(target, overwrite))
+    objects = {name: each.state_dict() for name, each in checked.items()}
+    cell = training_cell(model)
+    tables = {table.name: table for table in tables_of(cell)}
+    made = target
+    if replaces:
+        target = target.resolve()  # not a link, what it leads to
+        name = team.first(lambda: f"{TEMPORARY}{target.name}.{new_id()}")
+        made = target.with_name(name)
+
+    def write(directory: Path) -> dict[str, Any]:
+        return write_full(cell, tables, {"objects": objects}, directory, team.shares)
+
+    write_checkpoint(made, lambda: _fields(tables.values()), write, team)
+    if replaces:
+        team.first(lambda: _replace(made, target))
+
+
+def _fields(tables: Iterable[TableParameter]) -> dict[str, Any]:
+    return {
+        "kind": "full",
+        "step": max((table.step for table in tables), default=0),
+        "run": new_id(),
+        "state": new_id(),
+        "parent": None,
+        "saved_at": time.time(),
+        "watermark": None,
+        "model": None,
+    }
+
+
+def _replace(made: Path, target: Path) -> None:
+    _exchange(made, target)
+    try:
+        sync(target.parent)
+    except OSError:
+        # Whoever is told that it could not be saved must find the old one.
+        _exchange(made, target)
+        with suppress(OSError):
+            sync(target.parent)
+        shutil.rmtree(made, ignore_errors=True)
+        raise
+    shutil.rmtree(made, ignore_errors=True)
+
+
+def _check_target(target: Path, overwrite: bool) -> bool:
+    """Return whether there is a checkpoint to be replaced."""
+    if not isinstance(overwrite, bool):
+        raise TypeError(f"overwrite must be a bool, got {overwrite!r}")
+    if not os.path.lexists(target):
+        return False
+    if not overwrite:
+        raise FileExistsError(
+            f"path {target} exists already: overwrite=True replaces a checkpoint, another path "
+            "keeps both"
+        )
+    if not (target / MANIFEST).is_file():
+        raise FileExistsError(
+            f"path {target} exists already and is no checkpoint of save_checkpoint: it is not "
+            "overwritten"
+        )
+    return True
+
+
+def _exchange(made: Path, target: Path) -> None:
+    """Exchange the new directory and the existing one atomically."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    before, after = os.fsencode(made), os.fsencode(target)
+    if libc.renameat2(_HERE, before, _HERE, after, _EXCHANGE) != 0:
+        error = ctypes.get_errno()
+        kept = target.with_name(f"{target.name}.{made.name[-16:]}")
+        os.rename(made, kept)
+        raise OSError(
+            error,
+            f"{os.strerror(error)}: this file system does not exchange two directories, so "
+            f"{target} is the old checkpoint still, and the new one is at {kept}",
+        )
+
+
+def load_checkpoint(
+    model: ms.train.Model | nn.Cell,
+    path: str | os.PathLike[str],
+    *,
+    worker: int | None = None,
+    workers: int | None = None,
+    states: Mapping[str, Any] | None = None,
+) -> None:
+    """Load a checkpoint into a network.
+
+    Every file is checked before anything changes. The present rows of the tables are dropped.
+    Optimizer state is loaded where an optimizer covers the table, which must then be of the kind
+    that was saved.
+
+    Several workers (see `mindspore_rec.launch`) call it at the same time; each checks and loads the
+    parts that it needs, whatever the number of workers was when the checkpoint was written.
+
+    Args:
+        model: as for `save_checkpoint`, built the same way, with tables of the same names.
+        path: directory of a checkpoint that `save_checkpoint` wrote, or the directory of a
+            `RecCheckpoint`, whose newest state is loaded.
+        worker: index of this process, from 0, if several processes share the tables that were not
+            started together. Default: None, the number of this worker.
+        workers: number of these processes; it may differ from the number that wrote the checkpoint.
+            Each loads the rows of the keys it owns, so that all together load every row once.
+            Default: None, the number of workers; 1 without a launcher.
+        states: objects by name, saved under these names by the `states` of `save_checkpoint` or
+            `RecCheckpoint`, whose states are restored; others stay as they are. Without it, a
+            `RuntimeWarning` names the states that were saved and are not restored; `states={}` says
+            that the network alone is meant. Default: None.
+
+    Raises:
+        FileNotFoundError: there is no checkpoint at `path`.
+        CheckpointError: (a ValueError) a file is damaged, or the network's tables are not those of
+            the checkpoint; the message names the file, and nothing has changed.
+        ValueError: the checkpoint has no state of such a name; or, a CheckpointError, one of
+            `states` refuses its saved state. Nothing has changed.
+    """
+    objects = check_states(states)
+    by_hand = worker is not None or workers is not None
+    team = ALONE if by_hand else Team(worker_group())
+    workers = check_int("workers", 1 if workers is None else workers, 1, MOST_WORKERS)
+    worker = check_int("worker", 0 if worker is None else worker, 0, workers - 1)
+    cell = training_cell(model)
+    shares: dict[str, Share | None] = {
+        table.name: Share(worker, workers) if by_hand else team.shares.held(table)
+        for table in tables_of(cell)
+    }
+    reader = Share(worker, workers) if by_hand else team.shares.of_network
+    chain = team.each(lambda: _checked_chain(Path(path), cell, shares))
+    # Before the tables: where a state is refused, no row has changed.
+    if states is None:
+        left = team.each(lambda: _names_of_states(chain[-1], reader))
+    else:
+        left = []
+        team.each(lambda: _load_states(objects, chain[-1], reader, path))
+    load_chain(cell, chain, shares)
+    if left:
+        _warn_of_states(left, path)
+
+
+def _names_of_states(entry: Entry, reader: Share) -> list[str]:
+    """Return the names of the saved states on the first worker, which warns of them."""
+    return sorted(WorkerStates(entry, reader).names) if reader.worker == 0 else []
+
+
+def _warn_of_states(names: list[str], path: Any) -> None:
+    """Warn that the network was loaded and the states of other things were not."""
+    warnings.warn(
+        f"load_checkpoint restored the network alone: {path} also has the states of {names}, whose "
+        f"objects are as they were before. Give these objects as states={{{names[0]!r}: ...}}, "
+        "continue a training by RecCheckpoint.restore(), or say by states={} that the network is "
+        "enough",
+        RuntimeWarning,
+        stacklevel=3,
+    )
+
+
+def _checked_chain(path: Path, cell: nn.Cell, shares: TableShares) -> list[Entry]:
+    """Return the chain to be loaded after a check of the files that this worker reads."""
+    chain = chain_at(path)
+    verify_chain(chain, lambda manifest: files_of(manifest, shares))
+    check_load(cell, chain, shares)
+    return chain
+
+
+def _load_states(objects: dict[str, Any], entry: Entry, reader: Share, path: Any) -> None:
+    """Load all states, or none."""
+    if not objects:
+        return
+    saved = WorkerStates(entry, reader)
+    if missing := sorted(objects.keys() - set(saved.names)):
+        raise ValueError(
+            f"states must be of {sorted(saved.names)}, as {path} has them, got {missing}"
+        )
+    before: list[tuple[Any, Any]] = []
+    try:
+        for name, each in objects.items():
+            before.append((each, each.state_dict()))
+            saved.load(name, each)
+    except BaseException:
+        for each, state in before:
+            each.load_state_dict(state)
+        raise
+
+
+def training_cell(model: Any) -> nn.Cell:
+    """Return the cell with all parameters of a model, the optimizer's included if there is one.
+
+    Raises:
+        TypeError: `model` is neither a Model nor a Cell.
+    """
+    if isinstance(model, nn.Cell):
+        return model
+    if isinstance(model, ms.train.Model):
+        cell = model.train_network
+        return cell if cell is not None else model._network
+    raise TypeError(f"model must be a Model or a Cell, got {type(model).__name__}")

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loading a state of a run into a network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mindspore import nn
+
+from mindspore_rec.common.run.array_file import read_arrays
+from mindspore_rec.common.run.chain import Entry
+from mindspore_rec.common.run.contents import DENSE
+from mindspore_rec.common.run.load_tables import (
+    TableShares,
+    check_tables,
+    check_whole_rows,
+    load_tables,
+)
+from mindspore_rec.common.run.matching import matched
+from mindspore_rec.train.checkpoint.dense import dense_parameters, set_dense
+from mindspore_rec.train.nn.tables import tables_of
+
+__all__ = ["check_load", "load_chain"]
+
+
+def load_chain(cell: nn.Cell, chain: Sequence[Entry], shares: TableShares | None = None) -> None:
+    """Load the state that a chain leads to: tables, parameters and optimizer state.
+
+    Everything is checked before anything changes. The present rows of the tables are dropped.
+
+    Args:
+        cell: a network for its weights only, a training cell for everything.
+        chain: checkpoints from `newest_chain`, whose files `verify_chain` has checked.
+        shares: the keys whose rows are loaded, by table; None for a table without any here.
+            Default: None, all keys of all tables.
+
+    Raises:
+        CheckpointError: tables, parameters or optimizers are not those that were saved.
+    """
+    check_load(cell, chain, shares)
+    last = chain[-1]
+    set_dense(cell, read_arrays(last.path / DENSE), last.path / DENSE)
+    load_tables({table.name: table for table in tables_of(cell)}, chain, shares)
+
+
+def check_load(cell: nn.Cell, chain: Sequence[Entry], shares: TableShares | None = None) -> None:
+    """Raise the errors of `load_chain`, without changing anything."""
+    last = chain[-1]
+    tables = {table.name: table for table in tables_of(cell)}
+    check_tables(tables, last)
+    matched(dense_parameters(cell), read_arrays(last.path / DENSE), last.path / DENSE)
+    check_whole_rows(list(tables), chain, shares)

@@ -1,0 +1,504 @@
+# SPDX-License-Identifier: Apache-2.0
+"""RecCheckpoint: callback that writes checkpoints and deltas during training."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mindspore.train import Callback, RunContext
+
+from mindspore_rec._native import FileLock
+from mindspore_rec.common.checks import check_int, check_number
+from mindspore_rec.common.parallel.group import worker_group
+from mindspore_rec.common.run.chain import Entry, verify_chain
+from mindspore_rec.common.run.contents import files_of
+from mindspore_rec.common.run.load_tables import TableShares
+from mindspore_rec.common.run.team import ALONE, Team
+from mindspore_rec.train.checkpoint.arguments import check_builder, check_states
+from mindspore_rec.train.checkpoint.cadence import Cadence
+from mindspore_rec.train.checkpoint.callback_states import CallbackStates
+from mindspore_rec.train.checkpoint.data_place import NAME as DATA
+from mindspore_rec.train.checkpoint.data_place import DataPlace, SavedPlace
+from mindspore_rec.train.checkpoint.directory import training_cell
+from mindspore_rec.train.checkpoint.load import check_load, load_chain
+from mindspore_rec.train.checkpoint.network_process import NetworkProcess
+from mindspore_rec.train.checkpoint.random_state import random_state, set_random_state
+from mindspore_rec.train.checkpoint.run_directory import (
+    chain_of_all,
+    locked,
+    open_to_write,
+    remove_after,
+)
+from mindspore_rec.train.checkpoint.run_writer import RunWriter, Save
+from mindspore_rec.train.checkpoint.scrub import TableScrub
+from mindspore_rec.train.checkpoint.tier_scrub import TierScrub
+from mindspore_rec.train.checkpoint.worker_states import WorkerStates
+from mindspore_rec.train.nn.tables import tables_of
+
+__all__ = ["RecCheckpoint", "Save"]
+
+
+_RETRY_SECONDS = 5.0  # after a failed write, while a stream is silent
+
+
+class RecCheckpoint(Callback):
+    """Callback that saves the whole state of a training at intervals, in the background.
+
+    When training begins, a full checkpoint is written if the directory is empty; from then on
+    deltas, each with the changes since the last one. Training waits only while the changes are
+    copied. A new full checkpoint is merged from the last one and its deltas in another thread;
+    checkpoints older than the `keep` newest full ones are then removed.
+
+    The callback runs after all other callbacks of a step. What changes without a step, such as rows
+    that are erased after `restore()`, is saved with the next step, or when training ends. The state
+    consists of tables (rows, optimizer state, counters), dense parameters, optimizer, position in
+    the data, the random number generators of Python, NumPy and MindSpore, and `states`. A training
+    that is resumed from it has the same bits as one that was never interrupted, if its data and
+    callbacks depend on nothing else. (Eviction by capacity chooses victims from random samples,
+    which differ after a restart.)
+
+    The training data must be a source of batches with a state (a `StreamingDataset`, or a
+    `BatchWrapper` of one such as `FeatureBatches`), or give the same batches in each program and
+    have a length: a list, a finite Dataset. After `restore()` a training of `RecModel` goes on in
+    the middle of a pass over these: batches that were trained are read and left out, and `epoch`
+    counts the epochs before too, so that a program that is started again trains what is left. Other
+    batches than before are an error. Other data, such as a generator or a `GeneratorDataset` over a
+    stream, are refused before the first step with the reason why they cannot be resumed, unless
+    `data_starts_over` is True.
+
+    If a checkpoint cannot be written, for example because the disk is full, a warning is logged,
+    training continues, and the next delta has all changes since the last one that was written.
+    While a stream has no messages, intervals in seconds go on, and a failed delta is tried again
+    after 5 seconds; intervals in steps wait for the next step.
+
+    Several workers (see `mindspore_rec.launch`) write one run together, each the rows that it has,
+    and any number of workers goes on from it. A write that fails on one fails on all. Random
+    generators and `states` are those of each worker. Where the number of workers has changed, an
+    object with a method `load_worker_states(states, worker, workers)` gets the states of all; any
+    other object must have had the same state on all.
+
+    Args:
+        directory: directory of the run; made if missing. One process, or the workers of one job, at
+            a time may write to it. Of several workers: in a file system that all of them share.
+        every_steps: steps between two full checkpoints, at least 1; or
+        every_seconds: seconds between them, above 0. One of the two must be given.
+        keep: number of full checkpoints that are kept, with the deltas since the oldest, at least
+            1. Default: 2.
+        delta_every_steps: steps between two deltas, at least 1; or
+        delta_every_seconds: seconds between them, above 0. Default: None, only the deltas that
+            full checkpoints are merged from.
+        states: objects by name with `state_dict()` and `load_state_dict(state)` that belong to the
+            state, for example a `ProgressiveValidation`. The `train_dataset` need not be among
+            them, nor `EarlyStopping`, `ReduceLROnPlateau` and `EvalCallback`, which are found among
+            the callbacks.
+        data_starts_over: whether the data start anew after a restart: their position is then not
+            saved, and any data are accepted. Default: False.
+        keep_digests: whether tables keep the digests of their rows, so that deltas have them, a
+            merged state is held to what was in memory, and `damaged_rows()` of a table finds rows
+            that changed by themselves (`docs/checkpoints.md`). It takes 8 bytes a row in host
+            memory (16 with eviction by age), a hash of each row that a delta has or that moves
+            between tiers, and reads all rows of lower tiers once, when training begins. Default:
+            True.
+        scrub_seconds: seconds in which all rows of tables that keep digests are compared with them
+            once, some after each step, but those that were trained since the last delta; and all
+            rows on Redis and SSDs with their checksums, which takes a quarter of the time at most,
+            or the round is longer. Where one has changed by itself, training ends with a
+            RuntimeError that names it: no checkpoint has it so, and a restart goes on with the
+            right one. A million rows of 16 floats in memory take about 20 ms a round. Default: 0,
+            never.
+        announce: function that worker 0 calls from another thread when a checkpoint is written,
+            with a dict of `run`, `kind`, `step`, `state`, `parent`, `path`, `watermark` and
+            `saved_at`. Its exceptions are logged.
+        builder: function that makes the network for `serving.Predictor`, as
+            'package.module:function'. Another process calls it once when training begins, and
+            writes the network as ONNX, for predictors without MindSpore (`docs/serving.md`).
+        builder_arguments: keyword arguments of `builder`, JSON values.
+        builder_inputs: inputs of that network, as texts such as 'ids:INT64:-1,26', for predictors.
+            Default: None, those of the network's `set_inputs`.
+
+    Attributes:
+        directory: directory of the run.
+        step: number of training steps since the run began, over all restarts, and of saves at a
+            training's end of what had changed since its last step was saved.
+        saves: a `Save` of each checkpoint that this object wrote.
+        failures: number of writes that failed.
+        scrub_rounds: number of times that all rows have been compared in the present training.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type, out of range, or excludes another.
+
+    Example:
+        >>> import tempfile
+        >>> import mindspore as ms
+        >>> import numpy as np
+        >>> from mindspore import nn
+        >>> from mindspore_rec import HashEmbeddingLookup, LazyAdam, RecModel
+        >>> ms.set_context(mode=ms.GRAPH_MODE)
+        >>> net = nn.SequentialCell(
+        ...     HashEmbeddingLookup(4, ms.int64, name="doc.rec_checkpoint"),
+        ...     nn.Flatten(),
+        ...     nn.Dense(8, 1),
+        ... )
+        >>> optimizer = LazyAdam(net.trainable_params(), learning_rate=0.1)
+        >>> model = RecModel(net, nn.BCEWithLogitsLoss(), optimizer)
+        >>> batch = np.array([[1, 2], [3, 4]]), np.array([[0], [1]], np.float32)
+        >>> root = Path(tempfile.mkdtemp())
+        >>> checkpoint = RecCheckpoint(root, every_steps=4, delta_every_steps=2)
+        >>> checkpoint.restore(model) is None  # nothing there yet
+        True
+        >>> summary = model.online_train([batch] * 5, checkpoint, progress=False)
+        >>> for path in sorted(root.glob("0*")):
+        ...     print(path.name)
+        000000000000.full
+        000000000002.delta
+        000000000004.delta
+        000000000004.full
+        000000000005.delta
+        >>> RecCheckpoint(root, every_steps=4).restore(model)
+        5
+    """
+
+    runs_last = True
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        every_steps: int | None = None,
+        every_seconds: float | None = None,
+        keep: int = 2,
+        delta_every_steps: int | None = None,
+        delta_every_seconds: float | None = None,
+        states: Mapping[str, Any] | None = None,
+        data_starts_over: bool = False,
+        keep_digests: bool = True,
+        scrub_seconds: float = 0.0,
+        announce: Callable[[dict[str, Any]], Any] | None = None,
+        builder: str | None = None,
+        builder_arguments: Mapping[str, Any] | None = None,
+        builder_inputs: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__()
+        self.directory = Path(directory)
+        self._full = Cadence("every", every_steps, every_seconds)
+        if self._full.off:
+            raise ValueError("every_steps or every_seconds must be given")
+        self._delta = Cadence("delta_every", delta_every_steps, delta_every_seconds)
+        self.keep = check_int("keep", keep, 1, 1 << 20)
+        self._states = check_states(states)
+        if DATA in self._states:
+            raise ValueError(f"states must have names other than '{DATA}'")
+        if not isinstance(data_starts_over, bool):
+            raise TypeError(f"data_starts_over must be a bool, got {data_starts_over!r}")
+        self._data = DataPlace(data_starts_over)
+        if not isinstance(keep_digests, bool):
+            raise TypeError(f"keep_digests must be a bool, got {keep_digests!r}")
+        self._scrub_seconds = check_number("scrub_seconds", scrub_seconds, low=0, high=1e9)
+        if scrub_seconds and not keep_digests:
+            raise ValueError(
+                f"scrub_seconds must be 0 with keep_digests=False, got {scrub_seconds}"
+            )
+        self._scrub: TableScrub | None = None
+        self._tier_scrub: TierScrub | None = None
+        if announce is not None and not callable(announce):
+            raise TypeError(f"announce must be callable, got {announce!r}")
+        described = check_builder(builder, builder_arguments, builder_inputs)
+        self.step = 0
+        self._writer = RunWriter(self.directory, self.keep, described, announce, keep_digests)
+        self._network = NetworkProcess(self.directory, described)
+        self._began = 0  # self.step when this training began
+        self._tried, self._tried_at = -1, 0.0  # the last save's step and time
+        self._merged = -1  # step at which a full checkpoint was due last
+        self._restored: SavedPlace | None = None  # until training begins
+        self._saved_callbacks: Any = {}  # likewise: their states in the checkpoint
+        self._callbacks = CallbackStates([], [])
+        self._lock: FileLock | None = None  # of worker 0
+        self._team = ALONE
+
+    @property
+    def saves(self) -> list[Save]:
+        """A `Save` of each checkpoint that this object wrote."""
+        return self._writer.saves
+
+    @property
+    def failures(self) -> int:
+        """Number of writes that failed."""
+        return self._writer.failures
+
+    @property
+    def scrub_rounds(self) -> int:
+        """Number of times that all rows have been compared in the present training."""
+        if self._scrub is None or self._tier_scrub is None:
+            return 0
+        if self._tier_scrub.active and self._scrub.active:
+            return min(self._scrub.rounds, self._tier_scrub.rounds)
+        return max(self._scrub.rounds, self._tier_scrub.rounds)
+
+    # ---- going on
+
+    def restore(
+        self,
+        model: Any,
+        train_dataset: Any = None,
+        step: int | None = None,
+        *,
+        new_data: bool = False,
+    ) -> int | None:
+        """Restore the newest state, before training; all workers call it at the same time.
+
+        Args:
+            model: the RecModel (or training cell), built as when it was saved.
+            train_dataset: the training data, if they have a state; before their first batch.
+            step: step of the state to restore; newer checkpoints are removed. Default: None, the
+                newest state.
+            new_data: whether the training goes on with other data than before, such as a stream
+                after files, from their start: their place is not loaded, everything else is. For
+                the first start only: the next checkpoint has the place in the new data. Default:
+                False.
+
+        Returns:
+            Number of training steps of that state; None if there is no checkpoint, and nothing has
+            changed.
+
+        Raises:
+            ValueError: a file is damaged (a CheckpointError); the model, data or `states` are not
+                those that were saved (only one of checkpoint and data has a position in a stream);
+                the position in the data cannot be saved; there is no such step.
+            RuntimeError: training has begun, or another process writes to the directory.
+        """
+        if self._lock is not None:
+            raise RuntimeError("restore() is for before the training")
+        if not isinstance(new_data, bool):
+            raise TypeError(f"new_data must be a bool, got {new_data!r}")
+        team = Team(worker_group())
+        team.each(lambda: self._data.check(train_dataset))
+        if not team.first(self.directory.is_dir):
+            return None
+        with locked(self.directory, team):
+            chain = chain_of_all(self.directory, team, step)
+            if not chain:
+                return None
+            last = chain[-1]
+            cell = training_cell(model)
+            shares = {table.name: team.shares.held(table) for table in tables_of(cell)}
+            wanted = self._wanted(train_dataset, new_data)
+            states = team.each(lambda: self._checked(chain, shares, team, wanted, new_data))
+            team.each(lambda: check_load(cell, chain, shares))
+            # Before the tables, so that no row has changed if these raise an error.
+            team.each(lambda: states.load_all(wanted))
+            generators = states.random()
+            load_chain(cell, chain, shares)
+            if step is not None:
+                team.first(lambda: remove_after(self.directory, last.step))
+        self._writer.go_on(last, tables_of(cell))
+        set_random_state(generators)
+        self._restored = SavedPlace(states.data(), states.passes(), last.path, last.step, new_data)
+        # What was measured on other data says nothing of these.
+        self._saved_callbacks = {} if new_data else states.callbacks()
+        self.step = last.step
+        return last.step
+
+    def _checked(
+        self,
+        chain: list[Entry],
+        shares: TableShares,
+        team: Team,
+        wanted: Mapping[str, Any],
+        new_data: bool,
+    ) -> WorkerStates:
+        """Check the files that this worker reads, and return the states in the last of them."""
+        last = chain[-1]
+        verify_chain(chain, lambda manifest: files_of(manifest, shares))
+        states = WorkerStates(last, team.shares.of_network)
+        states.random()
+        saved = set(states.names) - ({DATA} if new_data else set())
+        if wanted.keys() != saved:
+            other = ""
+            if wanted.keys() ^ saved == {DATA}:
+                other = "; data that are new to the run begin at their start with new_data=True"
+            raise ValueError(
+                f"states and train_dataset must be those that were saved: {last.path} has the "
+                f"states of {sorted(saved)}, given are {sorted(wanted)}{other}"
+            )
+        return states
+
+    def _wanted(self, train_dataset: Any, new_data: bool) -> dict[str, Any]:
+        """Return the objects that get a state."""
+        return {**self._states, **({} if new_data else self._data.stateful(train_dataset))}
+
+    # ---- the callback
+
+    def on_train_begin(self, run_context: RunContext) -> None:
+        """Open the directory, and write the first checkpoint of a run.
+
+        Raises:
+            ValueError: the position in the data cannot be saved, or is not the one that was
+                restored; the directory belongs to another run; a callback of MindSpore has
+                a state that cannot be saved.
+        """
+        run = run_context.original_args()
+        group = worker_group()
+        self._team = Team(group)
+        self._team.each(lambda: self._begin_data(run))
+        self._team.each(lambda: self._begin_callbacks(run))
+        self._team.each(self._open)
+        try:
+            self._began = self._merged = self.step
+            self._tried = -1
+            self._writer.begin(group)
+            if not self._writer.has_state:
+                self._writer.write_first(run.train_network, self.step, self._all_states(run))
+            if self._team.worker == 0:
+                self._network.start()
+        except BaseException:
+            self._close()
+            raise
+        if self._scrub_seconds:
+            tables = tables_of(run.train_network)
+            self._scrub = TableScrub(tables, self._scrub_seconds)
+            self._tier_scrub = TierScrub(tables, self._scrub_seconds)
+        self._data.watch(run.train_dataset)
+        self._restored, self._saved_callbacks = None, {}
+        now = time.monotonic()
+        self._full.restart(now)
+        self._delta.restart(now)
+
+    def on_train_step_end(self, run_context: RunContext) -> None:
+        """Take a snapshot if one is due and the last one has been written.
+
+        Raises:
+            RuntimeError: rows have changed by themselves, in memory or in a tier.
+        """
+        run = run_context.original_args()
+        self._callbacks.catch_up(run_context)
+        self.step = self._began + run.cur_step_num
+        if self._scrub is not None and self._tier_scrub is not None:
+            self._scrub.step()
+            self._tier_scrub.step()
+        save, full = self._due()
+        if save:
+            self._save(run, full)
+
+    def on_train_wait(self, run_context: RunContext) -> None:
+        """Save while a stream is silent what is due by the clock, and what could not be written.
+
+        The training calls it several times a second while it waits for data; of several workers all
+        call it together.
+        """
+        due = self._due_while_waiting
+        save, full = due() if self._team.workers == 1 else self._team.told(lambda: list(due()))
+        if save:
+            self._save(run_context.original_args(), full)
+
+    def _due_while_waiting(self) -> tuple[bool, bool]:
+        """Return whether to save now, between two steps, and whether a full checkpoint."""
+        writer, now = self._writer, time.monotonic()
+        if writer.busy:
+            return False, False
+        failed = writer.saved_step < self._tried and now >= self._tried_at + _RETRY_SECONDS
+        full = self._full.by_clock and self._full.due(self.step, now) and self._merged != self.step
+        delta = self._delta.by_clock and self._delta.due(self.step, now)
+        return full or (writer.saved_step != self.step and (delta or failed)), full
+
+    def _due(self) -> tuple[bool, bool]:
+        """Return whether to save now, and whether a full checkpoint: on all workers alike.
+
+        Where an interval is in seconds, worker 0 decides by its clock.
+        """
+        if self._team.workers == 1 or not (self._full.by_clock or self._delta.by_clock):
+            return self._due_here()
+        save, full = self._team.told(lambda: list(self._due_here()))
+        return save, full
+
+    def _due_here(self) -> tuple[bool, bool]:
+        now = time.monotonic()
+        full, delta = self._full.due(self.step, now), self._delta.due(self.step, now)
+        at_this_step = (full and self._full.by_steps) or (delta and self._delta.by_steps)
+        return at_this_step or ((full or delta) and not self._writer.busy), full
+
+    def on_train_end(self, run_context: RunContext) -> None:
+        """Save the last state, and wait until it is written.
+
+        Rows that changed after the last step's save are saved as of one step more; so are, in a
+        training without any step, limits and weights that changed after `restore()`.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        run = run_context.original_args()
+        try:
+            self._callbacks.catch_up(run_context)
+            self._writer.finish_write()
+            if self.step == self._writer.saved_step and self._has_unsaved(run):
+                self.step += 1  # a state of this step is there
+            if self.step != self._writer.saved_step:
+                self._save(run, full=False)
+                self._writer.finish_write()
+            if self.step != self._writer.saved_step:
+                raise OSError(f"the state of step {self.step} could not be saved; see the log")
+            self._writer.finish_merge()
+            self._network.wait()
+        finally:
+            self._close()
+
+    def _has_unsaved(self, run: Any) -> bool:
+        if self._writer.has_unsaved_rows(run.train_network):
+            return True
+        if self.step != self._began:
+            return False
+        self._writer.finish_merge()  # which may remove the checkpoint that is looked at
+        return self._writer.has_unsaved_weights(run.train_network)
+
+    def __exit__(self, *error: Any) -> None:
+        """Stop writing after a training that failed."""
+        self._close()
+
+    def _save(self, run: Any, full: bool) -> None:
+        self._writer.save(run.train_network, self.step, lambda: self._all_states(run), full)
+        now = time.monotonic()
+        self._delta.restart(now)
+        self._tried, self._tried_at = self.step, now
+        if full:
+            self._full.restart(now)
+            self._merged = self.step
+
+    def _all_states(self, run: Any) -> dict[str, Any]:
+        objects = {name: each.state_dict() for name, each in self._states.items()}
+        # As of the trained batch: the source may have been read ahead.
+        objects.update(self._data.state(run.get("train_batch")))
+        return {"objects": objects, "random": random_state(), **self._data.passes(run)} | (
+            self._callbacks.states()
+        )
+
+    def _begin_data(self, run: Any) -> None:
+        """Check the training data, and have the training begin where the checkpoint says."""
+        self._data.check(run.train_dataset)
+        if self._restored is not None:
+            self._data.check_restored(run.train_dataset, self._restored)
+        self._data.begin(run, self._restored)
+
+    def _begin_callbacks(self, run: Any) -> None:
+        """Have the callbacks of this library go on from the checkpoint, and count its steps."""
+        run.steps_before = self.step
+        self._callbacks = CallbackStates(run.get("list_callback") or [], self._states.values())
+        self._callbacks.begin(self.directory, lambda: self._writer.saved_step)
+        if self._restored is not None:
+            self._callbacks.load(self._saved_callbacks, self._restored.path)
+
+    def _open(self) -> None:
+        """Make the directory ready; worker 0 does it for all."""
+        if self._team.worker == 0:
+            newest = self.step if self._writer.has_state else -1
+            self._lock = open_to_write(self.directory, newest)
+
+    def _close(self) -> None:
+        self._network.close()
+        self._data.end()
+        self._writer.close()
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Directory of a run: its lock, the chain that all workers read, and removal of checkpoints."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from mindspore_rec._native import FileLock, make_directories
+from mindspore_rec.common.run.chain import Entry, entries, entry_at, newest_chain
+from mindspore_rec.common.run.manifest import TEMPORARY
+from mindspore_rec.common.run.team import Team
+from mindspore_rec.common.sync import sync
+
+__all__ = [
+    "chain_of_all",
+    "lock",
+    "locked",
+    "open_to_write",
+    "remove_after",
+    "remove_old",
+]
+
+
+def lock(root: Path) -> FileLock:
+    """Return a lock that makes this process the only writer until it is closed.
+
+    Child processes forked meanwhile, such as a data set's workers, do not share the lock.
+
+    Raises:
+        RuntimeError: another process has the lock.
+    """
+    try:
+        return FileLock(root / ".lock")
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        raise RuntimeError(f"another process writes checkpoints to {root}") from None
+
+
+@contextmanager
+def locked(root: Path, team: Team) -> Iterator[None]:
+    """Lock the directory for all workers: worker 0 has the lock.
+
+    Raises:
+        RuntimeError: another process has the lock.
+    """
+    held = team.each(lambda: lock(root) if team.worker == 0 else None)
+    try:
+        yield
+    finally:
+        if held is not None:
+            held.close()
+
+
+def open_to_write(root: Path, newest: int) -> FileLock:
+    """Make a run's directory if it is missing, clear it of what a dead process left, and lock it.
+
+    Args:
+        root: the directory.
+        newest: step of the newest checkpoint of the run that goes on; -1 for a new run.
+
+    Returns:
+        The lock; see `lock`.
+
+    Raises:
+        OSError: the directory cannot be made.
+        RuntimeError: another process has the lock.
+        ValueError: the newest checkpoint there is of another step.
+    """
+    make_directories(root)
+    held = lock(root)
+    try:
+        if (
+            newest < 0
+        ):  # a process that made the directory may have died before its name was on disk
+            with suppress(PermissionError):  # of one whose names this user may not read
+                sync(root.absolute().parent)
+        _remove_left_over(root)
+        found = entries(root)
+        if found and found[-1].step != newest:
+            raise ValueError(
+                f"{root} has checkpoints of a run that is at step {found[-1].step}: call "
+                "restore() first, or give an empty directory"
+            )
+    except BaseException:
+        held.close()
+        raise
+    return held
+
+
+def chain_of_all(root: Path, team: Team, step: int | None = None) -> list[Entry]:
+    """Return the chain to a state, as worker 0 sees the directory; see `newest_chain`."""
+    names = team.first(lambda: [each.path.name for each in newest_chain(root, step)])
+    return team.each(lambda: [entry_at(root / name) for name in names])
+
+
+def _remove(old: Iterable[Entry]) -> None:
+    """Remove checkpoints, the newest first, so that no delta remains without its parent."""
+    for entry in sorted(old, key=lambda each: -each.step):
+        # Renamed first, so that a half removed directory is never taken for a checkpoint; and on
+        # disk first, since after a power loss its files may be gone and its old name back.
+        hidden = entry.path.with_name(f"{TEMPORARY}{entry.path.name}.removed")
+        os.rename(entry.path, hidden)
+        sync(entry.path.parent)
+        shutil.rmtree(hidden, ignore_errors=True)
+
+
+def remove_after(root: Path, step: int) -> None:
+    """Remove all checkpoints of later steps."""
+    _remove(entry for entry in entries(root) if entry.step > step)
+
+
+def remove_old(root: Path, keep: int) -> None:
+    """Remove all checkpoints older than the newest `keep` full ones."""
+    found = entries(root)
+    fulls = [entry.step for entry in found if entry.kind == "full"]
+    if len(fulls) <= keep:
+        return
+    oldest = (fulls[-keep], "full")  # a delta of the same step comes before it
+    _remove(entry for entry in found if (entry.step, entry.kind) < oldest)
+
+
+def _remove_left_over(root: Path) -> None:
+    """Remove the temporary directories of a process that was killed."""
+    for path in root.glob(f"{TEMPORARY}*"):
+        shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""WorkerStates: the states of callbacks, data and generators that a worker goes on with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mindspore_rec.common.run.chain import Entry
+from mindspore_rec.common.run.errors import CheckpointError, reading
+from mindspore_rec.common.run.manifest_fields import state_files, workers_of
+from mindspore_rec.common.run.share import Share
+from mindspore_rec.common.run.state_file import read_states
+from mindspore_rec.common.stream.worker_states import join_states, state_for
+from mindspore_rec.train.checkpoint.callback_states import CALLBACKS
+from mindspore_rec.train.checkpoint.data_place import NAME as DATA
+from mindspore_rec.train.checkpoint.data_place import PASSES
+from mindspore_rec.train.checkpoint.random_state import check_random_state, derived_random_state
+
+__all__ = ["WorkerStates"]
+
+
+class WorkerStates:
+    """States of a checkpoint for one worker, of the number that saved them or of another.
+
+    Of the same number each worker has its own states back, bit for bit. Of another number
+
+    * the training data get those of all workers, and know what to do;
+    * so does an object with `load_worker_states(states, worker, workers)`;
+    * any other object goes on only from a state that was the same on all workers;
+    * random generators of a worker that was not there get states made from those of worker 0.
+
+    Args:
+        entry: the checkpoint.
+        reader: number of the worker, and of workers.
+
+    Attributes:
+        names: names of the objects that have a state, the same on all workers.
+
+    Raises:
+        CheckpointError: a file is damaged.
+    """
+
+    def __init__(self, entry: Entry, reader: Share) -> None:
+        saved = workers_of(entry.manifest)
+        self._reader = reader
+        self._same = reader.is_part_of(saved)
+        self._path = entry.path / state_files(reader.worker if self._same else 0)[0]
+        self._states = [read_states(entry.path, worker) for worker in range(saved)]
+        self._objects = [states.get("objects", {}) for states in self._states]
+        if not all(isinstance(each, dict) for each in self._objects):
+            raise CheckpointError(f"{self._path} is damaged: objects must be an object")
+        self.names = list(self._objects[0])
+        if any(each.keys() != self._objects[0].keys() for each in self._objects):
+            raise CheckpointError(f"{self._path} has other objects than those of other workers")
+
+    def data(self) -> Any:
+        """Return the state of the training data as they take it; None if there is none."""
+        if DATA not in self.names:
+            return None
+        return join_states([each[DATA] for each in self._objects])
+
+    def passes(self) -> Any:
+        """Return the place in passes over the data, of this worker or else of worker 0, or None."""
+        return self._states[self._reader.worker if self._same else 0].get(PASSES)
+
+    def callbacks(self) -> Any:
+        """Return the states of callbacks by name, which are the same on all workers."""
+        return self._states[self._reader.worker if self._same else 0].get(CALLBACKS, {})
+
+    def load_all(self, owners: Mapping[str, Any]) -> None:
+        """Load the states of objects, by name, into them; see `load`."""
+        for name, owner in owners.items():
+            self.load(name, owner)
+
+    def load(self, name: str, owner: Any) -> None:
+        """Load an object's state into it.
+
+        Raises:
+            CheckpointError: the object refuses it.
+        """
+        try:
+            self._load(name, owner)
+        except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError) as error:
+            raise CheckpointError(
+                f"{name!r} cannot go on from the state in {self._path}: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+
+    def _load(self, name: str, owner: Any) -> None:
+        worker, workers = self._reader.worker, self._reader.workers
+        found = [each[name] for each in self._objects]
+        if name == DATA:
+            owner.load_state_dict(self.data())
+        elif self._same:
+            owner.load_state_dict(found[worker])
+        elif hasattr(owner, "load_worker_states"):
+            owner.load_worker_states(found, worker, workers)
+        else:
+            owner.load_state_dict(state_for(join_states(found), worker, workers))
+
+    def random(self) -> dict[str, Any]:
+        """Return the states of the random generators, after trying them.
+
+        Raises:
+            CheckpointError: they are damaged.
+        """
+        worker = self._reader.worker
+        with reading(self._path):
+            if worker < len(self._states):
+                found = self._states[worker]["random"]
+            else:
+                found = derived_random_state(self._states[0]["random"], worker)
+            check_random_state(found)
+        return dict(found)

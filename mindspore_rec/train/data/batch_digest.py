@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""batch_digest: a number that tells batches apart, cheap enough for each step."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+from mindspore import Tensor
+
+from mindspore_rec.common.stream.batches import Batch
+
+__all__ = ["batch_digest"]
+
+_EDGE = 4096  # bytes at either end of a column that tell batches apart
+
+
+def batch_digest(batch: Batch) -> int:
+    """Return 32 bits of the last column and of both ends of the others, of numbers only.
+
+    Example:
+        >>> one, other = (Batch((np.array([row]), np.ones(1))) for row in (1, 2))
+        >>> batch_digest(one) == batch_digest(other)
+        False
+    """
+    found = 0
+    for column in batch.columns:
+        array = column.asnumpy() if isinstance(column, Tensor) else np.asarray(column)
+        if array.dtype.kind not in "biufc":
+            continue
+        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        whole = column is batch.columns[-1] or data.size <= 2 * _EDGE
+        for part in (data,) if whole else (data[:_EDGE], data[-_EDGE:]):
+            found = zlib.crc32(part.data, found)
+    return found

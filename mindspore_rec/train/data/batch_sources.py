@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: Apache-2.0
+"""batch_source: converts any training data to a BatchSource."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+from mindspore.dataset import Dataset, GeneratorDataset
+from mindspore.dataset.engine.datasets import RepeatDataset
+
+from mindspore_rec.common.columns.arrow_columns import to_record_batch
+from mindspore_rec.common.stream.batches import Batch, BatchSource
+
+_ROWS = (pa.RecordBatch, pa.Table, pd.DataFrame)
+
+__all__ = ["DatasetBatches", "IterableBatches", "batch_source"]
+
+
+def batch_source(data: Any, argument: str = "data") -> BatchSource:
+    """Return training data as a source of batches.
+
+    This function is the one place that knows what the data may be:
+
+    * a `BatchSource`, such as `StreamingDataset` and `FeatureBatches`, is returned unchanged;
+    * a `mindspore.dataset.Dataset`;
+    * an iterable of batches: tuples, lists or dicts of arrays, or single arrays; for
+      `FeatureBatches` also Arrow RecordBatches or Tables, or DataFrames. It can be resumed if it
+      has `state_dict(batches=N)` and `load_state_dict`, as a `StreamingDataset` has.
+
+    Args:
+        data: the training data.
+        argument: name of the argument in messages (default "data").
+
+    Raises:
+        TypeError: `data` is none of these.
+
+    Example:
+        >>> batch_source([(1,), (2,)]).length
+        2
+        >>> batch_source(iter([(1,), (2,)])).cannot_resume
+        'is a list_iterator'
+    """
+    if isinstance(data, BatchSource):
+        return data
+    if isinstance(data, _ROWS):
+        raise TypeError(
+            f"{argument} must be an iterable of batches, got a {type(data).__name__}, which is one "
+            "batch: a list may have it"
+        )
+    if isinstance(data, Dataset):
+        return DatasetBatches(data)
+    if isinstance(data, Iterable) and not isinstance(data, (str, bytes, Mapping)):
+        return IterableBatches(data)
+    raise TypeError(
+        f"{argument} must be a mindspore.dataset.Dataset or an iterable of batches (tuples, dicts "
+        f"of arrays), got {type(data).__name__}"
+    )
+
+
+class IterableBatches(BatchSource):
+    """Source of the batches of an iterable.
+
+    Args:
+        data: iterable of tuples, lists or dicts of arrays, of single arrays, or of rows: Arrow
+            RecordBatches, Tables or DataFrames. Columns of dicts and rows are in the order of the
+            first one; those of rows are Arrow arrays.
+
+    Raises:
+        ValueError: while reading, a dict has other columns than the first one.
+
+    Example:
+        >>> source = IterableBatches([{"a": 1, "b": 2}, {"b": 4, "a": 3}])
+        >>> [batch.columns for batch in source.read()]
+        [(1, 2), (3, 4)]
+    """
+
+    def __init__(self, data: Iterable[Any]) -> None:
+        self._data = data
+        self._stateful = hasattr(data, "state_dict") and hasattr(data, "load_state_dict")
+
+    def read(self) -> Iterator[Batch]:
+        """Return an iterator over one pass of the iterable."""
+        number = self._count()
+        names: tuple[str, ...] | None = None
+        for given in self._data:
+            each = _columns_of_rows(given) if isinstance(given, _ROWS) else given
+            number = None if number is None else number + 1
+            if isinstance(each, Mapping):
+                names = tuple(each) if names is None else names
+                if set(names) != set(each):
+                    raise ValueError(
+                        f"batches must have the same columns {list(names)}, got {list(each)}"
+                    )
+                yield Batch(tuple(each[name] for name in names), names, number=number)
+            else:
+                columns = tuple(each) if isinstance(each, (tuple, list)) else (each,)
+                yield Batch(columns, number=number)
+
+    @property
+    def column_names(self) -> list[str]:
+        """The iterable's attribute of this name; empty if it has none."""
+        return list(getattr(self._data, "column_names", ()))
+
+    @property
+    def length(self) -> int | None:
+        """Length of the iterable; None if it has none."""
+        return _length(self._data)
+
+    @property
+    def stop_reason(self) -> str:
+        """The iterable's attribute of this name; empty if it has none."""
+        return str(getattr(self._data, "stop_reason", ""))
+
+    @property
+    def lag(self) -> int | None:
+        """The iterable's attribute of this name; None if it has none."""
+        return getattr(self._data, "lag", None)
+
+    @property
+    def has_state(self) -> bool:
+        """Whether the iterable has a state that names batches."""
+        return self._stateful and self._names_batches()
+
+    @property
+    def cannot_resume(self) -> str | None:
+        """Reason why the position cannot be saved, such as a missing length, or None."""
+        if self._stateful:
+            if self._names_batches():
+                return None
+            return (
+                f"is a {_kind(self._data)} whose state_dict does not tell 'batches' and take "
+                "batches=N, the batches that were trained, as a StreamingDataset's does"
+            )
+        return None if self.length is not None else f"is a {_kind(self._data)}"
+
+    @property
+    def batches(self) -> int:
+        """Number of batches in the iterable's state; 0 where it has none."""
+        return self._count() or 0
+
+    def state_dict(self, batches: int | None = None) -> dict[str, Any]:
+        """Return the iterable's state; see `BatchSource.state_dict`."""
+        if not self._stateful:
+            return super().state_dict(batches)
+        data: Any = self._data
+        found: dict[str, Any] = data.state_dict(**({} if batches is None else {"batches": batches}))
+        return found
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Load a state into the iterable."""
+        if not self._stateful:
+            super().load_state_dict(state)
+        data: Any = self._data
+        data.load_state_dict(state)
+
+    def split_by_worker(self, worker: int, workers: int) -> BatchSource | None:
+        """Return the batches of the iterable's method `split_by_worker(worker, workers)`.
+
+        Returns:
+            None if it has no such method, or if that returns None.
+        """
+        split = getattr(self._data, "split_by_worker", None)
+        share = None if split is None else split(worker, workers)
+        return None if share is None else batch_source(share)
+
+    def covered_streams(self) -> list[Any]:
+        """Return the iterable, its `source`, the source of that and so on, if it has a state."""
+        found: list[Any] = []
+        each: Any = self._data if self.has_state else None
+        while each is not None and not any(each is known for known in found):
+            found.append(each)
+            each = getattr(each, "source", None)
+        return found
+
+    def skip_passes(self, passes: int) -> None:
+        """Call the iterable's method `skip_passes(passes)`, if it has one."""
+        skip = getattr(self._data, "skip_passes", None)
+        if skip is not None:
+            skip(passes)
+
+    def _count(self) -> int | None:
+        if not self.has_state:
+            return None
+        data: Any = self._data
+        return int(data.state_dict()["batches"])
+
+    def _names_batches(self) -> bool:
+        data: Any = self._data
+        try:
+            data.state_dict(batches=data.state_dict()["batches"])
+        except (TypeError, KeyError, IndexError):
+            return False
+        return True
+
+
+class DatasetBatches(BatchSource):
+    """Source of the batches of a MindSpore data set, which yields whole batches.
+
+    Args:
+        dataset: any `mindspore.dataset.Dataset`.
+        numpy: whether columns are NumPy arrays with names. Default: False, Tensors (arrays for
+            text) without names.
+    """
+
+    def __init__(self, dataset: Dataset, *, numpy: bool = False) -> None:
+        self._dataset = dataset
+        self._numpy = numpy
+
+    def read(self) -> Iterator[Batch]:
+        """Return an iterator over one pass of the data set."""
+        # MindSpore copies the pipeline to return the names.
+        names = tuple(self.column_names) if self._numpy else None
+        # Not in a thread of its own, which could be left at Ctrl-C: an error inside the pipeline
+        # crashes MindSpore 2.10 there.
+        for columns in self._dataset.create_tuple_iterator(
+            num_epochs=1, output_numpy=self._numpy, do_copy=False
+        ):
+            yield Batch(tuple(columns), names)
+
+    @property
+    def column_names(self) -> list[str]:
+        """Names of the data set's columns."""
+        return list(self._dataset.get_col_names())
+
+    @property
+    def length(self) -> int | None:
+        """Number of batches in a pass, if MindSpore knows it without reading; else None.
+
+        `Dataset.get_dataset_size()` runs through a generator that has no length, so an unbounded
+        one would never return: such data sets are not asked.
+        """
+        if not _has_length(self._dataset):
+            return None
+        size = self._dataset.get_dataset_size()
+        return size if size is not None and size > 0 else None
+
+    @property
+    def cannot_resume(self) -> str | None:
+        """Reason why the position cannot be saved, such as an endless Python generator, or None."""
+        for each in _generators(self._dataset):
+            source = each.source
+            if hasattr(source, "state_dict") and hasattr(source, "load_state_dict"):
+                return f"is a GeneratorDataset over a {type(source).__name__}, which reads it ahead"
+            if _length(source) is None:
+                return f"is a GeneratorDataset over a {_kind(source)} without a length"
+        return None
+
+    def split_by_worker(self, worker: int, workers: int) -> BatchSource | None:
+        """Return this source if the data set has `num_shards` and `shard_id` of the worker.
+
+        Returns:
+            None without shards: the rows of each batch are to be divided.
+
+        Raises:
+            ValueError: the data set has other shards.
+        """
+        shards = _shards(self._dataset)
+        if not shards:
+            return None
+        if shards != {(workers, worker)}:
+            given = ", ".join(f"shard {shard} of {number}" for number, shard in sorted(shards))
+            raise ValueError(
+                f"the data set must have num_shards={workers} and shard_id={worker}, those of this "
+                f"worker, or no shards, got {given}"
+            )
+        return self
+
+    @property
+    def reads_in_pipeline(self) -> bool:
+        """Whether a `GeneratorDataset` is part of the data set."""
+        return bool(_generators(self._dataset))
+
+
+def _columns_of_rows(rows: Any) -> dict[str, Any]:
+    batch = to_record_batch(rows)
+    names = batch.schema.names
+    if len(set(names)) < len(names):
+        raise ValueError(f"batches must have columns of different names, got {names}")
+    return dict(zip(names, batch.columns, strict=True))
+
+
+def _has_length(dataset: Dataset) -> bool:
+    if isinstance(dataset, GeneratorDataset) and _length(dataset.source) is None:
+        return False
+    if isinstance(dataset, RepeatDataset) and dataset.count < 1:  # for ever
+        return False
+    return all(_has_length(child) for child in dataset.children)
+
+
+def _generators(dataset: Dataset) -> list[GeneratorDataset]:
+    found = [dataset] if isinstance(dataset, GeneratorDataset) else []
+    return found + [each for child in dataset.children for each in _generators(child)]
+
+
+def _shards(dataset: Dataset) -> set[tuple[int, int]]:
+    """Return number and place of the shards of which the sources of a data set are one."""
+    sampler = getattr(dataset, "sampler", None)
+    found = set()
+    for each in (dataset, sampler):
+        number, shard = getattr(each, "num_shards", None), getattr(each, "shard_id", None)
+        if isinstance(number, int) and isinstance(shard, int) and number > 1:
+            found.add((number, shard))
+    return found.union(*(_shards(child) for child in dataset.children))
+
+
+def _length(data: Any) -> int | None:
+    try:
+        return len(data)
+    except TypeError:
+        return None
+
+
+def _kind(data: Any) -> str:
+    return getattr(data, "__name__", None) or type(data).__name__

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables whose event time is set from a batch's timestamps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from mindspore import nn
+
+from mindspore_rec.common.columns.feature_spec import FeatureSpec
+from mindspore_rec.common.columns.tables_of_features import tables_of_features
+from mindspore_rec.train.nn.tables import tables_of
+from mindspore_rec.train.parameter.map_parameter import MapParameter
+from mindspore_rec.train.parameter.table_parameter import TableParameter
+
+__all__ = ["event_tables"]
+
+
+def event_tables(specs: tuple[FeatureSpec, ...], tables: Any) -> tuple[MapParameter, ...]:
+    """Return the hash tables among `tables` that features are looked up in.
+
+    Args:
+        specs: features, as `check_specs` returns them. Where the timestamp is the only one, every
+            hash table gets the time.
+        tables: a network, or tables.
+
+    Raises:
+        TypeError: `tables` are something else.
+        ValueError: no feature is the timestamp; a table that evicts by age, or every table, is not
+            among them.
+
+    Example:
+        >>> specs = (FeatureSpec("doc.event"), FeatureSpec("time", is_timestamp=True))
+        >>> [table.name for table in event_tables(specs, [MapParameter("doc.event")])]
+        ['doc.event']
+    """
+    if isinstance(tables, nn.Cell):
+        given = tables_of(tables)
+    else:
+        if not isinstance(tables, Iterable):
+            raise TypeError(f"tables must be a network or its tables, got {type(tables).__name__}")
+        given = list(tables)
+        for table in given:
+            if not isinstance(table, TableParameter):
+                raise TypeError(f"tables must be tables, got {type(table).__name__}")
+    if not any(spec.is_timestamp for spec in specs):
+        raise ValueError(
+            "tables have their time set by a timestamp feature, and there is none: add a "
+            "FeatureSpec with is_timestamp=True, or leave tables out"
+        )
+    hashed = (table for table in given if isinstance(table, MapParameter))
+    return tables_of_features(specs, hashed)

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FeatureBatches: batches of raw columns as batches of keys for `RecModel`, with event time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from mindspore.dataset import Dataset
+
+from mindspore_rec.common.columns.arrow_columns import as_array
+from mindspore_rec.common.columns.tables_of_features import network_event_tables
+from mindspore_rec.common.stream.batches import Batch, BatchSource, BatchWrapper
+from mindspore_rec.common.stream.dataset import StreamingDataset
+from mindspore_rec.common.stream.source import StreamSource
+from mindspore_rec.train.data.batch_sources import DatasetBatches, batch_source
+from mindspore_rec.train.data.event_tables import event_tables
+from mindspore_rec.train.data.insert_func import InsertFunc
+from mindspore_rec.train.parameter.map_parameter import MapParameter
+
+__all__ = ["FeatureBatches"]
+
+
+class FeatureBatches(BatchWrapper):
+    """Source of batches with features as keys, for `RecModel.train`, `online_train` and `eval`.
+
+    Each batch has, in this order, the keys of each feature and the columns that no feature reads,
+    the label last as before. The timestamp is not among them: its latest value is the batch's event
+    time, which `RecModel` sets just before the batch's step on the tables in which its network
+    looks up the features. For a Dataset the keys are computed ahead, in the pipeline's threads.
+
+    A batch is skipped if the pipeline's `prepare` leaves no row of it.
+
+    Around a stream it has the stream's state, so a `RecCheckpoint` resumes where the training was.
+
+    Args:
+        source: a `mindspore.dataset.Dataset`; an iterable of whole batches, which may be endless:
+            dicts or tuples of columns, Arrow RecordBatches or Tables, DataFrames; a
+            `mindspore_rec.stream.StreamingDataset` or other `BatchSource`; or a `StreamSource` such
+            as a `KafkaSource`, whose columns are taken as they are.
+        specs: features of a batch, FeatureSpec objects, or a FeaturePipeline, which learns in
+            training only; what it has learned is then part of the state.
+        tables: the network, or its tables, whose event time is set, for a loop without `RecModel`:
+            iterating over this object then sets it with each batch. Default: the tables of the
+            network that `RecModel` trains.
+        is_train: whether to set the event time and to learn. False for evaluation: a source whose
+            columns have names then need not have the timestamp. `RecModel.eval` refuses a pipeline
+            that would learn. Default: True.
+
+    Attributes:
+        source: the source of raw batches.
+
+    Yields:
+        Dicts, or tuples where the columns have no names or features are given by place.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type; features do not fit together, to
+            the tables or to a batch; iterating over it in training without `tables`, where a
+            feature is the timestamp.
+        RuntimeError: a Dataset whose batch does not fit, with the same message.
+
+    Example:
+        >>> import mindspore as ms
+        >>> import numpy as np
+        >>> from mindspore_rec import FeatureBatches, FeatureSpec
+        >>> source = [{"user": np.array([["ann"], ["bob"]]), "label": np.ones((2, 1), np.float32)}]
+        >>> for batch in FeatureBatches(source, FeatureSpec("user", table_name="users")):
+        ...     print({name: (column.dtype.name, column.shape) for name, column in batch.items()})
+        {'user': ('int64', (2, 1)), 'label': ('float32', (2, 1))}
+    """
+
+    def __init__(
+        self, source: Any, specs: Any, tables: Any = None, *, is_train: bool = True
+    ) -> None:
+        if not isinstance(is_train, bool):
+            raise TypeError(f"is_train must be a bool, got {is_train!r}")
+        found = _source_of(source)
+        self._insert = InsertFunc(specs, with_time=is_train, learn=is_train)
+        self._is_train = is_train
+        self._timed = is_train and self._insert.timestamp is not None
+        self._tables = self._check_tables(tables)
+        specs = self._insert.specs
+        self._by_place = bool(specs) and all(isinstance(spec.column, int) for spec in specs)
+        self._inserted = isinstance(source, Dataset)
+        learner = self._insert.pipeline if is_train and self._insert.pipeline.learns else None
+        super().__init__(
+            DatasetBatches(self._insert(source), numpy=True) if self._inserted else found, learner
+        )
+
+    def _check_tables(self, tables: Any) -> tuple[MapParameter, ...] | None:
+        if tables is None:
+            return None
+        if not self._is_train:
+            raise ValueError("tables have their time set in training only: leave tables out")
+        return event_tables(self._insert.specs, tables)
+
+    def __len__(self) -> int:
+        length = self.length
+        if length is None:
+            raise TypeError("the number of batches of this source is not known")
+        return length
+
+    def iteration_tables(self) -> Sequence[Any]:
+        """Return `tables`, whose event time is set where a loop iterates over this object.
+
+        Raises:
+            ValueError: a feature is the timestamp, and there are no `tables`.
+        """
+        if not self._is_train:
+            return ()
+        if not self._timed:
+            return self.source.iteration_tables()
+        if self._tables is None:
+            name = self._insert.timestamp.name if self._insert.timestamp is not None else ""
+            raise ValueError(
+                f"tables must be given: feature '{name}' sets their event time. Only RecModel, "
+                "which knows its network's tables, needs none"
+            )
+        return self._tables
+
+    def change(self, batch: Batch) -> Batch | None:
+        """Return the batch with features as keys, and the time of its timestamps.
+
+        None stands for a batch of which `prepare` left no row.
+        """
+        made = self._of_dataset(batch) if self._inserted else self._of_rows(batch)
+        prepared = self._insert.pipeline.reads() is None
+        if prepared and made.columns and not len(made.columns[-1]):
+            return None
+        return made if self._is_train else replace(made, event_time=None)
+
+    def _of_dataset(self, batch: Batch) -> Batch:
+        """Return a batch of arrays that a Dataset's pipeline made, without its event time."""
+        place = self._insert.time_place
+        if place is None:
+            return batch
+        without = partial(_without, place=place)
+        names = None if batch.names is None else without(batch.names)
+        return Batch(without(batch.columns), names, int(batch.columns[place][0]))
+
+    def _of_rows(self, batch: Batch) -> Batch:
+        pipeline = self._insert.pipeline
+        by_place = batch.names is None or self._by_place
+        rows = batch.columns if by_place else batch.plain
+        made, seconds = pipeline.batch(rows, self._is_train, with_time=self._timed)
+        names = tuple(map(str, range(len(made)))) if by_place else tuple(made)
+        given = made if by_place else made.values()
+        columns = tuple(as_array(*each, text=True) for each in zip(names, given, strict=True))
+        event_time = seconds if self._timed else batch.event_time
+        return Batch(columns, None if by_place else names, event_time)
+
+    @property
+    def column_names(self) -> list[str]:
+        """Names of the batches' columns; empty if not known before the first batch."""
+        names = self.source.column_names
+        if self._inserted:
+            place = len(self._insert.pipeline.column_names)
+            return names[:place] + names[place + 1 :] if self._timed else names
+        if not names or self._by_place:
+            return []
+        pipeline = self._insert.pipeline
+        if not pipeline.keep_rest:
+            return list(pipeline.column_names)
+        taken = set(pipeline.reads() or ())
+        if pipeline.timestamp is not None:
+            taken.add(pipeline.timestamp.column)
+        return pipeline.column_names + [name for name in names if name not in taken]
+
+    def event_tables(self, tables: Iterable[Any]) -> list[Any]:
+        """Return the tables whose event time is set: the argument `tables`, where it was given.
+
+        Args:
+            tables: tables of the network that is trained.
+
+        Raises:
+            ValueError: a feature is the timestamp, and a table that evicts by age, or every table,
+                is not among them.
+        """
+        if not self._timed:
+            return self.source.event_tables(tables)
+        if self._tables is not None:
+            return list(self._tables)
+        return network_event_tables(self._insert.specs, tables)
+
+
+def _source_of(source: Any) -> BatchSource:
+    if isinstance(source, StreamSource):
+        return StreamingDataset(source, _columns_of)
+    return batch_source(source, "source")
+
+
+def _columns_of(rows: pa.RecordBatch) -> dict[str, Any]:
+    return dict(zip(rows.schema.names, rows.columns, strict=True))
+
+
+def _without(values: tuple[Any, ...], place: int) -> tuple[Any, ...]:
+    return values[:place] + values[place + 1 :]

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks that labels suit a binary cross-entropy, which has no least value for others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from mindspore import nn
+
+from mindspore_rec.common.metrics.inputs import label_remedy
+from mindspore_rec.train.graph.batch_columns import BatchColumns, input_names
+from mindspore_rec.train.nn.loss import BCEWithLogitsLoss
+
+__all__ = ["check_label_range"]
+
+_MOST_GRADE = 10  # larger whole numbers are no grades, such as stars of a review
+_BINARY = (nn.BCELoss, nn.BCEWithLogitsLoss, BCEWithLogitsLoss)
+
+
+def check_label_range(batch: tuple[Any, ...], columns: BatchColumns, loss: Any, where: str) -> None:
+    """Check that the labels of a batch are in [0, 1] if the loss is a binary cross-entropy.
+
+    The network would learn of other labels without an error, to ever larger predictions. Labels
+    that are not NumPy arrays or Tensors of numbers pass: others refuse them.
+
+    Args:
+        batch: columns, the label last.
+        columns: what messages call them.
+        loss: the loss; None if the network computes it.
+        where: which batch it is, for the message.
+
+    Raises:
+        ValueError: a label is below 0 or above 1.
+
+    Example:
+        >>> columns = BatchColumns(nn.Dense(1, 1), labelled=True)
+        >>> batch = np.ones((2, 1), np.float32), np.array([[1], [2]], np.float32)
+        >>> check_label_range(batch, columns, nn.MSELoss(), "batch 0")
+        >>> check_label_range(batch, columns, nn.BCELoss(), "batch 0")
+        Traceback (most recent call last):
+        ...
+        ValueError: the label of batch 0 must be in [0, 1] for BCELoss, got 2.0 in row 1: \
+(label == 2).astype(np.float32) is 1 where it is 2
+    """
+    if not isinstance(loss, _BINARY) or not columns.labelled or not batch:
+        return
+    label = batch[-1].asnumpy() if hasattr(batch[-1], "asnumpy") else batch[-1]
+    if not isinstance(label, np.ndarray) or label.dtype.kind not in "iuf" or not label.size:
+        return
+    wrong = np.atleast_1d((label < 0) | (label > 1))
+    if wrong.any():
+        place = tuple(np.argwhere(wrong)[0])
+        raise ValueError(
+            f"{columns.title(len(batch) - 1, len(batch))} of {where} must be in [0, 1] for "
+            f"{type(loss).__name__}, got {np.atleast_1d(label)[place]} in row {place[0]}: "
+            f"{_remedy(label, columns)}"
+        )
+
+
+def _remedy(label: np.ndarray, columns: BatchColumns) -> str:
+    """Return what to do; large whole numbers are ids where the label was left out or is not last.
+
+    (As labels of clicks they would train without an error, on nonsense.)
+    """
+    if label.dtype.kind == "f" or np.abs(label).max() <= _MOST_GRADE:
+        return label_remedy(label)
+    batch = ", ".join([*input_names(columns.network), "label"])
+    return f"the last column of a batch is the label, and this one looks like ids: ({batch})"

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""split_by_worker: one worker's share of data that all workers have, or have in part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from mindspore import Tensor
+
+from mindspore_rec.common.checks import check_one_of
+from mindspore_rec.common.parallel.group import worker_group
+from mindspore_rec.common.stream.batches import Batch, BatchSource, BatchWrapper
+from mindspore_rec.common.stream.partition_split import row_share
+from mindspore_rec.train.data.batch_digest import batch_digest
+from mindspore_rec.train.data.batch_sources import batch_source
+
+__all__ = ["WorkerSplit", "split_by_worker"]
+
+
+def split_by_worker(data: Any, by: str = "rows") -> WorkerSplit:
+    """Return the share of a worker in data, for a training with several workers.
+
+    A training divides data by itself: streams by partition, what has a method
+    `split_by_worker(worker, workers)` by that, a MindSpore Dataset with `num_shards` by its shards,
+    and the rows of each batch of all others. This function is for another choice:
+
+    * "rows": all workers read the same batches, and each keeps its rows of every batch: of B rows
+      worker w of N those from ``B*w//N`` to ``B*(w+1)//N - 1``. The batches of a step are together
+      the batch that one process would train, so numbers of steps, learning rates and results are
+      those of one process. That the batches are the same on all workers is checked at each.
+    * "batches": worker w takes the batches w, w + N, ... So each step trains N batches of the data.
+    * "worker": the data differ on each worker already, as the program has divided them.
+
+    With one worker all three are the data themselves.
+
+    Args:
+        data: the training data, as for `RecModel.train`.
+        by: one of the three. Default: "rows".
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type, or unknown.
+
+    Example:
+        >>> ids, label = np.arange(5), np.ones(5, np.float32)
+        >>> share = split_by_worker([(ids, label)]).split_by_worker(0, 2)
+        >>> [batch[0].tolist() for batch in share]
+        [[0, 1]]
+    """
+    return WorkerSplit(batch_source(data), by)
+
+
+class WorkerSplit(BatchWrapper):
+    """Source of one worker's share of another source's batches; see `split_by_worker`.
+
+    Args:
+        source: source of the batches.
+        by: "rows", "batches" or "worker".
+
+    Attributes:
+        fingerprint: digest of the last batch before its rows were divided, and its number of rows,
+            which must be the same on all workers; None where they need not be.
+    """
+
+    def __init__(self, source: BatchSource, by: str = "rows") -> None:
+        super().__init__(source)
+        self.by = check_one_of("by", by, ("rows", "batches", "worker"))
+        self.fingerprint: tuple[int, int] | None = None
+        self._place: tuple[int, int] | None = None
+
+    def split_by_worker(self, worker: int, workers: int) -> BatchSource:
+        """Return this object, which from now on is the share of that worker."""
+        if self.by == "worker" and workers > 1 and self.source.learns:
+            raise ValueError(
+                "features that learn of the batches need the same batches on all workers, and "
+                "by='worker' says that each has its own: fit the features and give pipeline.apply"
+            )
+        self._place = (worker, workers)
+        if self.by == "worker" and workers > 1:
+            for stream in self.source.covered_streams():
+                if hasattr(stream, "read_apart"):
+                    stream.read_apart(worker, workers)
+        elif workers > 1:
+            self._check_streams(worker)
+        return self
+
+    def _check_streams(self, worker: int) -> None:
+        for stream in self.source.covered_streams():
+            if getattr(stream, "depends_on_time", False):
+                raise ValueError(
+                    "skip_idle_seconds and max_wait_seconds make batches depend on the time, and "
+                    f"they would differ on the workers: leave them out, or have as many partitions "
+                    f"as workers, got {stream.wanted_partitions}"
+                )
+            if hasattr(stream, "read_alike"):
+                stream.read_alike(worker)
+
+    @property
+    def length(self) -> int | None:
+        """Number of batches in a pass of the worker that has most; None if not known or endless."""
+        length = self.source.length
+        workers = self._worker()[1]
+        return length if length is None or self.by != "batches" else -(-length // workers)
+
+    @property
+    def reads_on(self) -> bool:
+        """Whether the source does, and each of its batches is one of this object's."""
+        return self.by != "batches" and self.source.reads_on
+
+    def read(self) -> Iterator[Batch]:
+        """Return an iterator over one pass of this worker's batches."""
+        worker, workers = self._worker()
+        if workers == 1 or self.by == "worker":
+            yield from self.source.read()
+        elif self.by == "rows":
+            for batch in self.source.read():
+                rows = _row_count(batch)
+                self.fingerprint = rows, batch_digest(batch)
+                yield _rows(batch, *row_share(rows, worker, workers))
+        else:
+            yield from self._every(worker, workers)
+
+    def _every(self, worker: int, workers: int) -> Iterator[Batch]:
+        """Yield one of as many batches as there are workers, when all of these have been read.
+
+        So the position after it is that of all workers.
+        """
+        batches = self.source.read()
+        while True:
+            mine, number = None, None
+            for place, batch in enumerate(islice(batches, workers)):
+                number = batch.number
+                if place == worker:
+                    mine = replace(batch, columns=tuple(_copied(each) for each in batch.columns))
+                elif mine is None:
+                    mine = _rows(batch, 0, 0)  # where no batch is left for this worker
+            if mine is None:
+                return
+            yield replace(mine, number=number)
+
+    def _worker(self) -> tuple[int, int]:
+        if self._place is not None:
+            return self._place
+        group = worker_group()
+        return group.rank, group.size
+
+
+def _row_count(batch: Batch) -> int:
+    shape = np.shape(batch.columns[-1])
+    return int(shape[0]) if shape else 1
+
+
+def _rows(batch: Batch, first: int, last: int) -> Batch:
+    rows = _row_count(batch)
+    for place, column in enumerate(batch.columns):
+        shape = np.shape(column)
+        if not shape or shape[0] != rows:
+            raise ValueError(
+                f"column {place} of a batch has the shape {list(shape)} and the last one {rows} "
+                "rows, so its rows cannot be divided among workers: split_by_worker(data, "
+                "by='batches') divides whole batches"
+            )
+    return replace(batch, columns=tuple(column[first:last] for column in batch.columns))
+
+
+def _copied(column: Any) -> Any:
+    return column.copy() if isinstance(column, np.ndarray | Tensor) else column

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stand-ins for the lookups of a network while it is exported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from mindspore import Parameter, Tensor, nn, ops
+
+from mindspore_rec.train.export.onnx_rewrite import STARTS, WEIGHTS, NotExportableError
+from mindspore_rec.train.nn.bag import EmbeddingBag
+from mindspore_rec.train.nn.grouped import GroupedEmbedding
+from mindspore_rec.train.nn.lookup import TableLookup
+from mindspore_rec.train.parameter.table_parameter import TableParameter
+
+__all__ = ["LookupMark", "exchange", "marked"]
+
+
+class LookupMark(nn.Cell):
+    """Stand-in for a lookup during the export: Gather, then a sum where the lookup is a bag."""
+
+    def __init__(
+        self,
+        number: int,
+        tables: Sequence[TableParameter],
+        padding_key: int | None,
+        combiner: str | None,
+        grouped: bool = False,
+    ) -> None:
+        super().__init__(auto_prefix=False)
+        self.tables = list(tables)
+        self.padding_key, self.combiner, self.grouped = padding_key, combiner, grouped
+        rows = np.zeros((3, tables[0].dim), np.float32)
+        name = f"lookup:{number}"
+        self.rows = Parameter(Tensor(rows), name=name, requires_grad=False)
+        self.starts = Parameter(Tensor(rows), name=name + STARTS, requires_grad=False)
+        self.weight = Parameter(
+            Tensor(np.ones(1, np.float32)), name=name + WEIGHTS, requires_grad=False
+        )
+
+    def update_parameters_name(self, prefix: str = "", recurse: bool = True) -> None:
+        """Keep the name, by which the lookup is found."""
+
+    def lookup_eval(self, ids: Tensor, descriptor: Tensor, narrow: bool = False) -> Tensor:
+        """Return Gather of the ids, as float32 always: what is exported computes in that."""
+        return ops.gather(self.rows, ids, 0)
+
+    def pool_eval(self, ids: Tensor, offsets: Any, weights: Any, descriptor: Tensor) -> Tensor:
+        """Return the sum of Gather, of all inputs that a bag has."""
+        rows = ops.gather(self.rows, ids, 0)
+        if weights is not None:
+            rows = rows * ops.expand_dims(weights * self.weight, -1)
+        if offsets is None:
+            return rows.sum(1)
+        # It depends on all inputs of the lookup and has the right shape; it is never computed.
+        return ops.gather(self.starts, offsets, 0) + rows.sum(0)
+
+    def construct(self, ids: Tensor, descriptor: Tensor, like: Tensor, anchor: Tensor) -> Tensor:
+        """Return Gather of the ids, for the lookup of a group of tables."""
+        return ops.gather(self.rows, ids, 0)
+
+
+@contextmanager
+def marked(network: nn.Cell) -> Iterator[dict[str, LookupMark]]:
+    """Replace the lookups of a network by stand-ins, and put them back at the end."""
+    replaced: list[tuple[nn.Cell, str, Any]] = []
+    marks: dict[str, LookupMark] = {}
+
+    def mark(cell: nn.Cell, attribute: str, *described: Any) -> None:
+        made = LookupMark(len(marks), *described)
+        marks[made.rows.name] = made
+        replaced.append((cell, attribute, exchange(cell, attribute, made)))
+
+    try:
+        for _, cell in list(network.cells_and_names()):
+            if isinstance(cell, EmbeddingBag):
+                tables = [cell.embedding_table]
+                mark(cell, "embedding_table", tables, cell.padding_key, cell.mode)
+            elif isinstance(cell, TableLookup):
+                mark(cell, "embedding_table", [cell.embedding_table], cell.padding_key, None)
+            elif isinstance(cell, GroupedEmbedding):
+                mark(cell, "_eval", list(cell.tables), cell.padding_key, None, True)
+        yield marks
+    finally:
+        for cell, attribute, value in replaced:
+            exchange(cell, attribute, value)
+        network.compile_cache.clear()
+
+
+def exchange(cell: nn.Cell, attribute: str, value: Any) -> Any:
+    """Set an attribute without the checks of `Cell`; return its old value."""
+    holders = (cell.__dict__, cell._cells, getattr(cell, "_primitives", {}))
+    for holder in holders:
+        if attribute in holder:
+            before = holder[attribute]
+            holder[attribute] = value
+            return before
+    raise NotExportableError(f"{type(cell).__name__} has no {attribute}")

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write a network with the rows of its tables as MindIR, and compare the answers of both."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import mindspore as ms
+import numpy as np
+from mindspore import Tensor, nn
+
+from mindspore_rec.common.columns.tensors import TensorSpec
+from mindspore_rec.train.export.frozen_tables import frozen
+from mindspore_rec.train.export.graph_runner import GraphRunner, Served
+from mindspore_rec.train.graph.lock import graph_lock
+from mindspore_rec.train.graph.network_inputs import dynamic_tensor, input_specs
+from mindspore_rec.train.nn.tables import tables_of
+
+__all__ = ["export_mindir"]
+
+_TRIED_ROWS = (1, 2, 7)
+_MOST_ERROR = 1e-5
+
+
+def export_mindir(
+    network: nn.Cell, path: str | os.PathLike[str], inputs: Sequence[TensorSpec | str] | None = None
+) -> Path:
+    """Write a network as MindIR, with its tables as they are now, and compare the answers of both.
+
+    Args:
+        network: the network. Its tables may be in any tier; their rows must fit in memory twice.
+        path: the file; `.mindir` is added if it is missing.
+        inputs: as for `Predictor`, such as `["ids:INT64:-1,26"]`. Default: as the network's
+            `set_inputs` says.
+
+    Returns:
+        The path of the file. Above 1 GB MindSpore writes several files beside each other.
+
+    Raises:
+        ValueError: `inputs` is missing and the network has no `set_inputs`, or the network has no
+            form as MindIR.
+        OSError: the file cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> from mindspore_rec import HashEmbeddingLookup
+        >>> net = nn.SequentialCell(
+        ...     HashEmbeddingLookup(4, ms.int64, name="doc.export_mindir"), nn.Flatten()
+        ... )
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     export_mindir(net, folder + "/model", ["input_data:INT64:-1,2"]).name
+        'model.mindir'
+    """
+    specs = input_specs(network, inputs, None)
+    if specs is None:
+        raise ValueError(
+            "inputs must be given, such as ['ids:INT64:-1,26']: the network has no set_inputs"
+        )
+    file = Path(path)
+    if file.suffix != ".mindir":
+        file = file.with_name(file.name + ".mindir")
+    network.set_train(False)
+    batches = [_tried_inputs(network, specs, rows) for rows in _TRIED_ROWS]
+    with graph_lock:
+        runner = GraphRunner(network, specs)
+        answers = [runner(*batch) for batch in batches]
+        with frozen(network):
+            cell = Served(network)
+            try:
+                ms.export(
+                    cell, *map(dynamic_tensor, specs), file_name=str(file),
+                    file_format="MINDIR",
+                )  # fmt: skip
+            except (RuntimeError, TypeError, ValueError) as error:
+                reason = str(error).strip().partition("\n")[0]
+                raise ValueError(f"MindSpore does not export it: {reason}") from error
+        read = nn.GraphCell(ms.load(str(file)))
+        for batch, expected in zip(batches, answers, strict=True):
+            outputs = read(*(Tensor(array) for array in batch))
+            together = outputs if isinstance(outputs, (tuple, list)) else (outputs,)
+            _compare(expected, [each.asnumpy() for each in together])
+    return file
+
+
+def _tried_inputs(network: nn.Cell, specs: Sequence[TensorSpec], rows: int) -> list[np.ndarray]:
+    """Return inputs at random, with ids that have rows and, except for static tables, others."""
+    rng = np.random.default_rng(rows)
+    tables = tables_of(network)
+    least = min((table.vocabulary for table in tables if table.vocabulary), default=0)
+    keys = np.concatenate([np.arange(min(least, 1000) or 10)] + [
+        table.row_keys()[:1000] for table in tables if not table.vocabulary and not least
+    ])  # fmt: skip
+    arrays = []
+    for spec in specs:
+        shape = tuple(rows if size == -1 else size for size in spec.shape)
+        if spec.dtype.kind == "f":
+            arrays.append(rng.normal(0, 1, shape).astype(spec.dtype))
+        else:
+            arrays.append(rng.choice(keys, shape).astype(spec.dtype))
+    return arrays
+
+
+def _compare(expected: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
+    for one, other in zip(expected, outputs, strict=True):
+        error = np.abs(one - other) > _MOST_ERROR * (1 + np.abs(one))
+        if one.shape != other.shape or error.any():
+            raise ValueError("the file's answers differ from those of the network")

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Export a network as ONNX, and check that it answers as MindSpore's does."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+from mindspore import Tensor, nn
+
+from mindspore_rec.common.columns.tensors import TensorSpec
+from mindspore_rec.common.run.network_file import Lookup, NetworkFile, ParameterSpec
+from mindspore_rec.train.checkpoint.dense import dense_parameters
+from mindspore_rec.train.export.export_check import compare
+from mindspore_rec.train.export.graph_runner import GraphRunner, Served
+from mindspore_rec.train.export.lookup_marks import marked
+from mindspore_rec.train.export.onnx_rewrite import (
+    BATCH,
+    VALUES,
+    NotExportableError,
+    cut_lookups,
+    free_batch,
+)
+from mindspore_rec.train.graph.lock import graph_lock
+from mindspore_rec.train.nn.tables import tables_of
+
+__all__ = ["export_network"]
+
+
+def export_network(
+    cell: nn.Cell,
+    inputs: Sequence[TensorSpec],
+    model: dict[str, Any] | None = None,
+    features: dict[str, Any] | str | None = None,
+) -> NetworkFile:
+    """Return a network as ONNX, after a comparison of its answers with MindSpore's.
+
+    Args:
+        cell: the network, in evaluation mode.
+        inputs: its inputs; the first dimension of each is the batch.
+        model, features: as `NetworkFile` has them.
+
+    Raises:
+        NotExportableError: it cannot be.
+        ImportError: onnx or ONNX Runtime is missing.
+    """
+    import onnx
+
+    for spec in inputs:
+        if spec.shape[0] != -1 or -1 in spec.shape[1:]:
+            raise NotExportableError(
+                f"input {spec} must have the batch, and only that, of any size"
+            )
+    cell.set_train(False)
+    with graph_lock, tempfile.TemporaryDirectory() as directory:
+        runner = GraphRunner(cell, inputs)
+        outputs = runner.specs_of_outputs()
+        assert outputs is not None
+        file = Path(directory) / "network.onnx"
+        with marked(cell) as marks:
+            arrays = (
+                Tensor(np.zeros((_exported_rows(spec), *spec.shape[1:]), spec.dtype))
+                for spec in inputs
+            )
+            with _syntax_level_kept():
+                ms.export(Served(cell), *arrays, file_name=str(file), file_format="ONNX")
+        found = onnx.load(str(file))
+    parameters = {each.name: each for each in dense_parameters(cell)}
+    free_batch(found)
+    _rename_inputs(found, [spec.name for spec in inputs])
+    bags = {name: mark.combiner is not None for name, mark in marks.items()}
+    dense, ids, cuts = cut_lookups(found, bags, list(parameters))
+    read = {info.name for info in onnx.load_from_string(dense).graph.input}
+    tables = {table.name: table for table in tables_of(cell)}
+    made = NetworkFile(
+        model=model,
+        features=features,
+        inputs=tuple(inputs),
+        outputs=outputs,
+        lookups=tuple(
+            Lookup(
+                cut.result,
+                cut.ids,
+                tuple(table.name for table in marks[cut.mark].tables),
+                marks[cut.mark].padding_key,
+                marks[cut.mark].combiner,
+                marks[cut.mark].grouped,
+                cut.offsets,
+                cut.weights,
+            )
+            for cut in cuts
+        ),
+        tables={
+            name: (_plain(table.config.native_arguments()), str(table.key_dtype))
+            for name, table in tables.items()
+        },
+        parameters=tuple(
+            ParameterSpec(name, tuple(each.shape), str(each.asnumpy().dtype))
+            for name, each in parameters.items()
+            if name in read
+        ),
+        dense=dense,
+        ids=ids,
+    )
+    ragged = {spec.name for spec in inputs if spec.offsets is not None}
+    ragged |= {spec.offsets for spec in inputs if spec.offsets is not None}
+    if ragged & (read | _inputs_of(ids)):
+        raise NotExportableError(
+            f"inputs {sorted(ragged)}, of rows with any number of values, must go to bags only"
+        )
+    compare(made, runner, tables, parameters)
+    return made
+
+
+@contextmanager
+def _syntax_level_kept() -> Iterator[None]:
+    """Put MindSpore's `jit_syntax_level` back: an export that fails leaves it STRICT, and no graph
+    that assigns rows of a MapParameter can be compiled then."""
+    before = ms.get_context("jit_syntax_level")
+    try:
+        yield
+    finally:
+        ms.set_context(jit_syntax_level=before)
+
+
+def _exported_rows(spec: TensorSpec) -> int:
+    return BATCH if spec.offsets is None else VALUES
+
+
+def _inputs_of(model: bytes) -> set[str]:
+    import onnx
+
+    return {info.name for info in onnx.load_from_string(model).graph.input} if model else set()
+
+
+def _rename_inputs(model: Any, names: Sequence[str]) -> None:
+    """Give the model's inputs their names in the network; both have the same order."""
+    held = {tensor.name for tensor in model.graph.initializer}
+    infos = [info for info in model.graph.input if info.name not in held]
+    if len(infos) != len(names):
+        raise NotExportableError(f"the model has {len(infos)} inputs, the network {len(names)}")
+    new = {info.name: name for info, name in zip(infos, names, strict=True)}
+    for info in infos:
+        info.name = new[info.name]
+    for node in model.graph.node:
+        for i, name in enumerate(node.input):
+            node.input[i] = new.get(name, name)
+
+
+def _plain(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments with Python's numbers in place of NumPy's, for JSON."""
+    return {
+        name: value.item() if isinstance(value, np.generic) else value
+        for name, value in arguments.items()
+    }

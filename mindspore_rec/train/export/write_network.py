@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write the network of a run, or the reason why it cannot be written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+from mindspore import Tensor, nn
+
+from mindspore_rec.common.columns.description import describe_pipeline
+from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline
+from mindspore_rec.common.columns.tensors import TensorSpec
+from mindspore_rec.common.run.manifest import new_directory
+from mindspore_rec.common.run.network_file import (
+    NETWORK,
+    NetworkFile,
+    remove_network,
+    write_reason,
+)
+from mindspore_rec.train.checkpoint.dense import dense_parameters
+from mindspore_rec.train.export.export_check import KEYS
+from mindspore_rec.train.export.onnx import export_network
+from mindspore_rec.train.export.onnx_rewrite import NotExportableError
+from mindspore_rec.train.export.opening import cell_and_features
+from mindspore_rec.train.graph.network_inputs import input_specs
+from mindspore_rec.train.nn.tables import tables_of
+
+__all__ = ["write_network"]
+
+
+def write_network(
+    path: Path,
+    make: Callable[[], Any],
+    inputs: Sequence[TensorSpec | str] | None,
+    recorded: Sequence[str] | None,
+    model: dict[str, Any] | None,
+) -> str | None:
+    """Write the network of a run, or the reason why it cannot be; replace what was there.
+
+    Args:
+        path: directory of the run, or of a checkpoint that `save_checkpoint` wrote.
+        make: function that returns the network, or the network and its FeaturePipeline. Its tables
+            and parameters are changed.
+        inputs: as for `Predictor`.
+        recorded: its inputs where neither `inputs` nor the network's `set_inputs` gives them.
+        model: the manifest's entry on the network.
+
+    Returns:
+        The reason; None where the network was written.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    reason: str | None = None
+    found: NetworkFile | None = None
+    try:
+        found = _made_network(make(), inputs, recorded, model)
+    except Exception as error:  # whatever it is, MindSpore serves the network
+        reason = f"{type(error).__name__}: {error}"[:1000]
+    remove_network(path)
+    with new_directory(path / NETWORK) as directory:
+        if found is not None:
+            found.write(directory)
+        else:
+            assert reason is not None
+            write_reason(directory, reason)
+    return reason
+
+
+def _made_network(
+    made: Any,
+    inputs: Sequence[TensorSpec | str] | None,
+    recorded: Sequence[str] | None,
+    model: dict[str, Any] | None,
+) -> NetworkFile:
+    cell, features = cell_and_features(made)
+    specs = input_specs(cell, inputs, recorded)
+    if specs is None:
+        raise NotExportableError(
+            "what the network takes is not known: give builder_inputs, or call set_inputs"
+        )
+    _disturb(cell)
+    return export_network(cell, specs, model, None if features is None else _described(features))
+
+
+def _described(features: FeaturePipeline) -> dict[str, Any] | str:
+    try:
+        return describe_pipeline(features)
+    except ValueError as error:
+        return str(error)
+
+
+def _disturb(cell: nn.Cell) -> None:
+    """Give a network that is only tried some rows and weights: first ones are often zeros."""
+    rng = np.random.default_rng(0)
+    for table in tables_of(cell):
+        keys = np.arange(min(KEYS, table.vocabulary or KEYS), dtype=np.int64)
+        table.write_rows(keys, rng.normal(0, 0.1, (len(keys), table.dim)).astype(np.float32))
+    for parameter in dense_parameters(cell):
+        if parameter.dtype == ms.float32:
+            noise = rng.uniform(0.01, 0.1, parameter.shape).astype(np.float32)
+            parameter.set_data(Tensor(parameter.asnumpy() + noise))

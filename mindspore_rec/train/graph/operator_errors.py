@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Raise errors of the tables' operators with their own message, and repair graphs after one.
+
+MindSpore wraps an operator's message into a page of its own, and refuses to run a graph again in
+which an operator has failed, one of ours or another, although the table is as it was. Both are
+mended where MindSpore runs a Cell's graph: the exception has the operator's message, with
+MindSpore's as its `mindspore_text`, and the next call compiles the graph anew. MindSpore's error
+has no type of its own, so its text is read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from mindspore.graph.api import _CellGraphExecutor
+
+from mindspore_rec import _native
+from mindspore_rec.train.graph.said import beside_text
+
+__all__ = ["operator_errors", "operator_error"]
+
+_OURS = re.compile(
+    re.escape(_native.__file__) + r"! Error message is (.*?)\s*(?:\n-{20,}\n.*)?\Z", re.DOTALL
+)
+
+
+def operator_error(error: BaseException) -> RuntimeError | None:
+    """Return the error with the operator's own message, or None for errors of other operators.
+
+    Args:
+        error: exception that MindSpore raised.
+
+    Example:
+        >>> text = f"operator failed in {_native.__file__}! Error message is table 'a': is closed"
+        >>> operator_error(RuntimeError(text))
+        RuntimeError("table 'a': is closed")
+        >>> operator_error(RuntimeError("another"))
+    """
+    found = _OURS.search(str(error)) if isinstance(error, RuntimeError) else None
+    return None if found is None else RuntimeError(found.group(1))
+
+
+@contextmanager
+def operator_errors() -> Iterator[None]:
+    """Raise errors of our operators with their own message; leave all others alone."""
+    try:
+        yield
+    except RuntimeError as error:
+        own = operator_error(error)
+        if own is None:
+            raise
+        raise beside_text(own, error) from None
+
+
+def _unwrap_errors_of_graphs() -> None:
+    run = _CellGraphExecutor.run
+
+    def run_and_unwrap(self: Any, obj: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return run(self, obj, *args, **kwargs)
+        except (TypeError, ValueError, RuntimeError) as error:
+            obj.compile_cache.clear()
+            own = operator_error(error)
+            if own is None:
+                raise
+            raise beside_text(own, error) from None
+
+    _CellGraphExecutor.run = run_and_unwrap
+
+
+_unwrap_errors_of_graphs()

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Access to the native core: operators of tables, exceptions, number of threads.
+
+`_native` is both a Python module and the library with the operators that a graph calls; both see
+the same tables because they are one shared object.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from mindspore import Tensor, get_context, ops
+from mindspore.graph.api import _pynative_executor
+
+from mindspore_rec import _native
+from mindspore_rec._native import (
+    NameTakenError,
+    NoOptimizerError,
+    OutOfMemoryError,
+    StaleHandleError,
+    TableClosedError,
+)
+from mindspore_rec.common.parallel.group import set_engine
+from mindspore_rec.train.graph.engine import MindSporeEngine
+from mindspore_rec.train.graph.operator_errors import operator_errors
+
+__all__ = [
+    "NameTakenError",
+    "NoOptimizerError",
+    "OutOfMemoryError",
+    "StaleHandleError",
+    "TableClosedError",
+    "TableOperator",
+    "custom_op",
+    "get_num_threads",
+    "set_num_threads",
+]
+
+LIBRARY: str = _native.__file__
+
+_malloc = os.environ.get("MINDSPORE_REC_MALLOC", "keep")
+if _malloc not in ("keep", "system"):
+    raise ValueError(f"MINDSPORE_REC_MALLOC must be 'keep' or 'system', got {_malloc!r}")
+if _malloc == "keep":
+    _native.keep_freed_memory()
+
+set_engine(MindSporeEngine())
+
+# MindSpore opens and closes the library for each shape inference; keeping it open makes that cheap.
+_held = ctypes.CDLL(LIBRARY)
+
+
+# Operators that get keys from users: a call raises the errors of its own keys.
+_WITH_USERS_KEYS = frozenset(
+    f"Msr{name}"
+    for name in (
+        *("LookupTrain", "LookupEval", "LookupSlots", "PoolTrain", "PoolEval"),
+        *("GroupLookupTrain", "GroupLookupEval", "MapGet", "Find", "Put", "Erase", "Contains"),
+    )
+)
+
+
+class TableOperator(ops.Custom):
+    """Operator of the native library that also accepts NumPy arrays outside a graph.
+
+    A lazily initialised Tensor is initialised, which MindSpore does for the inputs of graphs only.
+    Keys and values may be NumPy arrays if `takes_arrays` was called.
+    """
+
+    raises_at_once = False  # whether a call outside a graph waits for its own errors
+    _table: tuple[str, bool] | None = None
+
+    def takes_arrays(self, table: str, int32_keys: bool) -> TableOperator:
+        """Accept NumPy arrays for the first input, keys, and the second, values.
+
+        Args:
+            table: name of the table, for messages.
+            int32_keys: whether the table's keys are int32; int64 keys must then be in that range.
+        """
+        self._table = table, int32_keys
+        return self
+
+    def tell_dtypes(self, dtypes: Any) -> None:
+        """Tell operators of one function apart that have outputs of different dtypes.
+
+        PyNative mode remembers dtypes by function and attributes, and would take the other's.
+
+        Args:
+            dtypes: dtype of the output, or a tuple of dtypes.
+        """
+        self.add_prim_attr("output_dtypes", str(dtypes))
+
+    def __call__(self, *args: Any) -> Any:
+        """Run the operator outside a graph."""
+        ready = tuple(self._ready(i, each) for i, each in enumerate(args))
+        with operator_errors():
+            result = super().__call__(*ready)
+            if self.raises_at_once and get_context("device_target") == "CPU":
+                # PyNative would raise the error at some later operation.
+                _pynative_executor.sync()
+            return result
+
+    def _ready(self, i: int, given: Any) -> Any:
+        if isinstance(given, Tensor):
+            return given.init_data() if given.has_init else given
+        if self._table is not None and isinstance(given, (np.ndarray, np.integer)):
+            array = np.ascontiguousarray(np.atleast_1d(given) if given.ndim == 0 else given)
+            return Tensor(_keys(array, *self._table) if i == 0 else _values(array, self._table[0]))
+        if self.raises_at_once and isinstance(given, (int, float, list, tuple)):
+            # MindSpore would infer a shape of the result that is smaller than what is written.
+            raise TypeError(f"ids, keys and values must be Tensors, got {type(given).__name__}")
+        return given
+
+
+def _keys(array: np.ndarray, table: str, int32_keys: bool) -> np.ndarray:
+    if array.dtype not in (np.int32, np.int64):
+        raise TypeError(f"table '{table}': key must be int32 or int64, got {array.dtype}")
+    if not int32_keys or array.dtype == np.int32:
+        return array
+    narrow = array.astype(np.int32)
+    if not np.array_equal(narrow, array):
+        raise ValueError(
+            f"table '{table}': key must be in [-2**31, 2**31), the range of its key_dtype int32; "
+            "for others make the table with key_dtype=ms.int64"
+        )
+    return narrow
+
+
+def _values(array: np.ndarray, table: str) -> np.ndarray:
+    if array.dtype != np.float32:
+        raise TypeError(f"table '{table}': value must be float32, got {array.dtype}")
+    return array
+
+
+def custom_op(
+    name: str,
+    dtype: Any,
+    bprop: Callable[..., Any] | None = None,
+    *,
+    shapes: tuple[tuple[int, ...], ...] | None = None,
+    multi_output: bool = False,
+) -> TableOperator:
+    """Return one of the operators in `csrc/ops`, for graph and PyNative mode and dynamic shapes.
+
+    Args:
+        name: name of the C++ function; `<name>InferShape` must exist too, unless there are shapes.
+        dtype: dtype of the output, or a tuple of dtypes.
+        bprop: gradient function, as for `ops.Custom`. Default: None.
+        shapes: shapes of the outputs, where they do not depend on the inputs'. Default: None.
+        multi_output: whether the operator has more than one output. Default: False.
+    """
+    infer = None if shapes is None else lambda *_: shapes
+    op = TableOperator(f"{LIBRARY}:{name}", infer, dtype, "aot", bprop=bprop)
+    op.add_prim_attr("reg_op_name", name)
+    op.tell_dtypes(dtype)
+    op.raises_at_once = name in _WITH_USERS_KEYS
+    # Calls stay in program order, those with an unused result are kept, and no two are merged.
+    op.add_prim_attr("side_effect_mem", True)
+    if multi_output:
+        op.add_prim_attr("multi_output", True)
+    return op
+
+
+def set_num_threads(num_threads: int) -> None:
+    """Set the number of threads that one table operator uses, the calling thread included.
+
+    The initial value is the environment variable `MINDSPORE_REC_NUM_THREADS`, or else the number of
+    CPUs the process may run on. Results do not depend on it.
+
+    Args:
+        num_threads: number of threads, 1 to 1024.
+
+    Raises:
+        ValueError: `num_threads` is out of range.
+
+    Warns:
+        RuntimeWarning: the system lets the process start fewer threads; those are used.
+
+    Example:
+        >>> import mindspore_rec
+        >>> before = mindspore_rec.get_num_threads()
+        >>> mindspore_rec.set_num_threads(1)
+        >>> mindspore_rec.get_num_threads()
+        1
+        >>> mindspore_rec.set_num_threads(before)
+    """
+    _native.set_num_threads(num_threads)
+    if (threads := get_num_threads()) < num_threads:
+        warnings.warn(
+            f"only {threads} of {num_threads} threads could be started: the limits of the system "
+            "(ulimit -u, ulimit -v, the container's pids) or a forked child allow no more",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+def get_num_threads() -> int:
+    """Return the number of threads that one table operator uses."""
+    return int(_native.get_num_threads())

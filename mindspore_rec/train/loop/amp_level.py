@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MindSpore's levels of mixed precision, as the type that dense products read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from mindspore import nn
+
+from mindspore_rec.common.checks import check_one_of
+from mindspore_rec.train.nn.fused.layer import FusedLayer
+
+__all__ = ["AMP_LEVELS", "apply_amp_level"]
+
+AMP_LEVELS = ("O0", "O1", "O2", "O3", "auto")
+_CPU_INFO = Path("/proc/cpuinfo")
+_BFLOAT16_FLAGS = r"\b(avx512_bf16|amx_bf16|bf16)\b"  # of x86-64, of Arm
+
+
+def apply_amp_level(network: nn.Cell, amp_level: str) -> None:
+    """Let the products of a network's dense layers read the type of a level.
+
+    Sums, stored weights, rows of tables and optimizer states stay as they are at every level, and
+    no scale of the loss is needed: bfloat16 has the range of float32. So 'O1', 'O2' and 'O3' are
+    the same.
+
+    Args:
+        network: the network.
+        amp_level: 'O0' changes nothing; 'O1', 'O2' and 'O3' call `set_compute_dtype("bfloat16")` of
+            the layers of `mindspore_rec.nn`; 'auto' does so on a processor that multiplies
+            bfloat16.
+
+    Raises:
+        ValueError: the level is none of these, or the network has no layer that it would change.
+
+    Example:
+        >>> from mindspore_rec.nn import MLP
+        >>> network = MLP(4, (8, 6))
+        >>> apply_amp_level(network, "O2")
+        >>> network.compute_dtype
+        'bfloat16'
+    """
+    check_one_of("amp_level", amp_level, AMP_LEVELS)
+    if amp_level == "O0" or (amp_level == "auto" and not _multiplies_bfloat16()):
+        return
+    layers = [cell for _, cell in network.cells_and_names() if isinstance(cell, FusedLayer)]
+    if not layers and amp_level != "auto":
+        raise ValueError(
+            f"amp_level must be 'O0' for a network without layers of mindspore_rec.nn, got "
+            f"{amp_level!r}: use MLP and other layers of mindspore_rec.nn, or "
+            "to_float(mindspore.bfloat16) of MindSpore's layers"
+        )
+    for layer in layers:
+        layer.set_compute_dtype("bfloat16")
+
+
+def _multiplies_bfloat16() -> bool:
+    """Return whether the processor has products of bfloat16."""
+    text = _CPU_INFO.read_text(encoding="utf-8") if _CPU_INFO.exists() else ""
+    return re.search(_BFLOAT16_FLAGS, text) is not None

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cells of a network with its loss, for batches of several input columns and one label."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mindspore as ms
+from mindspore import Tensor, nn, ops
+
+from mindspore_rec.train.graph.batch_errors import LABEL_HAS_FEWER_AXES, LABEL_HAS_MORE_AXES
+from mindspore_rec.train.graph.spread import spread
+from mindspore_rec.train.nn.loss import BCEWithLogitsLoss, differentiable
+
+__all__ = ["EvalCell", "LossCell"]
+
+# Losses of a prediction and its label each, which MindSpore broadcasts to one shape.
+_OF_EACH = (
+    nn.BCELoss,
+    nn.BCEWithLogitsLoss,
+    nn.HuberLoss,
+    nn.L1Loss,
+    nn.MAELoss,
+    nn.MSELoss,
+    nn.RMSELoss,
+    nn.SmoothL1Loss,
+    BCEWithLogitsLoss,
+)
+
+
+@ops.constexpr
+def _check_axes(prediction: int, label: int) -> None:
+    """Check that prediction and label have as many axes; the graph compiler asks once a graph.
+
+    (A `raise` of the graph's own has MindSpore 2.10 warn of every graph.)
+    """
+    if prediction > label:
+        raise ValueError(LABEL_HAS_FEWER_AXES)
+    if prediction < label:
+        raise ValueError(LABEL_HAS_MORE_AXES)
+
+
+class _OfClasses:
+    """Has a loss of classes refuse, in PyNative mode, a class that the prediction does not have.
+
+    There MindSpore runs operators behind the one that fails, without its result, and may crash. In
+    graph mode the operator's own error is raised.
+    """
+
+    loss_fn: nn.Cell
+
+    @property
+    def checks_classes(self) -> bool:
+        """Whether classes are checked; the graph compiler reads it as a constant."""
+        if ms.get_context("mode") == ms.GRAPH_MODE:
+            return False
+        return isinstance(self.loss_fn, (nn.CrossEntropyLoss, nn.SoftmaxCrossEntropyWithLogits))
+
+
+def _check_classes(prediction: Tensor, label: Tensor, ignored: int | None) -> None:
+    if label.ndim >= prediction.ndim:  # shares of the classes
+        return
+    classes, got = prediction.shape[1], label.asnumpy()
+    wrong = got[((got >= classes) | (got < -classes)) & (got != ignored)]
+    if wrong.size:
+        raise ValueError(f"label[index] = {wrong[0]} and class_num = {classes}")
+
+
+class LossCell(_OfClasses, nn.Cell):
+    """Network with its loss: `loss_fn(network(*inputs), label)`.
+
+    `mindspore.nn.WithLossCell` takes one input column; a recommendation model has several.
+
+    Args:
+        network: computes the prediction from all columns but the last.
+        loss_fn: computes the loss from prediction and label.
+
+    Inputs:
+        columns: the inputs, then the label.
+
+    Outputs:
+        The loss.
+
+    Raises:
+        ValueError: prediction and label have other numbers of axes, and the loss is of each
+            prediction: mean squared errors of `[B, 1]` and `[B]` would be of all pairs of rows.
+
+    Example:
+        >>> cell = LossCell(nn.Dense(2, 1), nn.BCEWithLogitsLoss())
+    """
+
+    def __init__(self, network: nn.Cell, loss_fn: nn.Cell) -> None:
+        super().__init__(auto_prefix=False)
+        self.network = network
+        self.loss_fn = differentiable(loss_fn)
+        self.pairs = isinstance(loss_fn, _OF_EACH)
+        self.ignored = getattr(loss_fn, "ignore_index", None)  # a class without a loss
+
+    def construct(self, *columns: Any) -> Any:
+        """Return the loss."""
+        prediction = spread(self.network, columns[:-1])
+        if self.pairs:
+            _check_axes(prediction.ndim, columns[-1].ndim)
+        if self.checks_classes:
+            _check_classes(prediction, columns[-1], self.ignored)
+        return self.loss_fn(prediction, columns[-1])
+
+
+class EvalCell(_OfClasses, nn.Cell):
+    """Network that returns loss, prediction and label of a batch, as the metrics of `Model` take.
+
+    Args:
+        network: as for `LossCell`.
+        loss_fn: as for `LossCell`.
+
+    Inputs:
+        columns: the inputs, then the label.
+
+    Outputs:
+        Tuple of the loss, the prediction and the label.
+
+    Example:
+        >>> cell = EvalCell(nn.Dense(2, 1), nn.BCEWithLogitsLoss())
+    """
+
+    def __init__(self, network: nn.Cell, loss_fn: nn.Cell) -> None:
+        super().__init__(auto_prefix=False)
+        self.network = network
+        self.loss_fn = loss_fn
+        self.pairs = isinstance(loss_fn, _OF_EACH)
+        self.ignored = getattr(loss_fn, "ignore_index", None)  # a class without a loss
+
+    def construct(self, *columns: Any) -> Any:
+        """Return loss, prediction and label."""
+        prediction = spread(self.network, columns[:-1])
+        if self.pairs:
+            _check_axes(prediction.ndim, columns[-1].ndim)
+        if self.checks_classes:
+            _check_classes(prediction, columns[-1], self.ignored)
+        return self.loss_fn(prediction, columns[-1]), prediction, columns[-1]

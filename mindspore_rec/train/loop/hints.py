@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Warnings, once per process, of mistakes that raise no error."""
+
+from __future__ import annotations
+
+import logging
+import math
+import sys
+import warnings
+from collections.abc import Mapping, Sequence
+from types import FrameType
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+from mindspore import Tensor, nn
+
+from mindspore_rec.train.metrics.base import BinaryMetric
+from mindspore_rec.train.nn.static_lookup import EmbeddingLookup
+from mindspore_rec.train.nn.tables import tables_of
+from mindspore_rec.train.parameter.map_parameter import MapParameter
+
+__all__ = [
+    "forget_hints",
+    "hint_mode",
+    "hint_sink_mode",
+    "hint_undefined",
+    "hint_untrained",
+    "hint_vocabulary",
+]
+
+logger = logging.getLogger("mindspore_rec")
+
+_FAR = 0.5  # share of a column's ids outside the vocabulary above which a warning is given
+
+_given: set[str] = set()
+
+
+def _hint(what: str, text: str) -> None:
+    if what not in _given:
+        _given.add(what)
+        warnings.warn(text, RuntimeWarning, stacklevel=_caller())
+
+
+def _caller() -> int:
+    """Return the stack level, as of `_hint`, of the first caller outside this package."""
+    depth, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and _is_ours(frame):
+        depth, frame = depth + 1, frame.f_back
+    return depth
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] == "mindspore_rec"
+
+
+def forget_hints() -> None:
+    """Forget which hints were given, so that each can be given again.
+
+    Example:
+        >>> forget_hints()
+    """
+    _given.clear()
+
+
+def hint_mode() -> None:
+    """Warn that training in PyNative mode is slow."""
+    if ms.get_context("mode") == ms.PYNATIVE_MODE:
+        _hint(
+            "mode",
+            "training in PyNative mode is up to 30 times slower than in graph mode: call "
+            "mindspore.set_context(mode=mindspore.GRAPH_MODE) before making the network",
+        )
+
+
+def hint_sink_mode(dataset_sink_mode: bool | None) -> None:
+    """Log a warning, once per process, that `dataset_sink_mode=True` has no effect.
+
+    Args:
+        dataset_sink_mode: the argument of `RecModel.train`, `online_train` or `eval`.
+
+    Example:
+        >>> hint_sink_mode(None)
+    """
+    if dataset_sink_mode and "sink_mode" not in _given:
+        _given.add("sink_mode")
+        logger.warning(
+            "dataset_sink_mode=True has no effect: RecModel feeds batches to the network one by "
+            "one; leave it out"
+        )
+
+
+def hint_undefined(metrics: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+    """Warn of a metric that is NaN by the labels of the data.
+
+    Args:
+        metrics: the metrics of an evaluation by name.
+        values: their values by name.
+    """
+    for name, metric in metrics.items():
+        value = values.get(name)
+        if isinstance(metric, BinaryMetric) and isinstance(value, float) and math.isnan(value):
+            _hint(
+                f"undefined {name}",
+                f"metric '{name}' is NaN, because {metric.undefined_if} in the {metric.rows} rows "
+                "of valid_dataset: choose rows of both classes, such as the last days or a random "
+                "tenth",
+            )
+
+
+def hint_untrained(network: nn.Cell) -> bool:
+    """Warn that a network predicts before any training.
+
+    Args:
+        network: the network.
+
+    Returns:
+        Whether one of its tables has rows, so that no later call can warn.
+    """
+    tables = tables_of(network)
+    if not tables or any(table.step or table.stats()["rows"] for table in tables):
+        return True
+    _hint(
+        "untrained",
+        f"a prediction before any training: table '{tables[0].name}' has no rows, so every id "
+        "reads what an unknown one reads; train the network or load a checkpoint first",
+    )
+    return False
+
+
+def hint_vocabulary(network: nn.Cell, batch: Sequence[Any]) -> None:
+    """Warn of ids far outside the vocabulary of an embedding, which may read zeros there.
+
+    Networks that also have a hash table are not checked: the ids may belong to it.
+
+    Args:
+        network: the network, or its training cell.
+        batch: the inputs of its first step.
+    """
+    if any(isinstance(table, MapParameter) for table in tables_of(network)):
+        return
+    sizes = {name: _vocabulary(cell) for name, cell in network.cells_and_names()}
+    largest = max(sizes, key=lambda name: sizes[name], default="")
+    size = sizes.get(largest, 0)
+    if size == 0:
+        return
+    for i, column in enumerate(batch):
+        if not isinstance(column, Tensor) or column.dtype not in (ms.int32, ms.int64):
+            continue
+        ids = column.asnumpy()
+        if ids.size and np.mean((ids < 0) | (ids >= size)) > _FAR:
+            _hint(
+                "vocabulary",
+                f"ids such as {ids[(ids < 0) | (ids >= size)][0]} in column {i} are far outside "
+                f"the vocabulary of {size} of the embedding '{largest}', which at best reads zeros "
+                "there and learns nothing: use mindspore_rec.HashEmbeddingLookup for hashed ids",
+            )
+            return
+
+
+def _vocabulary(cell: nn.Cell) -> int:
+    """Return the vocabulary size of an embedding that accepts other ids silently, else 0."""
+    if isinstance(cell, EmbeddingLookup):
+        table: Any = cell.embedding_table
+        silent = getattr(table, "out_of_range", "zeros") == "zeros"
+        return int(cell.vocab_size) if silent else 0
+    if isinstance(cell, (nn.Embedding, nn.EmbeddingLookup)):
+        return int(cell.vocab_size)
+    if isinstance(cell, ms.mint.nn.Embedding):
+        return int(cell.num_embeddings)
+    return 0

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""IdColumns: finds the columns of a batch that a network looks up in each table."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mindspore_rec import _native
+from mindspore_rec.train.parameter.table_parameter import TableParameter
+
+__all__ = ["IdColumns", "PrefetchIds"]
+
+logger = logging.getLogger("mindspore_rec")
+
+PrefetchIds = Callable[..., Mapping[str, Any]]
+"""Function from the columns of a batch, NumPy arrays, to the ids that each table will look up."""
+
+WATCHED_STEPS = 8  # steps to tell columns apart that had equal ids by chance
+_native_module: Any = _native
+
+
+@dataclass(frozen=True)
+class _Window:
+    """Consecutive fields of a column of ids, `column[:, start:stop]`, or a column without fields.
+
+    Column -1 stands for all columns of ids of one or two dimensions, concatenated side by side.
+    """
+
+    column: int
+    start: int = 0
+    stop: int | None = None
+
+    def of(self, columns: Sequence[np.ndarray]) -> np.ndarray | None:
+        """Return the ids, contiguous, or None where the batch has no such fields."""
+        column = _side_by_side(columns) if self.column < 0 else columns[self.column]
+        if column is None or self.stop is None:
+            return column if column is None else np.ascontiguousarray(column)
+        if column.ndim < 2 or column.shape[1] < self.stop:
+            return None
+        return np.ascontiguousarray(column[:, self.start : self.stop])
+
+
+@dataclass
+class _Watched:
+    """Lookups of one table, each with the windows of a batch whose ids it may have had."""
+
+    lookups: list[list[_Window]] = field(default_factory=list)
+    steps: int = 0
+
+    @property
+    def done(self) -> bool:
+        certain = all(len(windows) <= 1 for windows in self.lookups)
+        return self.steps >= WATCHED_STEPS or (self.steps > 0 and certain)
+
+    def windows(self) -> list[_Window]:
+        return list(dict.fromkeys(windows[0] for windows in self.lookups if windows))
+
+
+class IdColumns:
+    """Ids of a batch that each table will look up, known before the network runs.
+
+    After a step, `recent_lookups` of each table returns a hash of every array of ids that was
+    looked up. The columns of the batch (each as a whole, each run of its fields, and all side by
+    side) are hashed in the same way, and equal hashes show which column belongs to which lookup.
+    Ids that the network computes are in no column; `prefetch_ids` returns them.
+
+    Args:
+        tables: the tables.
+        prefetch_ids: a function of the batch's columns that returns ids by table name: an array,
+            or a list of arrays. Columns of the other tables are found by hash. Default: those of
+            all tables are.
+
+    Raises:
+        TypeError: `prefetch_ids` is not callable.
+    """
+
+    def __init__(
+        self, tables: Sequence[TableParameter], prefetch_ids: PrefetchIds | None = None
+    ) -> None:
+        if prefetch_ids is not None and not callable(prefetch_ids):
+            raise TypeError(
+                "prefetch_ids must be a function from a batch's columns to a dict of ids by table "
+                f"name, got {type(prefetch_ids).__name__}"
+            )
+        self._tables = {table.name: table for table in tables}
+        self._prefetch_ids = prefetch_ids
+        self._watched: dict[str, _Watched] = {name: _Watched() for name in self._tables}
+
+    @property
+    def known(self) -> bool:
+        """Whether there is a table whose ids are known."""
+        return self._prefetch_ids is not None or any(
+            watched.windows() for watched in self._watched.values()
+        )
+
+    def ids(self, columns: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+        """Return the ids by table name, for the tables whose ids are known.
+
+        Args:
+            columns: columns of one batch.
+
+        Raises:
+            TypeError, ValueError: `prefetch_ids` returned something other than ids by table name.
+        """
+        found = {}
+        for name, watched in self._watched.items():
+            parts = [window.of(columns) for window in watched.windows()]
+            arrays = [part for part in parts if part is not None]
+            if arrays:
+                found[name] = _joined(arrays)
+        if self._prefetch_ids is not None:
+            found.update(self._given(columns))
+        return found
+
+    def _given(self, columns: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+        assert self._prefetch_ids is not None
+        given = self._prefetch_ids(*columns)
+        if not isinstance(given, Mapping):
+            raise TypeError(f"prefetch_ids must return a dict, got {type(given).__name__}")
+        found = {}
+        for name, ids in given.items():
+            if name not in self._tables:
+                raise ValueError(
+                    f"prefetch_ids must name tables with a cache that prefetches, "
+                    f"{sorted(self._tables)}, got {name!r}"
+                )
+            arrays = [np.asarray(part) for part in (ids if isinstance(ids, list) else [ids])]
+            for array in arrays:
+                if array.dtype not in (np.int32, np.int64):
+                    raise TypeError(
+                        f"prefetch_ids: ids of '{name}' must be int32 or int64, got {array.dtype}"
+                    )
+            # Columns of this table need not be found any more.
+            self._watched.pop(name, None)
+            if arrays:
+                found[name] = _joined(arrays)
+        return found
+
+    def watch(self, columns: Sequence[np.ndarray]) -> None:
+        """Compare a batch with the lookups of its step; call after each step while `watching`."""
+        for name, watched in self._watched.items():
+            if watched.done:
+                continue
+            lookups = self._tables[name].recent_lookups()
+            if not lookups:
+                continue
+            found = [_matches(columns, digest, size) for digest, size in lookups]
+            first = watched.steps == 0
+            if not first and len(found) == len(watched.lookups):
+                for before, now in zip(watched.lookups, found, strict=True):
+                    both = [window for window in before if window in now]
+                    before[:] = both or before[:1]
+            elif first:
+                watched.lookups = found
+                _warn_of_missing(name, found)
+            watched.steps += 1
+
+    @property
+    def watching(self) -> bool:
+        """Whether columns of a table are still to be found."""
+        return not all(watched.done for watched in self._watched.values())
+
+
+def _warn_of_missing(name: str, found: list[list[_Window]]) -> None:
+    missing = sum(not windows for windows in found)
+    if missing:
+        logger.warning(
+            "table '%s': %d of %d lookups are of ids that are in no column of the batch, so their "
+            "rows are not prefetched, and these lookups wait for the tiers below. Give the ids to "
+            "train() or online_train() with prefetch_ids=lambda *columns: {'%s': ids}, or have "
+            "CacheConfig(prefetch=0).",
+            name,
+            missing,
+            len(found),
+            name,
+        )
+
+
+def _matches(columns: Sequence[np.ndarray], digest: int, size: int) -> list[_Window]:
+    """Return the windows with that content; of several columns only if no single one has it."""
+    for places in (range(len(columns)), [-1]):
+        found = [
+            window
+            for place in places
+            for window in _windows(place, columns, size)
+            if _has_content(window.of(columns), digest, size)
+        ]
+        if found:
+            return found
+    return []
+
+
+def _has_content(ids: np.ndarray | None, digest: int, size: int) -> bool:
+    return ids is not None and ids.size == size and _native_module.hash_ids(ids) == digest
+
+
+def _windows(place: int, columns: Sequence[np.ndarray], size: int) -> Iterator[_Window]:
+    column = _side_by_side(columns) if place < 0 else columns[place]
+    if column is None or column.dtype not in (np.int32, np.int64) or not 0 < size <= column.size:
+        return
+    if column.ndim < 2:
+        if column.size == size:
+            yield _Window(place)
+        return
+    fields = column.shape[1]
+    width, rest = divmod(size * fields, column.size)
+    if rest == 0:
+        for start in range(fields - width + 1):
+            yield _Window(place, start, start + width)
+
+
+def _side_by_side(columns: Sequence[np.ndarray]) -> np.ndarray | None:
+    """Return all columns of ids concatenated along the fields, or None for fewer than two."""
+    parts = [
+        column.reshape(len(column), -1)
+        for column in columns
+        if column.dtype in (np.int32, np.int64) and column.ndim in (1, 2)
+    ]
+    if len(parts) < 2 or len({len(part) for part in parts}) > 1:
+        return None
+    return np.concatenate(parts, axis=1)
+
+
+def _joined(arrays: list[np.ndarray]) -> np.ndarray:
+    if len(arrays) == 1:
+        return np.ascontiguousarray(arrays[0])
+    return np.concatenate([array.reshape(-1) for array in arrays])

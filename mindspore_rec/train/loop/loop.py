@@ -1,0 +1,417 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TrainLoop: the training loop over batches, with callbacks and an orderly end."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from typing import Any
+
+from mindspore import Tensor, nn
+from mindspore.train import Callback, RunContext
+
+from mindspore_rec.common.stream.batches import LATER, Batch, BatchSource
+from mindspore_rec.common.stream.interrupt import Interruption
+from mindspore_rec.common.stream.read_watch import ReadLaterError, reading
+from mindspore_rec.train.data.finite_batches import check_batch
+from mindspore_rec.train.data.given_data import no_batch
+from mindspore_rec.train.data.label_range import check_label_range
+from mindspore_rec.train.graph.cell_caller import CellCaller
+from mindspore_rec.train.graph.loss_value import loss_value
+from mindspore_rec.train.graph.tensors import as_tensors, row_count
+from mindspore_rec.train.loop.hints import hint_vocabulary
+from mindspore_rec.train.loop.passes import Passes
+from mindspore_rec.train.loop.prefetch import PrefetchStage
+from mindspore_rec.train.metrics.summary import TrainSummary
+from mindspore_rec.train.optim.rates import check_rates
+from mindspore_rec.train.parameter.map_parameter import MapParameter
+from mindspore_rec.train.workers.peers import Peers
+from mindspore_rec.train.workers.worker_data import share_way
+from mindspore_rec.train.workers.worker_feed import WorkerBatch
+
+__all__ = ["TrainLoop"]
+
+
+class TrainLoop:
+    """One run of training over epochs of batches.
+
+    Unlike `mindspore.train.Model.train` it never asks a data set for its size, which an unbounded
+    one does not have.
+
+    Args:
+        call: caller of the train cell.
+        run: parameters that callbacks see as `run_context.original_args()`.
+        callbacks: a callback, or the manager of several.
+        interruption: request to stop by Ctrl-C or SIGTERM.
+        stage: stage that reads batches ahead.
+        event_tables: tables whose event time is set to that of a batch just before its step.
+        max_steps: most steps of the run; None for no limit.
+        peers: the other workers, which take the same steps; None for the only one.
+
+    Attributes:
+        summary: figures of the run.
+        stop_on_nan: whether a loss that is NaN or infinite is an error.
+        finite_columns: whether such a number in a column is.
+        optimizers: optimizers of the train cell, whose lists of learning rates must last.
+    """
+
+    def __init__(
+        self,
+        call: CellCaller,
+        run: Any,
+        callbacks: Callback,
+        interruption: Interruption,
+        stage: PrefetchStage,
+        event_tables: Sequence[MapParameter],
+        max_steps: int | None,
+        peers: Peers | None = None,
+    ) -> None:
+        self.summary = TrainSummary(history=run.history)
+        self.stop_on_nan = False
+        self.finite_columns = False
+        self.optimizers: Sequence[nn.Optimizer] = ()
+        self._rated_steps: int | None = None  # after which there is no learning rate
+        self._call = call
+        self._run = run
+        self._context = RunContext(run)
+        self._callbacks = callbacks
+        self._interruption = interruption
+        self._stage = stage
+        self._event_tables = event_tables
+        self._max_steps = max_steps
+        self._last = max_steps  # no more batches than this many steps need are read
+        self._peers = peers
+        share, workers = "whole", 1
+        if peers is not None:
+            share, workers = share_way(run.train_source), peers.workers
+        self._passes = Passes(run.train_source, share, workers, run, lambda: stage.has_batch)
+        run.data_passes = self._passes
+        self._reads_on = False  # whether the source may be left while it waits
+        if peers is not None:
+            peers.feed.wants_stop = self._asks_to_stop
+            peers.feed.knows_ids = lambda: stage.ids_known
+            peers.feed.has_batch = self._can_go_on
+            peers.feed.on_idle = self._idle
+
+    def run_passes(
+        self, source: BatchSource, epochs: int, epoch_steps: int | None, initial_epoch: int = 0
+    ) -> None:
+        """Train for a number of epochs of `epoch_steps` steps, or else of one pass over the source.
+
+        A callback that restored a checkpoint may go on in the middle of a pass.
+
+        Raises:
+            ValueError: a pass over the source yields no batch.
+        """
+        passes = self._passes
+        passes.begin(epoch_steps, initial_epoch)
+        with _Begun(self._callbacks, self._context):
+            left = range(passes.epochs + 1, initial_epoch + epochs + 1)  # numbers of epochs
+            if epoch_steps is None:
+                self._run_whole(source, left)
+                return
+            self._limit(len(left) * epoch_steps - passes.taken)
+            with self._reading(self._repeated(source), source):
+                for number in left:
+                    self._epoch(number, epoch_steps)
+                    if self._over():
+                        break
+
+    def _run_whole(self, source: BatchSource, epochs: range) -> None:
+        for number in epochs:
+            with self._reading(self._not_empty(source), source):
+                self._epoch(number, None)
+            if self._over():
+                break
+
+    def run_stream(self, source: BatchSource, epoch_steps: int) -> None:
+        """Train on one pass over the source, which may be endless, in epochs of `epoch_steps`."""
+        self._passes.begin(epoch_steps, 0)
+        with _Begun(self._callbacks, self._context), self._reading(self._batches(source), source):
+            epoch = self._passes.epochs
+            taken = epoch_steps
+            while taken == epoch_steps and not self._over():
+                epoch += 1
+                taken = self._epoch(epoch, epoch_steps)
+
+    def _epoch(self, number: int, steps: int | None) -> int:
+        run, passes = self._run, self._passes
+        run.cur_epoch_num = number
+        self._callbacks.on_train_epoch_begin(self._context)
+        ended = False
+        while (steps is None or passes.taken < steps) and not self._over():
+            begin = time.perf_counter()
+            batch = self._next()
+            if batch is None:
+                ended = passes.taken > 0 and not self._over()
+                break
+            self._step(batch, begin)
+        self._settle()
+        run.interrupted = self._interrupted()
+        # Before callbacks at its end, which may ask to stop.
+        taken = passes.taken
+        complete = run.epoch_complete = ended or taken in (steps, run.batch_num)
+        self.summary.epochs += complete
+        self._callbacks.on_train_epoch_end(self._context)
+        self._settle()
+        passes.end_epoch(complete)
+        return taken
+
+    # ---- batches
+
+    def _batches(self, source: BatchSource) -> Generator[Batch, None, None]:
+        copy = self._stage.reads_ahead
+        columns = self._call.columns
+        self._reads_on = source.reads_on if self._peers is None else self._peers.reads_on
+        batches = self._passes.read(source)
+        place = 0
+        seen = False
+        while True:
+            try:
+                batch = next(batches, None)
+            except ReadLaterError:
+                batches = self._passes.read(source)
+                yield LATER
+                continue
+            if batch is None:
+                return
+            place = place if batch.place is None else batch.place.batches - 1
+            if batch.names is not None:
+                columns.names = batch.names
+            where = f"batch {place} of train_dataset"
+            if self.finite_columns:
+                check_batch(batch, columns, where)
+            if not seen:  # of each would cost a small step's time
+                check_label_range(batch.columns, columns, self._run.loss_fn, where)
+            seen = True
+            place += 1
+            yield replace(batch, columns=as_tensors(batch.columns, copy=copy, columns=columns))
+
+    def _repeated(self, source: BatchSource) -> Generator[Batch, None, None]:
+        while True:
+            yield from self._not_empty(source)
+
+    def _not_empty(self, source: BatchSource) -> Generator[Batch, None, None]:
+        name = "" if self._peers is None else self._peers.name
+        return _not_empty(self._batches(source), source, name, self._passes.goes_on)
+
+    @contextmanager
+    def _reading(self, stream: Generator[Batch, None, None], source: BatchSource) -> Iterator[None]:
+        """Read batches of this stream inside the context, and drop those read ahead at its end."""
+
+        def find_names() -> Sequence[str]:
+            return source.column_names
+
+        if self._peers is None:
+            self._stage.start(lambda: self._read(stream))
+        else:
+            self._peers.feed.start(lambda: self._read(stream))
+            self._stage.start(self._peers.feed.next, self._peers.feed)
+        try:
+            with closing(stream), self._call.columns.named(find_names):
+                yield
+        finally:
+            self._stage.stop()
+
+    def _read(self, stream: Iterator[Batch]) -> Batch | None:
+        try:
+            self._interruption.waiting = True
+            with reading(self._on_wait):
+                return next(stream, None)
+        except KeyboardInterrupt:
+            self._interruption.requested = True
+            return None
+        finally:
+            self._interruption.waiting = False
+
+    def _on_wait(self) -> None:
+        if self._peers is None:
+            if self._interruption.requested:
+                raise KeyboardInterrupt
+            if self._can_go_on():
+                raise ReadLaterError
+            self._idle()
+            return
+        self._interruption.waiting = False  # no signal may end a round in the middle
+        try:
+            self._peers.feed.on_wait()
+        finally:
+            self._interruption.waiting = True
+
+    def _can_go_on(self) -> bool:
+        """Return whether a batch can be trained while the source has no further one."""
+        return self._reads_on and self._stage.has_batch
+
+    def _idle(self) -> None:
+        """Tell callbacks that the data keep the training waiting."""
+        for callback in self._run.list_callback:
+            waits = getattr(callback, "on_train_wait", None)
+            if waits is not None:
+                waits(self._context)
+
+    def _next(self) -> Batch | None:
+        most = None if self._last is None else self._last - self._run.cur_step_num
+        if self._peers is not None:
+            return self._next_of_all(self._peers, most)
+        batch = self._stage.next(most)
+        # If Ctrl-C ended the wait for a later batch, the batches read before it are not trained.
+        return None if self._interruption.requested else batch
+
+    def _next_of_all(self, peers: Peers, most: int | None) -> Batch | None:
+        rounds = peers.rounds
+        batch = self._stage.next(most)
+        if peers.rounds == rounds:  # it was read before: only whether to stop is asked
+            peers.feed.agree_stop()
+        if peers.feed.stopped:
+            return None
+        if batch is None:
+            peers.feed.check()
+        return batch
+
+    def _limit(self, steps: int) -> None:
+        self._last = steps if self._last is None else min(steps, self._last)
+
+    def _step(self, batch: Batch, begin: float) -> None:
+        run, summary = self._run, self.summary
+        compilations = self._call.compilations
+        columns = batch.columns
+        if all(column.shape and column.shape[0] == 0 for column in columns):
+            raise ValueError(
+                f"the batch of train_dataset for step {run.cur_step_num + 1} has no rows, and its "
+                "loss would be NaN: leave it out, as in [b for b in batches if len(b[-1])]"
+            )
+        self._check_rates()
+        run.cur_step_num += 1
+        run.train_dataset_element = columns
+        run.train_batch = batch
+        own = self._begin_step(batch)
+        self._set_event_time(batch)
+        self._callbacks.on_train_step_begin(self._context)
+        self._stage.begin_step()
+        if run.cur_step_num == 1:
+            hint_vocabulary(run.train_network, columns)
+        self._begin_step(batch)  # again: a callback may have evaluated
+        run.net_outputs = self._call(True, *columns)
+        self._stage.end_step()
+        self._passes.taken += 1
+        self._interruption.restore()
+        bad, rows = None, own
+        if self._peers is not None and isinstance(batch, WorkerBatch):
+            run.net_outputs = self._peers.outputs(run.net_outputs, batch)
+            self._peers.end_step(run.cur_step_num, batch)
+            bad, rows = self._peers.bad, sum(batch.samples)
+        if self.stop_on_nan:
+            _check_loss(run.net_outputs, run.cur_step_num, bad)
+        run.samples += rows
+        if self._call.compilations == compilations and run.cur_step_num > 1:
+            summary.step_seconds += time.perf_counter() - begin
+            summary.step_samples += rows
+        self._callbacks.on_train_step_end(self._context)
+
+    def _check_rates(self) -> None:
+        """Check that there is a learning rate for the next step, at first for all steps."""
+        run = self._run
+        if run.cur_step_num == 0:
+            left = [check_rates(o, run.total_steps, run.epoch_num) for o in self.optimizers]
+            self._rated_steps = min((steps for steps in left if steps is not None), default=None)
+        if self._rated_steps is not None and run.cur_step_num >= self._rated_steps:
+            raise ValueError(
+                "learning_rate must have a rate for each step, and has none after step "
+                f"{self._rated_steps} of this run: give more, or a LearningRateSchedule"
+            )
+
+    def _begin_step(self, batch: Batch) -> int:
+        """Tell all workers' tables of the step; return the rows of this worker."""
+        own = row_count(batch.columns)
+        if self._peers is not None and isinstance(batch, WorkerBatch):
+            self._peers.begin_step(self._run.cur_step_num, batch)
+            own = batch.own_samples
+        self._run.batch_samples = own
+        return own
+
+    def _set_event_time(self, batch: Batch) -> None:
+        if batch.event_time is not None:
+            for table in self._event_tables:
+                table.set_event_time(batch.event_time)
+
+    # ---- the end
+
+    def _asks_to_stop(self) -> bool:
+        return self._interruption.requested or bool(self._context.get_stop_requested())
+
+    def _settle(self) -> None:
+        if self._peers is not None:
+            self._peers.settle(self._run, self._context, self._interruption)
+
+    def _interrupted(self) -> bool:
+        peers = self._peers
+        return self._interruption.requested if peers is None else peers.interrupted
+
+    def _over(self) -> bool:
+        if self._asks_to_stop() if self._peers is None else self._peers.feed.stopped:
+            return True
+        return self._max_steps is not None and self._run.cur_step_num >= self._max_steps
+
+    def source_stop_reason(self, source: BatchSource) -> str:
+        """Return the reason why the data ended, on whichever worker, or ''."""
+        if self._peers is None:
+            return source.stop_reason
+        return self._peers.stop_reason(source.stop_reason)
+
+    def finish(self, seconds: float) -> TrainSummary:
+        """Return the summary of the run, which took `seconds`."""
+        run, summary = self._run, self.summary
+        summary.steps = run.cur_step_num
+        summary.samples = run.samples
+        summary.seconds = seconds
+        summary.loss = loss_value(run.net_outputs)
+        summary.metrics = run.get("metrics") or {}
+        summary.interrupted = self._interrupted()
+        if self._peers is not None:
+            self._peers.finish(summary)
+        summary.stop_reason = run.stop_reason
+        return summary
+
+
+class _Begun:
+    """Context that calls `on_train_begin`, and `on_train_end` unless there was an error."""
+
+    def __init__(self, callbacks: Callback, context: RunContext) -> None:
+        self._callbacks = callbacks
+        self._context = context
+
+    def __enter__(self) -> None:
+        self._callbacks.on_train_begin(self._context)
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if kind is None:
+            self._callbacks.on_train_end(self._context)
+
+
+def _not_empty(
+    batches: Generator[Batch, None, None], source: BatchSource, worker: str, goes_on: bool
+) -> Generator[Batch, None, None]:
+    empty = not goes_on
+    with closing(batches):
+        for batch in batches:
+            empty = empty and batch is LATER
+            yield batch
+    if empty:
+        raise no_batch("train_dataset", source, worker)
+
+
+def _check_loss(outputs: Any, step: int, worker: int | None) -> None:
+    first = outputs[0] if isinstance(outputs, (tuple, list)) and outputs else outputs
+    if not isinstance(first, Tensor):
+        return
+    loss = loss_value(first)
+    if worker is not None or not math.isfinite(loss):
+        where = "" if worker is None else f" of worker {worker}"
+        raise FloatingPointError(
+            f"the loss is {loss} at step {step}{where}, and rows of that step may hold NaN too: go "
+            "back to the last checkpoint, or to an earlier one with restore(step=N), and lower the "
+            "learning rate or set clip_global_norm; stop_on_nan=False trains on"
+        )

@@ -1,0 +1,418 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Passes: where a training is in data that start anew with each pass, and how it goes on there."""
+
+from __future__ import annotations
+
+import logging
+import random
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import mindspore.dataset as ds
+import numpy as np
+from mindspore import Tensor
+
+from mindspore_rec.common.stream.batches import Batch, BatchSource, PassPlace
+from mindspore_rec.train.checkpoint.random_state import (
+    check_random_state,
+    random_state,
+    set_random_state,
+)
+from mindspore_rec.train.data.batch_digest import batch_digest
+
+__all__ = ["Passes"]
+
+logger = logging.getLogger("mindspore_rec")
+
+_SEED = "dataset_seed"
+_NO_SEED = 5489  # of mindspore.dataset.config: each iterator then has an order of its own
+_COUNTS = ("epochs", "taken", "passes", "batches", "first", "digest")
+_ALIKE = ("whole", "rows")  # shares whose batches are those of all data
+_OTHERS = "for other data, which begin at their start, say restore(model, data, new_data=True)"
+
+
+class Passes:
+    """Passes over the data of a training, for a checkpoint that goes on in the middle of one.
+
+    Nothing is noted before `keep` is called, which costs a digest of each batch.
+
+    Args:
+        source: this worker's share of the data.
+        share: how the data are divided: "whole", or as `share_way` says.
+        workers: number of workers.
+        run: parameters of the training.
+        has_batch: function that returns whether a batch has been read that is not trained yet.
+
+    Attributes:
+        epochs: number of epochs that are over, `initial_epoch` included.
+        taken: number of steps of the present epoch.
+    """
+
+    def __init__(
+        self,
+        source: BatchSource,
+        share: str,
+        workers: int,
+        run: Any,
+        has_batch: Callable[[], bool],
+    ) -> None:
+        self.epochs = self.taken = 0
+        self._source, self._share, self._workers, self._run = source, share, workers, run
+        self._has_batch = has_batch
+        self._initial_epoch = 0
+        self._epoch_steps: int | None = None
+        self._kept = False
+        self._length: int | None = None
+        self._begun = 0  # passes over the source, in all programs that trained on it
+        self._place = PassPlace(0, 0, 0, 0, {})  # before the first batch of this training
+        self._at: PassPlace | None = None  # where the next pass goes on; None: at its beginning
+
+    def begin(self, epoch_steps: int | None, initial_epoch: int) -> None:
+        """Begin a training: in epochs of so many steps, or of a pass each, after so many epochs."""
+        self._epoch_steps = epoch_steps
+        self._initial_epoch = self.epochs = initial_epoch
+
+    @property
+    def epochs_over(self) -> int:
+        """Number of epochs of this call of `train` that are over."""
+        return self.epochs - self._initial_epoch
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the next pass goes on after batches that were trained before."""
+        return self._at is not None
+
+    def end_epoch(self, complete: bool) -> None:
+        """Note that an epoch has ended and its callbacks have been called."""
+        if complete:
+            self.epochs += 1
+            self.taken = 0
+
+    # ---- for checkpoints
+
+    def keep(self) -> None:
+        """Note the place of each batch from now on, for `state`."""
+        self._kept = True
+        self._length = self._source.length
+
+    def state(self, batch: Batch | None) -> dict[str, Any] | None:
+        """Return the place after a batch as JSON values and arrays; None unless it is kept.
+
+        Args:
+            batch: the batch that was trained last; None before the first one.
+        """
+        if not self._kept:
+            return None
+        place = batch.place if batch is not None and batch.place is not None else self._place
+        return {
+            "epochs": self.epochs,
+            "taken": self.taken,
+            "epoch_steps": self._epoch_steps,
+            "length": self._length,
+            "share": self._share,
+            "workers": self._workers,
+            "passes": place.passes,
+            "batches": place.batches,
+            "first": place.first,
+            "digest": place.digest,
+            "generators": dict(place.generators),
+        }
+
+    def go_on(self, state: Mapping[str, Any], path: Any) -> None:
+        """Go on at the place of a state, before the first batch; call `keep` before.
+
+        Args:
+            state: what `state` returned.
+            path: the checkpoint that has it, for messages.
+
+        Raises:
+            ValueError: the data are others, or are read otherwise, than those of the state; the
+                state is damaged.
+        """
+        at = _place_of(state, path)
+        if not at.batches:
+            return
+        if self._place.batches:  # another checkpoint of the same training was restored too
+            if _position(at) != _position(self._place):
+                raise ValueError(
+                    f"{path} has another place in train_dataset than the other checkpoint that was "
+                    "restored"
+                )
+            return
+        self._check_alike(state, path)
+        self.epochs, self.taken = state["epochs"], state["taken"]
+        self._source.skip_passes(at.passes)
+        self._begun, self._place = at.passes, at
+        over = self._epoch_steps is None and not self.taken
+        if over or at.batches == self._length:
+            self._check_first(at, path)
+        self._at = None if over else at
+        self._count_steps(over or at.batches == self._length)
+
+    def check_new(self, state: Mapping[str, Any], path: Any) -> None:
+        """Raise ValueError if the data are those of a state, so that they would be trained twice.
+
+        Args: as of `go_on`.
+        """
+        at = _place_of(state, path)
+        if not at.batches or state["length"] != self._length:
+            return
+        if self._begins_with(at):
+            raise ValueError(
+                f"train_dataset has been trained before: {path} has the place after batch "
+                f"{at.batches} of a pass over these data, so new_data=True would train them again. "
+                "Leave it out to go on there; a larger number of epochs trains more"
+            )
+
+    def _check_alike(self, state: Mapping[str, Any], path: Any) -> None:
+        if self._length != state["length"] and None not in (self._length, state["length"]):
+            raise ValueError(
+                f"train_dataset has {self._length} batches in a pass, and {path} has a place in "
+                f"data of {state['length']}: give the same data, or, {_OTHERS}"
+            )
+        shares = {self._share, state["share"]}
+        if self._workers != state["workers"] and not shares <= set(_ALIKE):
+            raise ValueError(
+                f"train_dataset is divided by {self._share} among {self._workers} workers, and "
+                f"{path} has the place of one of {state['workers']} workers: start as many"
+            )
+        if self._epoch_steps != state["epoch_steps"]:
+            raise ValueError(
+                f"an epoch must be {_epoch_text(state['epoch_steps'])} as in {path}, got "
+                f"{_epoch_text(self._epoch_steps)}: give the same sink_size, or, {_OTHERS}"
+            )
+        if self._initial_epoch > state["epochs"]:
+            raise ValueError(
+                f"initial_epoch must be at most {state['epochs']}, the epochs that {path} has, got "
+                f"{self._initial_epoch}: leave it out, since restore() goes on by itself"
+            )
+
+    def _check_first(self, at: PassPlace, path: Any) -> None:
+        """Check that the pass of a place, which is over, began with the batch that it did."""
+        if self._first(at) != at.first:
+            raise ValueError(_other_batches(at, path))
+
+    def _first(self, at: PassPlace) -> int | None:
+        """Return the digest of the first batch of a pass; None without a batch."""
+        with self._read_again(at) as batches:
+            batch = next(batches, None)
+        return None if batch is None else self._digest(batch)
+
+    def _begins_with(self, at: PassPlace) -> bool:
+        """Return whether a pass over the data begins with the batches before a place.
+
+        Reading ends with a first batch that is another.
+        """
+        place = replace(at, batches=0, first=0, digest=0)
+        with self._read_again(at) as batches:
+            for batch in batches:
+                place = self._after(place, batch)
+                if place.first != at.first or place.batches == at.batches:
+                    break
+        return _position(place) == _position(at)
+
+    @contextmanager
+    def _read_again(self, at: PassPlace) -> Iterator[Iterator[Batch]]:
+        """Begin another pass with the generators of a place, and end it behind the context."""
+        self._begun += 1
+        with _as_of(at.generators):
+            batches = self._source.read()
+            yield batches
+            close = getattr(batches, "close", None)
+            if close is not None:
+                close()
+
+    def _count_steps(self, complete: bool) -> None:
+        """Correct the number of steps that callbacks expect, and say what is left."""
+        run = self._run
+        if run.total_steps is not None and run.batch_num != sys.maxsize:
+            left = (run.epoch_num - self.epochs_over) * run.batch_num - self.taken
+            run.total_steps = max(min(run.total_steps, left), 0)
+        over = self.epochs_over + bool(self.taken and complete)
+        # Epochs of a stream are not counted: `online_train` reads it to its end.
+        if over >= run.epoch_num and (complete or run.batch_num != sys.maxsize):
+            logger.warning(
+                "train_dataset has been trained already, in %d epochs%s: nothing is left. More "
+                "epochs, or restore(model, data, new_data=True) for other data, train on",
+                self.epochs + bool(self.taken and complete),
+                "" if complete else f" and {self.taken} steps",
+            )
+
+    # ---- reading
+
+    def read(self, source: BatchSource) -> Iterator[Batch]:
+        """Return an iterator over the next pass, or what is left of the one that is gone on with.
+
+        Raises:
+            ValueError: while reading, the batches that are left out are not those of the state.
+        """
+        return self._placed(source) if self._kept else source.read()
+
+    def _placed(self, source: BatchSource) -> Iterator[Batch]:
+        at, self._at = self._at, None
+        if at is not None and at.batches == self._length:
+            return
+        number, self._begun = self._begun, self._begun + 1
+        batches = source.read()
+        if at is None:
+            place = PassPlace(number, 0, 0, 0, self._generators())
+            with _dataset_seed(place.generators[_SEED]):
+                batch = self._next(batches)
+        else:
+            place = self._skip(batches, at)
+            batch = self._next(batches)
+        while batch is not None:
+            place = self._after(place, batch)
+            yield replace(batch, place=place)
+            batch = self._next(batches)
+
+    def _skip(self, batches: Iterator[Batch], at: PassPlace) -> PassPlace:
+        """Read as many batches as were trained, and return the place after them."""
+        place = replace(at, batches=0, first=0, digest=0)
+        with _as_of(at.generators):
+            for _ in range(at.batches):
+                batch = next(batches, None)
+                if batch is None:
+                    raise ValueError(
+                        f"train_dataset has {place.batches} batches in a pass, and {at.batches} "
+                        f"were trained: give the same data, or, {_OTHERS}"
+                    )
+                place = self._after(place, batch)
+        if _position(place) != _position(at):
+            raise ValueError(_other_batches(at, "the checkpoint"))
+        return place
+
+    def _next(self, batches: Iterator[Batch]) -> Batch | None:
+        """Return the next batch, which must draw no random numbers ahead of the training.
+
+        Otherwise the states of the generators after a step are not those of its own batch.
+        """
+        if not self._has_batch():
+            return next(batches, None)
+        before = _drawn()
+        batch = next(batches, None)
+        if _drawn() != before:
+            raise ValueError(
+                "train_dataset draws from the random generators of Python or NumPy while batches "
+                "are read ahead (CacheConfig.prefetch), so that a checkpoint could not go on with "
+                "the same batches: let it have a generator of its own, with a seed for each pass, "
+                "or say RecCheckpoint(data_starts_over=True)"
+            )
+        return batch
+
+    def _after(self, place: PassPlace, batch: Batch) -> PassPlace:
+        digest = self._digest(batch)
+        return replace(
+            place,
+            batches=place.batches + 1,
+            first=place.first if place.batches else digest,
+            digest=_joined(place.digest, digest),
+        )
+
+    def _digest(self, batch: Batch) -> int:
+        """Return a number that tells a batch from others, of all workers' rows where known."""
+        whole = getattr(self._source, "fingerprint", None)
+        if whole is not None:
+            return int(whole[1])
+        arrays = tuple(each for each in batch.columns if isinstance(each, np.ndarray | Tensor))
+        return batch_digest(replace(batch, columns=arrays))
+
+    def _generators(self) -> dict[str, Any]:
+        """Return the states of generators as of now, the beginning of a pass.
+
+        A MindSpore Dataset without a seed gets one for the pass. Of several workers it does not:
+        they must have the same one.
+        """
+        seed = ds.config.get_seed()
+        if seed == _NO_SEED and self._workers == 1:
+            seed = random.SystemRandom().randrange(_NO_SEED + 1, 2**32)
+        return {_SEED: seed, **random_state()}
+
+
+def _position(place: PassPlace) -> tuple[int, int, int]:
+    return place.passes, place.batches, place.digest
+
+
+def _joined(digest: int, next_digest: int) -> int:
+    return (digest * 1_000_003 + next_digest + 1) % 2**61
+
+
+def _place_of(state: Mapping[str, Any], path: Any) -> PassPlace:
+    """Return the place of a state, after checking what a file may have in it.
+
+    Raises:
+        ValueError: it is no such state.
+    """
+    if not isinstance(state, Mapping):
+        raise ValueError(f"{path} is damaged: its place in the data must be an object")
+    counts = {name: state.get(name) for name in _COUNTS}
+    if not all(type(each) is int and 0 <= each < 2**61 for each in counts.values()):
+        raise ValueError(f"{path} is damaged: its place in the data must be numbers")
+    lengths = [state.get(name) for name in ("length", "epoch_steps")]
+    if not all(each is None or (type(each) is int and each > 0) for each in lengths):
+        raise ValueError(f"{path} is damaged: numbers of batches must be above 0")
+    generators = dict(state.get("generators") or {}) if counts["batches"] else {}
+    if counts["batches"]:
+        try:
+            check_random_state(generators)
+            np.uint32(generators[_SEED])
+        except (LookupError, TypeError, ValueError, OverflowError) as error:
+            raise ValueError(f"{path} is damaged: generators {error}") from error
+    found = [int(counts[name] or 0) for name in ("passes", "batches", "first", "digest")]
+    return PassPlace(found[0], found[1], found[2], found[3], generators)
+
+
+def _other_batches(at: PassPlace, path: Any) -> str:
+    return (
+        f"train_dataset gives other batches than those that were trained, so that the place of "
+        f"{path}, batch {at.batches} of a pass, is not to be found. Its passes must have an order "
+        "that can be repeated: shuffle in __iter__, a new copy each time, by Python's random or "
+        "np.random, whose states are saved, or by a seed of your own for each pass with a method "
+        f"skip_passes(passes), which counts passes as read; {_OTHERS}"
+    )
+
+
+def _epoch_text(steps: int | None) -> str:
+    return "one pass" if steps is None else f"{steps} steps"
+
+
+# ---- generators
+
+
+def _drawn() -> Any:
+    name, keys, *rest = np.random.get_state()  # noqa: NPY002
+    return random.getstate(), name, np.asarray(keys).tobytes(), rest
+
+
+def _set_dataset_seed(seed: int) -> None:
+    """Set the seed of data sets, which seeds Python's and NumPy's generators too: not these."""
+    if ds.config.get_seed() != seed:
+        python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+        ds.config.set_seed(seed)
+        random.setstate(python)
+        np.random.set_state(numpy)  # noqa: NPY002
+
+
+@contextmanager
+def _dataset_seed(seed: int) -> Iterator[None]:
+    before = ds.config.get_seed()
+    _set_dataset_seed(seed)
+    try:
+        yield
+    finally:
+        _set_dataset_seed(before)
+
+
+@contextmanager
+def _as_of(generators: Mapping[str, Any]) -> Iterator[None]:
+    """Have all generators as of the beginning of a pass, and as they are now afterwards."""
+    now = random_state()
+    with _dataset_seed(generators[_SEED]):
+        set_random_state(dict(generators))
+        try:
+            yield
+        finally:
+            set_random_state(now)

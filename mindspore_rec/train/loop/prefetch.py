@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PrefetchStage: reads batches ahead of the train step and promotes their rows from lower tiers.
+
+The batches are read in the thread that trains, because a MindSpore pipeline must not be read from
+another one. The slow part, reading rows from the tiers, is done by native threads during a step.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import numpy as np
+from mindspore import Tensor
+
+from mindspore_rec.common.stream.batches import LATER, Batch
+from mindspore_rec.train.loop.id_columns import IdColumns, PrefetchIds
+from mindspore_rec.train.parameter.table_parameter import TableParameter
+from mindspore_rec.train.workers.worker_feed import WorkerBatch, WorkerFeed
+
+__all__ = ["PrefetchStage", "prefetched_tables"]
+
+
+class _Ahead(NamedTuple):
+    batch: Batch
+    tickets: dict[str, int]  # number of the prefetch, by table
+
+
+def prefetched_tables(tables: Iterable[TableParameter]) -> list[TableParameter]:
+    """Return the tables with a tier below host memory whose rows are prefetched.
+
+    Example:
+        >>> from mindspore_rec import MapParameter
+        >>> prefetched_tables([MapParameter("doc.prefetched_tables")])
+        []
+    """
+    return [
+        table
+        for table in tables
+        if table.cache is not None and table.cache.has_lower_tier and table.cache.prefetch > 0
+    ]
+
+
+class PrefetchStage:
+    """Stage that reads batches ahead, promotes their rows, and returns the batches in order.
+
+    Between `start` and `stop`, call for each batch: `next`, `begin_step`, the step, `end_step`.
+    Without a table that prefetches it reads one batch at a time and does nothing else. A step is
+    correct without prefetch too: its lookups then read missing rows themselves.
+
+    Args:
+        tables: all tables of the network, those without a cache included.
+        prefetch_ids: as for `IdColumns`. Default: the columns of ids are found after the first
+            step.
+
+    Raises:
+        TypeError: `prefetch_ids` is not callable.
+        ValueError: `prefetch_ids` is given and no table prefetches.
+    """
+
+    def __init__(
+        self, tables: Iterable[TableParameter], prefetch_ids: PrefetchIds | None = None
+    ) -> None:
+        cached = prefetched_tables(tables)
+        if prefetch_ids is not None and not cached:
+            raise ValueError(
+                "prefetch_ids must be left out: no table has a cache with prefetch above 0"
+            )
+        self._tables = {table.name: table for table in cached}
+        self._columns = IdColumns(cached, prefetch_ids)
+        self._depth = max((_depth(table) for table in cached), default=0)
+        self._read: Callable[[], Batch | None] = lambda: None
+        self._ahead: deque[_Ahead] = deque()
+        self._current: _Ahead | None = None
+        self._ended = True
+        self._error: Exception | None = None
+        self._feed: WorkerFeed | None = None
+
+    @property
+    def ids_known(self) -> bool:
+        """Whether the ids of a table are known from a batch, so that batches are read ahead."""
+        return self._columns.known
+
+    @property
+    def has_batch(self) -> bool:
+        """Whether a batch has been read that can be trained while a stream has no further one."""
+        return bool(self._ahead)
+
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether batches are read from the source before earlier ones have been trained."""
+        return self._depth > 0
+
+    def start(self, read: Callable[[], Batch | None], feed: WorkerFeed | None = None) -> None:
+        """Start reading a stream of batches.
+
+        Args:
+            read: function that returns the next batch, with Tensors as columns, None at the end, or
+                `LATER`, if `has_batch`, where there is none yet.
+            feed: where several workers train, what agrees their batches: all then read and prefetch
+                as many. Its errors are raised at once. Default: None.
+        """
+        self._read = read
+        self._feed = feed
+        self._ended = False
+        self._error = None
+
+    def next(self, most: int | None = None) -> Batch | None:
+        """Return the next batch.
+
+        An error of the source is raised after the batches before it have been returned.
+
+        Args:
+            most: most batches that will be requested, this one included: no more are read from
+                the source. Default: None, no limit.
+
+        Returns:
+            The batch, or None at the end.
+        """
+        known = self._columns.known if self._feed is None else self._feed.ids_known
+        wanted = 1 + (self._depth if known else 0)
+        wanted = wanted if most is None else min(wanted, most)
+        while not self._ended and len(self._ahead) < wanted:
+            try:
+                batch = self._read()
+            except Exception as error:  # raised after the batches before it
+                if self._feed is not None:
+                    raise
+                self._error = error
+                batch = None
+            if batch is LATER:  # the step must not wait for it
+                break
+            if batch is None:
+                self._ended = True
+            else:
+                self._take(batch)
+        if self._ahead:
+            self._current = self._ahead.popleft()
+            return self._current.batch
+        if self._error is not None:
+            raised, self._error = self._error, None
+            raise raised
+        return None
+
+    def _take(self, batch: Batch) -> None:
+        ahead = _Ahead(batch, {})
+        self._ahead.append(ahead)
+        if self._feed is not None:
+            if self._feed.ids_known:
+                self._take_with_others(ahead)
+        elif self._columns.known:
+            for name, ids in self._columns.ids(_arrays(batch.columns)).items():
+                ahead.tickets[name] = self._tables[name].prefetch(ids)
+
+    def _take_with_others(self, ahead: _Ahead) -> None:
+        """Prefetch for every table, as all workers do, maybe without ids."""
+        found = self._columns.ids(_arrays(ahead.batch.columns))
+        none = np.zeros(0, np.int64)
+        idle = isinstance(ahead.batch, WorkerBatch) and ahead.batch.idle
+        for name, table in self._tables.items():
+            ids = none if idle else found.get(name, none)
+            ahead.tickets[name] = table.prefetch(ids)
+
+    def begin_step(self) -> None:
+        """Wait until the rows of the current batch are in host memory.
+
+        Raises:
+            OSError, RuntimeError: a lower tier cannot be read.
+        """
+        if self._current is not None:
+            for name, number in self._current.tickets.items():
+                self._tables[name].wait_for_prefetch(number)
+
+    def end_step(self) -> None:
+        """Allow the rows of the trained batch to be demoted again."""
+        if self._current is None:
+            return
+        current, self._current = self._current, None
+        for name, number in current.tickets.items():
+            self._tables[name].end_prefetch(number)
+        idle = isinstance(current.batch, WorkerBatch) and current.batch.idle
+        if self._columns.watching and not idle:  # the lookups of an idle worker have no ids
+            self._columns.watch(_arrays(current.batch.columns))
+
+    def stop(self) -> None:
+        """Drop the batches that were read ahead, and release their rows."""
+        given_up = [*([self._current] if self._current is not None else []), *self._ahead]
+        self._current = None
+        self._ahead.clear()
+        self._ended = True
+        last: dict[str, int] = {}
+        for each in given_up:
+            last.update(each.tickets)
+        for name, number in last.items():
+            self._tables[name].end_prefetch(number)
+
+
+def _depth(table: TableParameter) -> int:
+    return 0 if table.cache is None else table.cache.prefetch
+
+
+def _arrays(columns: tuple[Tensor, ...]) -> list[np.ndarray]:
+    return [column.asnumpy() for column in columns]

@@ -1,0 +1,847 @@
+# SPDX-License-Identifier: Apache-2.0
+"""RecModel: `mindspore.train.Model` for networks with tables, on finite or endless data."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NoReturn
+
+import mindspore as ms
+from mindspore import Tensor, nn
+from mindspore.train import Callback, Model, RunContext
+from mindspore.train.callback import _CallbackManager, _InternalCallbackParam
+
+from mindspore_rec.common.checks import check_int
+from mindspore_rec.common.parallel.agreed_error import raise_on
+from mindspore_rec.common.parallel.channel import Group
+from mindspore_rec.common.stream.batches import Batch, BatchSource
+from mindspore_rec.common.stream.interrupt import Interruption
+from mindspore_rec.train.callbacks.callback_list import callback_list, evaluation_callbacks
+from mindspore_rec.train.callbacks.progress import ProgressBar, StopOnNaN
+from mindspore_rec.train.callbacks.validation import (
+    EvalLoss,
+    Validation,
+    check_frequency,
+    count_evaluations,
+)
+from mindspore_rec.train.data.batch_sources import batch_source
+from mindspore_rec.train.data.finite_batches import check_batch, check_inputs
+from mindspore_rec.train.data.given_data import check_batches_given, check_read_again, no_batch
+from mindspore_rec.train.data.label_range import check_label_range
+from mindspore_rec.train.graph.batch_columns import BatchColumns
+from mindspore_rec.train.graph.cell_caller import CellCaller
+from mindspore_rec.train.graph.tensors import as_tensors, row_count
+from mindspore_rec.train.loop.amp_level import apply_amp_level
+from mindspore_rec.train.loop.cells import EvalCell, LossCell
+from mindspore_rec.train.loop.hints import hint_mode, hint_sink_mode, hint_undefined, hint_untrained
+from mindspore_rec.train.loop.id_columns import PrefetchIds
+from mindspore_rec.train.loop.loop import TrainLoop
+from mindspore_rec.train.loop.prefetch import PrefetchStage
+from mindspore_rec.train.loop.step import TrainStep
+from mindspore_rec.train.metrics.summary import TableSummary, TrainSummary
+from mindspore_rec.train.nn.tables import tables_of
+from mindspore_rec.train.optim.tables import check_covered
+from mindspore_rec.train.parameter.map_parameter import MapParameter
+from mindspore_rec.train.workers.agreement import Agreement
+from mindspore_rec.train.workers.peers import Peers, check_same, current_group
+from mindspore_rec.train.workers.worker_data import agreed_length, worker_source
+from mindspore_rec.train.workers.worker_feed import WorkerFeed
+from mindspore_rec.train.workers.worker_metrics import WorkerMetrics
+from mindspore_rec.train.workers.worker_parameters import share_parameters
+from mindspore_rec.train.workers.worker_random import draw_apart
+from mindspore_rec.train.workers.worker_state import WorkerState
+
+__all__ = ["RecModel"]
+
+
+class RecModel(Model):
+    """Model for training, evaluation and prediction of a recommendation network.
+
+    It is a `mindspore.train.Model` with these differences:
+
+    * data are a `mindspore.dataset.Dataset`, a `mindspore_rec.stream.BatchSource`, or any iterable
+      of whole batches: tuples or dicts of NumPy arrays. With `loss_fn`, a batch's last column is
+      the label and all others are the network's inputs. The data may be endless: their size is
+      never needed;
+    * the event time of a batch (of `FeatureBatches` or `StreamingDataset`) is set on the network's
+      hash tables just before the batch's step;
+    * tables learn in training and never change in evaluation and prediction. Before the first step
+      the model checks that the optimizer covers every table;
+    * batches may differ in size: see `mindspore_rec.graph.CellCaller`;
+    * Ctrl-C finishes the current step, runs the callbacks' `on_train_end` and returns; a second
+      Ctrl-C aborts;
+    * calls of the network hold `mindspore_rec.graph.graph_lock`, so several threads may predict
+      while one trains;
+    * `train`, `fit` and `online_train` return a `TrainSummary`.
+
+    Args:
+        network: cell that computes the prediction from the inputs; the loss, if `loss_fn` is None;
+            or a whole train step, if `optimizer` is None too.
+        loss_fn: cell that computes the loss from prediction and label. Default: None.
+        optimizer: an optimizer of `mindspore_rec.optim`, made with all of
+            `network.trainable_params()`. Default: None.
+        metrics: as for `Model`, for example those of `mindspore_rec.metrics`. Default: None.
+        eval_network: as for `Model`. Default: network and `loss_fn`.
+        eval_indexes: as for `Model`. Default: None.
+        amp_level: 'O1', 'O2' and 'O3' let dense products of `mindspore_rec.nn` read bfloat16, and
+            'auto' on a processor that multiplies it; see `compute_dtype` of the layers. Rows, sums
+            and weights keep their types. Default: 'O0', which changes nothing.
+        boost_level: only 'O0' is supported: other levels change the train step.
+        **kwargs: `loss_scale_manager`: a `FixedLossScaleManager` that does not drop updates, with
+            the same scale as the optimizer's `loss_scale`.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or not supported.
+        RuntimeError: a table is not covered by the optimizer; a parallel mode is on.
+
+    After `mindspore_rec.RecModel` of MindRec 0.3.
+
+    Example:
+        >>> import numpy as np
+        >>> from mindspore_rec import HashEmbeddingLookup
+        >>> from mindspore_rec.metrics import AUC
+        >>> from mindspore_rec.optim import LazyAdam
+        >>> ms.set_context(mode=ms.GRAPH_MODE)
+        >>> net = nn.SequentialCell(
+        ...     HashEmbeddingLookup(4, ms.int64, name="doc.rec_model"), nn.Flatten(), nn.Dense(8, 1)
+        ... )
+        >>> ids = np.array([[1, 2], [3, 4]])
+        >>> batches = [(ids, np.array([[0], [1]], np.float32))] * 50
+        >>> optimizer = LazyAdam(net.trainable_params(), learning_rate=0.1)
+        >>> metrics = {"auc": AUC(from_logits=True)}
+        >>> model = RecModel(net, nn.BCEWithLogitsLoss(), optimizer, metrics)
+        >>> summary = model.train(1, batches, progress=False)
+        >>> summary.steps, summary.samples, summary.tables[0].rows
+        (50, 100, 4)
+        >>> model.eval(batches, progress=False)
+        {'auc': 1.0}
+        >>> model.predict(ids).shape
+        (2, 1)
+    """
+
+    _metric_fns: Any
+
+    def __init__(
+        self,
+        network: nn.Cell,
+        loss_fn: nn.Cell | None = None,
+        optimizer: nn.Optimizer | None = None,
+        metrics: Any = None,
+        eval_network: nn.Cell | None = None,
+        eval_indexes: list[int] | None = None,
+        amp_level: str = "O0",
+        boost_level: str = "O0",
+        **kwargs: Any,
+    ) -> None:
+        if boost_level != "O0":
+            raise ValueError(f"boost_level must be 'O0', got {boost_level!r}")
+        if ms.get_auto_parallel_context("parallel_mode") != "stand_alone":
+            raise RuntimeError(
+                "RecModel needs no parallel mode of MindSpore: reset the auto parallel context, "
+                f"whose mode is {ms.get_auto_parallel_context('parallel_mode')!r}; several workers "
+                "are started by python -m mindspore_rec.launch"
+            )
+        apply_amp_level(network, amp_level)
+        super().__init__(
+            network,
+            loss_fn,
+            optimizer,
+            metrics,
+            eval_network,
+            eval_indexes,
+            **kwargs,
+        )
+        self._callers: dict[int, CellCaller] = {}
+        self._caller_tables: dict[int, list[Any]] = {}
+        self._has_rows = False  # or the warning was given
+
+    # ---- what Model's constructor asks for
+
+    def _build_train_network(self) -> nn.Cell:
+        network = self._network
+        if self._loss_fn is not None:
+            network = LossCell(network, self._loss_fn)
+        if self._optimizer is not None:
+            network = TrainStep(network, self._optimizer, self._loss_scale())
+        elif self._loss_scale_manager is not None:
+            raise ValueError("loss_scale_manager must be None without an optimizer")
+        inputs = self._network.get_inputs()
+        if inputs is not None and self._loss_fn is None:
+            network.set_inputs(*inputs)
+        return network
+
+    def _loss_scale(self) -> float:
+        manager = self._loss_scale_manager
+        if manager is None:
+            return 1.0
+        if manager.get_update_cell() is not None or manager.get_drop_overflow_update():
+            raise ValueError(
+                "loss_scale_manager must be a FixedLossScaleManager with drop_overflow_update=False"
+            )
+        return float(manager.get_loss_scale())
+
+    def _build_eval_network(
+        self, metrics: Any, eval_network: nn.Cell | None, eval_indexes: list[int] | None
+    ) -> None:
+        if eval_network is None and self._loss_fn is not None:
+            eval_network, eval_indexes = EvalCell(self._network, self._loss_fn), [0, 1, 2]
+        super()._build_eval_network(metrics, eval_network, eval_indexes)
+
+    # ---- training
+
+    def train(
+        self,
+        epoch: int,
+        train_dataset: Any,
+        callbacks: Callback | list[Callback] | None = None,
+        dataset_sink_mode: bool = False,
+        sink_size: int = -1,
+        initial_epoch: int = 0,
+        *,
+        max_steps: int | None = None,
+        progress: bool = True,
+        prefetch_ids: PrefetchIds | None = None,
+        stop_on_nan: bool = True,
+    ) -> TrainSummary:
+        """Train for a number of epochs.
+
+        Args:
+            epoch: number of the last epoch, at least 1; epochs before a restart, of which a
+                `RecCheckpoint` knows, count too.
+            train_dataset: a Dataset, or an iterable of batches. An epoch is one pass over it.
+            callbacks: one or several. Default: none.
+            dataset_sink_mode: has no effect, since batches are fed one by one; True logs a warning
+                once. Default: False.
+            sink_size: number of steps of an epoch, if above 0; an epoch may then end within a pass
+                over the data. Default: -1, an epoch is one pass.
+            initial_epoch: number of epochs that an earlier run has trained. Default: 0.
+            max_steps: most steps of the run. Default: None, no limit.
+            progress: show a progress bar, or lines where there is no terminal, and the summary on
+                standard error. Default: True.
+            prefetch_ids: a function of a batch's columns, NumPy arrays, that returns by table name
+                the ids that will be looked up, an array or a list of arrays: for tables whose cache
+                prefetches and whose ids the network computes. Default: ids are columns, or fields
+                of columns; the first step shows which of them each table looks up.
+            stop_on_nan: raise an error if a step's loss is NaN or infinite, before any callback
+                (such as a checkpoint) sees that step. And raise one if a column of a batch has such
+                a number, which names column and row: MindSpore's ReLU turns NaN into 0, so the loss
+                may not show it. Ignored if `StopOnNaN` is among the callbacks. Default: True.
+
+        With a cache that prefetches (`CacheConfig.prefetch`), batches are read ahead, and copied,
+        since the source may reuse its arrays. If a callback or Ctrl-C ends the training, batches
+        that were read and not trained are lost; with `max_steps` none is.
+
+        Returns:
+            Summary of the run.
+
+        Raises:
+            TypeError, ValueError: an argument is of the wrong type or out of range; the data set
+                yields no batch, or one with NaN or infinity.
+            RuntimeError: a table is not covered by the optimizer; the data set fails.
+            FloatingPointError: the loss is NaN or infinite; rows of that step may hold NaN too.
+        """
+        hint_sink_mode(dataset_sink_mode)
+        epoch = check_int("epoch", epoch, 1, sys.maxsize)
+        initial_epoch = check_int("initial_epoch", initial_epoch, 0, epoch - 1)
+        sink_size = check_int("sink_size", sink_size, -1, sys.maxsize)
+        if sink_size == 0:
+            raise ValueError("sink_size must be -1 or at least 1, got 0")
+        epoch_steps = None if sink_size == -1 else sink_size
+        group = current_group()
+        if epoch_steps is None and max_steps is None:
+            check_read_again("train_dataset", train_dataset, epoch - initial_epoch)
+        source = self._source("train_dataset", train_dataset, self._train_network)
+        source = worker_source(source, group, "train_dataset")
+        count = agreed_length(source.length, group) if epoch_steps is None else epoch_steps
+        epochs = epoch - initial_epoch
+        total = None if count is None else count * epochs
+        run = self._run_params(train_dataset, source, epochs, count, total, max_steps)
+        run.initial_epoch, run.cur_epoch_num = initial_epoch, initial_epoch + 1
+
+        def work(loop: TrainLoop) -> None:
+            loop.run_passes(source, epochs, epoch_steps, initial_epoch)
+
+        return self._run(run, callbacks, max_steps, progress, prefetch_ids, stop_on_nan, work)
+
+    def fit(
+        self,
+        epoch: int,
+        train_dataset: Any,
+        valid_dataset: Any = None,
+        valid_frequency: int | list[int] = 1,
+        callbacks: Callback | list[Callback] | None = None,
+        dataset_sink_mode: bool = False,
+        valid_dataset_sink_mode: bool = False,
+        sink_size: int = -1,
+        initial_epoch: int = 0,
+        *,
+        max_steps: int | None = None,
+        progress: bool = True,
+        prefetch_ids: PrefetchIds | None = None,
+        stop_on_nan: bool = True,
+    ) -> TrainSummary:
+        """Train for a number of epochs and evaluate at their ends.
+
+        The results are in the summary's `history`, and for the callbacks in `metrics` and
+        `eval_results` of `run_context.original_args()`: the metrics, and `eval_loss`, the mean loss
+        of a batch, if the model has a `loss_fn` or `eval_indexes`. So `EarlyStopping` and
+        `ReduceLROnPlateau`, of this library or of `mindspore.train`, can watch each of them.
+        Callbacks with methods `on_eval_*` are called in the evaluations.
+
+        Args:
+            epoch: as for `train`.
+            train_dataset: as for `train`.
+            valid_dataset: data that are evaluated, as for `eval`; read from the start each time.
+                Default: None, which makes this `train`.
+            valid_frequency: number of epochs from one evaluation to the next, at least 1, or a
+                list of the epochs, counted from 1, after which there is one. Default: 1.
+            callbacks: as for `train`.
+            dataset_sink_mode: as for `train`.
+            valid_dataset_sink_mode: has no effect, like `dataset_sink_mode`. Default: False.
+            sink_size: as for `train`.
+            initial_epoch: as for `train`.
+            max_steps: as for `train`.
+            progress: as for `train`.
+            prefetch_ids: as for `train`.
+            stop_on_nan: as for `train`, of `valid_dataset` too.
+
+        Returns:
+            Summary of the run.
+
+        Raises:
+            TypeError, ValueError: an argument is of the wrong type or out of range; `valid_dataset`
+                is empty, or can be read once only and is evaluated several times; there is one, and
+                the model was made without metrics, or has one called 'eval_loss'.
+            RuntimeError, FloatingPointError: as for `train`.
+
+        After `mindspore.train.Model.fit`.
+
+        Example:
+            >>> import numpy as np
+            >>> from mindspore_rec import HashEmbeddingLookup
+            >>> from mindspore_rec.metrics import AUC
+            >>> from mindspore_rec.optim import LazyAdam
+            >>> ms.set_context(mode=ms.GRAPH_MODE)
+            >>> net = nn.SequentialCell(
+            ...     HashEmbeddingLookup(4, ms.int64, name="doc.fit"), nn.Flatten(), nn.Dense(8, 1)
+            ... )
+            >>> batches = [(np.array([[1, 2], [3, 4]]), np.array([[0], [1]], np.float32))] * 50
+            >>> optimizer = LazyAdam(net.trainable_params(), learning_rate=0.1)
+            >>> metrics = {"auc": AUC(from_logits=True)}
+            >>> model = RecModel(net, nn.BCEWithLogitsLoss(), optimizer, metrics)
+            >>> summary = model.fit(4, batches, batches[:1], valid_frequency=2, progress=False)
+            >>> [(step, sorted(results)) for step, results in summary.history]
+            [(100, ['auc', 'eval_loss']), (200, ['auc', 'eval_loss'])]
+        """
+        hint_sink_mode(valid_dataset_sink_mode)
+        epoch = check_int("epoch", epoch, 1, sys.maxsize)
+        initial_epoch = check_int("initial_epoch", initial_epoch, 0, epoch - 1)
+        frequency = check_frequency(valid_frequency)
+        given = callback_list(callbacks)
+        group = current_group()
+        if group.size > 1:
+            each = {"valid_frequency": None if valid_dataset is None else frequency}
+            check_same(group, "the validation", each)
+        if valid_dataset is not None:
+            self._check_validation(
+                valid_dataset, count_evaluations(frequency, initial_epoch, epoch)
+            )
+            seen = evaluation_callbacks(given)
+            self._check_methods_for_custom_callbacks(seen, "fit")
+            finite = stop_on_nan and not any(isinstance(each, StopOnNaN) for each in given)
+            given = [Validation(self, valid_dataset, frequency, seen, finite), *given]
+        return self.train(
+            epoch,
+            train_dataset,
+            given,
+            dataset_sink_mode,
+            sink_size,
+            initial_epoch,
+            max_steps=max_steps,
+            progress=progress,
+            prefetch_ids=prefetch_ids,
+            stop_on_nan=stop_on_nan,
+        )
+
+    def _check_validation(self, valid_dataset: Any, evaluations: int) -> None:
+        """Check the metrics and data of `fit` before its first step."""
+        if not self._metric_fns:
+            raise ValueError("metrics must be given to RecModel for a valid_dataset")
+        if self._has_eval_loss and "eval_loss" in self._metric_fns:
+            raise ValueError(
+                "metrics of RecModel must have names other than 'eval_loss', under which fit "
+                "returns the mean loss of valid_dataset"
+            )
+        source = self._source("valid_dataset", valid_dataset, self._eval_network)
+        _check_learns_nothing(source)
+        check_read_again("valid_dataset", valid_dataset, evaluations, "evaluations")
+        if source.length == 0:
+            raise no_batch("valid_dataset", source)
+
+    @property
+    def _has_eval_loss(self) -> bool:
+        """Whether the evaluations of `fit` measure the loss."""
+        return self._eval_indexes is not None
+
+    def _validate(
+        self, valid_dataset: Any, callbacks: Sequence[Callback], epoch: int, finite: bool
+    ) -> dict[str, Any]:
+        """Return metrics and mean loss over the data, for an evaluation of `fit`."""
+        every = self._metric_fns
+        if self._has_eval_loss:
+            self._metric_fns = {"eval_loss": EvalLoss(), **every}
+        try:
+            return self._measure(valid_dataset, list(callbacks), False, epoch, finite)
+        finally:
+            self._metric_fns = every
+
+    def online_train(
+        self,
+        train_dataset: Any,
+        callbacks: Callback | list[Callback] | None = None,
+        dataset_sink_mode: bool | None = None,
+        sink_size: int = 1,
+        *,
+        max_steps: int | None = None,
+        progress: bool = True,
+        prefetch_ids: PrefetchIds | None = None,
+        stop_on_nan: bool = True,
+    ) -> TrainSummary:
+        """Train on a stream, until the stream ends, a callback requests a stop, or Ctrl-C.
+
+        Args:
+            train_dataset: a Dataset, or an iterable of batches; read once. A
+                `mindspore_rec.stream.StreamingDataset` can end by `StopWhen`, and resume from its
+                state.
+            callbacks: one or several. Default: none.
+            dataset_sink_mode: has no effect, since batches are fed one by one; True logs a warning
+                once. Default: None, where upstream has True.
+            sink_size: number of steps of an epoch, as callbacks see it, at least 1. Default: 1.
+            max_steps: most steps of the run. Default: None, no limit.
+            progress: as for `train`. Default: True.
+            prefetch_ids: as for `train`.
+            stop_on_nan: as for `train`. Default: True.
+
+        With a cache that prefetches, a batch is trained once `CacheConfig.prefetch` more batches
+        have been read: on a stream with pauses use a small number.
+
+        Returns:
+            Summary of the run.
+
+        Raises:
+            TypeError, ValueError: an argument is of the wrong type or out of range.
+            RuntimeError: a table is not covered by the optimizer; the stream fails.
+            FloatingPointError: as for `train`.
+        """
+        hint_sink_mode(dataset_sink_mode)
+        sink_size = check_int("sink_size", sink_size, 1, sys.maxsize)
+        source = self._source("train_dataset", train_dataset, self._train_network)
+        source = worker_source(source, current_group(), "train_dataset")
+        run = self._run_params(train_dataset, source, 1, None, None, max_steps)
+
+        def work(loop: TrainLoop) -> None:
+            loop.run_stream(source, sink_size)
+            reason = loop.source_stop_reason(source)
+            run.stop_reason = run.stop_reason or reason
+
+        return self._run(run, callbacks, max_steps, progress, prefetch_ids, stop_on_nan, work)
+
+    def _source(self, argument: str, data: Any, cell: nn.Cell) -> BatchSource:
+        check_batches_given(argument, data, BatchColumns(self._network, _is_labelled(cell)))
+        return batch_source(data, argument)
+
+    def _run_params(
+        self,
+        dataset: Any,
+        source: BatchSource,
+        epochs: int,
+        count: int | None,
+        total: int | None,
+        max_steps: int | None,
+    ) -> Any:
+        if max_steps is not None:
+            max_steps = check_int("max_steps", max_steps, 1, sys.maxsize)
+            total = max_steps if total is None else min(total, max_steps)
+        run = self._callback_params("train")
+        run.epoch_num = epochs
+        run.batch_num = sys.maxsize if count is None else count
+        run.total_steps = total
+        run.train_dataset = dataset
+        run.train_source = source
+        run.train_dataset_element = None
+        run.train_batch = None
+        run.train_network = self._train_network
+        run.cur_epoch_num = 1
+        run.initial_epoch = 0
+        run.initial_step = 0
+        run.last_save_ckpt_step = None
+        run.latest_ckpt_file = None
+        run.net_outputs = None
+        run.samples = 0
+        run.batch_samples = 0
+        run.history = []
+        run.interrupted = False
+        run.stop_reason = ""
+        return run
+
+    def _run(
+        self,
+        run: Any,
+        callbacks: Any,
+        max_steps: int | None,
+        progress: bool,
+        prefetch_ids: PrefetchIds | None,
+        stop_on_nan: bool,
+        work: Any,
+    ) -> TrainSummary:
+        self._check_trainable()
+        hint_mode()
+        self._has_rows = True  # from the first step on
+        tables = tables_of(self._train_network)
+        stage = PrefetchStage(tables, prefetch_ids)
+        group = current_group()
+        peers = None
+        if group.size > 1:
+            check_same(group, "the training", self._settings(run, tables, max_steps))
+            share_parameters(group, self._train_network)
+            draw_apart(group, self._network)
+            state = WorkerState(group, self._network)
+            peers = Peers(group, run.train_source, self._sums_loss(), state)
+        progress = progress and group.rank == 0
+        timed = [t for t in run.train_source.event_tables(tables) if isinstance(t, MapParameter)]
+        run.list_callback = callback_list(callbacks, bool(tables)) + (
+            [ProgressBar()] if progress else []
+        )
+        begin = time.perf_counter()
+        with Interruption() as interruption, _CallbackManager(run.list_callback) as manager:
+            loop = TrainLoop(
+                self._caller(self._train_network),
+                run,
+                manager,
+                interruption,
+                stage,
+                timed,
+                max_steps,
+                peers,
+            )
+            decided = any(isinstance(each, StopOnNaN) for each in run.list_callback)
+            loop.stop_on_nan = bool(stop_on_nan) and not decided
+            loop.finite_columns = loop.stop_on_nan
+            loop.optimizers = _optimizers_in(self._train_network)
+            work(loop)
+        summary = loop.finish(time.perf_counter() - begin)
+        summary.tables = [_table_summary(table) for table in tables_of(self._train_network)]
+        if progress:
+            print(summary, file=sys.stderr, flush=True)
+        return summary
+
+    def _sums_loss(self) -> bool:
+        """Return whether the loss of a batch is the sum over its rows, not their mean."""
+        loss = self._loss_fn
+        reduction = getattr(loss, "reduction", None)
+        if isinstance(reduction, str):
+            return reduction == "sum"
+        # Some losses of MindSpore keep it as LossBase does only.
+        return bool(getattr(loss, "reduce", False)) and not getattr(loss, "average", True)
+
+    def _settings(self, run: Any, tables: list[Any], max_steps: int | None) -> dict[str, Any]:
+        """Return what must be the same on all workers, as JSON values."""
+        return {
+            "the number of epochs": run.epoch_num,
+            "the steps of an epoch": run.batch_num,
+            "max_steps": max_steps,
+            "the tables": [[table.name, table.dim] for table in tables],
+            "the dense parameters": [
+                [parameter.name, list(parameter.shape), str(parameter.dtype)]
+                for parameter in self._train_network.trainable_params()
+            ],
+        }
+
+    def _check_trainable(self) -> None:
+        """Check the tables again: an optimizer made after this object may have bound one."""
+        if self._optimizer is not None:
+            check_covered(self._network, self._optimizer)
+            return
+        check_covered(self._train_network, _optimizers_in(self._train_network) or None)
+
+    # ---- evaluation and prediction
+
+    def eval(
+        self,
+        valid_dataset: Any,
+        callbacks: Callback | list[Callback] | None = None,
+        dataset_sink_mode: bool = False,
+        *,
+        progress: bool = True,
+    ) -> dict[str, Any]:
+        """Compute the metrics over one pass of the data; no table changes.
+
+        Args:
+            valid_dataset: a Dataset, or an iterable of batches.
+            callbacks: one or several. Default: none.
+            dataset_sink_mode: has no effect, since batches are fed one by one; True logs a warning
+                once. Default: False.
+            progress: show a bar on a terminal after two seconds. Default: True.
+
+        Returns:
+            Metrics by name.
+
+        Raises:
+            ValueError: the model was made without metrics; the data have no batch, or one with NaN
+                or infinity; a FeaturePipeline would learn of the batches.
+        """
+        if not self._metric_fns:
+            raise ValueError(
+                "metrics must be given to RecModel for an evaluation: RecModel(..., "
+                "metrics={'auc': mindspore_rec.AUC(from_logits=True)})"
+            )
+        hint_sink_mode(dataset_sink_mode)
+        return self._measure(valid_dataset, callbacks, progress, epoch=1)
+
+    def _measure(
+        self, valid_dataset: Any, callbacks: Any, progress: bool, epoch: int, finite: bool = True
+    ) -> dict[str, Any]:
+        from tqdm import tqdm
+
+        source = self._source("valid_dataset", valid_dataset, self._eval_network)
+        _check_learns_nothing(source)
+        group = current_group()
+        source = worker_source(source, group, "valid_dataset")
+        self._hint_untrained()
+        run = self._callback_params("eval")
+        run.eval_network, run.valid_dataset = self._eval_network, valid_dataset
+        run.valid_source = source
+        run.cur_epoch_num = epoch
+        run.finite_columns = finite
+        run.batch_num = source.length or sys.maxsize
+        run.list_callback = callback_list(callbacks)
+        self._clear_metrics()
+        hidden = not (progress and group.rank == 0 and sys.stderr.isatty())
+        with (
+            _CallbackManager(run.list_callback) as manager,
+            tqdm(desc="eval", unit="batch", delay=2, leave=False, disable=hidden) as bar,
+            self._caller(self._eval_network).columns.named(lambda: source.column_names),
+        ):
+            if group.size == 1:
+                self._evaluate(run, manager, bar)
+            else:
+                self._evaluate_with_others(run, manager, bar, group)
+        hint_undefined(self._metric_fns, run.metrics)
+        return dict(run.metrics)
+
+    def _evaluate(self, run: Any, manager: Any, bar: Any) -> None:
+        context = RunContext(run)
+        call = self._caller(self._eval_network)
+        manager.on_eval_begin(context)
+        manager.on_eval_epoch_begin(context)
+        for read in run.valid_source.read():
+            batch = self._eval_columns(read, call.columns, run)
+            run.cur_step_num += 1
+            run.eval_dataset_element = batch
+            manager.on_eval_step_begin(context)
+            run.net_outputs = call(False, *batch)
+            self._update_metrics(run.net_outputs)
+            bar.update(1)
+            manager.on_eval_step_end(context)
+            if context.get_stop_requested():
+                break
+        if run.cur_step_num == 0:
+            raise no_batch("valid_dataset", run.valid_source)
+        manager.on_eval_epoch_end(context)
+        run.metrics = self._get_metrics()
+        run.eval_results = dict(run.metrics)
+        manager.on_eval_end(context)
+
+    def _eval_columns(self, batch: Batch, columns: BatchColumns, run: Any) -> tuple[Tensor, ...]:
+        """Return the columns of the next batch as Tensors, checked."""
+        columns.names = batch.names or ()
+        where = f"batch {run.cur_step_num} of valid_dataset"
+        if run.finite_columns:
+            check_batch(batch, columns, where)
+        if run.cur_step_num == 0:
+            check_label_range(batch.columns, columns, self._loss_fn, where)
+        return as_tensors(batch.columns, columns=columns)
+
+    def _evaluate_with_others(self, run: Any, manager: Any, bar: Any, group: Group) -> None:
+        """Evaluate this worker's share, with as many steps as all workers."""
+        context = RunContext(run)
+        call = self._caller(self._eval_network)
+        metrics = WorkerMetrics(group, self._metric_fns, self._sums_loss())
+        feed = WorkerFeed(Agreement(group, "e"), run.valid_source, "valid_dataset")
+        feed.wants_stop = context.get_stop_requested
+        batches = run.valid_source.read()
+
+        def read() -> Batch | None:
+            batch = next(batches, None)
+            if batch is None:
+                return None
+            columns = self._eval_columns(batch, call.columns, run)
+            return replace(batch, columns=columns)
+
+        feed.start(read)
+        manager.on_eval_begin(context)
+        manager.on_eval_epoch_begin(context)
+        while (batch := feed.next()) is not None:
+            run.cur_step_num += 1
+            run.eval_dataset_element = batch.columns
+            group.begin_step(run.cur_step_num, list(batch.samples))
+            manager.on_eval_step_begin(context)
+            run.net_outputs = call(False, *batch.columns)
+            metrics.update(run.net_outputs, batch.samples, self._update_some)
+            bar.update(1)
+            manager.on_eval_step_end(context)
+        feed.check()
+        if run.cur_step_num == 0:
+            raise_on(group.rank, 0, no_batch("valid_dataset", run.valid_source))
+        metrics.merge()
+        manager.on_eval_epoch_end(context)
+        run.metrics = self._get_metrics()
+        run.eval_results = dict(run.metrics)
+        manager.on_eval_end(context)
+
+    def _update_some(self, metrics: Mapping[str, Any], outputs: Any) -> None:
+        every = self._metric_fns
+        self._metric_fns = metrics
+        try:
+            self._update_metrics(outputs)
+        finally:
+            self._metric_fns = every
+
+    def predict(self, *predict_data: Any, backend: str | None = None, config: Any = None) -> Any:
+        """Return the network's output for the inputs; no table changes.
+
+        Args:
+            *predict_data: the network's inputs, Tensors or NumPy arrays.
+            backend: only None is supported.
+            config: only None is supported.
+
+        Returns:
+            The network's output.
+
+        Raises:
+            TypeError: an input is neither array nor Tensor.
+            ValueError: `backend` or `config` is given, or no input is given; an input has NaN or
+                infinity.
+        """
+        if backend is not None or config is not None:
+            raise ValueError("backend and config must be None: tables live in this process")
+        self._hint_untrained()
+        call = self._caller(self._predict_network)
+        inputs = as_tensors(predict_data, columns=call.columns)
+        check_inputs(self._predict_network, inputs)
+        group = current_group()
+        if group.size > 1:
+            group.begin_step(0, [row_count(inputs)] * group.size)  # no worker is idle
+        return call(False, *inputs)
+
+    # ---- what Model has and no network with tables needs
+
+    def build(
+        self,
+        train_dataset: Any = None,
+        valid_dataset: Any = None,
+        sink_size: int = -1,
+        epoch: int = 1,
+        sink_mode: bool = True,
+    ) -> None:
+        """Raise an error: there is no sink mode, for which MindSpore's `build` compiles graphs.
+
+        Raises:
+            RuntimeError: always.
+        """
+        raise RuntimeError(
+            "build is for the sink mode of Ascend, and RecModel feeds batches one by one: leave "
+            "the call out, since the first step of fit, train, eval and predict compiles its graph"
+        )
+
+    def infer_train_layout(
+        self, train_dataset: Any, dataset_sink_mode: bool = True, sink_size: int = -1
+    ) -> None:
+        """Raise an error: no parameter is divided by a parallel mode.
+
+        Raises:
+            RuntimeError: always.
+        """
+        _refuse_layouts("infer_train_layout")
+
+    def infer_predict_layout(self, *predict_data: Any, skip_backend_compile: bool = False) -> None:
+        """Raise an error, as `infer_train_layout` does.
+
+        Raises:
+            RuntimeError: always.
+        """
+        _refuse_layouts("infer_predict_layout")
+
+    # ---- shared
+
+    def _hint_untrained(self) -> None:
+        if not self._has_rows:
+            self._has_rows = hint_untrained(self._network)
+
+    def _callback_params(self, mode: str) -> Any:
+        run = _InternalCallbackParam()
+        run.mode = mode
+        run.network = self._network
+        run.optimizer = self._optimizer
+        run.loss_fn = self._loss_fn
+        run.parallel_mode = self._parallel_mode
+        run.device_number = self._device_number
+        run.loss_scale_mananger = self._loss_scale_manager  # the spelling that Model reads
+        run.dataset_sink_mode = False
+        run.cur_step_num = 0
+        return run
+
+    def _caller(self, cell: nn.Cell) -> CellCaller:
+        if id(cell) not in self._callers:
+            self._callers[id(cell)] = CellCaller(cell, self._network, _is_labelled(cell))
+            self._caller_tables[id(cell)] = tables_of(cell)
+        for table in self._caller_tables[id(cell)]:
+            table.check_not_replaced()  # as an operator's error, it would break the graph
+        return self._callers[id(cell)]
+
+
+def _refuse_layouts(method: str) -> NoReturn:
+    raise RuntimeError(
+        f"{method} is for MindSpore's parallel modes, which RecModel does not have: several "
+        "workers are started by python -m mindspore_rec.launch, and the placement of a table says "
+        "which of them has its rows"
+    )
+
+
+def _check_learns_nothing(source: BatchSource) -> None:
+    if source.learns:
+        raise ValueError(
+            f"valid_dataset is a {type(source).__name__} whose features learn of its batches: "
+            "evaluate FeatureBatches(source, pipeline, is_train=False), or a StreamingDataset with "
+            "pipeline.apply as its transform"
+        )
+
+
+def _is_labelled(cell: nn.Cell) -> bool:
+    """Return whether the last column of the cell's batches is a label, no input of its network."""
+    inside = cell.network if isinstance(cell, TrainStep) else cell
+    return isinstance(inside, (LossCell, EvalCell))
+
+
+def _optimizers_in(cell: nn.Cell) -> list[nn.Optimizer]:
+    """Return all optimizers of a training cell, those in lists, tuples and dicts included."""
+    found: list[nn.Optimizer] = []
+    for _, inside in cell.cells_and_names():
+        held: list[Any] = [inside]
+        for value in vars(inside).values():
+            if isinstance(value, (list, tuple)):
+                held += value
+            elif isinstance(value, dict):
+                held += value.values()
+        found += [each for each in held if isinstance(each, nn.Optimizer)]
+    return list({id(each): each for each in found}.values())
+
+
+def _table_summary(table: Any) -> TableSummary:
+    stats = table.stats()
+    parts = ("row_bytes", "index_bytes", "change_log_bytes", "digest_bytes")
+    held = sum(stats[part] for part in parts)
+    return TableSummary(table.name, table.dim, stats["rows"], held)

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The train step as a cell: one forward pass, one backward pass, one optimizer step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mindspore as ms
+from mindspore import nn, ops
+
+from mindspore_rec.common.checks import check_number
+from mindspore_rec.train.graph.spread import spread
+from mindspore_rec.train.optim.tables import check_covered
+
+__all__ = ["TrainStep"]
+
+
+class ScaledLoss(nn.Cell):
+    """Loss of a network times a factor, which is differentiated.
+
+    Args:
+        network: cell that returns the loss.
+        loss_scale: the factor.
+
+    Inputs:
+        The inputs of the network.
+
+    Outputs:
+        The scaled loss.
+    """
+
+    def __init__(self, network: nn.Cell, loss_scale: float) -> None:
+        super().__init__(auto_prefix=False)
+        self.network = network
+        self.loss_scale = loss_scale
+
+    def construct(self, *inputs: Any) -> Any:
+        """Return the scaled loss."""
+        return spread(self.network, inputs) * self.loss_scale
+
+
+class TrainStep(nn.Cell):
+    """Cell that computes the loss and its gradients, and applies one optimizer step.
+
+    Use it instead of `mindspore.nn.TrainOneStepCell`, which computes the network once for the
+    loss and once more for the gradients: the graph compiler merges the two for pure operators, but
+    a lookup that inserts and counts is never merged, so tables would count every key twice.
+
+    Args:
+        network: cell that returns the loss.
+        optimizer: an optimizer that covers all tables of the network.
+        loss_scale: factor of the loss in the backward pass, equal to the optimizer's `loss_scale`,
+            > 0. Default: 1.0.
+
+    Inputs:
+        The inputs of the network.
+
+    Outputs:
+        The loss before the step, not scaled.
+
+    Raises:
+        TypeError, ValueError: `loss_scale` is not a number > 0.
+        RuntimeError: a table of the network is not covered by the optimizer.
+
+    Example:
+        >>> import numpy as np
+        >>> from mindspore import Tensor
+        >>> from mindspore_rec import HashEmbeddingLookup
+        >>> from mindspore_rec.optim import LazyAdam
+        >>> ms.set_context(mode=ms.GRAPH_MODE)
+        >>> class Sum(nn.Cell):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.embedding = HashEmbeddingLookup(2, param_init="ones", name="doc.step")
+        ...     def construct(self, ids):
+        ...         return self.embedding(ids).sum()
+        >>> net = Sum()
+        >>> step = TrainStep(net, LazyAdam(net.trainable_params(), learning_rate=0.5)).set_train()
+        >>> ids = Tensor(np.array([[7, 9]], np.int32))
+        >>> [round(float(step(ids)), 4) for _ in range(2)]
+        [4.0, 2.0]
+    """
+
+    def __init__(self, network: nn.Cell, optimizer: nn.Optimizer, loss_scale: float = 1.0) -> None:
+        super().__init__(auto_prefix=False)
+        if check_number("loss_scale", loss_scale) <= 0:
+            raise ValueError(f"loss_scale must be > 0, got {loss_scale}")
+        check_covered(network, optimizer)
+        self.network = network
+        self.optimizer = optimizer
+        self.loss_scale = float(loss_scale)
+        # A cell, not a method: MindSpore holds the object of a method that it differentiates for
+        # ever, and with it the network's tables.
+        scaled = network if self.loss_scale == 1.0 else ScaledLoss(network, self.loss_scale)
+        self.value_and_grad = ms.value_and_grad(scaled, None, optimizer.parameters)
+
+    def construct(self, *inputs: Any) -> Any:
+        """Return the loss, once the optimizer step is done."""
+        loss, gradients = spread(self.value_and_grad, inputs)
+        loss = ops.depend(loss, self.optimizer(gradients))
+        return loss if self.loss_scale == 1.0 else loss / self.loss_scale

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Base of the metrics: read and check the batches."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from mindspore.train import Metric, rearrange_inputs
+
+from mindspore_rec.common.metrics.inputs import (
+    FloatArray,
+    as_labels,
+    as_predictions,
+    check_same_length,
+    task_column,
+)
+
+__all__ = ["BinaryMetric"]
+
+
+class BinaryMetric(Metric):
+    """Base of the metrics of one binary task; a ``mindspore.train.Metric``.
+
+    ``mindspore.Model(net, loss_fn, metrics={"auc": AUC(from_logits=True)}).eval(dataset)`` passes
+    ``(prediction, label)`` to :meth:`update`. With an ``eval_network`` of one's own and no
+    ``eval_indexes``, the Model passes all outputs of that network: choose among them with
+    ``set_indexes([i_prediction, i_label])``.
+
+    A batch that is refused leaves the metric as it was. Nothing of a batch is kept by reference.
+
+    Metrics that have seen parts of the rows, for example one on each worker of a training, become
+    one by :meth:`merge`; `RecModel.eval` does so by itself.
+
+    Args:
+        from_logits: whether the predictions are logits. If not, they must lie in ``[0, 1]``.
+            Default: False.
+        task: column to take where predictions or labels are ``[B, T]``. Default: 0.
+
+    Raises:
+        TypeError: an argument of another type.
+        ValueError: ``task`` below 0.
+    """
+
+    inputs: ClassVar[tuple[str, ...]] = ("prediction", "label")
+    """Names of the arguments of :meth:`update`, in order."""
+
+    undefined_if: ClassVar[str] = "all labels are of one class"
+    """Description of the rows for which :meth:`eval` returns NaN."""
+
+    def __init__(self, *, from_logits: bool = False, task: int = 0) -> None:
+        super().__init__()
+        if not isinstance(from_logits, bool):
+            raise TypeError(f"from_logits must be a bool, got {from_logits!r}")
+        self.from_logits = from_logits
+        self.task = check_integer(task, "task", minimum=0)
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything seen."""
+        self._rows = 0
+
+    @property
+    def rows(self) -> int:
+        """Number of rows seen since the last :meth:`clear`."""
+        return self._rows
+
+    @rearrange_inputs
+    def update(self, *inputs: Any) -> None:
+        """Take in one batch ``(prediction, label)``; a batch of no rows is legal.
+
+        Args:
+            *inputs: MindSpore Tensors, NumPy arrays or lists, each ``[B]``, ``[B, 1]`` or
+                ``[B, T]``. Predictions: finite numbers. Labels: 0 or 1, of any dtype.
+
+        Raises:
+            TypeError: something that is not an array of numbers.
+            ValueError: another number of inputs, another shape, different lengths, predictions that
+                are NaN, infinite or (without ``from_logits``) outside ``[0, 1]``, labels that are
+                not 0 or 1.
+        """
+        if len(inputs) != len(self.inputs):
+            raise ValueError(
+                f"{type(self).__name__}.update takes ({', '.join(self.inputs)}), got "
+                f"{len(inputs)} inputs; set_indexes chooses among more"
+            )
+        arrays = [self._convert_data(data) for data in inputs]
+        prediction, label = (
+            task_column(array, name, self.task)
+            for array, name in zip(arrays[:2], self.inputs[:2], strict=True)
+        )
+        if self.task and all(array.ndim == 1 or array.shape[1] == 1 for array in arrays[:2]):
+            # One column serves every task, but a task that neither input has is a mistake.
+            raise ValueError(f"task must be 0 where there is one column only, got {self.task}")
+        scores = as_predictions(prediction, self.inputs[0], from_logits=self.from_logits)
+        labels = as_labels(label, self.inputs[1])
+        check_same_length(prediction=scores, label=labels)
+        self._add(labels, scores, *arrays[2:])
+        self._rows += len(labels)
+
+    def eval(self) -> float:
+        """Return the metric over the rows seen since the last :meth:`clear`.
+
+        Raises:
+            RuntimeError: no rows seen, as MindSpore's own metrics do.
+        """
+        self._check_seen()
+        return self._value()
+
+    # ---- merging
+
+    @property
+    def order_matters(self) -> bool:
+        """Whether the value depends on the order in which rows were seen."""
+        return False
+
+    def merge(self, others: Iterable[BinaryMetric]) -> None:
+        """Take in all rows that other metrics have seen, as if after this one's own, in order.
+
+        The value is then that of one metric that has seen all rows: exactly where it is made of
+        counts or ranks, and to the rounding of sums in float64 else. The others do not change.
+
+        Args:
+            others: metrics of the same class with the same settings.
+
+        Raises:
+            TypeError: one of another class.
+            ValueError: one with other settings.
+
+        Examples:
+            >>> from mindspore_rec.metrics import AUC
+            >>> one, other = AUC(), AUC()
+            >>> one.update(np.array([0.1, 0.4]), np.array([0, 0]))
+            >>> other.update(np.array([0.35, 0.8]), np.array([1, 1]))
+            >>> one.merge([other])
+            >>> one.rows, one.eval()
+            (4, 0.75)
+        """
+        self.merge_states([_state_of(each, self) for each in others])
+
+    def state_dict(self) -> dict[str, npt.NDArray[Any]]:
+        """Return everything seen as arrays by name, for `merge_states` of another process."""
+        return {"settings": self._settings(), "rows": np.array(self._rows), **self._state()}
+
+    def merge_states(self, states: Iterable[Mapping[str, npt.NDArray[Any]]]) -> None:
+        """Take in the rows of states that `state_dict` returned, as `merge` does.
+
+        Raises:
+            ValueError: a state of another class or of other settings; nothing has changed.
+        """
+        found = list(states)
+        mine = self.state_dict()
+        for state in found:
+            if set(state) != set(mine) or not np.array_equal(state["settings"], mine["settings"]):
+                raise ValueError(
+                    f"states must be of a {type(self).__name__} with the same settings: one has "
+                    f"{sorted(state)} with the settings {state.get('settings')}, this has "
+                    f"{sorted(mine)} with {mine['settings']}"
+                )
+        for state in found:
+            rows = int(state["rows"])
+            self._take_state(state, rows)
+            self._rows += rows
+
+    def _settings(self) -> npt.NDArray[np.float64]:
+        """Return the settings that metrics must share to be merged."""
+        return np.array([self.from_logits, self.task], np.float64)
+
+    @abstractmethod
+    def _state(self) -> dict[str, npt.NDArray[Any]]:
+        """Return what was seen, without the number of rows."""
+
+    @abstractmethod
+    def _take_state(self, state: Mapping[str, npt.NDArray[Any]], rows: int) -> None:
+        """Take in another metric's state, of so many rows; `_rows` is still that of before."""
+
+    @abstractmethod
+    def _add(self, label: npt.NDArray[np.bool_], prediction: FloatArray, *others: Any) -> None:
+        """Take in checked rows ``[B]``; ``others`` are the inputs after the first two, as given."""
+
+    @abstractmethod
+    def _value(self) -> float:
+        """Return the metric; at least one row was seen."""
+
+    def _check_seen(self) -> None:
+        if not self._rows:
+            raise RuntimeError(f"{type(self).__name__} has seen no rows: call update first")
+
+
+def _state_of(other: Any, metric: BinaryMetric) -> dict[str, npt.NDArray[Any]]:
+    if type(other) is not type(metric):
+        raise TypeError(
+            f"others must be {type(metric).__name__} metrics, got a {type(other).__name__}"
+        )
+    state: dict[str, npt.NDArray[Any]] = other.state_dict()
+    return state
+
+
+def check_integer(value: int, name: str, *, minimum: int) -> int:
+    """Return ``value`` as an int, or raise an error that names the argument."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise TypeError(f"{name} must be an int, got {value!r}")
+    if value < minimum:
+        raise ValueError(f"{name} must be at least {minimum}, got {value}")
+    return int(value)

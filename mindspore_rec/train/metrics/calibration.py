@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether predicted rates are the observed ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from mindspore_rec.common.metrics.functional import (
+    ReliabilityCurve,
+    bin_edges,
+    bin_sums,
+    curve_of_sums,
+    sigmoid,
+)
+from mindspore_rec.common.metrics.inputs import FloatArray
+from mindspore_rec.train.metrics.base import BinaryMetric
+
+__all__ = ["Calibration"]
+
+
+class Calibration(BinaryMetric):
+    """Mean predicted rate divided by the mean observed rate; 1 is calibrated, above 1 too high.
+
+    Definition and source: :func:`mindspore_rec.common.metrics.functional.calibration`. NaN while no
+    positive was seen. Constant memory.
+
+    Args:
+        bins: for :meth:`reliability_curve`, the number of bins of one width, or their rising edges
+            from 0 to 1. Default: 10.
+        from_logits: whether the predictions are logits. Default: False.
+        task: column to take where predictions or labels are ``[B, T]``. Default: 0.
+
+    Raises:
+        ValueError: ``bins`` below 1, or edges that do not rise from 0 to 1.
+
+    Examples:
+        >>> metric = Calibration(bins=[0, 0.3, 1])
+        >>> metric.update(np.array([0.25, 0.5, 0.25, 0.5]), np.array([1, 0, 0, 0]))
+        >>> metric.eval()
+        1.5
+        >>> metric.reliability_curve().observed
+        array([0.5, 0. ])
+    """
+
+    undefined_if: ClassVar[str] = "no label is 1"
+
+    def __init__(
+        self, *, bins: int | Sequence[float] = 10, from_logits: bool = False, task: int = 0
+    ) -> None:
+        self._edges = bin_edges(bins)
+        super().__init__(from_logits=from_logits, task=task)
+
+    def clear(self) -> None:
+        """Forget everything seen."""
+        super().clear()
+        self._sums = np.zeros((3, len(self._edges) - 1))
+
+    def reliability_curve(self) -> ReliabilityCurve:
+        """Return predicted and observed rate by bins of the predicted probability.
+
+        Raises:
+            RuntimeError: no rows seen.
+        """
+        self._check_seen()
+        return curve_of_sums(self._edges, self._sums)
+
+    def _add(self, label: npt.NDArray[np.bool_], prediction: FloatArray, *others: Any) -> None:
+        rate = sigmoid(prediction) if self.from_logits else prediction
+        self._sums += bin_sums(label, rate, self._edges)
+
+    def _settings(self) -> npt.NDArray[np.float64]:
+        return np.concatenate([super()._settings(), self._edges])
+
+    def _state(self) -> dict[str, npt.NDArray[Any]]:
+        return {"sums": self._sums.copy()}
+
+    def _take_state(self, state: Mapping[str, npt.NDArray[Any]], rows: int) -> None:
+        self._sums += state["sums"]
+
+    def _value(self) -> float:
+        _, predicted, observed = self._sums.sum(axis=1)
+        return float(predicted / observed) if observed else float("nan")

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""AUC within groups, usually users."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from mindspore_rec.common.metrics.functional import gauc
+from mindspore_rec.common.metrics.inputs import (
+    FloatArray,
+    as_groups,
+    check_same_length,
+    task_column,
+)
+from mindspore_rec.train.metrics.base import BinaryMetric
+
+__all__ = ["GAUC"]
+
+
+class GAUC(BinaryMetric):
+    """AUC of each group, averaged with the groups' rows (impressions) as weights.
+
+    Definition and source: `mindspore_rec.metrics.functional.gauc`. Groups of one class are skipped,
+    and do not weigh; NaN if no group holds both classes. The rows of a group may be in several
+    batches, and in several metrics that are merged.
+
+    ``update`` takes a third input, the group of every row: int64 keys ``[B]`` or ``[B, 1]``.
+    ``mindspore.Model`` passes it on only from an ``eval_network`` of one's own that returns it,
+    with ``eval_indexes=None``. So does ``RecModel.fit``; ``Model.fit`` of MindSpore 2.10 fails
+    without ``eval_indexes``.
+
+    Keeps 13 bytes a row, and takes about 80 more a row while :meth:`eval` sorts.
+
+    Args:
+        from_logits: whether the predictions are logits. Default: False.
+        task: column to take where predictions or labels are ``[B, T]``. Default: 0.
+
+    Examples:
+        >>> metric = GAUC()
+        >>> metric.update(np.array([0.1, 0.9, 0.8, 0.3]), np.array([0, 1, 0, 1]),
+        ...               np.array([7, 7, 8, 8]))
+        >>> metric.eval()
+        0.5
+    """
+
+    inputs: ClassVar[tuple[str, ...]] = ("prediction", "label", "group")
+    undefined_if: ClassVar[str] = "no group has labels of both classes"
+
+    def clear(self) -> None:
+        """Forget everything seen."""
+        super().clear()
+        self._chunks: list[tuple[npt.NDArray[np.bool_], FloatArray, npt.NDArray[np.int64]]] = []
+
+    def _add(self, label: npt.NDArray[np.bool_], prediction: FloatArray, *others: Any) -> None:
+        group = as_groups(task_column(others[0], "group"), "group")
+        check_same_length(label=label, group=group)
+        self._chunks.append((label.copy(), prediction.astype(np.float32), group.copy()))
+
+    def _state(self) -> dict[str, npt.NDArray[Any]]:
+        empty = (np.zeros(0, np.bool_), np.zeros(0, np.float32), np.zeros(0, np.int64))
+        chunks = [empty, *self._chunks]
+        names = ("label", "prediction", "group")
+        return {
+            name: np.concatenate([chunk[i] for chunk in chunks]) for i, name in enumerate(names)
+        }
+
+    def _take_state(self, state: Mapping[str, npt.NDArray[Any]], rows: int) -> None:
+        label = np.array(state["label"], np.bool_)
+        prediction = np.array(state["prediction"], np.float32)
+        self._chunks.append((label, prediction, np.array(state["group"], np.int64)))
+
+    def _value(self) -> float:
+        label, prediction, group = (np.concatenate(c) for c in zip(*self._chunks, strict=True))
+        self._chunks = [(label, prediction, group)]
+        return gauc(label, prediction, group)

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Log loss, plain and normalized by the entropy of the labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mindspore_rec.common.metrics.functional import background_entropy, example_log_loss
+from mindspore_rec.common.metrics.inputs import FloatArray
+from mindspore_rec.train.metrics.base import BinaryMetric
+
+__all__ = ["LogLoss", "NormalizedEntropy"]
+
+
+class LogLoss(BinaryMetric):
+    """Mean binary cross entropy in nats over all rows seen, whatever their batches.
+
+    Definition and clipping: `mindspore_rec.metrics.functional.log_loss`. Constant memory.
+
+    Args:
+        from_logits: whether the predictions are logits, which are not clipped. Default: False.
+        task: column to take where predictions or labels are ``[B, T]``. Default: 0.
+
+    Examples:
+        >>> metric = LogLoss()
+        >>> metric.update(np.array([0.9, 0.2]), np.array([1, 0]))
+        >>> round(metric.eval(), 4)
+        0.1643
+    """
+
+    def clear(self) -> None:
+        """Forget everything seen."""
+        super().clear()
+        self._loss_sum = 0.0
+
+    def _add(self, label: npt.NDArray[np.bool_], prediction: FloatArray, *others: Any) -> None:
+        losses = example_log_loss(label, prediction, from_logits=self.from_logits)
+        self._loss_sum += float(losses.sum())
+
+    def _state(self) -> dict[str, npt.NDArray[Any]]:
+        return {"loss_sum": np.array(self._loss_sum)}
+
+    def _take_state(self, state: Mapping[str, npt.NDArray[Any]], rows: int) -> None:
+        self._loss_sum += float(state["loss_sum"])
+
+    def _value(self) -> float:
+        return self._loss_sum / self._rows
+
+
+class NormalizedEntropy(LogLoss):
+    """Log loss divided by the log loss of predicting the mean rate of the rows seen.
+
+    Definition and source: :func:`mindspore_rec.common.metrics.functional.normalized_entropy`. 0 is
+    perfect, 1 no better than the rate, NaN while only one class was seen. Constant memory.
+
+    Args:
+        from_logits: whether the predictions are logits. Default: False.
+        task: column to take where predictions or labels are ``[B, T]``. Default: 0.
+
+    Examples:
+        >>> metric = NormalizedEntropy()
+        >>> metric.update(np.array([0.9, 0.2]), np.array([1, 0]))
+        >>> round(metric.eval(), 4)
+        0.237
+    """
+
+    def clear(self) -> None:
+        """Forget everything seen."""
+        super().clear()
+        self._positives = 0
+
+    def _add(self, label: npt.NDArray[np.bool_], prediction: FloatArray, *others: Any) -> None:
+        super()._add(label, prediction)
+        self._positives += int(label.sum())
+
+    def _state(self) -> dict[str, npt.NDArray[Any]]:
+        return {**super()._state(), "positives": np.array(self._positives)}
+
+    def _take_state(self, state: Mapping[str, npt.NDArray[Any]], rows: int) -> None:
+        super()._take_state(state, rows)
+        self._positives += int(state["positives"])
+
+    def _value(self) -> float:
+        return super()._value() / background_entropy(self._positives, self._rows)

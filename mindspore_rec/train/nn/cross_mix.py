@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CrossNetMix: a cross network whose layers are mixtures of low-rank experts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from mindspore import Tensor, nn, ops
+from mindspore.common.initializer import Normal
+
+from mindspore_rec.common.checks import check_int, check_one_of
+from mindspore_rec.train.nn.cross_parts import CrossLayers, glorot_normal, zeros
+from mindspore_rec.train.nn.fused.program import Columns, Part, Program
+from mindspore_rec.train.nn.mlp import ACTIVATIONS
+
+__all__ = ["CrossNetMix"]
+
+_MOST_EXPERTS = 1024
+_HIGHEST_RANK = 8192
+
+
+class CrossNetMix(CrossLayers):
+    r"""Cross network of DCN-V2 whose maps are mixtures of low-rank experts.
+
+    .. math::
+        x_{l+1} = \sum_{e=1}^{E} g(x_l)_e \, x_0 \odot (U_l^e \, h_l^e(x_l) + b_l) + x_l, \quad
+        g(x) = \text{softmax}(G x)
+
+    where, with activation a,
+
+    .. math::
+        h_l^e(x) = a(C_l^e \, a({V_l^e}^\top x)), \quad \text{or without one} \quad
+        h_l^e(x) = {V_l^e}^\top x
+
+    with :math:`U, V` of `[in_features, rank]` and :math:`C` of `[rank, rank]` for each layer and
+    expert. The gates G, `[experts, in_features]` without bias, are the same for all layers; one
+    expert has none. Every matrix starts as Glorot & Bengio (2010), normal, with the fans of its own
+    and not of all experts together; biases as 0. `mindspore.set_seed` decides the draw.
+
+    A layer's experts are computed together: one product for all V, one for all U, a batched one for
+    all C. On the CPU all layers are one operator, forward and backward, whose products are
+    oneDNN's.
+
+    Source: Wang et al., "DCN V2: Improved Deep & Cross Network and Practical Lessons for Web-scale
+    Learning to Rank Systems", WWW 2021, https://doi.org/10.1145/3442381.3450078. That the layers
+    share their gates, and the defaults, are as in FuxiCTR.
+
+    Args:
+        in_features: width of the input, 1 to 2**20; or the widths of several inputs, which are
+            joined without a copy of their own.
+        layers: number of cross layers L, 1 to 64. Default: 2.
+        experts: number of experts E of a layer, 1 to 1024. Default: 4.
+        rank: width of an expert, 1 to 8192; useful below `in_features`. Default: 32.
+        activation: activation of the experts, as for `MLP`; None for linear experts, without C.
+            Default: 'tanh'.
+        compute_dtype: type to which the factors of products are rounded, as for `MLP`.
+            Default: 'float32'.
+
+    Inputs:
+        x: float32 Tensor `[B, in_features]`, or one `[B, ...]` of so many floats a row for each of
+            the widths.
+
+    Outputs:
+        float32 Tensor `[B, out_features]`.
+
+    Attributes:
+        out_features: width of the output: that of the input, or of all inputs together.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or out of range.
+
+    Example:
+        >>> import numpy as np
+        >>> from mindspore_rec.nn import CrossNetMix
+        >>> cross = CrossNetMix(6, layers=2, experts=3, rank=2)
+        >>> x = Tensor(np.ones((5, 6), np.float32))
+        >>> cross(x).shape, cross.gate_weights(x).shape
+        ((5, 6), (5, 3))
+    """
+
+    def __init__(
+        self,
+        in_features: int | Sequence[int],
+        layers: int = 2,
+        experts: int = 4,
+        rank: int = 32,
+        activation: str | None = "tanh",
+        *,
+        compute_dtype: str = "float32",
+    ) -> None:
+        super().__init__(in_features, layers, compute_dtype)
+        width = self.out_features
+        self.experts = check_int("experts", experts, 1, _MOST_EXPERTS)
+        self.rank = check_int("rank", rank, 1, _HIGHEST_RANK)
+        if activation is not None:
+            activation = check_one_of("activation", activation, ACTIVATIONS)
+        self.activation = activation
+        self.mixtures = nn.CellList(
+            [
+                _LowRankExperts(width, self.experts, self.rank, activation)
+                for _ in range(self.layers)
+            ]
+        )
+        if self.experts > 1:
+            self.gates = nn.Dense(
+                width, self.experts, weight_init=Normal(math.sqrt(2 / (width + 1))), has_bias=False
+            )
+        self.of_each = ops.BatchMatMul()
+        self._fuse()
+
+    def plain(self, x: Tensor) -> Tensor:
+        """Return the output of the last layer by MindSpore's layers."""
+        crossed = x
+        for mixture in self.mixtures:
+            crossed = x * self._mixed(mixture, crossed) + crossed
+        return crossed
+
+    def gate_weights(self, x: Tensor) -> Tensor:
+        """Return the weights of a layer's experts for its input x: float32 Tensor `[B, experts]`,
+        whose rows sum to 1."""
+        if self.experts == 1:
+            return ops.ones_like(x[:, :1])
+        return ops.softmax(self.through(self.gates, x), 1)
+
+    def _mixed(self, mixture: Any, x: Tensor) -> Tensor:
+        """Return the weighted sum of a layer's experts, before it multiplies the input."""
+        shape = (-1, self.experts, self.rank)
+        units = self.product(ops.matmul(self.factor(x), self.factor(mixture.v)))
+        if not mixture.linear:
+            units = mixture.activation(units).reshape(shape)
+            units = self.factor(ops.transpose(units, (1, 0, 2)))
+            units = self.product(self.of_each(units, self.factor(mixture.c)))
+            units = mixture.activation(ops.transpose(units, (1, 0, 2)))
+        if self.experts > 1:
+            units = units.reshape(shape) * ops.expand_dims(self.gate_weights(x), 2)
+        # The sum over experts is inside the product; the gates sum to 1, so the bias is added once.
+        units = self.factor(units.reshape((-1, self.experts * self.rank)))
+        return self.product(ops.matmul(units, self.factor(mixture.u))) + mixture.bias
+
+    def learned(self) -> Any:
+        """Return the parameters, in the order in which `add_to` asks for them."""
+        given: Any = ()
+        if self.experts > 1:
+            given = (self.gates.weight,)
+        for mixture in self.mixtures:
+            given = (*given, mixture.v, mixture.u, mixture.bias)
+            if not mixture.linear:
+                given = (*given, mixture.c)
+        return given
+
+    def add_to(
+        self, program: Program, x: Columns, training: bool, output: Columns | None = None
+    ) -> Columns:
+        """Add the layers to a program, and return the output of the last one."""
+        crossed = x
+        gates = program.parameter() if self.experts > 1 else None
+        for k in range(len(self.mixtures)):
+            v, u, bias = program.parameter(), program.parameter(), program.parameter()
+            units = self._experts(program, crossed, v)
+            if gates is not None:
+                scores = program.linear(crossed, self.experts, gates)
+                units = program.scale_groups(units, program.softmax(scores, self.experts))
+            mapped = program.linear(units, x.width, u, bias, input_major=True)
+            last = output if k + 1 == len(self.mixtures) else None
+            crossed = program.cross_combine(x, mapped, crossed, last)
+        return crossed
+
+    def _experts(self, program: Program, x: Columns, v: Part) -> Columns:
+        """Add the experts of a layer, and return their units, `[B, experts * rank]`."""
+        activation = self.activation or "none"
+        units = program.linear(
+            x, self.experts * self.rank, v, activation=activation, input_major=True
+        )
+        if self.activation is None:
+            return units
+        c = program.parameter()
+        mapped = program.value(units.width)
+        for e in range(self.experts):
+            at = e * self.rank
+            program.linear(
+                units.part(at, self.rank),
+                self.rank,
+                Part(c.parameter, at * self.rank),  # [E, in, out]
+                activation=activation,
+                input_major=True,
+                output=mapped.part(at, self.rank),
+            )
+        return mapped
+
+
+class _LowRankExperts(nn.Cell):
+    """Weights of one layer's experts."""
+
+    def __init__(self, width: int, experts: int, rank: int, activation: str | None) -> None:
+        super().__init__()
+        self.v = glorot_normal("v", (width, experts * rank), width, rank)
+        self.u = glorot_normal("u", (experts * rank, width), rank, width)
+        self.bias = zeros("bias", (width,))
+        self.linear = activation is None
+        if activation is not None:
+            self.activation = nn.get_activation(activation)
+            # [E, in, out]: the transpose of the formula's C
+            self.c = glorot_normal("c", (experts, rank, rank), rank, rank)

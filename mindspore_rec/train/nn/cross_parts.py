@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Common parts of the cross networks: their base, and first values of parameters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from mindspore import Parameter, Tensor
+from mindspore.common.initializer import Normal, initializer
+
+from mindspore_rec.common.checks import check_int
+from mindspore_rec.train.nn.fused.inputs import (
+    MOST_UNITS,
+    check_inputs,
+    check_widths,
+    join,
+)
+from mindspore_rec.train.nn.fused.layer import FusedLayer
+
+__all__ = ["CrossLayers", "glorot_normal", "zeros"]
+
+_MOST_LAYERS = 64
+
+
+class CrossLayers(FusedLayer):
+    """Base of the cross networks, which have a number of layers of the input's width.
+
+    A subclass defines `plain`, its form of MindSpore's layers.
+
+    Args:
+        in_features: width of the input, or the widths of several inputs.
+        layers: number of cross layers, 1 to 64.
+        compute_dtype: as for `FusedLayer`.
+
+    Attributes:
+        out_features: width of the output.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or out of range.
+    """
+
+    def __init__(self, in_features: int | Sequence[int], layers: int, compute_dtype: str) -> None:
+        super().__init__(compute_dtype)
+        self.in_features = check_widths("in_features", in_features, MOST_UNITS)
+        self.layers = check_int("layers", layers, 1, _MOST_LAYERS)
+        self.out_features = sum(self.in_features)
+
+    def construct(self, *inputs: Tensor) -> Tensor:
+        """Return the output of the last layer, float32 `[B, out_features]`."""
+        check_inputs(inputs, self.in_features)
+        if self.is_fused:
+            return self._run_fused((*inputs, *self.learned()))
+        return self.plain(join(inputs, self.in_features))
+
+    def plain(self, x: Tensor) -> Tensor:
+        """Return the output of the last layer by MindSpore's layers.
+
+        Args:
+            x: the inputs, joined: float32 `[B, out_features]`.
+        """
+        raise NotImplementedError
+
+
+def glorot_normal(name: str, shape: tuple[int, ...], fan_in: int, fan_out: int) -> Parameter:
+    """Return a Parameter with the normal first values of Glorot & Bengio (2010).
+
+    Example:
+        >>> glorot_normal("weight", (2, 3), 3, 1).shape
+        (2, 3)
+    """
+    return Parameter(initializer(Normal(math.sqrt(2 / (fan_in + fan_out))), shape), name=name)
+
+
+def zeros(name: str, shape: tuple[int, ...]) -> Parameter:
+    """Return a Parameter of zeros.
+
+    Example:
+        >>> zeros("bias", (2,)).asnumpy().tolist()
+        [0.0, 0.0]
+    """
+    return Parameter(initializer("zeros", shape), name=name)

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FactorizationMachine: the second-order term of a factorization machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from mindspore import Tensor, ops
+
+from mindspore_rec.common.checks import check_int, check_one_of
+from mindspore_rec.train.nn.fused.inputs import check_inputs, check_widths, join
+from mindspore_rec.train.nn.fused.layer import FusedLayer
+from mindspore_rec.train.nn.fused.program import Columns, Program
+
+__all__ = ["FactorizationMachine"]
+
+_REDUCTIONS = ("sum", "none")
+
+
+class FactorizationMachine(FusedLayer):
+    r"""Second-order term of a factorization machine: the products of all pairs of fields, summed.
+
+    .. math::
+        y = \sum_{i=1}^{F} \sum_{j=i+1}^{F} \langle v_i, v_j \rangle
+          = \frac{1}{2} \sum_{d=1}^{D} \Big[ \Big( \sum_{i=1}^{F} v_{i,d} \Big)^2
+            - \sum_{i=1}^{F} v_{i,d}^2 \Big]
+
+    where :math:`v_i` is the embedding of field i, times the feature's value where that is not 1.
+    The right side is what is computed. The cell has no parameters: the vectors belong to the
+    embedding, and the first-order term is the sum of an embedding of width 1.
+
+    Source: Rendle, "Factorization Machines", ICDM 2010, https://doi.org/10.1109/ICDM.2010.127; as
+    part of a network Guo et al., "DeepFM: A Factorization-Machine based Neural Network for CTR
+    Prediction", IJCAI 2017, https://doi.org/10.24963/ijcai.2017/239. Without the sum over d it is
+    the bi-interaction of He & Chua, "Neural Factorization Machines for Sparse Predictive
+    Analytics", SIGIR 2017, https://doi.org/10.1145/3077136.3080777.
+
+    Args:
+        fields: number of vectors F of a row, 2 to 4096; or the numbers of several inputs, which are
+            joined without a copy of their own, and whose sum is in that range.
+        dim: width D of a vector, 1 to 8192.
+        reduction: 'sum' for the sum over d, one number a row; 'none' for the D numbers of the
+            bracket, each halved. Default: 'sum'.
+
+    Inputs:
+        x: float32 Tensor `[B, fields, dim]`, or one for each of the numbers.
+
+    Outputs:
+        float32 Tensor `[B, 1]`, or `[B, dim]` with 'none'.
+
+    Attributes:
+        out_features: width of the output.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or out of range, or the input is not
+            of the shape above.
+
+    Example:
+        >>> from mindspore_rec.nn import FactorizationMachine
+        >>> x = Tensor(np.array([[[1, 2], [3, 4], [5, 6]]], np.float32))
+        >>> FactorizationMachine(3, 2)(x).asnumpy().tolist()  # 1*3 + 2*4 + 1*5 + 2*6 + 3*5 + 4*6
+        [[67.0]]
+        >>> FactorizationMachine(3, 2, reduction="none")(x).asnumpy().tolist()
+        [[23.0, 44.0]]
+    """
+
+    rounds_products = False
+
+    def __init__(self, fields: int | Sequence[int], dim: int, reduction: str = "sum") -> None:
+        super().__init__("float32")
+        self.parts = check_widths("fields", fields, 4096)
+        self.fields = check_int("fields", sum(self.parts), 2, 4096)
+        self.dim = check_int("dim", dim, 1, 8192)
+        self.sums = check_one_of("reduction", reduction, _REDUCTIONS) == "sum"
+        self.in_features = tuple(part * self.dim for part in self.parts)
+        self.out_features = 1 if self.sums else self.dim
+        # Sums over fields as a product with stacked unit matrices: CPU kernels reduce [B, F, D]
+        # over its middle several times as slowly.
+        self.stacked = Tensor(np.tile(np.eye(self.dim, dtype=np.float32), (self.fields, 1)))
+        self._fuse()
+
+    def construct(self, *inputs: Tensor) -> Tensor:
+        """Return the sum over all pairs of fields."""
+        check_inputs(inputs, self.in_features)
+        for i in range(len(self.parts)):
+            if inputs[i].shape[1:] != (self.parts[i], self.dim):
+                name = "x" if len(self.parts) == 1 else f"input {i}"
+                raise ValueError(
+                    f"{name} must be [B, {self.parts[i]}, {self.dim}], got {inputs[i].shape}"
+                )
+        if self.is_fused:
+            return self._run_fused(inputs)
+        x = join(inputs, self.in_features).reshape((-1, self.fields * self.dim))
+        total = ops.matmul(x, self.stacked)
+        if self.sums:
+            return 0.5 * ((total * total).sum(1, keepdims=True) - (x * x).sum(1, keepdims=True))
+        return 0.5 * (total * total - ops.matmul(x * x, self.stacked))
+
+    def add_to(
+        self, program: Program, x: Columns, training: bool, output: Columns | None = None
+    ) -> Columns:
+        """Add the sum over pairs to a program, and return it."""
+        return program.factorized_pairs(x, self.fields, self.sums, output)

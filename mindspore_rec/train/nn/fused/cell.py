@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cells that run a dense program as one operator, with the gradient as another one.
+
+The graph compiler takes no `bprop` with a variable number of arguments. So the class of a cell is
+made for the number of its arguments, from a source text that the compiler can read.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import importlib.util
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+from mindspore import Tensor, nn, ops
+
+from mindspore_rec import _native
+from mindspore_rec.train.graph.operators import LIBRARY, TableOperator
+from mindspore_rec.train.nn.fused.inputs import widened
+
+__all__ = ["ProgramCell", "native_operator", "program_cell", "refusal_of"]
+
+_ROW_UNIT = 16  # of csrc/ops/dense_ops.cc
+_PACKED_UNIT = 4096
+# Programs of so many inputs take them in bfloat16, each as it is; those of more have them cast. An
+# operator's types are fixed when it is made: there is one for each choice.
+_MOST_NARROW_INPUTS = 3
+
+_SOURCE = '''# SPDX-License-Identifier: Apache-2.0
+"""A cell that runs a dense program of {count} arguments; written by mindspore_rec."""
+
+from mindspore_rec.train.nn.fused.cell import ProgramCell
+
+
+class ProgramCell{count}(ProgramCell):
+    """Dense program of {count} arguments."""
+
+    def construct(self, {names}):
+        """Return the outputs."""
+        return self.outputs_of(({names},))
+
+    def bprop(self, {names}, out, dout):
+        """Return the gradients of the arguments."""
+        return self.gradients_of(({names},), out, dout)
+'''
+
+
+_REFUSAL = '''# SPDX-License-Identifier: Apache-2.0
+"""The gradient of an operator of {count} inputs, which has none; written by mindspore_rec."""
+
+
+def refuse({names}, out, dout):
+    """Raise an error."""
+    raise NotImplementedError(
+        "a layer of mindspore_rec that runs as one operator has no second derivatives: use "
+        "MindSpore's own layers, by the environment variable MINDSPORE_REC_ONEDNN=off"
+    )
+'''
+
+
+class ProgramCell(nn.Cell):
+    """Cell that runs a dense program.
+
+    Args:
+        program: the finished program.
+        number: its number.
+        arguments: number of inputs, of parameters and of further inputs.
+        outputs: widths of the outputs.
+        training: whether to keep what the gradient needs; a gradient computes it again otherwise.
+        device: the device that the program runs on.
+
+    Inputs:
+        float32 or bfloat16 Tensors `[B, ...]`, the parameters, and further inputs without a
+        gradient. The gradient of a bfloat16 input is rounded to it.
+
+    Outputs:
+        Tuple of float32 Tensors `[B, width]`, and of what the gradient needs.
+    """
+
+    def __init__(
+        self,
+        program: _native.DenseProgram,
+        number: int,
+        arguments: tuple[int, int, int],
+        outputs: tuple[int, ...],
+        training: bool,
+        device: str,
+    ) -> None:
+        super().__init__(auto_prefix=False)
+        self._program = program  # keeps the number valid
+        self._number, self._arguments, self._outputs = number, arguments, outputs
+        inputs, parameters, extras = arguments
+        self.inputs, self.learned = inputs, inputs + parameters
+        self.extras = extras
+        self.count = len(outputs)
+        self.keeps = training
+        self.runs_on = device
+        self.forward_name = Tensor(np.full(self.count, number, np.int64))
+        self.backward_name = Tensor(np.full(self.learned, number, np.int64))
+        self.saved_width = _width(program.saved_width, _ROW_UNIT)
+        self.gradient_width = _width(program.gradient_width, _ROW_UNIT)
+        self.packed_width = _width(program.packed_bytes, _PACKED_UNIT)
+        self.output_widths = tuple(_width(width, 1) for width in outputs)
+        self.forward = native_operator("MsrDenseForward", self.count + 2)
+        self.predict = native_operator("MsrDensePredict", self.count + 1)
+        given = 2 + inputs + parameters + extras + 2 + self.count
+        refusal = refusal_of(given)
+        choices = 1 << inputs if inputs <= _MOST_NARROW_INPUTS else 1
+        # By which inputs are bfloat16: the first one counts 1, the second 2, the third 4.
+        self.backwards = tuple(
+            native_operator("MsrDenseBackward", self.learned + 1, refusal, narrow=choice)
+            for choice in range(choices)
+        )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ProgramCell:
+        """Return another cell that runs the same program, which never changes."""
+        arguments = (self._program, self._number, self._arguments, self._outputs)
+        copied = type(self)(*arguments, self.keeps, self.runs_on)
+        memo[id(self)] = copied
+        return copied
+
+    def outputs_of(self, given: Any) -> Any:
+        """Return the outputs, and behind them what the gradient needs."""
+        given = self._taken(given)
+        if self.keeps:
+            return self._whole_forward(given)
+        return self.predict(self.forward_name, self.packed_width, *self.output_widths, *given)
+
+    def gradients_of(self, given: Any, out: Any, dout: Any) -> Any:
+        """Return a gradient for each argument."""
+        taken = self._taken(given)
+        kept = out if self.keeps else self._whole_forward(taken)
+        gradients = self.backwards[self._narrow_inputs(taken)](
+            self.backward_name,
+            self.gradient_width,
+            *taken,
+            kept[self.count],
+            kept[self.count + 1],
+            *dout[: self.count],
+        )[: self.learned]
+        if len(self.backwards) == 1:
+            inputs: Any = ()
+            for i in range(self.inputs):
+                narrow = given[i].dtype == ms.bfloat16
+                inputs = (*inputs, ops.cast(gradients[i], ms.bfloat16) if narrow else gradients[i])
+            gradients = (*inputs, *gradients[self.inputs :])
+        for i in range(self.extras):
+            gradients = (*gradients, ops.zeros_like(given[self.learned + i]))
+        return gradients
+
+    def _taken(self, given: Any) -> Any:
+        """Return the arguments as operators take them."""
+        if len(self.backwards) > 1:
+            return given
+        taken: Any = ()
+        for i in range(self.inputs):
+            taken = (*taken, widened(given[i]))
+        return (*taken, *given[self.inputs :])
+
+    def _narrow_inputs(self, given: Any) -> int:
+        """Return which inputs are bfloat16, as a place in `backwards`."""
+        place = 0
+        for i in range(self.inputs):
+            if given[i].dtype == ms.bfloat16:
+                place = place + (1 << i)
+        return place
+
+    def _whole_forward(self, given: Any) -> Any:
+        return self.forward(
+            self.forward_name, self.saved_width, self.packed_width, *self.output_widths, *given
+        )
+
+
+def program_cell(
+    program: _native.DenseProgram,
+    number: int,
+    arguments: tuple[int, int, int],
+    outputs: tuple[int, ...],
+    training: bool,
+    device: str,
+) -> ProgramCell:
+    """Return a cell that runs a program; arguments as for `ProgramCell`."""
+    return _class_of(sum(arguments))(program, number, arguments, outputs, training, device)
+
+
+def _width(width: int, unit: int) -> Tensor:
+    return Tensor(np.zeros(max(1, -(-width // unit)), np.int8))
+
+
+def native_operator(
+    name: str, outputs: int, bprop: Any = None, *, narrow: int = 0
+) -> TableOperator:
+    """Return an operator of the native library with several outputs, of float32.
+
+    Args:
+        name: its name.
+        outputs: number of outputs.
+        bprop: its gradient. Default: none.
+        narrow: which outputs are bfloat16 instead, as the sum of 2**i. Default: 0, none.
+    """
+    dtypes = tuple(ms.bfloat16 if narrow >> i & 1 else ms.float32 for i in range(outputs))
+    # Without a side effect: two calls with the same arguments may be merged, as they are where a
+    # train step computes the network for the loss and again for the gradients.
+    op = TableOperator(f"{LIBRARY}:{name}", None, dtypes, "aot", bprop)
+    op.add_prim_attr("reg_op_name", name)
+    op.tell_dtypes(dtypes)
+    op.add_prim_attr("multi_output", True)
+    return op
+
+
+@functools.cache
+def _directory(process: int) -> Path:
+    path = Path(tempfile.mkdtemp(prefix="mindspore_rec_"))
+    atexit.register(_remove, path, process)
+    return path
+
+
+def _remove(path: Path, process: int) -> None:
+    if os.getpid() == process:  # a forked child leaves what its parent still uses
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _names(count: int) -> str:
+    return ", ".join(f"a{i}" for i in range(count))
+
+
+def _module(name: str, source: str) -> Any:
+    """Return a module with this text, in a file of its own, where the compiler reads it."""
+    path = _directory(os.getpid()) / f"{name}.py"
+    path.write_text(source, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # where the compiler looks names up
+    spec.loader.exec_module(module)
+    return module
+
+
+@functools.cache
+def _class_of(count: int) -> type[ProgramCell]:
+    source = _SOURCE.format(count=count, names=_names(count))
+    module = _module(f"mindspore_rec_program_cell_{count}", source)
+    found: type[ProgramCell] = getattr(module, f"ProgramCell{count}")
+    return found
+
+
+@functools.cache
+def refusal_of(count: int) -> Any:
+    """Return the gradient of an operator of so many inputs that has none: an error."""
+    source = _REFUSAL.format(count=count, names=_names(count))
+    return _module(f"mindspore_rec_no_gradient_{count}", source).refuse

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Chooses the device that programs of dense layers run on: the CPU, or a GPU."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+
+from mindspore_rec import _native
+from mindspore_rec.common.extras import pip_install
+from mindspore_rec.common.parallel.launcher import launched
+from mindspore_rec.train.nn.fused.cuda_libraries import find_cuda_libraries, kernel_cache
+from mindspore_rec.train.nn.fused.library import VARIABLE as ONEDNN
+from mindspore_rec.train.nn.fused.library import has_onednn
+
+__all__ = [
+    "VARIABLE",
+    "check_dense_device",
+    "describe",
+    "get_dense_device",
+    "read_environment",
+    "set_dense_device",
+]
+
+VARIABLE = "MINDSPORE_REC_DENSE_DEVICE"
+"""Environment variable with the device, unless a program sets one."""
+
+_LEGAL = re.compile(r"cpu|cuda:(0|[1-9][0-9]{0,8})")
+
+
+class _State:
+    """What this process has chosen so far."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.chosen = False  # by a program or by the environment, which is not read any more
+        self.descriptions: dict[str, str] = {}  # of the GPUs that were opened
+
+
+_state = _State()
+
+
+def set_dense_device(device: str) -> None:
+    """Set the device that dense layers run on, of those that are made from now on.
+
+    A layer has the device that is set when its constructor runs: `MLP(...)`, `CrossNet(...)`, a
+    whole `FusedGraph(...)`. It keeps that device and so do copies of it, whatever is set later;
+    `set_compute_dtype` makes its operators anew, on the device that is set by then. So call this
+    before the network is made. On a GPU are the layers that run as one operator (`is_fused`);
+    tables, parameters, optimizers, losses and layers of MindSpore stay where they are.
+
+    The initial value is the environment variable `MINDSPORE_REC_DENSE_DEVICE`, or else 'cpu'. It is
+    read when the first layer is made, or by `get_dense_device`, unless this function was called
+    before.
+
+    Args:
+        device: 'cpu', or 'cuda:N' for the NVIDIA GPU number N, from 0.
+
+    Raises:
+        TypeError: `device` is no str.
+        ValueError: `device` is neither 'cpu' nor 'cuda:N'.
+        RuntimeError: the GPU cannot be used: there is none of that number, its compute capability
+            is below 8.0, or the driver or a library is missing; or layers do not run as operators
+            in this process (`MINDSPORE_REC_ONEDNN=off`); or it is one of several workers. The
+            device is as it was.
+        WorkerError: the launcher that started this process is none that this library knows.
+
+    Example:
+        >>> import mindspore_rec
+        >>> mindspore_rec.set_dense_device("cpu")
+        >>> mindspore_rec.get_dense_device()
+        'cpu'
+        >>> mindspore_rec.set_dense_device("gpu")
+        Traceback (most recent call last):
+        ...
+        ValueError: device must be 'cpu' or 'cuda:N', such as 'cuda:0', got 'gpu'
+    """
+    check_dense_device("device", device)
+    with _state.lock:
+        _use(device, f"device {device!r}")
+        _state.chosen = True
+
+
+def get_dense_device() -> str:
+    """Return the device of dense layers that are made from now on: 'cpu', or 'cuda:N'.
+
+    Raises:
+        ValueError: the environment variable `MINDSPORE_REC_DENSE_DEVICE` is read, and is illegal.
+        RuntimeError: it names a GPU that cannot be used, as `set_dense_device` says.
+    """
+    read_environment()
+    return _native.dense_device()
+
+
+def check_dense_device(name: str, device: object) -> str:
+    """Return the name of a device, if it is a legal one; it need not be there.
+
+    Args:
+        name: name of the argument or variable, for the message.
+        device: the device.
+
+    Raises:
+        TypeError: `device` is no str.
+        ValueError: `device` is neither 'cpu' nor 'cuda:N'.
+
+    Example:
+        >>> check_dense_device("device", "cuda:1")
+        'cuda:1'
+    """
+    if not isinstance(device, str):
+        raise TypeError(
+            f"{name} must be a str, 'cpu' or 'cuda:N', such as 'cuda:0', got {device!r}"
+        )
+    if not _LEGAL.fullmatch(device):
+        raise ValueError(f"{name} must be 'cpu' or 'cuda:N', such as 'cuda:0', got {device!r}")
+    return device
+
+
+def read_environment() -> None:
+    """Set the device that the environment names, if none was chosen yet.
+
+    Raises:
+        ValueError: `MINDSPORE_REC_DENSE_DEVICE` is neither 'cpu' nor 'cuda:N'.
+        RuntimeError: the GPU that it names cannot be used.
+    """
+    with _state.lock:
+        if _state.chosen:
+            return
+        given = os.environ.get(VARIABLE, "")
+        if given:
+            check_dense_device(VARIABLE, given)
+            _use(given, f"{VARIABLE}={given}")
+        _state.chosen = True
+
+
+def describe(device: str) -> str:
+    """Return a device with what it is: 'cuda:0 (NVIDIA H100 80GB HBM3, cuBLASLt 13.1, ...)'.
+
+    Example:
+        >>> describe("cpu")
+        'cpu'
+    """
+    description = _state.descriptions.get(device, "")
+    return f"{device} ({description})" if description else device
+
+
+def _use(device: str, what: str) -> None:
+    """Let programs run on a device from now on; `what` names the setting in messages."""
+    if device == _native.dense_device():
+        return
+    if device == "cpu":
+        _native.close_dense_device()
+        return
+    job = launched(os.environ, os.getpid())
+    if job is not None:
+        raise RuntimeError(
+            f"{what} cannot be used by one of several workers: dense layers of a job of workers "
+            "run on the CPU, so use 'cpu', or train in one process"
+        )
+    if not has_onednn():
+        reason = (
+            f"{ONEDNN}=off asks for MindSpore's own layers, so remove that variable"
+            if os.environ.get(ONEDNN) == "off"
+            else "oneDNN, which the others need, cannot be used (a RuntimeWarning says why)"
+        )
+        raise RuntimeError(
+            f"{what} cannot be used: on a GPU are dense layers that run as operators, and "
+            f"{reason}, or use 'cpu'"
+        )
+    ordinal = int(device.removeprefix("cuda:"))
+    try:
+        _native.open_cuda(ordinal, find_cuda_libraries(), kernel_cache())
+    except (RuntimeError, MemoryError) as error:
+        raise RuntimeError(
+            f"{what} cannot be used: {error}. It takes a GPU of compute capability 8.0 or more, "
+            f"NVIDIA's driver, and the libraries of: {pip_install('cuda')}"
+        ) from None
+    _state.descriptions[device] = _native.dense_device_description()

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several inputs of a layer as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import mindspore as ms
+from mindspore import Tensor, ops
+
+from mindspore_rec.common.checks import check_int
+
+__all__ = ["MOST_UNITS", "check_inputs", "check_widths", "join", "widened"]
+
+MOST_UNITS = 1 << 20
+"""Greatest width of a layer."""
+
+
+def check_widths(argument: str, given: Any, most: int) -> tuple[int, ...]:
+    """Return the widths of a layer's inputs.
+
+    Args:
+        argument: name of the argument.
+        given: width of the only input, or a sequence of the widths of several.
+        most: greatest legal sum of the widths.
+
+    Raises:
+        TypeError, ValueError: a width is no int, or less than 1; there is none; their sum is
+            greater than `most`.
+
+    Example:
+        >>> check_widths("in_features", [416, 13], 1024)
+        (416, 13)
+    """
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        return (check_int(argument, given, 1, most),)
+    widths = tuple(check_int(f"{argument}[{i}]", w, 1, most) for i, w in enumerate(given))
+    if not widths:
+        raise ValueError(f"{argument} must be the width of at least one input, got {given!r}")
+    check_int(f"the sum of {argument}", sum(widths), 1, most)
+    return widths
+
+
+def check_inputs(inputs: Any, widths: tuple[int, ...]) -> None:
+    """Check that a layer is given as many Tensors as it has widths; their shapes are not checked.
+
+    The graph compiler calls it, too, once for each graph.
+
+    Args:
+        inputs: the inputs.
+        widths: widths of the inputs.
+
+    Raises:
+        TypeError: there are fewer or more inputs, or one is no Tensor.
+
+    Example:
+        >>> check_inputs((Tensor([[1.0, 2.0]]),), (2, 3))
+        Traceback (most recent call last):
+        ...
+        TypeError: the layer must be given 2 inputs, of widths (2, 3), got 1
+    """
+    if len(inputs) != len(widths):
+        if len(widths) == 1:
+            raise TypeError(
+                f"the layer must be given 1 input, of width {widths[0]}, got {len(inputs)}: for "
+                "several inputs make it with their widths"
+            )
+        raise TypeError(
+            f"the layer must be given {len(widths)} inputs, of widths {widths}, got {len(inputs)}"
+        )
+    for i in range(len(widths)):
+        if not isinstance(inputs[i], Tensor):
+            raise TypeError(f"input {i} must be a Tensor, got {type(inputs[i]).__name__}")
+
+
+def widened(x: Tensor) -> Tensor:
+    """Return a bfloat16 Tensor as float32, and any other as it is.
+
+    Example:
+        >>> widened(ops.ones((2,), ms.bfloat16)).dtype
+        mindspore.float32
+    """
+    return ops.cast(x, ms.float32) if x.dtype == ms.bfloat16 else x
+
+
+def join(inputs: Any, widths: tuple[int, ...]) -> Any:
+    """Return the inputs `[B, ...]` as one Tensor `[B, sum(widths)]`, of float32.
+
+    Rows stay rows: an input with rows of another width than its own is an error of what reads the
+    result.
+
+    Example:
+        >>> join((ops.ones((2, 3, 2)), ops.ones((2, 4)), ops.ones((2,))), (6, 4, 1)).shape
+        (2, 11)
+    """
+    rows: Any = ()
+    for i in range(len(widths)):
+        # Of bfloat16 MindSpore has few kernels on the CPU, and none to reshape.
+        x = widened(inputs[i])
+        rows = (*rows, x.reshape((-1, 1)) if x.ndim == 1 else ops.flatten(x, start_dim=1))
+    return ops.concat(rows, 1) if len(widths) > 1 else rows[0]

@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Base of the layers that run as one operator where they can, and as MindSpore's otherwise."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from types import FrameType
+from typing import Any, TypeVar
+
+import mindspore as ms
+from mindspore import Tensor, get_context, nn, ops
+
+from mindspore_rec.common.checks import check_one_of
+from mindspore_rec.train.nn.fused.around import cells_around
+from mindspore_rec.train.nn.fused.cell import ProgramCell
+from mindspore_rec.train.nn.fused.changed import changed_inside
+from mindspore_rec.train.nn.fused.device import read_environment
+from mindspore_rec.train.nn.fused.library import has_onednn
+from mindspore_rec.train.nn.fused.program import Columns, Program
+from mindspore_rec.train.nn.fused.rounding import GradientRounding, Rounding
+
+__all__ = [
+    "COMPUTE_DTYPES",
+    "FusedLayer",
+    "cells_of_operators",
+    "devices_of_parameters",
+    "may_fuse",
+]
+
+COMPUTE_DTYPES = ("float32", "bfloat16")
+"""Legal types of the factors of products; sums, weights and gradients are float32."""
+
+_Layer = TypeVar("_Layer", bound="FusedLayer")
+
+
+class FusedLayer(nn.Cell):
+    """Base of layers with a fused form: one operator forward, one backward.
+
+    The fused form is used on the CPU, where oneDNN is found. Other devices, `mindspore.export`,
+    layers in float16 (`to_float`) and processes without oneDNN use the layers of MindSpore that the
+    cell consists of; both have the same parameters. So does a layer if a cell inside has hooks, is
+    in another mode (`set_train(False)`, which freezes a normalization or a dropout) or was
+    replaced, with a `RuntimeWarning` that names the cell.
+
+    A subclass sets `in_features`, the widths of its inputs, calls `_fuse` at the end of its
+    `__init__`, and in `construct` asks `self.is_fused`. `add_to` describes its fused form.
+    Its form of MindSpore's layers passes factors of products through `factor`, and products through
+    `product`, so that it has the same precision. A layer without products that could be rounded
+    says so by `rounds_products = False`.
+
+    Args:
+        compute_dtype: type of the products' factors, one of `COMPUTE_DTYPES`.
+    """
+
+    rounds_products = True
+
+    def __init__(self, compute_dtype: str) -> None:
+        super().__init__()
+        self.compute_dtype = check_one_of("compute_dtype", compute_dtype, COMPUTE_DTYPES)
+        self.in_features: tuple[int, ...] = ()
+        self.fused_training: Any = None
+        self.fused_evaluation: Any = None
+        self.rounds = Rounding()
+        self.rounds_gradient = GradientRounding()
+        self._made_of: list[nn.Cell] = []
+
+    def set_compute_dtype(self: _Layer, compute_dtype: str) -> _Layer:
+        """Let products read another type, those of the layers in this one too.
+
+        Networks that the layers are a part of are compiled anew when they are called next; a
+        function under `jit` that is compiled already keeps the type it has.
+
+        Args:
+            compute_dtype: type of the products' factors, 'float32' or 'bfloat16'.
+
+        Returns:
+            The layer itself.
+
+        Raises:
+            ValueError: the type is none of these.
+
+        Example:
+            >>> from mindspore_rec.nn import MLP
+            >>> MLP(4, (8, 6)).set_compute_dtype("bfloat16").compute_dtype
+            'bfloat16'
+        """
+        check_one_of("compute_dtype", compute_dtype, COMPUTE_DTYPES)
+        layers = [cell for cell in self.cells_in() if isinstance(cell, FusedLayer)]
+        for layer in layers:
+            layer.compute_dtype = compute_dtype
+            if layer.fused_training is not None:
+                layer._fuse()
+        for cell in cells_around(*layers):
+            cell.compile_cache.clear()
+        return self
+
+    def _fuse(self) -> None:
+        """Make the fused forms, for training and for evaluation."""
+        read_environment()  # a GPU without operators is an error, and no silence
+        if has_onednn():
+            if not self._made_of:
+                self.__dict__["_made_of"] = self._cells_inside()
+            self.fused_training = self._program(training=True)
+            self.fused_evaluation = self._program(training=False)
+
+    def _program(self, training: bool) -> nn.Cell:
+        """Return the fused form."""
+        program = Program(self.compute_dtype if self.rounds_products else "float32")
+        x = program.inputs(*self.joined(self.in_features))
+        return program.cell([self.add_to(program, x, training)], training)
+
+    def add_to(
+        self, program: Program, x: Columns, training: bool, output: Columns | None = None
+    ) -> Columns:
+        """Add the layer to a program, and return its output.
+
+        Args:
+            program: the program.
+            x: columns of the inputs, side by side in the order of `joined`.
+            training: whether the program is for training.
+            output: columns to write. Default: a new value.
+        """
+        raise NotImplementedError
+
+    def joined(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return inputs in the order in which the fused form has them side by side."""
+        return inputs
+
+    def learned(self) -> Any:
+        """Return the parameters, in the order in which `add_to` asks for them."""
+        return ()
+
+    def further(self) -> Any:
+        """Return the further inputs, in the order in which `add_to` asks for them."""
+        return ()
+
+    def _run_fused(self, given: Any) -> Any:
+        """Return the output of the fused form for these inputs and parameters."""
+        if self.training:
+            return self.fused_training(*given)[0]
+        return self.fused_evaluation(*given)[0]
+
+    @property
+    def is_fused(self) -> bool:
+        """Whether the fused form is used; the graph compiler asks once for each graph."""
+        if self.fused_training is None or not may_fuse(self.cells_in()):
+            return False
+        if self._is_changed():
+            return False
+        return all(layer.is_fused and layer.compute_dtype == "float32" for layer in self.fuses())
+
+    def _cells_inside(self) -> list[nn.Cell]:
+        """Return the cells that the operator stands for, the layer itself left out."""
+        return [
+            cell
+            for cell in self.cells_in()
+            if cell is not self and not isinstance(cell, (ProgramCell, Rounding, GradientRounding))
+        ]
+
+    def _is_changed(self) -> bool:
+        """Return whether a cell inside computes otherwise than the operator; warn once for each."""
+        found = changed_inside(self, self._cells_inside(), self._made_of)
+        if found is None:
+            return False
+        cell, what = found
+        if not cell.__dict__.get("_mindspore_rec_warned"):
+            cell.__dict__["_mindspore_rec_warned"] = True
+            warnings.warn(
+                f"{type(self).__name__} runs as MindSpore's layers, which are slower, for "
+                f"'{self._path_of(cell)}' in it, of type {type(cell).__name__}, {what}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return True
+
+    def _path_of(self, cell: nn.Cell) -> str:
+        """Return the name of a cell inside, as 'layers.1'."""
+        return next((name for name, each in self.cells_and_names() if each is cell), "")
+
+    def fuses(self) -> list[FusedLayer]:
+        """Return the other layers that the fused form is made of."""
+        return []
+
+    def cells_in(self) -> list[nn.Cell]:
+        """Return the layer and all cells in it."""
+        return [cell for _, cell in self.cells_and_names()]
+
+    @property
+    def rounding(self) -> str:
+        """Way in which `factor` makes factors: 'none' as they are, 'round' in float32, or 'cast'.
+
+        An exported network has float32 products, which every runtime knows.
+        """
+        if self.compute_dtype == "float32" or _is_exporting():
+            return "none"
+        return "round" if get_context("device_target") == "CPU" else "cast"
+
+    def factor(self, x: Tensor) -> Tensor:
+        """Return a factor of a product of `compute_dtype`; its gradient is float32."""
+        if self.rounding == "none":
+            return x
+        return self.rounds(x) if self.rounding == "round" else ops.cast(x, ms.bfloat16)
+
+    def product(self, y: Tensor) -> Tensor:
+        """Return a product of such factors as float32; the gradient is rounded, being a factor."""
+        if self.rounding == "none":
+            return y
+        return self.rounds_gradient(y) if self.rounding == "round" else ops.cast(y, ms.float32)
+
+    def through(self, linear: nn.Dense, x: Tensor) -> Tensor:
+        """Return the output of MindSpore's linear layer, with its activation if it has one, by a
+        product of `compute_dtype`."""
+        if self.rounding == "none":
+            return linear(x)
+        weight = ops.transpose(self.factor(linear.weight), (1, 0))
+        y = self.product(ops.matmul(self.factor(x), weight))
+        if linear.has_bias:
+            y = y + linear.bias
+        return linear.activation(y) if linear.activation_flag else y
+
+
+def may_fuse(cells: list[nn.Cell]) -> bool:
+    """Return whether operators of the native core may stand for these cells of MindSpore.
+
+    They may on the CPU, unless a cell computes in another type than float32 or is exported.
+    """
+    if get_context("device_target") != "CPU" or _is_exporting():
+        return False
+    return not any(_is_half(cell) for cell in cells)
+
+
+def cells_of_operators(network: nn.Cell) -> set[int]:
+    """Return the identities (`id`) of the cells in layers that run as one operator.
+
+    Example:
+        >>> cells_of_operators(nn.Dense(2, 1))
+        set()
+    """
+    return {
+        id(inside)
+        for _, cell in network.cells_and_names()
+        if isinstance(cell, FusedLayer) and cell.is_fused
+        for inside in cell.cells_in()
+    }
+
+
+def devices_of_parameters(network: nn.Cell) -> dict[int, str]:
+    """Return the device of the operator that reads a parameter, by the parameter's `id`.
+
+    Parameters that MindSpore's own layers read are left out.
+
+    Example:
+        >>> from mindspore_rec.nn import MLP
+        >>> set(devices_of_parameters(MLP(4, (8, 6))).values())
+        {'cpu'}
+    """
+    devices: dict[int, str] = {}
+    for _, cell in network.cells_and_names():  # a layer comes before those that it is made of
+        if isinstance(cell, FusedLayer) and cell.is_fused:
+            device = cell.fused_training.runs_on
+            for parameter in cell.get_parameters():
+                devices.setdefault(id(parameter), device)
+    return devices
+
+
+def _is_half(cell: nn.Cell) -> bool:
+    """Return whether `to_float` has changed the type in which a cell computes."""
+    flags = cell.get_flags()
+    return bool(flags.get("fp16") or flags.get("bf16"))
+
+
+def _is_exporting() -> bool:
+    """Return whether `mindspore.export` is on the stack: it writes operators that others know."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name == "export" and code.co_filename.endswith("serialization.py"):
+            return True
+        frame = frame.f_back
+    return False

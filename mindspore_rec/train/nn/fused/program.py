@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Describes the layers of a cell as a program of the native core."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from mindspore_rec import _native
+from mindspore_rec.train.nn.fused.cell import ProgramCell, program_cell
+from mindspore_rec.train.nn.fused.device import get_dense_device
+
+__all__ = ["NO_PART", "Columns", "Part", "Program"]
+
+
+class Columns(NamedTuple):
+    """Columns of a value: a matrix of a row a sample.
+
+    Attributes:
+        value: number of the value.
+        offset: first column.
+        width: number of columns.
+    """
+
+    value: int
+    offset: int
+    width: int
+
+    def part(self, offset: int, width: int) -> Columns:
+        """Return `width` of these columns from `offset` on."""
+        return Columns(self.value, self.offset + offset, width)
+
+
+class Part(NamedTuple):
+    """Part of a parameter.
+
+    Attributes:
+        parameter: number of the parameter.
+        offset: elements of the parameter before it. Default: 0.
+    """
+
+    parameter: int
+    offset: int = 0
+
+
+NO_PART = Part(-1)
+"""Part of no parameter: a layer without a bias."""
+
+_NO_MASKS = (-1, -1, 0)
+_DROPPED_IN_PLACE = ("none", "relu", "leakyrelu")  # as DropsInPlace in csrc/dense/row_masks.h
+
+
+class Program:
+    """Layers in the order in which they are computed.
+
+    Parameters and further inputs are numbered in the order in which they are added, in which the
+    cell takes them, too: inputs, parameters, further inputs.
+
+    It runs on the device that is set when it is made (`set_dense_device`).
+
+    Args:
+        compute_dtype: type of the products' factors, 'float32' or 'bfloat16'.
+
+    Raises:
+        ValueError: the environment variable `MINDSPORE_REC_DENSE_DEVICE` is illegal.
+        RuntimeError: it names a GPU that cannot be used.
+
+    Example:
+        >>> import numpy as np
+        >>> from mindspore import Tensor
+        >>> program = Program("float32")
+        >>> x = program.inputs(3)
+        >>> y = program.linear(x, 2, program.parameter(), activation="relu")
+        >>> cell = program.cell([y], training=False)
+        >>> weight = Tensor(np.array([[1, 2, 3], [-1, 0, 0]], np.float32))
+        >>> cell(Tensor(np.ones((1, 3), np.float32)), weight)[0].asnumpy().tolist()
+        [[6.0, 0.0]]
+    """
+
+    def __init__(self, compute_dtype: str) -> None:
+        self._device = get_dense_device()
+        self._native = _native.DenseProgram(compute_dtype)
+        self._inputs = 0
+        self._parameters = 0
+        self._extras = 0
+        self.moved: list[int] = []  # where each normalization of a batch leaves moving statistics
+
+    def input(self, columns: Columns) -> None:
+        """Read the next input Tensor, of `columns.width` floats a row, into columns of a value."""
+        self._native.add_input(columns)
+        self._inputs += 1
+
+    def inputs(self, *widths: int) -> Columns:
+        """Return the columns of input Tensors of so many floats a row, joined."""
+        joined = self.value(sum(widths))
+        offset = 0
+        for width in widths:
+            self.input(joined.part(offset, width))
+            offset += width
+        return joined
+
+    def value(self, width: int) -> Columns:
+        """Return a new value of so many columns, for layers to write."""
+        return Columns(self._native.add_value(width), 0, width)
+
+    def parameter(self) -> Part:
+        """Return the next parameter."""
+        self._parameters += 1
+        return Part(self._parameters - 1)
+
+    def _extra(self) -> int:
+        """Return the number of the next further input, which has no gradient."""
+        self._extras += 1
+        return self._extras - 1
+
+    def linear(
+        self,
+        x: Columns,
+        width: int,
+        weight: Part,
+        bias: Part = NO_PART,
+        activation: str = "none",
+        *,
+        input_major: bool = False,
+        masks: int = 0,
+        output: Columns | None = None,
+    ) -> Columns:
+        """Add a linear layer with its activation and dropout, and return its output.
+
+        Args:
+            x: columns of the input.
+            width: width of the output.
+            weight: matrix `[width, x.width]`, or `[x.width, width]` if `input_major`.
+            bias: vector `[width]`. Default: none.
+            activation: 'none' or one of `ACTIVATIONS`. Default: 'none'.
+            input_major: how the weight is stored. Default: False.
+            masks: number of the masks of a dropout, as for `dropout`. Default: 0, none.
+            output: columns to write. Default: a new value.
+        """
+        own, inside, is_last = _inside(activation, masks)
+        y = output if is_last and output is not None else self.value(width)
+        drops = self._masks(inside)
+        self._native.add_linear(x, y, weight, input_major, bias, own, drops)
+        return y if is_last else self._behind(y, activation, masks - inside, output)
+
+    def _masks(self, count: int) -> tuple[int, int, int]:
+        """Return the further inputs of a dropout by so many masks."""
+        return (self._extra(), self._extra(), count) if count else _NO_MASKS
+
+    def _behind(self, x: Columns, activation: str, masks: int, output: Columns | None) -> Columns:
+        """Add what a layer does not do itself: gelu, and then a dropout; return the output."""
+        if activation == "gelu":
+            y = output if output is not None and not masks else self.value(x.width)
+            self._native.add_gelu(x, y)
+            x = y
+        return self.dropout(x, masks, output) if masks else x
+
+    def dropout(self, x: Columns, count: int, output: Columns | None = None) -> Columns:
+        """Add a dropout by masks, and return its output: `output`, or a new value.
+
+        It reads two further inputs: the masks, float32 `[count, x.width]`, and the number of rows
+        that were masked before, int32 `[1]`.
+        """
+        y = self.value(x.width) if output is None else output
+        self._native.add_dropout(x, y, self._extra(), self._extra(), count)
+        return y
+
+    def softmax(self, x: Columns, group: int) -> Columns:
+        """Add a softmax of each group of so many columns, and return its output."""
+        y = self.value(x.width)
+        self._native.add_softmax(x, y, group)
+        return y
+
+    def sum_groups(self, x: Columns, width: int, output: Columns | None = None) -> Columns:
+        """Add the sum of the groups of so many columns, from the left, and return its output.
+
+        Args:
+            x: columns of the groups, side by side.
+            width: columns of a group.
+            output: columns to write. Default: a new value.
+        """
+        y = self.value(width) if output is None else output
+        self._native.add_sum_groups(x, y)
+        return y
+
+    def pairwise_dots(
+        self,
+        x: Columns,
+        vectors: int,
+        diagonal: bool,
+        keeps_first: bool,
+        output: Columns | None = None,
+    ) -> Columns:
+        """Add the dot products of all pairs of a row's vectors, and return its output.
+
+        Args:
+            x: columns of the vectors, side by side.
+            vectors: number of vectors.
+            diagonal: whether the products of vectors with themselves are kept.
+            keeps_first: whether a copy of the first vector is in front of the products.
+            output: columns to write. Default: a new value.
+        """
+        dim = x.width // vectors
+        pairs = vectors * (vectors + (1 if diagonal else -1)) // 2
+        width = pairs + (dim if keeps_first else 0)
+        y = self.value(width) if output is None else output
+        self._native.add_pairwise_dots(x, y, vectors, diagonal, keeps_first)
+        return y
+
+    def factorized_pairs(
+        self, x: Columns, fields: int, sums: bool, output: Columns | None = None
+    ) -> Columns:
+        """Add the sum over pairs of fields of their products, and return its output.
+
+        Args:
+            x: columns of the fields' vectors, side by side.
+            fields: number of fields.
+            sums: whether the units of the sum are summed, too.
+            output: columns to write. Default: a new value.
+        """
+        y = self.value(1 if sums else x.width // fields) if output is None else output
+        self._native.add_factorized_pairs(x, y, fields, sums)
+        return y
+
+    def mixture(self, units: Columns, gates: Columns, experts: int, tasks: int) -> Columns:
+        """Add the tasks' sums of the experts' units, weighed by gates, and return its output.
+
+        Args:
+            units: columns of the experts' outputs, side by side.
+            gates: columns of the weights, `experts` for each task.
+            experts: number of experts.
+            tasks: number of tasks, whose mixtures are side by side in the output.
+        """
+        y = self.value(units.width // experts * tasks)
+        self._native.add_mixture(units, gates, y, experts, tasks)
+        return y
+
+    def scale_groups(self, x: Columns, scales: Columns) -> Columns:
+        """Add a layer that multiplies the columns of x, in groups of equal size, and return its
+        output; group k is multiplied by column k of `scales`."""
+        y = self.value(x.width)
+        self._native.add_scale_groups(x, scales, y)
+        return y
+
+    def scale_vectors(
+        self, x: Columns, vectors: Part, width: int, output: Columns | None = None
+    ) -> Columns:
+        """Add a layer that multiplies vectors by a row's numbers, and return its output.
+
+        Args:
+            x: columns of the numbers.
+            vectors: matrix `[x.width, dim]`.
+            width: width of the output, x.width * dim.
+            output: columns to write. Default: a new value.
+        """
+        y = self.value(width) if output is None else output
+        self._native.add_scale_vectors(x, y, vectors.parameter)
+        return y
+
+    def cross_combine(
+        self, first: Columns, mapped: Columns, x: Columns, output: Columns | None = None
+    ) -> Columns:
+        """Add the layer first * mapped + x, unit by unit, and return its output: `output`, or a new
+        value."""
+        y = self.value(x.width) if output is None else output
+        self._native.add_cross_combine(first, mapped, x, y)
+        return y
+
+    def cross_vectors(
+        self, x: Columns, layers: int, weight: Part, bias: Part, output: Columns | None = None
+    ) -> Columns:
+        """Add a cross network with a vector a layer, and return its output.
+
+        Args:
+            x: columns of the input.
+            layers: number of cross layers, 1 to 64.
+            weight: matrix `[layers, x.width]`.
+            bias: matrix `[layers, x.width]`.
+            output: columns to write. Default: a new value.
+        """
+        y = self.value(x.width) if output is None else output
+        products = self.value(layers)
+        self._native.add_cross_vectors(x, y, products, weight.parameter, bias.parameter)
+        return y
+
+    def batch_norm(
+        self,
+        x: Columns,
+        activation: str,
+        *,
+        epsilon: float,
+        momentum: float,
+        training: bool,
+        masks: int = 0,
+        output: Columns | None = None,
+    ) -> Columns:
+        """Add a batch normalization with its activation and dropout, and return its output.
+
+        It reads two parameters, gamma and beta, and two further inputs, the moving mean and
+        variance, all float32 `[x.width]`. In training nothing else may read `x`, and `moved` tells
+        where the new moving mean and behind it the new moving variance are in the cell's last
+        output, `packed`.
+
+        Args:
+            x: columns of the input, a whole value.
+            activation: 'none' or one of `ACTIVATIONS`.
+            epsilon: number added to the variance.
+            momentum: share of the batch in the new moving statistics.
+            training: whether to normalize by the batch; by the moving statistics otherwise.
+            masks: number of the masks of a dropout, as for `dropout`. Default: 0, none.
+            output: columns to write. Default: a new value.
+        """
+        learned = (self.parameter().parameter, self.parameter().parameter)
+        moving = (self._extra(), self._extra())
+        own, inside, is_last = _inside(activation, masks)
+        y = output if is_last and output is not None else self.value(x.width)
+        drops = self._masks(inside)
+        at = self._native.add_batch_norm(
+            x, y, learned, moving, own, drops, epsilon, momentum, training
+        )
+        if training:
+            self.moved.append(at)
+        return y if is_last else self._behind(y, activation, masks - inside, output)
+
+    def cell(self, outputs: list[Columns], training: bool) -> ProgramCell:
+        """Finish the program, and return the cell that runs it.
+
+        Args:
+            outputs: columns of the outputs.
+            training: whether the cell keeps what its gradient needs.
+        """
+        for columns in outputs:
+            self._native.add_output(columns)
+        number = self._native.finish(self._parameters, self._extras)
+        arguments = (self._inputs, self._parameters, self._extras)
+        widths = tuple(columns.width for columns in outputs)
+        return program_cell(self._native, number, arguments, widths, training, self._device)
+
+
+def _inside(activation: str, masks: int) -> tuple[str, int, bool]:
+    """Return activation and masks that a layer applies itself, and whether no layer is left."""
+    own = "none" if activation == "gelu" else activation
+    inside = masks if activation in _DROPPED_IN_PLACE else 0
+    return own, inside, own == activation and inside == masks

@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FusedGraph: layers that read inputs and each other's outputs, run as one operator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import mindspore as ms
+from mindspore import Tensor, nn, ops
+
+from mindspore_rec.common.checks import check_int
+from mindspore_rec.train.nn.fused.inputs import (
+    MOST_UNITS,
+    check_inputs,
+    join,
+    widened,
+)
+from mindspore_rec.train.nn.fused.layer import FusedLayer
+from mindspore_rec.train.nn.fused.program import Columns, Program
+
+__all__ = ["FusedGraph"]
+
+
+class FusedGraph(FusedLayer):
+    """Layers that read inputs and each other's outputs, as one operator forward and one backward.
+
+    Layers that are operators of their own hand their rows over in memory: what several layers read
+    is copied for each, and what a layer reads of several others is joined first. In one operator a
+    slice of the batch goes through all of them.
+
+    The layers belong to the network that made them, by which their parameters have their names;
+    this cell has no parameters. Where the fused form cannot be used (`docs/dense.md` says where; or
+    products of a layer are not float32) the layers run one after the other.
+
+    Args:
+        inputs: floats a row of each input, by its name.
+        steps: by the name of what it returns, a layer and the names of what it reads: inputs, and
+            steps before it. Layers are `MLP`, `CrossNet`, `CrossNetV2`, `CrossNetMix`,
+            `FactorizationMachine`, `DotInteraction`, `NumberEmbedding`, `Sum`, and `nn.Dense`
+            without activation, which joins what it reads. They are made for the widths that they
+            read.
+        outputs: names of the steps that are returned. Default: the last one.
+
+    Inputs:
+        float32 Tensors `[B, ...]`, of so many floats a row as `inputs` says, in its order; or
+        bfloat16, as a lookup with `output_dtype` returns them, whose gradient is bfloat16 then.
+
+    Outputs:
+        float32 Tensor `[B, width]`, or a tuple of them where there are several `outputs`.
+
+    Raises:
+        TypeError: a layer is none of these.
+        ValueError: a name is unknown or there twice, a layer is not made for what it reads, or two
+            layers read the same thing beside different others.
+
+    Example:
+        >>> import numpy as np
+        >>> from mindspore_rec.nn import MLP, CrossNet
+        >>> class Net(nn.Cell):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.cross, self.deep = CrossNet((8, 2)), MLP((8, 2), (16,))
+        ...         self.logit = nn.Dense(26, 1)
+        ...         row = ("vectors", "numbers")
+        ...         self.graph = FusedGraph(
+        ...             {"vectors": 8, "numbers": 2},
+        ...             {
+        ...                 "crossed": (self.cross, row),
+        ...                 "deep": (self.deep, row),
+        ...                 "logit": (self.logit, ("crossed", "deep")),
+        ...             },
+        ...         )
+        ...
+        ...     def construct(self, vectors, numbers):
+        ...         return self.graph(vectors, numbers)
+        >>> net = Net()
+        >>> net(Tensor(np.ones((3, 4, 2), np.float32)), Tensor(np.ones((3, 2), np.float32))).shape
+        (3, 1)
+        >>> [p.name for p in net.trainable_params()][-2:]
+        ['logit.weight', 'logit.bias']
+    """
+
+    def __init__(
+        self,
+        inputs: Mapping[str, int],
+        steps: Mapping[str, tuple[nn.Cell, Sequence[str]]],
+        outputs: Sequence[str] = (),
+    ) -> None:
+        super().__init__("float32")
+        if not inputs or not steps:
+            raise ValueError("inputs and steps must have at least one entry each")
+        widths = [check_int(f"inputs[{n!r}]", w, 1, MOST_UNITS) for n, w in inputs.items()]
+        self.in_features = tuple(widths)
+        names = [*inputs]
+        parts, reads = [], []
+        for name, (layer, sources) in steps.items():
+            if name in names:
+                raise ValueError(f"steps must have other names than inputs, got {name!r} twice")
+            read = tuple(_place(names, source, name) for source in sources)
+            part = _part_of(name, layer, tuple(widths[i] for i in read))
+            parts.append(part)
+            reads.append(read)
+            names.append(name)
+            widths.append(part.out_features)
+        self.names = tuple(steps)
+        self.widths, self.reads = tuple(widths), tuple(reads)
+        self.results = tuple(_place(names, n, "outputs") for n in outputs) or (len(names) - 1,)
+        if min(self.results) < len(self.in_features):
+            raise ValueError(f"outputs must be names of steps, got {tuple(outputs)}")
+        # Past Cell.__setattr__: the layers are children of the network, which names them.
+        object.__setattr__(self, "parts", nn.CellList(parts, auto_prefix=False))
+        self.readers = tuple(sum(i in read for read in reads) for i in range(len(inputs)))
+        self.places = _places(self)
+        self.moved: tuple[tuple[int, ...], ...] = ()  # of each layer's normalizations
+        self._fuse()
+
+    def construct(self, *inputs: Tensor) -> Any:
+        """Return the outputs."""
+        check_inputs(inputs, self.in_features)
+        found = self._fused(inputs) if self.is_fused else self._one_by_one(inputs)
+        return found[0] if len(self.results) == 1 else found
+
+    def fuses(self) -> list[FusedLayer]:
+        """Return the layers with fused forms of their own."""
+        return [part for part in self.parts if isinstance(part, FusedLayer)]
+
+    def cells_in(self) -> list[nn.Cell]:
+        """Return the cell, and all cells in its layers."""
+        return [self, *(cell for _, cell in self.parts.cells_and_names())]
+
+    def set_train(self, mode: bool = True) -> FusedGraph:
+        """Set the mode of the cell and of its layers, which are children of another cell."""
+        self.parts.set_train(mode)
+        return super().set_train(mode)
+
+    def _path_of(self, cell: nn.Cell) -> str:
+        for name, part in zip(self.names, self.parts, strict=True):
+            for path, each in part.cells_and_names():
+                if each is cell:
+                    return f"{name}.{path}".rstrip(".")
+        return ""
+
+    def set_compute_dtype(self, compute_dtype: str) -> FusedGraph:
+        """Let products of all layers read another type; as `FusedLayer.set_compute_dtype`."""
+        for layer in self.fuses():
+            layer.set_compute_dtype(compute_dtype)
+        return super().set_compute_dtype(compute_dtype)
+
+    def _one_by_one(self, inputs: Any) -> Any:
+        """Return the outputs by the layers, each for itself."""
+        values: Any = ()
+        for i in range(len(inputs)):
+            # MindSpore has no kernel that adds bfloat16 gradients of several readers.
+            values = (*values, widened(inputs[i]) if self.readers[i] > 1 else inputs[i])
+        for k in range(len(self.reads)):
+            read: Any = ()
+            for place in self.reads[k]:
+                read = (*read, values[place])
+            values = (*values, self.parts[k](*read))
+        found: Any = ()
+        for place in self.results:
+            found = (*found, values[place])
+        return found
+
+    def _fused(self, given: Any) -> Any:
+        for k in range(len(self.reads)):
+            given = (*given, *self.parts[k].learned())
+        for k in range(len(self.reads)):
+            given = (*given, *self.parts[k].further())
+        if not self.training:
+            return self.fused_evaluation(*given)[: len(self.results)]
+        found = self.fused_training(*given)
+        for k in range(len(self.moved)):
+            if len(self.moved[k]) > 0:
+                packed = ops.stop_gradient(found[len(self.results) + 1])
+                self.parts[k].move(packed, self.moved[k])
+        return found[: len(self.results)]
+
+    def _program(self, training: bool) -> nn.Cell:
+        program = Program("float32")
+        values = _values(self, program)
+        for i in range(len(self.in_features)):
+            program.input(values[i])
+        moved: list[tuple[int, ...]] = []
+        for k, part in enumerate(self.parts):
+            places = part.joined(self.reads[k])
+            first = values[places[0]]
+            x = Columns(first.value, first.offset, sum(self.widths[i] for i in places))
+            before = len(program.moved)
+            part.add_to(program, x, training, values[len(self.in_features) + k])
+            moved.append(tuple(program.moved[before:]))
+        if training:
+            self.moved = tuple(moved)
+        return program.cell([values[i] for i in self.results], training)
+
+
+class _Linear(nn.Cell):
+    """A linear layer of several inputs, which it joins."""
+
+    def __init__(self, linear: nn.Dense, widths: tuple[int, ...]) -> None:
+        super().__init__(auto_prefix=False)
+        self.linear, self.in_features = linear, widths
+        self.out_features = linear.out_channels
+
+    def construct(self, *inputs: Tensor) -> Tensor:
+        return self.linear(join(inputs, self.in_features))
+
+    def joined(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        return inputs
+
+    def learned(self) -> Any:
+        if self.linear.has_bias:
+            return self.linear.weight, self.linear.bias
+        return (self.linear.weight,)
+
+    def further(self) -> Any:
+        return ()
+
+    def add_to(self, program: Program, x: Columns, training: bool, output: Columns) -> Columns:
+        weight = program.parameter()
+        if not self.linear.has_bias:
+            return program.linear(x, self.out_features, weight, output=output)
+        return program.linear(x, self.out_features, weight, program.parameter(), output=output)
+
+
+def _place(names: list[str], name: str, reader: str) -> int:
+    if name not in names:
+        raise ValueError(f"{reader} must read inputs and steps before it, {names}, got {name!r}")
+    return names.index(name)
+
+
+def _part_of(name: str, layer: Any, widths: tuple[int, ...]) -> Any:
+    """Return a layer of a graph as a cell with the methods of a `FusedLayer`."""
+    if type(layer) is nn.Dense and not layer.activation_flag and layer.weight.dtype == ms.float32:
+        if layer.in_channels != sum(widths):
+            raise ValueError(f"{name} must read {layer.in_channels} floats a row, got {widths}")
+        return _Linear(layer, widths)
+    if not isinstance(layer, FusedLayer) or type(layer).add_to is FusedLayer.add_to:
+        raise TypeError(f"{name} must be a layer with a fused form, got {type(layer).__name__}")
+    if layer.in_features != widths:
+        raise ValueError(f"{name} must read inputs of widths {layer.in_features}, got {widths}")
+    return layer
+
+
+def _places(graph: FusedGraph) -> tuple[tuple[int, int], ...]:
+    """Return for each value the first of those that it stands beside, and its first column there.
+
+    Raises:
+        ValueError: a value stands beside different others.
+    """
+    found: dict[int, tuple[int, int]] = {}
+    joins = {part.joined(read) for part, read in zip(graph.parts, graph.reads, strict=True)}
+    for join_of in sorted(joins, key=len, reverse=True):
+        offset = 0
+        for place in join_of:
+            spot = (join_of[0], offset)
+            if len(join_of) > 1 and found.setdefault(place, spot) != spot:
+                raise ValueError("layers must read the same things side by side, or single ones")
+            offset += graph.widths[place]
+    return tuple(found.get(place, (place, 0)) for place in range(len(graph.widths)))
+
+
+def _values(graph: FusedGraph, program: Program) -> list[Columns]:
+    """Return the columns of all inputs and steps, side by side where a layer reads them so."""
+    totals: dict[int, int] = {}
+    for place, (first, _) in enumerate(graph.places):
+        totals[first] = totals.get(first, 0) + graph.widths[place]
+    wholes = {first: program.value(width) for first, width in totals.items()}
+    return [
+        wholes[first].part(offset, graph.widths[place])
+        for place, (first, offset) in enumerate(graph.places)
+    ]

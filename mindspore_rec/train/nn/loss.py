@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Losses that compute value and gradient in one pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mindspore as ms
+from mindspore import Tensor, nn, ops
+
+from mindspore_rec.common.checks import check_one_of
+from mindspore_rec.train.nn.fused.layer import may_fuse
+from mindspore_rec.train.nn.fused.library import has_onednn
+from mindspore_rec.train.nn.fused.loss import LogisticLoss
+
+__all__ = ["BCEWithLogitsLoss"]
+
+
+class BCEWithLogitsLoss(nn.LossBase):
+    r"""Binary cross-entropy between the sigmoid of logits and labels, as in MindSpore.
+
+    .. math::
+        \ell(x, y) = -\operatorname*{mean}_i\; \left[ y_i \log \sigma(x_i)
+        + (1 - y_i) \log (1 - \sigma(x_i)) \right]
+
+    On the CPU one operator computes the loss and its gradient, :math:`\sigma(x_i) - y_i` by the
+    number of logits; the backward pass scales it. The loss is added up in float64, in an order
+    that no number of threads changes. `mindspore.nn.BCEWithLogitsLoss` itself is used with a
+    `weight` or `pos_weight`, for reduction 'none', for other types than float32, on other devices,
+    in `mindspore.export` and with `MINDSPORE_REC_ONEDNN=off`.
+
+    The operator has first derivatives only; second ones are a `NotImplementedError`.
+
+    Args:
+        reduction: 'mean', 'sum' or 'none'. Default: 'mean'.
+        weight: Tensor that scales each loss, which broadcasts to `input`. Default: none.
+        pos_weight: Tensor that scales the losses of positive labels. Default: none.
+
+    Inputs:
+        - **input** (Tensor): logits of any shape, float32; or float16 or bfloat16.
+        - **target** (Tensor): labels of the same shape, usually in [0, 1].
+
+    Outputs:
+        Tensor of shape `()`; of the shape of `input` for reduction 'none'. The mean of no logits is
+        NaN, their sum 0.
+
+    Raises:
+        TypeError: a weight is a Parameter; an input is no Tensor of these types.
+        ValueError: the reduction is none of these; the shapes of the inputs differ.
+        RuntimeError: the shapes of the inputs differ, and were not known before.
+        NotImplementedError: a second derivative is asked for.
+
+    Supported platforms:
+        ``CPU`` ``GPU`` ``Ascend``
+
+    Example:
+        >>> loss = BCEWithLogitsLoss()
+        >>> round(float(loss(Tensor([[0.0], [2.0]]), Tensor([[1.0], [1.0]])).asnumpy()), 4)
+        0.41
+    """
+
+    def __init__(
+        self,
+        reduction: str = "mean",
+        weight: Tensor | None = None,
+        pos_weight: Tensor | None = None,
+    ) -> None:
+        super().__init__(check_one_of("reduction", reduction, ("mean", "sum", "none")))
+        self.plain = differentiable(nn.BCEWithLogitsLoss(reduction, weight, pos_weight))
+        self.fused: Any = None
+        if weight is None and pos_weight is None and reduction != "none" and has_onednn():
+            self.fused = LogisticLoss(reduction == "mean")
+
+    @property
+    def is_fused(self) -> bool:
+        """Whether float32 inputs go through one operator; the graph compiler asks once a graph."""
+        return self.fused is not None and may_fuse([self])
+
+    def construct(self, input: Tensor, target: Tensor) -> Tensor:
+        """Return the loss."""
+        if self.is_fused:
+            if _is_float32(input) and _is_float32(target) and input.shape == target.shape:
+                return ops.reshape(self.fused(input, target)[0], ())
+        return self.plain(input, target)
+
+
+def _is_float32(x: Any) -> bool:
+    """Return whether x is a float32 Tensor; the graph compiler calls it, too."""
+    return isinstance(x, Tensor) and x.dtype == ms.float32
+
+
+class _MeanOfLosses(nn.Cell):
+    """Mean of what a `mindspore.nn.BCEWithLogitsLoss` gives for each element."""
+
+    def __init__(self, loss: nn.BCEWithLogitsLoss) -> None:
+        super().__init__()
+        self.each = nn.BCEWithLogitsLoss("none", loss.weight, loss.pos_weight)
+
+    def construct(self, input: Tensor, target: Tensor) -> Tensor:
+        """Return the loss."""
+        return self.each(input, target).mean()
+
+
+def differentiable(loss: nn.Cell) -> nn.Cell:
+    """Return a loss whose gradient is right for batches of any size.
+
+    In PyNative mode the gradient of MindSpore 2.10's mean binary cross-entropy is divided by the
+    number of elements of the first batch, whatever that of the batch.
+
+    Args:
+        loss: any loss.
+
+    Returns:
+        The loss itself, but for such a one.
+
+    Example:
+        >>> differentiable(nn.MSELoss())
+        MSELoss()
+    """
+    if ms.get_context("mode") != ms.PYNATIVE_MODE or type(loss) is not nn.BCEWithLogitsLoss:
+        return loss
+    return _MeanOfLosses(loss) if loss.reduction == "mean" else loss

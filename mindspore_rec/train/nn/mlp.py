@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MLP: the multi-layer perceptron of recommendation models."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from mindspore import Tensor, nn, ops
+from mindspore.common.initializer import HeUniform, Initializer, XavierUniform
+
+from mindspore_rec.common.checks import check_int, check_one_of
+from mindspore_rec.train.nn.dropout import SeededDropout, check_rate
+from mindspore_rec.train.nn.fused.inputs import (
+    MOST_UNITS,
+    check_inputs,
+    check_widths,
+    join,
+)
+from mindspore_rec.train.nn.fused.layer import FusedLayer
+from mindspore_rec.train.nn.fused.program import Columns, Program
+
+__all__ = ["ACTIVATIONS", "MLP", "check_hidden"]
+
+ACTIVATIONS = ("relu", "leakyrelu", "gelu", "tanh", "sigmoid")
+"""Legal activations of an MLP, by MindSpore's names."""
+
+_RECTIFIERS = ("relu", "leakyrelu", "gelu")
+
+
+class MLP(FusedLayer):
+    r"""Fully connected layers with an activation each.
+
+    .. math::
+        h_0 = x, \quad h_k = \text{drop}(a(\text{norm}(W_k h_{k-1} + b_k))), \quad
+        y = W_{n+1} h_n + b_{n+1}
+
+    where norm is batch normalization (or nothing), and the last, linear layer is there where
+    `out_features` is given; without it :math:`y = h_n`. Weights start as He et al. (2015) for
+    rectifiers, as Glorot & Bengio (2010) for other activations and the last layer; biases as 0.
+    `mindspore.set_seed` decides the draw.
+
+    On the CPU the whole stack is one operator, forward and backward, whose products are oneDNN's;
+    docs/dense.md says when. Batches are normalized as by `nn.BatchNorm1d`, but one row alone, which
+    has no variance, leaves the moving variance as it was.
+
+    Args:
+        in_features: width of the input, 1 to 2**20; or the widths of several inputs, which are
+            joined without a copy of their own, and whose sum is in that range.
+        hidden: width of each hidden layer, at least 1 each; may be empty with `out_features`.
+        activation: one of `ACTIVATIONS`. Default: 'relu'.
+        dropout: probability that a hidden unit is dropped in training, in [0, 1). Default: 0.0.
+        batch_norm: whether hidden layers are normalized before their activation; the layer then
+            has no bias of its own. Default: False.
+        out_features: width of the linear output; None for the last hidden layer. Default: None.
+        compute_dtype: type to which inputs and weights of the products are rounded, 'float32' or
+            'bfloat16'; sums, weights and gradients are float32. Processors without instructions
+            for bfloat16 give the same numbers, slower than 'float32'. Default: 'float32'.
+
+    Inputs:
+        x: float32 Tensor `[B, in_features]`, or one `[B, ...]` of so many floats a row for each of
+            the widths; or bfloat16, as a lookup with `output_dtype` returns it.
+
+    Outputs:
+        float32 Tensor `[B, out_features]`, or `[B, hidden[-1]]`.
+
+    Attributes:
+        out_features: width of the output.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or out of range.
+
+    Example:
+        >>> import numpy as np
+        >>> mlp = MLP(4, (8, 6), dropout=0.2, out_features=1)
+        >>> mlp(Tensor(np.ones((3, 4), np.float32))).shape
+        (3, 1)
+    """
+
+    def __init__(
+        self,
+        in_features: int | Sequence[int],
+        hidden: Sequence[int],
+        activation: str = "relu",
+        dropout: float = 0.0,
+        batch_norm: bool = False,
+        out_features: int | None = None,
+        *,
+        compute_dtype: str = "float32",
+    ) -> None:
+        super().__init__(compute_dtype)
+        self.in_features = check_widths("in_features", in_features, MOST_UNITS)
+        hidden = check_hidden(hidden, MOST_UNITS)
+        if out_features is not None:
+            check_int("out_features", out_features, 1, MOST_UNITS)
+        elif not hidden:
+            raise ValueError("hidden must have at least one layer where out_features is None")
+        self.activation = check_one_of("activation", activation, ACTIVATIONS)
+        dropout = check_rate("dropout", dropout)
+        if not isinstance(batch_norm, bool):
+            raise TypeError(f"batch_norm must be a bool, got {batch_norm!r}")
+        width = sum(self.in_features)
+        first: Initializer = HeUniform() if activation in _RECTIFIERS else XavierUniform()
+        layers: list[nn.Cell] = []
+        dense: list[int] = []  # where the products, normalizations and dropouts are
+        norms: list[int] = []
+        drops: list[int] = []
+        for units in hidden:
+            dense.append(len(layers))
+            layers.append(_dense(width, units, first, has_bias=not batch_norm))
+            if batch_norm:
+                norms.append(len(layers))
+                layers.append(nn.BatchNorm1d(units))
+            layers.append(nn.get_activation(activation))
+            if dropout > 0:
+                drops.append(len(layers))
+                layers.append(SeededDropout(units, dropout))
+            width = units
+        if out_features is not None:
+            dense.append(len(layers))
+            layers.append(_dense(width, out_features, XavierUniform(), has_bias=True))
+            width = out_features
+        self.out_features = width
+        self.normalizes = batch_norm
+        self.hidden = len(hidden)
+        self.dense, self.norms, self.drops = tuple(dense), tuple(norms), tuple(drops)
+        self.moved: tuple[int, ...] = ()  # where a step leaves the new moving statistics
+        self.layers = nn.SequentialCell(layers)
+        self._fuse()
+
+    def construct(self, *inputs: Tensor) -> Tensor:
+        """Return the output of the last layer."""
+        check_inputs(inputs, self.in_features)
+        if self.is_fused:
+            return self._fused(inputs)
+        x = join(inputs, self.in_features)
+        if self.compute_dtype == "float32":
+            return self.layers(x)
+        return self._rounded(x)
+
+    def _rounded(self, x: Tensor) -> Tensor:
+        """Return the output of MindSpore's layers, by products of `compute_dtype`."""
+        for i in range(len(self.layers)):
+            layer = self.layers[i]
+            x = self.through(layer, x) if i in self.dense else layer(x)
+        return x
+
+    def _fused(self, inputs: Any) -> Any:
+        given = (*inputs, *self.learned(), *self.further())
+        if not self.training:
+            return self.fused_evaluation(*given)[0]
+        found = self.fused_training(*given)
+        if self.normalizes:
+            self.move(ops.stop_gradient(found[2]), self.moved)
+        return found[0]
+
+    def learned(self) -> Any:
+        """Return the parameters, in the order in which `add_to` asks for them."""
+        given: Any = ()
+        for k in range(len(self.dense)):
+            dense = self.layers[self.dense[k]]
+            given = (*given, dense.weight)
+            if k < len(self.norms):
+                norm = self.layers[self.norms[k]]
+                given = (*given, norm.gamma, norm.beta)
+            else:
+                given = (*given, dense.bias)
+        return given
+
+    def further(self) -> Any:
+        """Return moving statistics and masks, in the order in which `add_to` asks for them."""
+        given: Any = ()
+        for k in range(self.hidden):
+            if self.normalizes:
+                norm = self.layers[self.norms[k]]
+                given = (*given, norm.moving_mean, norm.moving_variance)
+            if self.training and self.drops:
+                drop = self.layers[self.drops[k]]
+                given = (*given, drop.scaled, drop.take())
+        return given
+
+    def move(self, packed: Tensor, moved: Any) -> None:
+        """Set the moving statistics.
+
+        Args:
+            packed: last output of a program in training.
+            moved: where they are in it, for each hidden layer.
+        """
+        for k in range(self.hidden):
+            norm, at = self.layers[self.norms[k]], moved[k]
+            middle, end = at + norm.num_features, at + 2 * norm.num_features
+            ops.assign(norm.moving_mean, packed[at:middle])
+            ops.assign(norm.moving_variance, packed[middle:end])
+
+    def _program(self, training: bool) -> nn.Cell:
+        program = Program(self.compute_dtype)
+        x = self.add_to(program, program.inputs(*self.in_features), training)
+        if training:
+            self.moved = tuple(program.moved)
+        return program.cell([x], training)
+
+    def add_to(
+        self, program: Program, x: Columns, training: bool, output: Columns | None = None
+    ) -> Columns:
+        """Add the stack to a program, and return its output."""
+        masks = SeededDropout.masks if training and self.drops else 0
+        for k, at in enumerate(self.dense):
+            weight, units = program.parameter(), self.layers[at].out_channels
+            last = output if k + 1 == len(self.dense) else None
+            if k == self.hidden:
+                x = program.linear(x, units, weight, program.parameter(), output=last)
+            elif self.normalizes:
+                norm = self.layers[self.norms[k]]
+                x = program.batch_norm(
+                    program.linear(x, units, weight),
+                    self.activation,
+                    epsilon=norm.eps,
+                    momentum=norm.momentum,
+                    training=training,
+                    masks=masks,
+                    output=last,
+                )
+            else:
+                x = program.linear(
+                    x,
+                    units,
+                    weight,
+                    program.parameter(),
+                    self.activation,
+                    masks=masks,
+                    output=last,
+                )
+        return x
+
+
+def check_hidden(hidden: Sequence[int], most: int) -> tuple[int, ...]:
+    """Return the widths of hidden layers.
+
+    Args:
+        hidden: width of each layer; may be empty.
+        most: greatest legal width.
+
+    Raises:
+        TypeError, ValueError: `hidden` is no sequence of ints; a width is not in `[1, most]`.
+
+    Example:
+        >>> check_hidden([64, 32], 1024)
+        (64, 32)
+    """
+    if isinstance(hidden, (str, int)) or not isinstance(hidden, Collection):
+        raise TypeError(f"hidden must be a sequence of ints, got {hidden!r}")
+    return tuple(check_int(f"hidden[{k}]", h, 1, most) for k, h in enumerate(hidden))
+
+
+def _dense(width: int, units: int, weight: Initializer, has_bias: bool) -> nn.Dense:
+    return nn.Dense(width, units, weight_init=weight, bias_init="zeros", has_bias=has_bias)

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NumberEmbedding: a vector for each number of a row, which the number scales."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mindspore import Parameter, Tensor, ops
+from mindspore.common.initializer import Normal, initializer
+
+from mindspore_rec.common.checks import check_int, check_number
+from mindspore_rec.train.nn.fused.inputs import check_inputs, widened
+from mindspore_rec.train.nn.fused.layer import FusedLayer
+from mindspore_rec.train.nn.fused.program import Columns, Program
+
+__all__ = ["NumberEmbedding"]
+
+
+class NumberEmbedding(FusedLayer):
+    r"""Embed numbers as fields: each has a learned vector, which the number scales.
+
+    .. math::
+        y_{b,n} = x_{b,n} \, v_n
+
+    Source: Rendle, "Factorization Machines", ICDM 2010, https://doi.org/10.1109/ICDM.2010.127,
+    where a number is a feature like others; as the first layer of networks in FuxiCTR and BARS.
+
+    Args:
+        numbers: number of numbers N of a row, 1 to 65536.
+        dim: width D of a vector, 1 to 8192.
+        std: standard deviation of the vectors' first values, which are normal; at least 0.
+            `mindspore.set_seed` decides the draw. Default: 0.01.
+
+    Inputs:
+        x: float32 Tensor `[B, numbers]`.
+
+    Outputs:
+        float32 Tensor `[B, numbers, dim]`.
+
+    Attributes:
+        vectors: the vectors, a Parameter `[numbers, dim]`.
+        out_features: floats of a row of the output, numbers * dim.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or out of range, or the input is not
+            of the shape above.
+
+    Example:
+        >>> import numpy as np
+        >>> from mindspore_rec.nn import NumberEmbedding
+        >>> embedding = NumberEmbedding(2, 3)
+        >>> embedding.vectors.set_data(Tensor(np.array([[1, 2, 3], [4, 5, 6]], np.float32)))
+        Parameter (name=vectors, shape=(2, 3), dtype=Float32, requires_grad=True)
+        >>> embedding(Tensor(np.array([[1, 10]], np.float32))).asnumpy().tolist()
+        [[[1.0, 2.0, 3.0], [40.0, 50.0, 60.0]]]
+    """
+
+    rounds_products = False
+
+    def __init__(self, numbers: int, dim: int, std: float = 0.01) -> None:
+        super().__init__("float32")
+        self.numbers = check_int("numbers", numbers, 1, 1 << 16)
+        self.dim = check_int("dim", dim, 1, 8192)
+        if not check_number("std", std) >= 0:
+            raise ValueError(f"std must be at least 0, got {std}")
+        self.in_features = (self.numbers,)
+        self.out_features = self.numbers * self.dim
+        first = initializer(Normal(std), (self.numbers, self.dim))
+        self.vectors = Parameter(first, name="vectors")
+        self._fuse()
+
+    def construct(self, x: Tensor) -> Tensor:
+        """Return the scaled vectors."""
+        check_inputs((x,), self.in_features)
+        if x.shape[1:] != (self.numbers,):
+            raise ValueError(f"x must be [B, {self.numbers}], got {x.shape}")
+        if self.is_fused:
+            scaled = self._run_fused((x, self.vectors))
+            return scaled.reshape((-1, self.numbers, self.dim))
+        return ops.expand_dims(widened(x), 2) * self.vectors
+
+    def learned(self) -> Any:
+        """Return the parameters, in the order in which `add_to` asks for them."""
+        return (self.vectors,)
+
+    def add_to(
+        self, program: Program, x: Columns, training: bool, output: Columns | None = None
+    ) -> Columns:
+        """Add the layer to a program, and return its output."""
+        return program.scale_vectors(x, program.parameter(), self.out_features, output)

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FusedSequential: an ordinary stack of dense layers and activations, run as one operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import mindspore as ms
+from mindspore import Tensor, nn
+
+from mindspore_rec.train.nn.fused.changed import is_watched
+from mindspore_rec.train.nn.fused.layer import FusedLayer
+from mindspore_rec.train.nn.fused.program import NO_PART, Program
+
+__all__ = ["FusedSequential"]
+
+
+class _Step(NamedTuple):
+    """A dense layer by its place in the stack, with the activation behind it."""
+
+    at: int
+    activation: str
+
+
+class FusedSequential(FusedLayer):
+    """The layers of an `nn.SequentialCell`, as one operator forward and one backward on the CPU.
+
+    It has the layers of the stack under the names that they have there, and their parameters are
+    the same objects: a checkpoint fits both. Where the fused form cannot be used (another device,
+    an input that is not float32 `[B, in_channels]`, no oneDNN, `mindspore.export`) the stack itself
+    computes.
+
+    Args:
+        stack: `nn.Dense` layers of float32, each followed by at most one activation, which is
+            `nn.ReLU`, `nn.LeakyReLU()`, `nn.GELU()`, `nn.Tanh` or `nn.Sigmoid`, or named as the
+            `activation` of the layer; nothing else.
+        compute_dtype: type of the products' factors, 'float32' or 'bfloat16'. Default: 'float32'.
+
+    Inputs:
+        x: Tensor as for the stack.
+
+    Outputs:
+        Tensor as of the stack.
+
+    Raises:
+        TypeError: `stack` is no `nn.SequentialCell`.
+        ValueError: the stack has something else in it.
+
+    Example:
+        >>> import numpy as np
+        >>> stack = nn.SequentialCell(nn.Dense(4, 8), nn.ReLU(), nn.Dense(8, 1))
+        >>> fused = FusedSequential(stack)
+        >>> fused(Tensor(np.ones((3, 4), np.float32))).shape, len(fused)
+        ((3, 1), 3)
+        >>> [name for name, _ in fused.parameters_and_names()][:2]
+        ['0.weight', '0.bias']
+    """
+
+    def __init__(self, stack: nn.SequentialCell, compute_dtype: str = "float32") -> None:
+        super().__init__(compute_dtype)
+        if not isinstance(stack, nn.SequentialCell):
+            raise TypeError(f"stack must be an nn.SequentialCell, got {type(stack).__name__}")
+        steps = _steps_of(stack)
+        if steps is None:
+            raise ValueError(
+                "stack must consist of nn.Dense layers of float32 and activations behind them, got "
+                f"{', '.join(type(cell).__name__ for cell in stack)}"
+            )
+        self.steps = steps
+        self.dense = tuple(step.at for step in steps)
+        # Past Cell.__setattr__, which would rename the parameters; the children are those of the
+        # stack, so that paths of parameters stay as they are.
+        object.__setattr__(self, "stack", stack)
+        self._cells.update(stack._cells)
+        self.set_train(stack.training)
+        self._fuse()
+
+    @staticmethod
+    def takes(cell: nn.Cell) -> bool:
+        """Return whether a cell is a stack that can be fused.
+
+        Example:
+            >>> FusedSequential.takes(nn.SequentialCell(nn.Dense(2, 2), nn.Softmax()))
+            False
+        """
+        return type(cell) is nn.SequentialCell and _steps_of(cell) is not None
+
+    def construct(self, x: Tensor) -> Tensor:
+        """Return the output of the last layer."""
+        if not self.is_fused or x.ndim != 2 or x.dtype != ms.float32:
+            return self._plain(x)
+        given: Any = (x,)
+        for at in self.dense:
+            layer = self.stack[at]
+            given = (*given, layer.weight)
+            if layer.has_bias:
+                given = (*given, layer.bias)
+        return self._run_fused(given)
+
+    def _plain(self, x: Tensor) -> Tensor:
+        """Return the output of the stack, by products of `compute_dtype`."""
+        if self.compute_dtype == "float32":
+            return self.stack(x)
+        for i in range(len(self.stack)):
+            layer = self.stack[i]
+            x = self.through(layer, x) if i in self.dense else layer(x)
+        return x
+
+    def _program(self, training: bool) -> nn.Cell:
+        program = Program(self.compute_dtype)
+        x = program.inputs(self.stack[0].in_channels)
+        for step in self.steps:
+            layer = self.stack[step.at]
+            weight = program.parameter()
+            bias = program.parameter() if layer.has_bias else NO_PART
+            x = program.linear(x, layer.out_channels, weight, bias, step.activation)
+        return program.cell([x], training)
+
+    def __len__(self) -> int:
+        return len(self.stack)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[nn.Cell]:
+        return iter(self.stack)
+
+    def __getitem__(self, index: Any) -> nn.Cell:
+        return self.stack[index]
+
+
+def _steps_of(stack: nn.SequentialCell) -> tuple[_Step, ...] | None:
+    """Return the dense layers with their activations; None where there is something else."""
+    steps: list[_Step] = []
+    if _is_changed(stack):
+        return None
+    for at, cell in enumerate(stack):
+        if _is_changed(cell):
+            return None
+        if type(cell) is nn.Dense:
+            named = _name_of(cell.activation) if cell.activation_flag else "none"
+            if named is None or cell.weight.dtype != ms.float32:
+                return None
+            steps.append(_Step(at, named))
+            continue
+        named = _name_of(cell)
+        if named is None or not steps or steps[-1].activation != "none":
+            return None
+        steps[-1] = _Step(steps[-1].at, named)
+    widths = [(stack[step.at].in_channels, stack[step.at].out_channels) for step in steps]
+    fit = all(one[1] == other[0] for one, other in zip(widths, widths[1:], strict=False))
+    return tuple(steps) if steps and fit else None
+
+
+def _name_of(activation: Any) -> str | None:
+    """Return the name of an activation that layers can have; None of another."""
+    if type(activation) is nn.LeakyReLU:
+        return "leakyrelu" if activation.alpha == 0.2 else None
+    if type(activation) is nn.GELU:
+        return "gelu" if activation.approximate == "tanh" else None
+    return {nn.ReLU: "relu", nn.Tanh: "tanh", nn.Sigmoid: "sigmoid"}.get(type(activation))
+
+
+def _is_changed(cell: nn.Cell) -> bool:
+    """Return whether a cell computes otherwise than its class says, or is watched."""
+    flags = cell.get_flags()
+    if flags.get("fp16") or flags.get("bf16") or getattr(cell, "_recompute_cell", None):
+        return True
+    return is_watched(cell)

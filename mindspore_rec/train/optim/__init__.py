@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Optimizers that train dense parameters and tables together."""

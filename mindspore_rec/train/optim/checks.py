@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of the optimizers' arguments; every message names the argument and its legal range."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from mindspore import Parameter, Tensor
+from mindspore.nn import Cell
+from mindspore.nn.learning_rate_schedule import LearningRateSchedule
+
+from mindspore_rec.common.checks import check_number
+
+__all__ = [
+    "check_flag",
+    "check_groups",
+    "check_hyperparameter",
+    "check_learning_rate",
+    "check_loss_scale",
+    "check_weight_decay",
+]
+
+
+def check_hyperparameter(
+    name: str,
+    value: Any,
+    *,
+    low: float = -math.inf,
+    high: float = math.inf,
+    low_open: bool = False,
+    high_open: bool = False,
+) -> float:
+    """Return a constant of an optimizer as a finite float in a range; arguments of `check_number`.
+
+    Raises:
+        TypeError: it is no number; the message names the type instead of the value, which may be a
+            whole Tensor.
+        ValueError: it is NaN, infinite or outside the range.
+
+    Example:
+        >>> check_hyperparameter("beta1", 0.9, low=0, high=1, high_open=True)
+        0.9
+    """
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, got {type(value).__name__}")
+    return check_number(name, value, low=low, high=high, low_open=low_open, high_open=high_open)
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """Return `value` if it is a bool, else raise TypeError."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be a bool, got {type(value).__name__}")
+    return value
+
+
+def check_learning_rate(value: Any, name: str = "learning_rate") -> Any:
+    """Return a learning rate in a form that `mindspore.nn.Optimizer` accepts.
+
+    Args:
+        value: a number, a 0-d or 1-d Tensor or array, an iterable of numbers (one a step), or a
+            `LearningRateSchedule`.
+        name: the argument's name, for the message.
+
+    Raises:
+        TypeError: another type.
+        ValueError: a rate that is negative, NaN or infinite, no rate at all, or too many axes.
+    """
+    if isinstance(value, LearningRateSchedule):
+        return value
+    if isinstance(value, Real):
+        return check_hyperparameter(name, value, low=0)
+    if isinstance(value, Tensor):
+        array = value.astype("float32").asnumpy()
+    elif isinstance(value, np.ndarray):
+        array = value
+    elif isinstance(value, Iterable) and not isinstance(value, str | bytes | Cell):
+        array = np.array(
+            [check_hyperparameter(f"{name}[{i}]", v, low=0) for i, v in enumerate(value)]
+        )
+    else:
+        raise TypeError(
+            f"{name} must be a number, a Tensor, an iterable of numbers or a LearningRateSchedule, "
+            f"got {type(value).__name__}"
+        )
+    if array.ndim > 1 or array.size == 0:
+        raise ValueError(
+            f"{name} must have no axis, or one with a rate for each step, got shape {array.shape}"
+        )
+    bad = ~(np.isfinite(array) & (array >= 0))
+    if bad.any():
+        raise ValueError(f"{name} must be finite and >= 0, got {array[bad].flat[0]}")
+    return Tensor(array.astype(np.float32))
+
+
+def check_weight_decay(value: Any, name: str = "weight_decay") -> Any:
+    """Return a weight decay: a finite number >= 0, or a Cell from the step to such a number."""
+    if isinstance(value, Cell):
+        return value
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number or a Cell, got {type(value).__name__}")
+    return check_hyperparameter(name, value, low=0)
+
+
+def check_loss_scale(value: Any) -> float:
+    """Return a loss scale, a finite number > 0."""
+    return check_hyperparameter("loss_scale", value, low=0, low_open=True)
+
+
+def check_groups(params: Any) -> list[Any]:
+    """Return `params` as a list of Parameters, or of groups whose numbers are legal.
+
+    Args:
+        params: what an optimizer takes: an iterable of Parameters, or of dicts with the key
+            "params" and optionally "lr", "weight_decay" and "grad_centralization", or one dict with
+            the key "order_params".
+
+    Raises:
+        TypeError: neither of the two, or a mixture.
+        ValueError: empty, or a group's number is out of range.
+    """
+    if isinstance(params, Parameter | str | bytes) or not isinstance(params, Iterable):
+        raise TypeError(
+            f"params must be an iterable of Parameters or of groups, got {type(params).__name__}"
+        )
+    items = list(params)
+    if not items:
+        raise ValueError("params must hold at least one Parameter or group, got none")
+    if all(isinstance(item, Parameter) for item in items):
+        return items
+    if not all(isinstance(item, dict) for item in items):
+        kinds = sorted({type(item).__name__ for item in items})
+        raise TypeError(f"params must hold Parameters only or groups only, got {', '.join(kinds)}")
+    return [_group(i, item) for i, item in enumerate(items)]
+
+
+def _group(index: int, group: dict[str, Any]) -> dict[str, Any]:
+    checked = dict(group)
+    for key in ("params", "order_params"):
+        if key in checked and isinstance(checked[key], Iterable):
+            checked[key] = list(checked[key])
+    if "params" not in checked and "order_params" not in checked:
+        raise ValueError(f"params[{index}] must have the key 'params', got {sorted(group)}")
+    if "lr" in checked:
+        checked["lr"] = check_learning_rate(checked["lr"], f"params[{index}]['lr']")
+    if "weight_decay" in checked:
+        name = f"params[{index}]['weight_decay']"
+        checked["weight_decay"] = check_weight_decay(checked["weight_decay"], name)
+    return checked

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One optimizer step of a table's rows on a device, in the graph, by slot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import mindspore as ms
+from mindspore import Tensor, nn, ops
+
+from mindspore_rec.train.graph.operators import custom_op
+from mindspore_rec.train.optim.device_rules import RULES
+
+__all__ = ["DeviceStep"]
+
+
+class DeviceStep(nn.Cell):
+    """Cell that updates the rows with a gradient on the device: gather, the formula, scatter.
+
+    The number of those rows changes from step to step, and with it the shapes in this part of the
+    graph; it is compiled once.
+
+    Args:
+        owner: the table, whose device tier is not in shared memory.
+        rule: name of the native rule.
+        constants: its constants.
+        binding: int64 Tensor `[1]`, what the optimizer shows to the table.
+    """
+
+    def __init__(
+        self, owner: Any, rule: str, constants: Mapping[str, Any], binding: Tensor
+    ) -> None:
+        super().__init__(auto_prefix=False)
+        tier = owner.device
+        for name in ("values", "states", "sums"):
+            self.__dict__[name] = getattr(tier, name)  # not the optimizer's parameters
+        self._descriptor = owner.descriptor
+        self._binding = binding
+        self._rule = RULES[rule](constants)
+        self._begin = custom_op("MsrBeginDeviceStep", ms.float32)
+        self._count = custom_op("MsrCountTouched", ms.int64)
+        self._touched = custom_op("MsrTouched", ms.int32)
+        self._finish = custom_op("MsrFinishDeviceStep", ms.float32)
+        self._gather = ops.Gather()
+        self._write_w, self._write_s, self._write_g = (ops.ScatterUpdate() for _ in range(3))
+        self._range = ops.Range(1 << 40)
+        self._zero, self._one = Tensor(0, ms.int64), Tensor(1, ms.int64)
+
+    def slots(self, token: Tensor) -> Tensor:
+        """Return the slots with a gradient, int32 `[n]`, `n >= 1`."""
+        # One element a slot: the only way to tell shape inference a length that the data decides.
+        count = self._count(token, self._descriptor).reshape(())
+        return self._touched(self._range(self._zero, count, self._one), self._descriptor)
+
+    def squared_norm(self, token: Tensor) -> Tensor:
+        """Return the sum of squares of the table's gradients, float32 `[1]`."""
+        g = self._gather(self.sums, self.slots(token), 0)
+        return (g * g).sum().reshape((1,))
+
+    def construct(
+        self, token: Tensor, lr: Tensor, decay: Tensor, scale: Tensor, step: Tensor
+    ) -> Any:
+        """Do the step; the rates are float32 `[1]`, the number of the step int32 `[1]`."""
+        begun = self._begin(token, self._descriptor, lr, decay, scale, step, self._binding)
+        slots = ops.depend(self.slots(token), begun)
+        g = self._gather(self.sums, slots, 0)
+        w = self._gather(self.values, slots, 0)
+        s = self._gather(self.states, slots, 0)
+        numbers = (lr, decay, scale, begun[0:1], begun[1:2])
+        new_w, new_s = self._rule(w, s, g, numbers)
+        nothing = ops.depend(ops.zeros_like(g), (new_w, new_s))
+        written = (
+            self._write_w(self.values, slots, new_w),
+            self._write_s(self.states, slots, new_s),
+            self._write_g(self.sums, slots, nothing),
+        )
+        return self._finish(ops.depend(token, written), self._descriptor)

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parts of optimizers for several workers: exchange of gradients, equal settings and values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+from mindspore import Parameter, Tensor, nn, ops
+
+from mindspore_rec.common.parallel.agreed_error import raise_on
+from mindspore_rec.common.parallel.group import worker_group
+from mindspore_rec.common.parallel.shared_arrays import arrays_of_first
+from mindspore_rec.train.graph.operators import custom_op
+from mindspore_rec.train.optim.dense_step import as_float32
+
+__all__ = ["WorkerExchange", "require_same_settings", "start_alike"]
+
+# Steps after which the dense parameters of all workers are compared, the first step included.
+COMPARE_EVERY = 100
+
+
+class WorkerExchange(nn.Cell):
+    """Cell that makes the gradients of this worker's batch those of all workers' batches.
+
+    Gradients of tables go to the workers that own the rows, all by one exchange; dense gradients
+    are averaged, with the same bits on all workers. Each worker counts by its share of the samples
+    (`WorkerGroup.begin_step`), so that the result is the gradient of the mean over all samples.
+
+    Every 100 steps, beginning with the first, the dense parameters of all workers are compared.
+
+    Args:
+        parameters: the optimizer's parameters.
+        owners: for each of them the table, or None for a dense one.
+    """
+
+    def __init__(self, parameters: Sequence[Parameter], owners: Sequence[Any]) -> None:
+        super().__init__(auto_prefix=False)
+        self._table_index = tuple(i for i, owner in enumerate(owners) if owner is not None)
+        self._dense_index = tuple(i for i, owner in enumerate(owners) if owner is None)
+        # Past __setattr__: they are the optimizer's parameters, under its names.
+        self.__dict__["_dense"] = tuple(parameters[i] for i in self._dense_index)
+        tables = [owners[i] for i in self._table_index]
+        if tables:
+            descriptors = np.stack([owner.descriptor.asnumpy() for owner in tables])
+            narrow = [owner.config.gradient_dtype == ms.bfloat16 for owner in tables]
+            self._descriptors = Tensor(descriptors)
+            self._narrow = Tensor(np.array(narrow, np.int64))
+            self._exchange = custom_op("MsrExchangeGradients", ms.float32)
+        if self._dense_index:
+            names = "".join(p.name + "\n" for p in self._dense).encode()
+            self._names = Tensor(np.frombuffer(names, np.uint8))
+            self._every = Tensor(np.array([COMPARE_EVERY], np.int32))
+            self._compare = custom_op("MsrCompareParameters", ms.float32)
+            self._average = custom_op(
+                "MsrAverageGradients",
+                (ms.float32,) * (1 + len(self._dense)),
+                shapes=((1,), *(tuple(p.shape) for p in self._dense)),
+                multi_output=True,
+            )
+        self._zero = Tensor(np.zeros(1, np.float32))
+
+    def construct(self, gradients: Any, step: Tensor) -> Any:
+        """Return the gradients of the global batch, one for each parameter.
+
+        Args:
+            gradients: those of this worker's batch; that of a table is its token.
+            step: number of steps done so far, int32, one number.
+        """
+        token = self._zero
+        if self._dense_index:
+            token = self._compare(token, step, self._every, self._names, *self._dense)
+        if self._table_index:
+            tokens: Any = (token,)
+            for i in self._table_index:
+                tokens += (gradients[i],)
+            token = self._exchange(self._descriptors, self._narrow, *tokens)
+        dense: Any = ()
+        if self._dense_index:
+            for i in self._dense_index:
+                dense += (as_float32(gradients[i]),)
+            averaged = self._average(token, *dense)
+            token = averaged[0]
+            dense = averaged[1:]
+        results: Any = ()
+        for i in range(len(gradients)):
+            if i in self._dense_index:
+                mean = dense[self._dense_index.index(i)]
+                results += (ops.cast(mean, gradients[i].dtype),)
+            else:
+                results += (token,)
+        return results
+
+
+def require_same_settings(tables: Sequence[Any], settings: Mapping[str, Any]) -> None:
+    """Check that all workers train the same tables by the same rules.
+
+    A collective call of the main thread; nothing where there is one worker.
+
+    Args:
+        tables: tables of the optimizer; settings of their configs that hold for the whole table are
+            compared.
+        settings: settings of the optimizer, by name.
+
+    Raises:
+        ValueError: a setting differs; on the worker whose setting is not that of worker 0.
+
+    Example:
+        >>> require_same_settings([], {"learning_rate": 0.1})
+    """
+    group = worker_group()
+    if group.size == 1:
+        return
+    mine = {f"{name} of the optimizer": _text(value) for name, value in settings.items()}
+    for table in tables:
+        arguments = table.config.native_arguments() | {
+            "gradient_dtype": table.config.gradient_dtype
+        }
+        mine |= {f"{name} of table '{table.name}'": _text(arguments[name]) for name in arguments}
+    found = difference(group.all_gather_json(mine))
+    if found is not None:
+        raise_on(group.rank, found[0], ValueError(found[1]))
+
+
+def difference(settings: Sequence[Mapping[str, str]]) -> tuple[int, str] | None:
+    """Return the first worker whose settings differ from worker 0's, and which; or None."""
+    first = settings[0]
+    for worker, other in enumerate(settings):
+        for name in {**first, **other}:
+            one, two = (each.get(name, "not there") for each in (first, other))
+            if one != two:
+                return worker, (
+                    f"{name} must be the same on all workers: it is {two:.200} on worker {worker} "
+                    f"and {one:.200} on worker 0"
+                )
+    return None
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Tensor):
+        value = value.asnumpy()
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    return type(value).__name__ if isinstance(value, nn.Cell) else repr(value)
+
+
+def start_alike(parameters: Sequence[Parameter]) -> None:
+    """Give dense parameters the values that they have on worker 0.
+
+    A collective call of the main thread; nothing where there is one worker.
+
+    Args:
+        parameters: the parameters, the same ones on all workers.
+
+    Raises:
+        WorkerError: workers have parameters of other names, shapes or dtypes.
+
+    Example:
+        >>> from mindspore import nn
+        >>> start_alike(nn.Dense(2, 1).trainable_params())
+    """
+    group = worker_group()
+    if group.size == 1 or not parameters:
+        return
+    described = "; ".join(f"{p.name} {tuple(p.shape)} {p.dtype}" for p in parameters)
+    group.require_equal("dense parameters", described)
+    first = arrays_of_first(group, {p.name: p.init_data().asnumpy() for p in parameters})
+    for p in parameters:
+        if p.name in first:
+            p.set_data(Tensor(first[p.name], p.dtype))

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stochastic gradient descent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mindspore import ops
+
+from mindspore_rec.train.optim.base import SparseOptimizer
+
+__all__ = ["SGD"]
+
+
+class SGD(SparseOptimizer):
+    r"""Plain gradient descent, without any state: :math:`w = w - lr \, g`.
+
+    With momentum it is `Momentum`.
+
+    Args:
+        params: parameters or groups (`net.trainable_params()`), tables among them.
+        learning_rate: number, Tensor, iterable or `LearningRateSchedule`, >= 0. Default: 0.1.
+        weight_decay: number >= 0 or a Cell of the step; added to the gradient as
+            ``weight_decay * w``. Default: 0.0.
+        loss_scale: > 0, what the loss was multiplied by. Default: 1.0.
+        clip_global_norm: > 0, the greatest norm of all gradients together, or None. Default: None.
+
+    Raises:
+        TypeError: an argument has a wrong type.
+        ValueError: an argument is out of its range.
+
+    Example:
+        >>> from mindspore import nn
+        >>> import mindspore_rec.optim as optim
+        >>> optimizer = optim.SGD(nn.Dense(3, 1).trainable_params(), learning_rate=0.05)
+    """
+
+    native_dense = True
+
+    def __init__(
+        self,
+        params: Any,
+        learning_rate: Any = 0.1,
+        *,
+        weight_decay: Any = 0.0,
+        loss_scale: float = 1.0,
+        clip_global_norm: float | None = None,
+    ) -> None:
+        super().__init__(
+            params,
+            learning_rate,
+            weight_decay,
+            loss_scale,
+            clip_global_norm,
+            rule="sgd",
+            constants={},
+            state={},
+        )
+        self._opt = ops.AssignSub()
+
+    def dense_step(self, j: int, w: Any, g: Any, lr: Any, decay: Any, prepared: Any) -> Any:
+        """Update a dense parameter."""
+        return self._opt(w, lr * g)

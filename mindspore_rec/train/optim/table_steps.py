@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The steps of an optimizer's tables, one operator a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+from mindspore import Tensor, nn
+
+from mindspore_rec.train.graph.operators import custom_op
+from mindspore_rec.train.optim.device_step import DeviceStep
+
+__all__ = ["TableSteps"]
+
+
+class TableSteps(nn.Cell):
+    """Cell that updates the rows of tables that have a gradient, on the host or on a device.
+
+    Args:
+        owners: the tables.
+        rule: name of the native rule.
+        constants: its constants.
+        bindings: for each table what the optimizer shows to it.
+    """
+
+    def __init__(
+        self,
+        owners: Sequence[Any],
+        rule: str,
+        constants: Mapping[str, Any],
+        bindings: Sequence[int],
+    ) -> None:
+        super().__init__(auto_prefix=False)
+        self._count = len(owners)
+        self._descriptors = tuple(owner.descriptor for owner in owners)
+        self._bindings = tuple(Tensor(np.array([binding], np.int64)) for binding in bindings)
+        # A table whose rows are on a device that is not the CPU steps there.
+        on_device = [owner.device is not None and not owner.device.shared for owner in owners]
+        self._device_place = tuple(
+            sum(on_device[:j]) if on_device[j] else -1 for j in range(len(owners))
+        )
+        self._device_steps: Any = nn.CellList(
+            [
+                DeviceStep(owner, rule, constants, binding)
+                for owner, binding, on in zip(owners, self._bindings, on_device, strict=True)
+                if on
+            ],
+            auto_prefix=False,
+        )
+        self._step = custom_op("MsrStep", ms.float32)
+        self._norm = custom_op("MsrGradNorm", ms.float32)
+
+    def construct(self, tokens: Any, rates: Any, decays: Any, scale: Tensor, step: Tensor) -> Any:
+        """Do the steps.
+
+        Args:
+            tokens: for each table what its lookups' backward pass gave.
+            rates: learning rates, float32 `[1]`, one a table.
+            decays: weight decays, float32 `[1]`, one a table.
+            scale: what to multiply gradients by, float32 `[1]`.
+            step: number of the step, int32 `[1]`, from 1.
+
+        Returns:
+            A tuple to make later operators depend on.
+        """
+        done: Any = ()
+        for j in range(self._count):
+            if self._device_place[j] >= 0:
+                device_step = self._device_steps[self._device_place[j]]
+                done += (device_step(tokens[j], rates[j], decays[j], scale, step),)
+            else:
+                done += (
+                    self._step(
+                        tokens[j],
+                        self._descriptors[j],
+                        rates[j],
+                        decays[j],
+                        scale,
+                        step,
+                        self._bindings[j],
+                    ),
+                )
+        return done
+
+    def squared_norms(self, tokens: Any) -> Any:
+        """Return each table's sum of squares of its gradients, a tuple of float32, 0-d."""
+        found: Any = ()
+        for j in range(self._count):
+            if self._device_place[j] >= 0:
+                squares = self._device_steps[self._device_place[j]].squared_norm(tokens[j])
+            else:
+                squares = self._norm(tokens[j], self._descriptors[j])
+            found += (squares.reshape(()),)
+        return found

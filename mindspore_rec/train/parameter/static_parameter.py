@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""StaticParameter: a table over a fixed vocabulary as a parameter of a network."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+from mindspore import Tensor
+
+from mindspore_rec.common.checks import check_int
+from mindspore_rec.common.parallel.group import worker_group
+from mindspore_rec.common.rows.table_scope import next_number
+from mindspore_rec.common.tiers.config import CacheConfig
+from mindspore_rec.train.parameter.initializers import row_initializer
+from mindspore_rec.train.parameter.table_config import (
+    MAX_DIM,
+    MAX_SEED,
+    MAX_VOCAB_SIZE,
+    TableConfig,
+)
+from mindspore_rec.train.parameter.table_parameter import TableParameter
+from mindspore_rec.train.parameter.upstream import (
+    REQUIRED,
+    check_described_once,
+    check_static_config,
+    describing_arguments,
+)
+
+
+class StaticParameter(TableParameter):
+    """A table over a fixed vocabulary: ids are 0 .. vocab_size - 1, each with its row.
+
+    Memory of a row is touched when the row is first seen; until then its value, a function of seed,
+    name and id, takes no space.
+
+    Args:
+        vocab_size: number of ids, 1 to 2**35.
+        embedding_size: floats in a row, 1 to 8192.
+        param_init: a number, an initializer's name or object as for `MapParameter`, or a float32
+            Tensor `[vocab_size, embedding_size]` of values.
+        name: of two open tables with one name only the newer can be used.
+            Default: `embedding_table_<n>`.
+        out_of_range: as for `TableConfig`. Default: 'error'.
+        requires_grad: whether training changes it. Default: True.
+        seed: seed of the first values. Default: 0.
+        cache: as for `TableConfig`. Default: all rows in host memory.
+        config: a `TableConfig` with `vocab_size`, in place of the arguments above.
+
+    Example:
+        >>> from mindspore_rec import StaticParameter
+        >>> table = StaticParameter(4, 2, "ones", name="doc.static")
+        >>> table.asnumpy().shape
+        (4, 2)
+    """
+
+    def __init__(
+        self,
+        vocab_size: int = REQUIRED,
+        embedding_size: int = REQUIRED,
+        param_init: Any = "normal",
+        *,
+        name: str | None = None,
+        out_of_range: str = "error",
+        requires_grad: bool = True,
+        seed: int = 0,
+        cache: CacheConfig | None = None,
+        config: TableConfig | None = None,
+    ) -> None:
+        describing = describing_arguments(StaticParameter.__init__, locals())
+        check_described_once(
+            describing, config, vocab_size=vocab_size, embedding_size=embedding_size
+        )
+        name = config.name if config is not None else name
+        if name is None:
+            name = f"embedding_table_{next_number('embedding_table')}"
+        values = param_init if isinstance(param_init, Tensor) else None
+        if config is None:
+            where = f"table '{name}': "
+            vocab_size = check_int(where + "vocab_size", vocab_size, 1, MAX_VOCAB_SIZE)
+            embedding_size = check_int(where + "embedding_size", embedding_size, 1, MAX_DIM)
+            initializer = 0.0 if values is not None else param_init
+            row_initializer(
+                initializer, fan_in=embedding_size, fan_out=vocab_size, argument="param_init"
+            )
+            config = TableConfig(
+                embedding_size,
+                name=name,
+                initializer=initializer,
+                seed=check_int(where + "seed", seed, 0, MAX_SEED),
+                requires_grad=requires_grad,
+                vocab_size=vocab_size,
+                out_of_range=out_of_range,
+                cache=cache,
+            )
+            _check_values(name, values, (vocab_size, embedding_size))
+        size = check_static_config("StaticParameter", config)
+        super().__init__(dataclasses.replace(config, name=name))
+        self.vocab_size = size
+        self.out_of_range = config.out_of_range
+        if values is not None:
+            self.start_from(values)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """`(vocab_size, embedding_size)`."""
+        return self.vocab_size, self.dim
+
+    def asnumpy(self) -> np.ndarray:
+        """Return a copy of all values: float32 `[vocab_size, embedding_size]`."""
+        rows = self._synchronised().export_all()
+        values = np.empty((self.vocab_size, self.dim), np.float32)
+        values[rows["keys"]] = rows["values"]
+        return values
+
+    def start_from(self, values: Tensor | np.ndarray) -> None:
+        """Set all values of a table that was just made, as its first ones.
+
+        Unlike after `set_data`, weights that MindSpore loads later are known to come without rows.
+
+        Args:
+            values: float32 `[vocab_size, embedding_size]`.
+        """
+        self.set_data(values)
+        self._rows_given = None
+
+    def set_data(self, values: Tensor | np.ndarray) -> None:
+        """Replace all values; optimizer state starts fresh.
+
+        Args:
+            values: float32 `[vocab_size, embedding_size]`.
+        """
+        array = values.asnumpy() if isinstance(values, Tensor) else np.asarray(values)
+        if array.shape != self.shape or array.dtype != np.float32:
+            raise ValueError(
+                f"table '{self.name}': values must be float32 {self.shape}, "
+                f"got {array.dtype} {array.shape}"
+            )
+        native = self._synchronised()
+        keys = np.arange(self.vocab_size, dtype=np.int64)
+        if native.workers > 1:
+            keys = keys[native.owners(keys) == worker_group().rank]  # each worker has its own rows
+        native.import_rows(keys, np.ascontiguousarray(array[keys]))
+        self.keep_rows()
+
+
+def _check_values(name: str, values: Tensor | None, shape: tuple[int, int]) -> None:
+    if values is not None and (tuple(values.shape) != shape or values.dtype != ms.float32):
+        raise ValueError(
+            f"table '{name}': param_init must be a float32 Tensor of shape {shape}, "
+            f"got {values.dtype} {tuple(values.shape)}"
+        )

@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TableConfig: the description of a table, from which every maker of tables makes one."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import KW_ONLY, dataclass, fields
+from typing import Any
+
+import mindspore as ms
+from mindspore.common.initializer import Initializer
+
+from mindspore_rec.common.checks import check_int, check_one_of
+from mindspore_rec.common.rows.policies import (
+    Admission,
+    CountAdmission,
+    Eviction,
+    check_admission,
+    check_eviction,
+    check_unknown_value,
+)
+from mindspore_rec.common.tiers.config import CacheConfig, check_cache
+from mindspore_rec.train.parameter.initializers import RowInitializer, row_initializer
+
+__all__ = ["TableConfig"]
+
+MAX_DIM = 8192
+MAX_SEED = (1 << 64) - 1
+MAX_VOCAB_SIZE = 1 << 35
+OUT_OF_RANGE = ("error", "zeros")
+PLACEMENTS = ("sharded", "owner", "replicated")
+MAX_OWNER = (1 << 31) - 1
+VALUE_DTYPES = (ms.float32, ms.bfloat16, ms.float16)
+ROUNDINGS = ("stochastic", "nearest")
+EVERY_KEY = CountAdmission(1)  # a key gets its row when it is first seen in training
+
+_HASH_ONLY = ("admission", "eviction", "unknown_value", "serving_unknown_value")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TableConfig:
+    """Description of an embedding table: the size of its rows, their first values, their life.
+
+    Everything that makes a table takes one as `config=`: `MapParameter`, `StaticParameter`,
+    `HashEmbeddingLookup`, `EmbeddingLookup`, `EmbeddingBag`, `GroupedEmbedding`, `create_table` and
+    `convert`. Their other arguments that describe a table, which have the names and defaults of
+    MindSpore, MindRec and Rec SDK, are then left out.
+
+    There are two kinds of tables. A *hash table* takes any id of its key dtype and grows as ids
+    arrive. A *static table*, one with `vocab_size`, takes the ids 0 .. vocab_size - 1.
+
+    Two configs are equal where all their fields are; initializers are compared as distributions, so
+    that 'zeros' equals 0. `dataclasses.replace(config, name="other")` describes another table like
+    it.
+
+    Args:
+        dim: number of floats in a row, 1 to 8192.
+        name: name of the table. With the seed it decides every row's first value, and rows in
+            checkpoints, on SSD and on a server are found by it. Of two open tables with one name
+            only the newer can be used. Default: a numbered name.
+        key_dtype: dtype of the keys, `int32` or `int64`; a table of int32 refuses ids of int64.
+            Keys of a static table are int64. Default: `int64`, where the signatures after MindSpore
+            and MindRec have `int32`.
+        value_dtype: dtype of a row's values, `float32`, `bfloat16` or `float16`. What is computed
+            is computed in float32, lookups give float32, and NumPy sees float32; see
+            `docs/precision.md`. Default: `float32`.
+        initializer: first value of a row: a number, 'normal' (standard deviation 0.01),
+            'truncated_normal', 'uniform', 'xavier_uniform', 'zeros', 'ones', or such an
+            Initializer of `mindspore.common.initializer`. Default: 'normal'.
+        seed: seed of the first values, 0 to 2**64 - 1. Default: for `create_table` that of the
+            session (`mindspore_rec.init`) where there is one, else 0.
+        requires_grad: whether training changes the table; a frozen one is only read.
+            Default: True.
+        admission: when a key gets a row: a `CountAdmission`, `SketchAdmission` or
+            `ProbabilityAdmission`. Until then it reads `unknown_value` and is not trained. Only for
+            hash tables. Default: at its first occurrence in training, `CountAdmission(1)`.
+        eviction: when a row is removed: an `Eviction`. Only for hash tables. Default: never.
+        unknown_value: what a key without a row reads: a number, or `dim` numbers (list, tuple,
+            array or Tensor; kept as a tuple). Only for hash tables. Default: the number of
+            `initializer`, zeros where that is a distribution.
+        serving_unknown_value: what a key without a row reads in evaluation and prediction,
+            likewise. Only for hash tables. Default: `unknown_value`.
+        vocab_size: number of ids of a static table, 1 to 2**35. Default: a hash table.
+        out_of_range: what an id outside the vocabulary does in a static table: 'error', an error
+            that names the id, or 'zeros', reads zeros. Default: 'error'.
+        cache: the tiers in which the rows live, a `CacheConfig`. Default: all rows in host memory.
+        placement: which of several workers have the rows; without a launcher it has no effect.
+            'sharded': each worker some, by a hash of the key, so that all have about the same
+            number. 'owner': one worker has all, for small tables. 'replicated': every worker has
+            all and trains them alike, for small tables whose rows are looked up all the time: rows
+            do not travel, but keys and gradients go to all workers. Capacities (`max_rows`,
+            `max_bytes`, `max_candidates`) are of all workers together. Default: 'sharded'.
+        owner: number of the worker that has the rows where `placement` is 'owner', taken modulo the
+            number of workers, >= 0. Default: by a hash of the name.
+        gradient_dtype: dtype in which gradients of the rows travel between workers, `float32` or
+            `bfloat16`, which halves their bytes and rounds them to 8 bits. Default: `float32`.
+        state_dtype: dtype of optimizer states that are moving averages (those of Adam, Momentum,
+            RMSProp), `float32` or `bfloat16`. Default: `float32`.
+        accumulator_dtype: dtype of optimizer states that are sums of all gradients so far (those of
+            Adagrad, row-wise Adagrad, FTRL), `float32` or `bfloat16`. A sum grows by ever smaller
+            parts of itself, which 8 bits hold by chance only. Default: `float32`.
+        rounding: how an optimizer step writes values and states of two bytes back: 'stochastic', to
+            one of the two neighbours, so that the mean is what was computed and small updates are
+            not lost; or 'nearest'. The chance is a function of seed, name, key and step, so that
+            repeated runs have the same bits. Default: 'stochastic'.
+
+    Raises:
+        TypeError: an argument is of the wrong type.
+        ValueError: an argument is out of range, or is for the other kind of table.
+
+    Example:
+        >>> import mindspore as ms
+        >>> from mindspore_rec import CacheConfig, CountAdmission, HashEmbeddingLookup, TableConfig
+        >>> TableConfig(8, name="items", initializer="zeros", admission=CountAdmission(2))
+        TableConfig(8, name='items', initializer='zeros',
+                    admission=CountAdmission(threshold=2, max_candidates=None))
+        >>> TableConfig(8, initializer="zeros") == TableConfig(8, initializer=0.0)
+        True
+        >>> config = TableConfig(8, name="doc.table_config", cache=CacheConfig(device_rows=1000))
+        >>> HashEmbeddingLookup(config=config).embedding_table.name
+        'doc.table_config'
+        >>> TableConfig(8, value_dtype=ms.int8)
+        Traceback (most recent call last):
+        ...
+        ValueError: value_dtype must be float32, bfloat16 or float16, got Int8
+    """
+
+    dim: int
+    _: KW_ONLY
+    name: str | None = None
+    key_dtype: Any = ms.int64
+    value_dtype: Any = ms.float32
+    initializer: str | float | Initializer = "normal"
+    seed: int | None = None
+    requires_grad: bool = True
+    admission: Admission | None = None
+    eviction: Eviction | None = None
+    unknown_value: Any = None
+    serving_unknown_value: Any = None
+    vocab_size: int | None = None
+    out_of_range: str = "error"
+    cache: CacheConfig | None = None
+    placement: str = "sharded"
+    owner: int | None = None
+    gradient_dtype: Any = ms.float32
+    state_dtype: Any = ms.float32
+    accumulator_dtype: Any = ms.float32
+    rounding: str = "stochastic"
+
+    def __post_init__(self) -> None:
+        if self.name is not None and (not isinstance(self.name, str) or not self.name):
+            raise TypeError(f"name must be a non-empty str, got {self.name!r}")
+        where = "" if self.name is None else f"table '{self.name}': "
+        self._set("dim", check_int(where + "dim", self.dim, 1, MAX_DIM))
+        check_key_dtype(where, self.key_dtype)
+        self._check_precision(where)
+        if self.seed is not None:
+            self._set("seed", check_int(where + "seed", self.seed, 0, MAX_SEED))
+        if not isinstance(self.requires_grad, bool):
+            raise TypeError(f"{where}requires_grad must be a bool, got {self.requires_grad!r}")
+        check_admission(self.admission)
+        check_eviction(self.eviction)
+        for argument in ("unknown_value", "serving_unknown_value"):
+            row = check_unknown_value(where + argument, getattr(self, argument), self.dim)
+            self._set(argument, row if row is None else row[0] if len(row) == 1 else tuple(row))
+        self._check_kind(where)
+        check_cache(self.cache)
+        self._check_placement(where)
+        self._row_initializer(where + "initializer")
+
+    def _check_kind(self, where: str) -> None:
+        """Check what only one of the two kinds of tables has."""
+        check_one_of(where + "out_of_range", self.out_of_range, OUT_OF_RANGE)
+        if self.vocab_size is None:
+            if self.out_of_range != "error":
+                raise ValueError(f"{where}out_of_range must be left out without vocab_size")
+            return
+        size = check_int(where + "vocab_size", self.vocab_size, 1, MAX_VOCAB_SIZE)
+        self._set("vocab_size", size)
+        for argument in _HASH_ONLY:
+            if getattr(self, argument) is not None:
+                raise ValueError(
+                    f"{where}{argument} is for hash tables; with vocab_size leave it out"
+                )
+        if self.key_dtype != ms.int64:
+            raise ValueError(
+                f"{where}key_dtype is for hash tables; with vocab_size leave it out, "
+                f"got {self.key_dtype}"
+            )
+
+    def _check_precision(self, where: str) -> None:
+        """Check what says how numbers of rows are kept."""
+        if self.value_dtype not in VALUE_DTYPES:
+            raise ValueError(
+                f"{where}value_dtype must be float32, bfloat16 or float16, got {self.value_dtype}"
+            )
+        for argument in ("state_dtype", "accumulator_dtype"):
+            dtype = getattr(self, argument)
+            if dtype not in (ms.float32, ms.bfloat16):
+                raise ValueError(f"{where}{argument} must be float32 or bfloat16, got {dtype}")
+        check_one_of(where + "rounding", self.rounding, ROUNDINGS)
+
+    def _check_placement(self, where: str) -> None:
+        """Check what says where rows and gradients are among several workers."""
+        check_one_of(where + "placement", self.placement, PLACEMENTS)
+        if self.owner is not None:
+            if self.placement != "owner":
+                raise ValueError(
+                    f"{where}owner is for placement='owner'; with placement='{self.placement}' "
+                    "leave it out"
+                )
+            self._set("owner", check_int(where + "owner", self.owner, 0, MAX_OWNER))
+        if self.gradient_dtype not in (ms.float32, ms.bfloat16):
+            raise ValueError(
+                f"{where}gradient_dtype must be float32 or bfloat16, got {self.gradient_dtype}"
+            )
+
+    def _set(self, field: str, value: Any) -> None:
+        object.__setattr__(self, field, value)
+
+    def _row_initializer(self, argument: str) -> RowInitializer:
+        fan_out = self.dim if self.vocab_size is None else self.vocab_size
+        return row_initializer(
+            self.initializer, fan_in=self.dim, fan_out=fan_out, argument=argument
+        )
+
+    def native_arguments(self) -> dict[str, Any]:
+        """Return the keyword arguments of `_native.Table` for a table of this description.
+
+        The cache is not among them: `mindspore_rec.common.tiers.attach` gives a table its tiers.
+
+        Raises:
+            ValueError: the config has no name.
+        """
+        if self.name is None:
+            raise ValueError("name must be given")
+        init = self._row_initializer("initializer")
+        arguments = {
+            "name": self.name,
+            "dim": self.dim,
+            "seed": self.seed or 0,
+            "placement": self.placement,
+            "owner": zlib.crc32(self.name.encode()) if self.owner is None else self.owner,
+            **init.native_arguments(),
+            **self._precision(),
+        }
+        if self.vocab_size is not None:
+            return arguments | {
+                "vocabulary": self.vocab_size,
+                "outside_zeros": self.out_of_range == "zeros",
+            }
+        unknown = init.unknown_value if self.unknown_value is None else self.unknown_value
+        admission = EVERY_KEY if self.admission is None else self.admission
+        eviction = {} if self.eviction is None else self.eviction.native_arguments()
+        return arguments | {
+            "unknown_value": _row(unknown),
+            "serving_unknown_value": _row(self.serving_unknown_value),
+            **admission.native_arguments(),
+            **eviction,
+        }
+
+    def _precision(self) -> dict[str, str]:
+        dtypes = ("value_dtype", "state_dtype", "accumulator_dtype")
+        named = {each: str(getattr(self, each)).lower() for each in dtypes}
+        return {**named, "rounding": self.rounding}
+
+    def _identity(self) -> tuple[Any, ...]:
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values["initializer"] = self._row_initializer("initializer")
+        return tuple(values.values())
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, TableConfig):
+            return NotImplemented
+        return self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    def __repr__(self) -> str:
+        shown = [repr(self.dim)]
+        for field in fields(self)[1:]:
+            value = getattr(self, field.name)
+            if value is field.default or (
+                type(value) is type(field.default) and value == field.default
+            ):
+                continue
+            if isinstance(value, Initializer):
+                value = self._row_initializer("initializer")
+            shown.append(f"{field.name}={value!r}")
+        return f"TableConfig({', '.join(shown)})"
+
+
+def check_key_dtype(where: str, key_dtype: Any) -> None:
+    """Raise TypeError where a dtype is not one of keys.
+
+    Args:
+        where: text before the argument's name in the message.
+        key_dtype: what is checked.
+
+    Example:
+        >>> check_key_dtype("", ms.int32)
+    """
+    if key_dtype not in (ms.int32, ms.int64):
+        raise TypeError(f"{where}key_dtype must be int32 or int64, got {key_dtype}")
+
+
+def _row(value: float | tuple[float, ...] | None) -> list[float]:
+    if value is None:
+        return []
+    return list(value) if isinstance(value, tuple) else [value]

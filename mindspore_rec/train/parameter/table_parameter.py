@@ -1,0 +1,392 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TableParameter: a native table as a parameter of a network, of either kind."""
+
+from __future__ import annotations
+
+import gc
+import os
+import weakref
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+from mindspore import Tensor, nn, ops
+from mindspore.graph.api import _pynative_executor
+
+from mindspore_rec import _native
+from mindspore_rec.common.parallel.group import worker_group
+from mindspore_rec.common.rows.host_table import HostTable
+from mindspore_rec.common.rows.table_scope import current_scope
+from mindspore_rec.common.tiers.attach import attach
+from mindspore_rec.common.tiers.config import CacheConfig
+from mindspore_rec.train.graph.operators import NameTakenError, custom_op
+from mindspore_rec.train.parameter.anchor import new_anchor
+from mindspore_rec.train.parameter.device_cache import DeviceTier
+from mindspore_rec.train.parameter.marks import ChangeMarks
+from mindspore_rec.train.parameter.table_config import TableConfig
+from mindspore_rec.train.parameter.table_training import TableTraining
+
+COMBINERS = {"sum": 0, "mean": 1, "sqrtn": 2}
+
+
+_open: weakref.WeakValueDictionary[int, TableParameter] = weakref.WeakValueDictionary()
+# Those of its parent are not open in a forked child, and their names are free there.
+os.register_at_fork(after_in_child=_open.clear)
+
+
+def open_tables(name: str, all_scopes: bool = False) -> list[TableParameter]:
+    """Return the open tables of that name that are still referenced, in no order.
+
+    Args:
+        name: of the tables.
+        all_scopes: whether those of other scopes of names count, too. Default: False.
+    """
+    scope = None if all_scopes else current_scope()
+    named = _named(name, scope)
+    if not named:
+        return named
+    del named
+    gc.collect()  # a network that nobody holds any more: cells are in reference cycles
+    return _named(name, scope)
+
+
+def _named(name: str, scope: int | None) -> list[TableParameter]:
+    # A list is walked, since other threads may make tables meanwhile.
+    tables = [reference() for reference in _open.valuerefs()]
+    return [
+        table
+        for table in tables
+        if table is not None
+        and table.name == name
+        and scope in (None, table._table_scope)
+        and table._finalizer.alive
+    ]
+
+
+def _new_table(config: TableConfig) -> _native.Table:
+    """Make the native table that a config describes, with the tiers of its cache."""
+    table = _named_table(config)
+    if config.cache is not None:
+        try:
+            group = worker_group()
+            attach(table, config.cache, group.rank, group.size)
+        except BaseException:
+            table.close()
+            raise
+    return table
+
+
+def _named_table(config: TableConfig) -> _native.Table:
+    arguments = {**config.native_arguments(), "scope": current_scope()}
+    if current_scope():
+        _check_replaceable(config)  # tiers have no scopes
+    worker_group()  # under a launcher the table is over all workers, who must have met before
+    try:
+        return _native.Table(**arguments)
+    except NameTakenError:
+        _check_replaceable(config)
+    # `net = Net()`, run again in a notebook: the name `net` holds the older network until the newer
+    # one is made. What is older keeps its rows, and is an error where it is used.
+    return _native.Table(**arguments, replace=True)
+
+
+def _check_replaceable(config: TableConfig) -> None:
+    """Raise NameTakenError where an older table of that name and the new one would share a tier.
+
+    A lower tier is found by the table's name: it is a directory, or keys on a server.
+    """
+    for older in open_tables(config.name or "", all_scopes=True):
+        if _has_lower_tier(config.cache) and _has_lower_tier(older.cache):
+            raise NameTakenError(
+                f"name '{older.name}' is already used by an open table, whose rows are in tiers "
+                "below memory, where a second table of that name would write too; close the older "
+                "network's tables first, `for table in mindspore_rec.tables_of(older_net): "
+                "table.close()`, or choose another name"
+            )
+
+
+def _has_lower_tier(cache: CacheConfig | None) -> bool:
+    return cache is not None and cache.has_lower_tier
+
+
+class TableParameter(HostTable, TableTraining, nn.Cell):
+    """A native table as part of a network: base of `MapParameter` and `StaticParameter`.
+
+    The rows live in the native core. The network sees a one-element Parameter, the *anchor*,
+    through which optimizers find the table (`anchor.mindspore_rec_table`); its gradient carries the
+    order "all gradients of the table before its step", and a number that arithmetic would change,
+    which the step refuses.
+
+    Of two tables with one name the newer is used: making a network again, as a notebook does where
+    a cell is run twice, works. The older keeps its rows; a use of it is a RuntimeError until the
+    newer is closed. Where the rows of both would be in tiers below host memory, making the newer is
+    the error, a ValueError. Networks that a predictor makes have a scope of names of their own.
+
+    Attributes:
+        anchor: the Parameter that stands for the table in `net.trainable_params()`.
+        config: description of the table when it was made, with its name.
+        descriptor: int64 Tensor `[7]`, by which operators find the table; see `make_descriptor`.
+        key_dtype: dtype of the keys, `int32` or `int64`; a table of int32 refuses ids of int64.
+        dim: number of floats in a row.
+        cache: the CacheConfig, or None where all rows are in host memory.
+        device: the `DeviceTier`, or None where no rows are on the device.
+        marks: `ChangeMarks` since which changes of the table are kept.
+    """
+
+    def __init__(self, config: TableConfig) -> None:
+        super().__init__(auto_prefix=False)
+        self.config = config
+        self._table_scope = current_scope()
+        self.key_dtype = config.key_dtype
+        self.cache = config.cache
+        table = _new_table(config)
+        self._table = table
+        self._table_name = table.name
+        self._rows_given: int | None = None  # step at which its rows were last set or kept
+        self.dim = table.dim
+        self._finalizer = weakref.finalize(self, table.close)
+        _open[id(self)] = self
+        self.marks = ChangeMarks(table)
+        self.descriptor = self.make_descriptor()
+        self.like = Tensor(np.zeros(table.dim, np.float32))
+        self.anchor = new_anchor(self, table.name, config.requires_grad)
+        table.set_trainable(config.requires_grad)
+        self._no_weights = Tensor(np.zeros(1, np.float32))
+        self._no_offsets = Tensor(np.zeros(1, np.int64))
+        self._make_operators()
+        self.device: DeviceTier | None = None
+        if self.cache is not None and self.cache.device_rows is not None:
+            unknown = np.asarray(config.native_arguments().get("unknown_value", 0.0), np.float32)
+            self.device = DeviceTier(
+                table, self.cache.device_rows, self.cache.policy, self.descriptor, unknown
+            )
+
+    def _make_operators(self) -> None:
+        accumulate = custom_op("MsrAccumulate", ms.float32)
+        refuse = custom_op("MsrRefuseGradient", ms.float32)
+        zeros = ops.zeros_like
+
+        # Constants may stand for their own gradient, which nothing reads. Ids may not: where they
+        # were computed from a float, their gradient flows on and has to be zero.
+        def lookup_bprop(ids, descriptor, like, anchor, out, dout):  # type: ignore[no-untyped-def]
+            return zeros(ids), descriptor, like, accumulate(dout[0], out[1], descriptor)
+
+        def pool_bprop(  # type: ignore[no-untyped-def]
+            ids, offsets, weights, descriptor, like, anchor, out, dout
+        ):
+            token = accumulate(dout[0], out[1], descriptor)
+            return zeros(ids), zeros(offsets), zeros(weights), descriptor, like, token
+
+        # Gradients of a lookup in evaluation mode are an error: the table would not learn.
+        def eval_bprop(ids, descriptor, like, anchor, out, dout):  # type: ignore[no-untyped-def]
+            return zeros(ids), descriptor, like, refuse(dout, descriptor)
+
+        def pool_eval_bprop(  # type: ignore[no-untyped-def]
+            ids, offsets, weights, descriptor, like, anchor, out, dout
+        ):
+            token = refuse(dout, descriptor)
+            return zeros(ids), zeros(offsets), zeros(weights), descriptor, like, token
+
+        rows_and_ticket = (ms.float32, ms.int64)
+        self._lookup_train = custom_op(
+            "MsrLookupTrain", rows_and_ticket, lookup_bprop, multi_output=True
+        )
+        self._map_get = custom_op("MsrMapGet", rows_and_ticket, lookup_bprop, multi_output=True)
+        self._lookup_eval = custom_op("MsrLookupEval", ms.float32, eval_bprop)
+        # The same of rows that are handed over as bfloat16; so is their gradient.
+        self._narrow_train = custom_op(
+            "MsrLookupTrain", (ms.bfloat16, ms.int64), lookup_bprop, multi_output=True
+        )
+        self._narrow_eval = custom_op("MsrLookupEval", ms.bfloat16, eval_bprop)
+        self._pool_train = custom_op("MsrPoolTrain", rows_and_ticket, pool_bprop, multi_output=True)
+        self._pool_eval = custom_op("MsrPoolEval", ms.float32, pool_eval_bprop)
+
+    def refuse_device(self, cell: str) -> None:
+        """Raise ValueError where rows are in device memory that the host cannot read.
+
+        On the CPU, whose memory the device tier shares, such a cell works.
+
+        Args:
+            cell: name of the cell that reads rows on the host, for the message.
+        """
+        if self.device is not None and not self.device.shared:
+            raise ValueError(
+                f"table '{self.name}': device_rows must be None for a table of {cell}, which "
+                "combines rows on the host"
+            )
+
+    def make_descriptor(
+        self,
+        padding_key: int | None = None,
+        combiner: str = "sum",
+        weighted: bool = False,
+        faae_coefficient: int = 1,
+    ) -> Tensor:
+        """Return a lookup descriptor: what a lookup's operators have to know besides the ids.
+
+        Args:
+            padding_key: id that reads zeros and is never trained. Default: none.
+            combiner: how rows of a bag are combined, 'sum', 'mean' or 'sqrtn'. Default: 'sum'.
+            weighted: whether ids have weights. Default: False.
+            faae_coefficient: number of occurrences that one occurrence of an id counts as, for
+                admission and for eviction by frequency. Default: 1.
+
+        Returns:
+            int64 Tensor `[7]`: number of the table, whether there is a padding key, padding key,
+            combiner, weighted, whether keys are int32, coefficient.
+        """
+        return Tensor(
+            np.array(
+                [
+                    self._table.id,
+                    int(padding_key is not None),
+                    0 if padding_key is None else padding_key,
+                    COMBINERS[combiner],
+                    int(weighted),
+                    int(self.key_dtype == ms.int32),
+                    faae_coefficient,
+                ],
+                np.int64,
+            )
+        )
+
+    def _synchronised(self) -> _native.Table:
+        # Without waiting, an export right after a step in PyNative mode would miss that step.
+        self.sync()
+        self.check_not_replaced()
+        return self._table
+
+    def sync(self) -> None:
+        """Wait until all that the program has asked of the table is done, and the host has it.
+
+        All methods that read or change the table outside a graph do so first. PyNative mode runs
+        operators behind the program; of a table with rows on a device that is not the CPU, rows
+        changed there are copied back.
+        """
+        _pynative_executor.sync()
+        if self.device is not None and not self.device.shared:
+            self.device.sync()
+
+    def check_not_replaced(self) -> None:
+        """Raise RuntimeError where a newer table has the name."""
+        self._table.check_not_replaced()
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether training changes the table: a frozen one is only read, whatever the mode."""
+        return bool(self.anchor.requires_grad)
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        if "_table" in self.__dict__:  # Cell's own constructor sets it before there is an anchor
+            self.anchor.requires_grad = value
+            self._table.set_trainable(value)
+
+    def update_parameters_name(self, prefix: str = "", recurse: bool = True) -> None:
+        """Keep the table's own name whatever cell holds it."""
+
+    def lookup_train(self, ids: Tensor, descriptor: Tensor, narrow: bool = False) -> Tensor:
+        """Return rows `[*ids.shape, dim]` of a training lookup, which inserts and counts keys.
+
+        They are float32, or bfloat16 if `narrow`, which is for tables with bfloat16 values.
+        """
+        if self.device is not None:
+            rows = self.device.lookup(ids, descriptor, self.anchor)
+            return ops.cast(rows, ms.bfloat16) if narrow else rows
+        if narrow:
+            return self._narrow_train(ids, descriptor, self.like, self.anchor)[0]
+        return self._lookup_train(ids, descriptor, self.like, self.anchor)[0]
+
+    def lookup_eval(self, ids: Tensor, descriptor: Tensor, narrow: bool = False) -> Tensor:
+        """Return such rows without any effect on the table."""
+        if narrow:
+            return self._narrow_eval(ids, descriptor, self.like, self.anchor)
+        return self._lookup_eval(ids, descriptor, self.like, self.anchor)
+
+    def pool_train(
+        self, ids: Tensor, offsets: Tensor | None, weights: Tensor | None, descriptor: Tensor
+    ) -> Tensor:
+        """Return one combined row a bag, `[bags, dim]`, of a training lookup."""
+        offsets = self._no_offsets if offsets is None else offsets
+        weights = self._no_weights if weights is None else weights
+        return self._pool_train(ids, offsets, weights, descriptor, self.like, self.anchor)[0]
+
+    def pool_eval(
+        self, ids: Tensor, offsets: Tensor | None, weights: Tensor | None, descriptor: Tensor
+    ) -> Tensor:
+        """Return one combined row a bag, `[bags, dim]`, without any effect on the table."""
+        offsets = self._no_offsets if offsets is None else offsets
+        weights = self._no_weights if weights is None else weights
+        return self._pool_eval(ids, offsets, weights, descriptor, self.like, self.anchor)
+
+    def stats(self) -> dict[str, Any]:
+        """Return numbers of rows, bytes and operations, by name.
+
+        `rows` is the number of rows in all tiers, at no cost; rows whose eviction is due but not
+        swept are among them. Bytes are of memory held, room for growth included.
+
+        With a cache there are also: `host_rows` of at most `host_capacity_rows` in host memory,
+        `below_rows` that are below only; of the distinct keys of training lookups
+        (`looked_up_keys`) those in host memory (`host_hits`) and those that the lookup itself had
+        to read (`host_misses`); `prefetched_rows`, `written_down_rows`; the seconds that lookups
+        waited for rows (`lookup_wait_seconds`) and that batches waited for their prefetch
+        (`prefetch_wait_seconds`); of the distinct keys of other lookups (`evaluated_keys`) those in
+        host memory (`evaluated_host_hits`) and below (`evaluated_below_hits`), and the seconds that
+        these waited for rows (`evaluation_wait_seconds`); and of each tier below, `remote_` and
+        `ssd_`: `rows`, `hits` (rows found there), `written_rows`, `spilled_rows` (to the next
+        tier), `read_bytes`, `written_bytes`, `disk_bytes`, `index_bytes`, `buffer_bytes`.
+        """
+        return self._synchronised().stats()
+
+    def flush(self) -> None:
+        """Write all rows to the lowest tier and sync it, so that they survive the process.
+
+        Raises:
+            ValueError: the table has no tier below host memory.
+            OSError: the tier cannot be written to.
+        """
+        if self.cache is None or not self.cache.has_lower_tier:
+            raise ValueError(f"table '{self.name}': has no tier below host memory to write to")
+        self._synchronised().flush()
+
+    def __deepcopy__(self, memo: Any) -> TableParameter:
+        raise TypeError(f"table '{self.name}': cannot be copied with its rows")
+
+    def keep_rows(self) -> None:
+        """Declare the rows that the table has now to belong to the network's other weights.
+
+        After `mindspore.load_param_into_net` of what MindSpore's own `save_checkpoint` or
+        `ModelCheckpoint` wrote, which is without rows, lookups are an error; this ends it. Loading
+        with `mindspore_rec.load_checkpoint`, `import_data` and `StaticParameter.set_data` do so
+        too; the latter two may also come before the other weights.
+
+        Example:
+            >>> from mindspore_rec import MapParameter
+            >>> MapParameter("doc.keep_rows").keep_rows()
+        """
+        native = self._synchronised()
+        self._rows_given = native.step
+        native.rows_missing = False
+
+    def miss_rows(self) -> None:
+        """Make lookups an error, after weights were loaded that belong to other rows."""
+        native = self._synchronised()
+        # Rows that were set just before the weights belong to them.
+        native.rows_missing = self._rows_given != native.step
+
+    def close(self) -> None:
+        """Free the rows and the name. Any later use of the table is an error.
+
+        A table that no network, optimizer or variable holds any more is closed by itself, once
+        Python's garbage collector has looked (`gc.collect()`): so are those of a loop of trials
+        with `RecModel` or `TrainStep`, but for the newest, whose graph MindSpore keeps until it
+        compiles another one. MindSpore's own `nn.TrainOneStepCell` and `Model` keep all of them in
+        graph mode until the process ends; close such tables here.
+
+        Example:
+            >>> import mindspore_rec
+            >>> from mindspore_rec import MapParameter
+            >>> table = MapParameter("doc.close")
+            >>> table.close()
+        """
+        self._finalizer()

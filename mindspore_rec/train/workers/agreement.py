@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Agreement: what the workers of a training tell one another before and after each step.
+
+All workers take part in the same rounds in the same order. In a round each says one `Word` of fixed
+size, and gets the words of all.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import time
+from collections.abc import Sequence
+from enum import IntEnum, IntFlag
+from typing import Any, NamedTuple
+
+from mindspore_rec.common.parallel.agreed_error import raise_on
+from mindspore_rec.common.parallel.channel import Group
+
+__all__ = ["Agreement", "Flag", "Loss", "State", "Word"]
+
+_WORD = struct.Struct("<BBHIqqqII")
+_LOSS = struct.Struct("<dq")
+
+
+class State(IntEnum):
+    """State of a worker's data in a round."""
+
+    BATCH = 0  # a batch of the data, maybe without rows
+    ENDED = 1  # no more batches
+    WAITING = 2  # nothing yet: its data keep it waiting
+    NOTHING = 3  # nothing, for it did not read
+    FAILED = 4  # an error of its data
+
+
+class Flag(IntFlag):
+    """Further facts that a worker tells in a round."""
+
+    STOP = 1  # end the training before the next step
+    NEEDS_BATCH = 2  # has no batch with rows, now or before
+    IDS_KNOWN = 4  # knows which columns are ids
+    CONDITION = 8  # its data ended by a condition, which ends those of all
+    CHECKED = 16  # rows and fingerprint must be those of the others
+
+
+class Word(NamedTuple):
+    """Message of one worker in one round.
+
+    Args:
+        purpose: what the round is about, a letter's code; the same on all workers.
+        state: a `State`.
+        flags: `Flag` values.
+        number: number of the round; the same on all workers.
+        samples: number of rows of its batch.
+        rows: number of rows of the batch of which its batch is a part.
+        event_time: latest event time of its batch; 0 for none.
+        fingerprint: digest of the batch of which its batch is a part.
+        columns: digest of dtypes and dimensions of the columns.
+    """
+
+    purpose: int
+    state: int
+    flags: int
+    number: int
+    samples: int = 0
+    rows: int = 0
+    event_time: int = 0
+    fingerprint: int = 0
+    columns: int = 0
+
+
+class Loss(NamedTuple):
+    """Loss of a step over all workers.
+
+    Args:
+        value: mean of the workers' losses weighted by their rows, or their sum.
+        bad: lowest worker whose loss is NaN or infinite; None if all are finite.
+    """
+
+    value: float
+    bad: int | None
+
+
+class Agreement:
+    """Rounds of one training or evaluation of this worker with the others.
+
+    Args:
+        group: the workers.
+        purpose: one letter: 't' for training, 'e' for evaluation.
+
+    Attributes:
+        seconds: seconds that this worker has waited for others.
+        rounds: number of rounds so far.
+    """
+
+    def __init__(self, group: Group, purpose: str) -> None:
+        self.group = group
+        self.seconds = 0.0
+        self.rounds = 0
+        self._purpose = ord(purpose)
+
+    def say(
+        self,
+        state: State,
+        flags: int = 0,
+        *,
+        samples: int = 0,
+        rows: int = 0,
+        event_time: int = 0,
+        fingerprint: int = 0,
+        columns: int = 0,
+    ) -> list[Word]:
+        """Take part in a round; return the words of all workers.
+
+        Raises:
+            RuntimeError: another worker is in another round, so the programs differ.
+        """
+        mine = Word(
+            self._purpose,
+            state,
+            flags,
+            self.rounds & 0xFFFFFFFF,
+            samples,
+            rows,
+            event_time,
+            fingerprint,
+            columns,
+        )
+        self.rounds += 1
+        words = [Word(*_WORD.unpack(data)) for data in self._gather(_WORD.pack(*mine), _WORD.size)]
+        self._check_same_round(words)
+        return words
+
+    def loss(self, value: float, samples: int, summed: bool) -> Loss:
+        """Return the loss over all workers; one without rows does not count.
+
+        Args:
+            value: this worker's loss.
+            samples: number of its rows.
+            summed: whether losses are sums over rows, not means.
+        """
+        data = self._gather(_LOSS.pack(value, samples), _LOSS.size)
+        found = [_LOSS.unpack(each) for each in data]
+        return loss_of(found, summed)
+
+    def json(self, value: Any) -> list[Any]:
+        """Return a JSON value of each worker."""
+        begin = time.perf_counter()
+        found = self.group.all_gather_json(value)
+        self.seconds += time.perf_counter() - begin
+        return found
+
+    def _gather(self, data: bytes, size: int) -> list[bytes]:
+        begin = time.perf_counter()
+        found = self.group.all_gather(data)
+        self.seconds += time.perf_counter() - begin
+        for worker, each in enumerate(found):
+            if len(each) != size:
+                self._apart(worker, "another part of its program")
+        return found
+
+    def _check_same_round(self, words: Sequence[Word]) -> None:
+        for worker, word in enumerate(words):
+            if (word.purpose, word.number) != (words[0].purpose, words[0].number):
+                self._apart(worker, _place(word), _place(words[0]))
+
+    def _apart(self, worker: int, there: str, here: str = "a round of training") -> None:
+        raise_on(
+            self.group.rank,
+            worker,
+            RuntimeError(
+                f"worker {worker} is in {there} while worker 0 is in {here}: all workers must call "
+                "train, online_train and eval in the same order, with the same callbacks"
+            ),
+        )
+
+
+def loss_of(losses: Sequence[tuple[float, int]], summed: bool) -> Loss:
+    """Return the loss of losses and numbers of rows, one of each worker.
+
+    Example:
+        >>> loss_of([(1.0, 3), (2.0, 1), (math.nan, 0)], summed=False)
+        Loss(value=1.25, bad=None)
+    """
+    having = [(worker, *each) for worker, each in enumerate(losses) if each[1]]
+    bad = next((worker for worker, value, _ in having if not math.isfinite(value)), None)
+    if summed:
+        return Loss(sum((value for _, value, _ in having), 0.0) if having else math.nan, bad)
+    rows = sum(samples for _, _, samples in having)
+    total = sum(value * samples for _, value, samples in having)
+    return Loss(total / rows if rows else math.nan, bad)
+
+
+def _place(word: Word) -> str:
+    kind = {ord("t"): "training", ord("e"): "an evaluation"}.get(word.purpose, "something else")
+    return f"{kind}, round {word.number}"

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""worker_source: this worker's share of the data of a training or an evaluation."""
+
+from __future__ import annotations
+
+import logging
+from itertools import combinations
+from typing import Any
+
+from mindspore_rec.common.parallel.agreed_error import raise_on
+from mindspore_rec.common.parallel.channel import Group
+from mindspore_rec.common.stream.batches import BatchSource
+from mindspore_rec.common.stream.source import StreamSource
+from mindspore_rec.train.data.worker_split import WorkerSplit
+
+__all__ = ["agreed_length", "share_way", "worker_source"]
+
+logger = logging.getLogger("mindspore_rec")
+
+
+def worker_source(source: BatchSource, group: Group, argument: str) -> BatchSource:
+    """Return the source of this worker's share, so that all workers have each row once.
+
+    Streams are divided by partition, other data that can divide themselves as they do it, and of
+    all others the rows of each batch; see `mindspore_rec.stream.split_by_worker`. All workers call
+    this together.
+
+    Args:
+        source: the data as the program gave them, on each worker.
+        group: the workers.
+        argument: name of the data in messages.
+
+    Returns:
+        The share; `source` itself with one worker.
+
+    Raises:
+        ValueError: the data cannot be divided, or are divided in different ways on the workers.
+    """
+    if group.size == 1:
+        return source
+    streams = [each for each in source.covered_streams() if isinstance(each, StreamSource)]
+    _agree_partitions(streams, group)
+    share = _own_partitions(source, streams, group, argument)
+    if share is None:
+        share = source.split_by_worker(group.rank, group.size)
+    if share is None:
+        share = _rows_of(source, streams, group)
+    ways = group.all_gather_json(share_way(share))
+    for worker, way in enumerate(ways):
+        if way != ways[0]:
+            raise_on(
+                group.rank,
+                worker,
+                ValueError(
+                    f"{argument} must be divided in one way on all workers, and is divided by "
+                    f"{way} on worker {worker}, by {ways[0]} on worker 0"
+                ),
+            )
+    return share
+
+
+def agreed_length(length: int | None, group: Group) -> int | None:
+    """Return the number of steps that all workers take: that of the worker with most batches.
+
+    Args:
+        length: number of this worker's batches; None if not known.
+        group: the workers.
+    """
+    if group.size == 1:
+        return length
+    lengths = group.all_gather_json(length)
+    return None if None in lengths else max(lengths)
+
+
+def _agree_partitions(streams: list[StreamSource], group: Group) -> None:
+    """Have all workers know the same partitions of topics that may get one at this moment."""
+    whole = [each for each in streams if each.reads_whole_topic]
+    known = group.all_gather_json([[each.topic, each.wanted_partitions] for each in whole])
+    if any([topic for topic, _ in each] != [topic for topic, _ in known[0]] for each in known):
+        return  # other topics on each
+    for number, stream in enumerate(whole):
+        stream.limit_partitions(set.intersection(*(set(each[number][1]) for each in known)))
+
+
+def _own_partitions(
+    source: BatchSource, streams: list[StreamSource], group: Group, argument: str
+) -> BatchSource | None:
+    """Return the source if the program gave each worker partitions of its own; None if the same."""
+    given = group.all_gather_json([[each.topic, each.wanted_partitions] for each in streams])
+    if not streams or all(each == given[0] for each in given):
+        return None
+    _check_all_read(streams, given, group, argument)
+    for (one, mine), (other, theirs) in combinations(enumerate(given), 2):
+        for (topic, some), (other_topic, others) in zip(mine, theirs, strict=False):
+            both = sorted(set(some) & set(others)) if topic == other_topic else []
+            if both:
+                raise_on(
+                    group.rank,
+                    other,
+                    ValueError(
+                        f"{argument}: partitions {both} of topic {topic!r} are given to worker "
+                        f"{one} and worker {other}, which would train them twice: give all workers "
+                        "the same partitions, which are then divided, or each its own"
+                    ),
+                )
+    return WorkerSplit(source, "worker").split_by_worker(group.rank, group.size)
+
+
+def _check_all_read(
+    streams: list[StreamSource], given: list[Any], group: Group, argument: str
+) -> None:
+    """Raise an error if a partition of the checkpoint is read by no worker any more."""
+    for number, stream in enumerate(streams):
+        read = {p for each in given if number < len(each) for p in each[number][1]}
+        left_out = sorted(set(stream.saved_partitions) - read)
+        if left_out:
+            raise_on(
+                group.rank,
+                0,
+                ValueError(
+                    f"{argument}: partitions {left_out} of topic {stream.topic!r} were read before "
+                    "the checkpoint, and are given to no worker now: give each to one"
+                ),
+            )
+
+
+def _rows_of(source: BatchSource, streams: list[StreamSource], group: Group) -> BatchSource:
+    share = WorkerSplit(source, "rows")
+    share.split_by_worker(group.rank, group.size)
+    if streams and source.has_state and source.batches == 0:
+        # A stream that begins at "latest" does so at the same messages on all workers.
+        states = group.all_gather_json(source.state_dict())
+        if any(each != states[0] for each in states):
+            source.load_state_dict(states[0])
+    for stream in streams:
+        new = group.all_gather_json(stream.new_partitions())
+        stream.add_partitions(set.intersection(*map(set, new)))
+    if streams and group.rank == 0:
+        logger.info(
+            "each of %d workers reads all of topic %r, and trains its rows of every batch: the "
+            "topic has fewer partitions, or features learn of all rows",
+            group.size,
+            streams[0].topic,
+        )
+    return share
+
+
+def share_way(share: BatchSource) -> str:
+    """Return the way in which data are divided among workers, from one worker's share."""
+    return share.by if isinstance(share, WorkerSplit) else type(share).__name__

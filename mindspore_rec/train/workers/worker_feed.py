@@ -1,0 +1,344 @@
+# SPDX-License-Identifier: Apache-2.0
+"""WorkerFeed: batches of which all workers of a training take the same number."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from mindspore import Tensor
+
+from mindspore_rec.common.parallel.agreed_error import raise_on
+from mindspore_rec.common.parallel.array_message import pack_arrays, unpack_arrays
+from mindspore_rec.common.stream.batches import LATER, Batch, BatchSource, PassPlace
+from mindspore_rec.common.stream.read_watch import ReadGivenUpError, ReadLaterError
+from mindspore_rec.train.data.worker_split import WorkerSplit
+from mindspore_rec.train.graph.tensors import as_tensors, row_count
+from mindspore_rec.train.workers.agreement import Agreement, Flag, State, Word
+
+__all__ = ["WorkerBatch", "WorkerFeed"]
+
+_HEARTBEAT = 1.0  # seconds of waiting for data after which the others are told
+
+
+@dataclass(frozen=True)
+class WorkerBatch(Batch):
+    """Batch of one worker of several, all of which train one at a time.
+
+    Args:
+        samples: number of rows of the batch of each worker; 0 for one that is idle.
+        worker: number of this worker.
+
+    A worker that is idle has the columns of an earlier batch, which count for nothing.
+    """
+
+    samples: tuple[int, ...] = (0,)
+    worker: int = 0
+
+    @property
+    def own_samples(self) -> int:
+        """Number of rows of this worker."""
+        return self.samples[self.worker]
+
+    @property
+    def idle(self) -> bool:
+        """Whether this worker has no rows."""
+        return self.own_samples == 0
+
+
+class WorkerFeed:
+    """Batches of this worker, agreed with the others one by one.
+
+    A worker whose data have ended goes on with its last batch, without rows, until those of all
+    have; then all end.
+
+    Args:
+        agreement: rounds with the other workers.
+        source: this worker's share of the data.
+        argument: name of the data in messages.
+
+    Attributes:
+        stopped: whether a worker has asked to stop, so that none trains another step.
+        ids_known: whether all workers know which columns are ids, as of the last round.
+        condition: whether the data ended because those of a worker met a condition of `StopWhen`.
+        has_batch: function that returns whether a batch can be trained while a worker waits for its
+            next one, the same on all workers.
+        on_idle: function that all workers call when one of them has nothing to read, together.
+    """
+
+    def __init__(self, agreement: Agreement, source: BatchSource, argument: str) -> None:
+        self.agreement = agreement
+        self.stopped = False
+        self.ids_known = False
+        self.condition = False
+        self.wants_stop: Callable[[], bool] = lambda: False
+        self.knows_ids: Callable[[], bool] = lambda: False
+        self.has_batch: Callable[[], bool] = lambda: False
+        self.on_idle: Callable[[], None] = lambda: None
+        self._source = source
+        self._argument = argument
+        self._split = source if isinstance(source, WorkerSplit) else None
+        self._read: Callable[[], Batch | None] = lambda: None
+        self._ended = True
+        self._error: Exception | None = None
+        self._failed: int | None = None
+        self._last: tuple[Any, ...] | None = None  # columns of the last batch with rows
+        self._last_number: int | None = None
+        self._last_place: PassPlace | None = None
+        self._said = 0.0
+        self._kept: tuple[State, Batch | None] | None = None  # said, while others had none yet
+
+    def start(self, read: Callable[[], Batch | None]) -> None:
+        """Begin a pass.
+
+        Args:
+            read: function that returns the next batch of this worker, with Tensors as columns, or
+                None at the end.
+        """
+        self._read = read
+        self._ended = False
+        self._error, self._failed = None, None
+        self._kept = None
+
+    # ---- rounds
+
+    def next(self) -> WorkerBatch | None:
+        """Return the next batch, or None when all workers' data have ended or one asks to stop.
+
+        Where `has_batch` it is `LATER` if a worker would have to wait for its data. An error of
+        this worker's data is kept for `check`.
+        """
+        if self.stopped:
+            return None
+        state, batch = self._own() if self._kept is None else self._kept
+        self._kept = None
+        if batch is LATER:
+            return LATER  # type: ignore[return-value]
+        words = self._round(state, batch)
+        while any(word.state == State.WAITING for word in words):
+            if self.has_batch():
+                self._kept = state, batch
+                return LATER  # type: ignore[return-value]
+            self.on_idle()
+            words = self._round(state, batch)
+        if not words:
+            return None
+        failed = [worker for worker, word in enumerate(words) if word.state == State.FAILED]
+        if failed:
+            self._failed, self._ended = failed[0], True
+            return None
+        self.condition = self.condition or any(word.flags & Flag.CONDITION for word in words)
+        if not self.condition:
+            self._check_alike(words, batch)
+        if self.condition or all(word.state == State.ENDED for word in words):
+            self._ended = True
+            return None
+        return self._agreed(batch, words)
+
+    def agree_stop(self) -> bool:
+        """Return whether a worker asks to stop; a round without a batch."""
+        if not self.stopped:
+            self._round(State.NOTHING, None)
+        return self.stopped
+
+    def check(self) -> None:
+        """Raise the error that ended the data, if there was one.
+
+        Raises:
+            Exception: of this worker's data.
+            RuntimeError: another worker's data have failed, and the job has not ended meanwhile.
+        """
+        if self._failed is None:
+            return
+        rank = self.agreement.group.rank
+        if self._error is not None:
+            raise_on(rank, self._failed, self._error)
+        raise_on(rank, self._failed, RuntimeError(f"worker {self._failed} could not read its data"))
+
+    def _own(self) -> tuple[State, Batch | None]:
+        """Return what this worker has to say: its next batch, or the end."""
+        self._said = time.monotonic()
+        if self.wants_stop():
+            return State.NOTHING, None
+        if self._ended:
+            return State.ENDED, None
+        try:
+            batch = self._read()
+        except ReadGivenUpError:
+            return State.NOTHING, None  # `stopped` is set
+        except Exception as error:
+            self._error, self._ended = error, True
+            return State.FAILED, None
+        if batch is None:
+            if self.wants_stop():  # Ctrl-C while it waited
+                return State.NOTHING, None
+            self._ended = True
+            return State.ENDED, None
+        return State.BATCH, batch
+
+    def on_wait(self) -> None:
+        """Tell the others, about once a second, that this worker's data keep it waiting.
+
+        Raises:
+            ReadGivenUpError: a worker asks to stop.
+            ReadLaterError: all workers have a batch to train meanwhile.
+        """
+        later = self.has_batch()
+        if time.monotonic() < self._said + _HEARTBEAT and not later:
+            return
+        if self._round(State.WAITING, None):
+            if later:
+                raise ReadLaterError
+            self.on_idle()
+            if self.wants_stop():  # a signal came meanwhile
+                self._round(State.WAITING, None)
+        self._said = time.monotonic()
+        if self.stopped:
+            raise ReadGivenUpError
+
+    def _round(self, state: State, batch: Batch | None) -> list[Word]:
+        """Return what all workers say; nothing once one has asked to stop."""
+        if self.stopped:
+            return []
+        flags = Flag.STOP if self.wants_stop() else Flag(0)
+        flags |= Flag.IDS_KNOWN if self.knows_ids() else Flag(0)
+        rows = row_count(batch.columns) if batch is not None else 0
+        if not rows and self._last is None:
+            flags |= Flag.NEEDS_BATCH
+        if state == State.ENDED and self._source.stop_reason:
+            flags |= Flag.CONDITION
+        whole, fingerprint = 0, 0
+        if self._split is not None and self._split.by == "rows":
+            flags |= Flag.CHECKED
+            if batch is not None and self._split.fingerprint is not None:
+                whole, fingerprint = self._split.fingerprint
+        words = self.agreement.say(
+            state,
+            flags,
+            samples=rows,
+            rows=whole,
+            event_time=(batch.event_time or 0) if batch is not None else 0,
+            fingerprint=fingerprint,
+            columns=_columns_digest(batch),
+        )
+        self.stopped = any(word.flags & Flag.STOP for word in words)
+        self.ids_known = all(word.flags & Flag.IDS_KNOWN for word in words)
+        return [] if self.stopped else words
+
+    # ---- checks
+
+    def _check_alike(self, words: Sequence[Word], batch: Batch | None) -> None:
+        having = [worker for worker, word in enumerate(words) if word.state == State.BATCH]
+        if not having:
+            return
+        first = words[having[0]]
+        odd = [worker for worker in having if words[worker].columns != first.columns]
+        if odd:
+            self._raise_columns(having[0], odd[0], batch)
+        if not all(word.flags & Flag.CHECKED for word in words):
+            return
+        if len(having) < len(words):
+            other = next(worker for worker in range(len(words)) if worker not in having)
+            self._raise_differs(
+                other, f"worker {other} has no more batches, and worker {having[0]} has one"
+            )
+        for worker in having:
+            word = words[worker]
+            if (word.rows, word.fingerprint) != (first.rows, first.fingerprint):
+                self._raise_differs(
+                    worker,
+                    f"a batch of {word.rows} rows on worker {worker} is not that of {first.rows} "
+                    f"rows on worker {having[0]}",
+                )
+
+    def _raise_columns(self, one: int, other: int, batch: Batch | None) -> None:
+        described = self.agreement.json(_columns_text(batch))
+        raise_on(
+            self.agreement.group.rank,
+            other,
+            ValueError(
+                f"{self._argument} must have the same columns on all workers: worker {other} has "
+                f"{described[other]}, and worker {one} has {described[one]}"
+            ),
+        )
+
+    def _raise_differs(self, worker: int, what: str) -> None:
+        raise_on(
+            self.agreement.group.rank,
+            worker,
+            ValueError(
+                f"{self._argument} must be the same on all workers, each of which takes its rows "
+                f"of every batch, but {what}: shuffle with one seed on all, for a Dataset by "
+                "mindspore.dataset.config.set_seed. If each worker has data of its own, give "
+                "split_by_worker(data, by='worker'), or a Dataset with num_shards and shard_id"
+            ),
+        )
+
+    # ---- the batch
+
+    def _agreed(self, batch: Batch | None, words: Sequence[Word]) -> WorkerBatch:
+        group = self.agreement.group
+        samples = tuple(word.samples for word in words)
+        if not any(samples):
+            raise_on(
+                group.rank,
+                0,
+                ValueError(f"{self._argument} has a batch without rows on any worker"),
+            )
+        mine = samples[group.rank]
+        if mine and batch is not None:
+            self._last = batch.columns
+        if any(word.flags & Flag.NEEDS_BATCH for word in words):
+            self._borrow(samples)
+        if batch is not None:
+            self._last_number, self._last_place = batch.number, batch.place
+        else:
+            batch = Batch((), number=self._last_number, place=self._last_place)
+        if not mine:
+            assert self._last is not None
+            batch = replace(batch, columns=self._last)
+        latest = max(word.event_time for word in words)
+        return WorkerBatch(
+            batch.columns,
+            batch.names,
+            latest or None,
+            batch.number,
+            batch.place,
+            samples,
+            group.rank,
+        )
+
+    def _borrow(self, samples: Sequence[int]) -> None:
+        """Take a batch of another worker where this one has never had any."""
+        group = self.agreement.group
+        root = next(worker for worker, rows in enumerate(samples) if rows)
+        sent = None
+        if group.rank == root:
+            assert self._last is not None
+            arrays = {str(i): column.asnumpy() for i, column in enumerate(self._last)}
+            sent = pack_arrays(arrays)
+        received = group.broadcast(sent, root)
+        if self._last is None:
+            found = unpack_arrays(received)
+            self._last = as_tensors(tuple(found[str(i)] for i in range(len(found))))
+
+
+def _columns_digest(batch: Batch | None) -> int:
+    return 0 if batch is None else zlib.crc32(_columns_text(batch).encode())
+
+
+def _columns_text(batch: Batch | None) -> str:
+    if batch is None:
+        return "none"
+    kinds = [f"{_dtype(each)} of {len(each.shape)} dimensions" for each in batch.columns]
+    return f"{len(kinds)} columns ({', '.join(kinds)})"
+
+
+def _dtype(column: Any) -> str:
+    if isinstance(column, Tensor):
+        return str(column.dtype).lower()
+    return str(np.asarray(column).dtype)

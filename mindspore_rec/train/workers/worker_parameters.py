@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""share_parameters: the dense parameters of worker 0 on all workers, before they train."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mindspore import Parameter, Tensor, nn
+
+from mindspore_rec.common.parallel.channel import Group
+from mindspore_rec.common.parallel.shared_arrays import arrays_of_first
+
+__all__ = ["share_parameters"]
+
+
+def share_parameters(group: Group, cell: nn.Cell) -> None:
+    """Set the dense parameters of this worker to those of worker 0, where they differ.
+
+    First values are random numbers, which differ between processes without `mindspore.set_seed`.
+    The rows of tables need no sharing: they depend on the table's seed and the key. All workers
+    call this together.
+
+    Args:
+        group: the workers.
+        cell: train cell, with the same parameters on all workers.
+    """
+    dense = dict(_dense(cell))
+    first = arrays_of_first(group, {name: each.asnumpy() for name, each in dense.items()})
+    for name, array in first.items():
+        dense[name].set_data(Tensor(array))
+
+
+def _dense(cell: nn.Cell) -> Iterator[tuple[str, Parameter]]:
+    """Yield the parameters that are no tables' anchors, each with a name of its own."""
+    seen: set[int] = set()
+    for name, parameter in cell.parameters_and_names():
+        if id(parameter) not in seen and not hasattr(parameter, "mindspore_rec_table"):
+            seen.add(id(parameter))
+            yield name, parameter

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""WorkerState: parameters without a gradient that each worker changes by its own rows."""
+
+from __future__ import annotations
+
+import warnings
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+from mindspore import Parameter, Tensor, nn
+from mindspore.nn.layer.normalization import _BatchNorm
+
+from mindspore_rec.common.parallel.channel import Group
+from mindspore_rec.train.nn.fused.layer import cells_of_operators
+
+__all__ = ["WorkerState"]
+
+_COMPARE_EVERY = 100  # steps, the first included
+
+
+class WorkerState:
+    """State of a network that a step changes beside the optimizer, kept alike on all workers.
+
+    Layers of this package normalize by the rows of all workers, with the same bits. MindSpore's
+    normalizations know the rows of their own worker alone: their moving statistics are averaged
+    after each step, weighted by rows, so that all workers predict alike and an idle one counts for
+    nothing. Other parameters without a gradient are compared now and then.
+
+    Args:
+        group: the workers.
+        network: the network.
+
+    Warns:
+        RuntimeWarning: on worker 0, that a normalization of MindSpore is in the network, or that
+            other parameters differ.
+    """
+
+    def __init__(self, group: Group, network: nn.Cell) -> None:
+        self._group = group
+        norms = _own_norms(network)
+        self._moving = [p for norm in norms.values() for p in _moving_of(norm)]
+        averaged = {id(each) for each in self._moving}
+        self._others = [
+            p
+            for p in network.get_parameters()
+            if not p.requires_grad and id(p) not in averaged and not _is_of_table(p)
+        ]
+        self._told = False
+        if norms and group.rank == 0:
+            warnings.warn(
+                f"'{next(iter(norms))}' is MindSpore's normalization, which takes the mean and "
+                f"variance of each worker's own rows: {group.size} workers train something else "
+                "than one process. MLP(batch_norm=True) of mindspore_rec.nn takes those of all "
+                "rows. Moving statistics are averaged over the workers",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def end_step(self, step: int, samples: Sequence[int]) -> None:
+        """Make the state alike after a step; a collective call.
+
+        Args:
+            step: number of the step, from 1 on.
+            samples: number of rows of each worker.
+        """
+        if self._moving:
+            self._average(np.array(samples, np.float64))
+        if self._others and not self._told and step % _COMPARE_EVERY == 1:
+            self._compare()
+
+    def _average(self, samples: np.ndarray) -> None:
+        mine = np.concatenate([p.asnumpy().ravel() for p in self._moving]).astype(np.float32)
+        every = [np.frombuffer(data, np.float32) for data in self._group.all_gather(mine.tobytes())]
+        having = np.flatnonzero(samples)
+        values = np.stack([every[worker] for worker in having]).astype(np.float64)
+        # Of a single row MindSpore's variance is NaN, which the others' need not become.
+        weights = np.where(np.isfinite(values), samples[having, None], 0.0)
+        total = weights.sum(0)
+        sums = (np.where(weights > 0, values, 0.0) * weights).sum(0)
+        mean = np.where(total > 0, sums / np.maximum(total, 1.0), values[0]).astype(np.float32)
+        at = 0
+        for p in self._moving:
+            p.set_data(Tensor(mean[at : at + p.size].reshape(p.shape), p.dtype))
+            at += p.size
+
+    def _compare(self) -> None:
+        mine = [zlib.crc32(np.ascontiguousarray(p.asnumpy()).tobytes()) for p in self._others]
+        every = self._group.all_gather_json(mine)
+        odd = [i for i, p in enumerate(self._others) if len({each[i] for each in every}) > 1]
+        if not odd:
+            return
+        self._told = True
+        if self._group.rank == 0:
+            warnings.warn(
+                f"parameter '{self._others[odd[0]].name}', which has no gradient, differs between "
+                "workers: each changes it by its own rows, and a checkpoint has worker 0's",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+
+def _own_norms(network: nn.Cell) -> dict[str, _BatchNorm]:
+    """Return MindSpore's normalizations that compute by themselves, by their names."""
+    fused = cells_of_operators(network)
+    return {
+        name: cell
+        for name, cell in network.cells_and_names()
+        if isinstance(cell, _BatchNorm) and id(cell) not in fused and _moving_of(cell)
+    }
+
+
+def _moving_of(norm: _BatchNorm) -> list[Parameter]:
+    moving = (getattr(norm, "moving_mean", None), getattr(norm, "moving_variance", None))
+    return [each for each in moving if isinstance(each, Parameter)]
+
+
+def _is_of_table(parameter: Parameter) -> bool:
+    return hasattr(parameter, "mindspore_rec_table")
