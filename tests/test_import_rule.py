@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule of docs/architecture.md on which room may import which, held against every import."""
+"""The rules of docs/architecture.md, held against every import: storeys, rooms, faces."""
 
 from __future__ import annotations
 
@@ -19,13 +19,10 @@ PACKAGE = ROOT / "mindspore_rec"
 RULE = ROOT / "docs" / "architecture.md"
 USERS = ("models", "examples", "benchmarks", "datasets")
 TOP = "mindspore_rec"
-
-
-class Room(NamedTuple):
-    """One row of the table of rooms: its level, and what it may import besides level 0."""
-
-    level: int
-    may: frozenset[str]
+STOREYS = ("common", "train", "serve")
+FACE_IN_STOREY = ("train", "__init__.py")
+ALL_MAY = ("common", "_native", "version")
+USES_MINDSPORE = ("train", "compat")
 
 
 class Import(NamedTuple):
@@ -65,14 +62,10 @@ def rows_under(header: list[str], text: str) -> list[list[str]]:
     return found[0]
 
 
-def rooms_of(text: str) -> dict[str, Room]:
-    """Return the rule for the rooms of the package."""
-    rows = rows_under(["level", "room", "what is in it", "may import"], text)
-    return {
-        name: Room(int(level), names_in(may))
-        for level, names, _, may in rows
-        for name in names_in(names)
-    }
+def rooms_of(text: str) -> dict[str, frozenset[str]]:
+    """Return the rooms of the package in the order of the page, each with those it may import."""
+    rows = rows_under(["room", "what is in it", "may import"], text)
+    return {name: names_in(may) for names, _, may in rows for name in names_in(names)}
 
 
 def folders_of(text: str) -> dict[str, frozenset[str]]:
@@ -81,55 +74,72 @@ def folders_of(text: str) -> dict[str, frozenset[str]]:
     return {name: names_in(may) for names, _, may in rows for name in names_in(names)}
 
 
-def serving_folders_of(text: str) -> dict[str, frozenset[str]]:
-    """Return the rule for the folders of serving."""
-    rows = rows_under(["folder of serving", "what is in it", "may import"], text)
-    return {name: names_in(may) for names, _, may in rows for name in names_in(names)}
-
-
-def may_import(rooms: dict[str, Room], room: str, target: str) -> bool:
+def may_import(rooms: dict[str, frozenset[str]], room: str, target: str) -> bool:
     """Return whether the rule has an arrow from a room to a dotted name in the package."""
-    parts = target.split(".")
-    there = parts[0]
-    if there == room:
-        return True
-    if there not in rooms:
-        return False
-    if any(".".join(parts[:n]) in rooms[room].may for n in range(1, len(parts) + 1)):
-        return True
-    return rooms[there].level == 0 < rooms[room].level
+    there = room_of_name(target)
+    return there == room or there in ALL_MAY or there in rooms.get(room, ())
 
 
 # ---- the imports
 
 
+def room_of_name(target: str) -> str:
+    """Return the room of a dotted name in the package; for a face its name.
+
+    Example:
+        >>> [room_of_name(name) for name in ("common.run.chain.Entry", "common.lazy", "stream")]
+        ['common.run', 'common', 'stream']
+    """
+    storey, *rest = target.split(".")
+    if rest and (PACKAGE / storey / rest[0] / "__init__.py").is_file() and storey in STOREYS:
+        return f"{storey}.{rest[0]}"
+    return storey
+
+
 def room_of(file: Path) -> str:
-    """Return the room of a file of the package; '' for the package's `__init__.py`."""
-    first = file.relative_to(PACKAGE).parts[0]
-    name = first.removesuffix(".py").removesuffix(".pyi")
-    return "" if name == "__init__" else name
+    """Return the room of a file of the package, or the name of a face; '' for the package's own."""
+    parts = file.relative_to(PACKAGE).with_suffix("").parts
+    if parts == ("train", "__init__"):  # a face and a storey
+        return "train"
+    return room_of_name(".".join(parts)).removesuffix("__init__")
 
 
 def rooms_on_disk() -> set[str]:
     """Return the names of all rooms that there are."""
-    files = [*PACKAGE.rglob("*.py"), *PACKAGE.glob("*.pyi")]
-    return {room_of(file) for file in files} - {""}
+    rooms = {
+        ".".join(path.parent.relative_to(PACKAGE).parts)
+        for storey in STOREYS
+        for path in PACKAGE.glob(f"{storey}/*/__init__.py")
+    }
+    return rooms | {"common", "compat", "serve", "plan"}
+
+
+def faces() -> set[str]:
+    """Return the names of the faces; with a dot a module in one."""
+    files = [*PACKAGE.glob("*.py"), *PACKAGE.glob("*/__init__.py"), PACKAGE / "nn" / "fused.py"]
+    found = (file for file in files if "= lazily(__name__" in file.read_text())
+    names = (".".join(file.relative_to(PACKAGE).with_suffix("").parts) for file in found)
+    return {name.removesuffix(".__init__") for name in names} - {"__init__"}
+
+
+def is_of_a_face(file: Path) -> bool:
+    """Return whether a file is one that users import from, or run."""
+    parts = file.relative_to(PACKAGE).parts
+    return len(parts) == 1 or parts[0] in ("nn", "serving", "checkpoint") or parts == FACE_IN_STOREY
 
 
 def imports_of(file: Path, source: str) -> Iterator[Import]:
     """Yield every import of the package, in functions and under TYPE_CHECKING too."""
     package = file.parent.relative_to(ROOT).parts if file.is_relative_to(ROOT) else ()
-    rooms = rooms_on_disk()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             above = package[: len(package) - node.level + 1] if node.level else ()
             module = ".".join([*above, *([node.module] if node.module else [])])
-            # `from mindspore_rec import nn` names a room, `from mindspore_rec import MLP` does not.
-            from_top = module == TOP
+            # `from mindspore_rec import nn` names a module, `from mindspore_rec import MLP` not.
             names = [
-                f"{TOP}.{alias.name}" if from_top and alias.name in rooms else module
+                f"{module}.{alias.name}" if is_module(f"{module}.{alias.name}") else module
                 for alias in node.names
             ]
         else:
@@ -139,30 +149,35 @@ def imports_of(file: Path, source: str) -> Iterator[Import]:
                 yield Import(file, node.lineno, name[len(TOP) + 1 :])
 
 
+def is_module(name: str) -> bool:
+    """Return whether a dotted name is a module of the package, or its native core."""
+    path = ROOT / name.replace(".", "/")
+    ends = (path.with_suffix(".py"), path.with_suffix(".pyi"), path / "__init__.py")
+    return name.startswith(TOP) and any(each.is_file() for each in ends)
+
+
 def all_imports() -> list[Import]:
-    """Return every import of the package in the package, but those that make the public names."""
-    files = [*PACKAGE.rglob("*.py"), *PACKAGE.glob("*.pyi")]
-    return [each for file in files if room_of(file) for each in imports_of(file, file.read_text())]
+    """Return every import of the package in its storeys."""
+    files = (file for file in PACKAGE.rglob("*.py") if not is_of_a_face(file))
+    return [each for file in files for each in imports_of(file, file.read_text())]
 
 
-def broken(rooms: dict[str, Room], imports: list[Import]) -> list[str]:
+def broken(rooms: dict[str, frozenset[str]], imports: list[Import]) -> list[str]:
     """Return the imports that the rule does not have."""
     return [str(each) for each in imports if not may_import(rooms, room_of(each.file), each.target)]
 
 
-def cycles(arrows: dict[str, set[str]]) -> list[str]:
-    """Return the rooms from which arrows lead back to themselves."""
-    return [room for room in sorted(arrows) if room in reached(arrows, room)]
-
-
-def arrows_of(imports: list[Import]) -> dict[str, set[str]]:
-    """Return which rooms each room imports."""
-    arrows: dict[str, set[str]] = {}
-    for each in imports:
-        here, there = room_of(each.file), each.target.split(".")[0]
-        if here != there:
-            arrows.setdefault(here, set()).add(there)
-    return arrows
+def foreign(file: Path, source: str) -> Iterator[str]:
+    """Yield each place of a file where MindSpore is imported."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names = [node.module or ""]
+        else:
+            continue
+        if any(name.partition(".")[0] == "mindspore" for name in names):
+            yield f"{file}:{node.lineno}"
 
 
 # ---- the package
@@ -176,22 +191,48 @@ def test_every_import_is_an_arrow_of_the_rule() -> None:
     assert broken(rooms_of(RULE.read_text()), all_imports()) == []
 
 
-def test_the_rule_and_the_imports_have_no_cycle() -> None:
-    rooms = rooms_of(RULE.read_text())
-    rule = {
-        here: {there for there in rooms if there != here and may_import(rooms, here, there)}
-        for here in rooms
+def test_every_arrow_of_the_rule_is_needed() -> None:
+    needed: dict[str, set[str]] = {}
+    for each in all_imports():
+        needed.setdefault(room_of(each.file), set()).add(room_of_name(each.target))
+    for room, may in rooms_of(RULE.read_text()).items():
+        assert may <= needed.get(room, set()), room
+
+
+def test_arrows_lead_to_rooms_above_in_the_table() -> None:
+    above: list[str] = []
+    for room, may in rooms_of(RULE.read_text()).items():
+        assert may <= set(above), f"{room} may import {sorted(may - set(above))}"
+        above.append(room)
+
+
+def test_arrows_stay_in_a_storey_or_lead_down() -> None:
+    below = {"common": {"common"}, "plan": {"common"}, "serve": {"common", "serve"}}
+    below |= {"train": {"common", "train"}, "compat": {"common", "train"}}
+    for room, may in rooms_of(RULE.read_text()).items():
+        storey = room.partition(".")[0]
+        assert {each.partition(".")[0] for each in may} <= below[storey], room
+
+
+def test_mindspore_is_imported_in_training_and_compat_only() -> None:
+    where = {
+        place
+        for file in PACKAGE.rglob("*.py")
+        if file.relative_to(PACKAGE).parts[0] not in USES_MINDSPORE
+        for place in foreign(file, file.read_text())
     }
-    assert cycles(rule) == []
-    assert cycles(arrows_of(all_imports())) == []
+    assert where == set()
+    assert list(foreign(Path("x.py"), "def f():\n    from mindspore.nn import Cell")) == ["x.py:2"]
 
 
-def test_arrows_lead_down() -> None:
-    rooms = rooms_of(RULE.read_text())
-    for here, room in rooms.items():
-        for there in room.may:
-            level = rooms[there.split(".")[0]].level
-            assert level < room.level or level == room.level == 0, f"{here} may import {there}"
+def test_a_face_has_nothing_but_names() -> None:
+    assert {"stream", "train", "nn.fused"} <= faces()
+    for name in sorted(faces()):
+        path = PACKAGE / name.replace(".", "/")
+        package = path / "__init__.py"
+        file = package if package.is_file() else path.with_suffix(".py")
+        kinds = {type(node).__name__ for node in ast.parse(file.read_text()).body}
+        assert kinds <= {"Expr", "ImportFrom", "If"}, name  # docstring, imports, TYPE_CHECKING
 
 
 @pytest.mark.parametrize(
@@ -201,19 +242,15 @@ def test_arrows_lead_down() -> None:
         "from mindspore_rec.train import RecModel",
         "from mindspore_rec import train",
         "from mindspore_rec import RecModel",
-        "from ..train import RecModel",
+        "from ...train import RecModel",
         "def late():\n    from mindspore_rec.train import RecModel",
         "if TYPE_CHECKING:\n    import mindspore_rec.train as t",
     ],
 )
 def test_a_wrong_import_is_found(source: str) -> None:
-    file = PACKAGE / "parameter" / "new.py"
+    file = PACKAGE / "common" / "rows" / "new.py"
     found = broken(rooms_of(RULE.read_text()), list(imports_of(file, source)))
-    assert len(found) == 1 and found[0].startswith("mindspore_rec/parameter/new.py:")
-
-
-def test_a_cycle_is_found() -> None:
-    assert cycles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == ["a", "b", "c"]
+    assert len(found) == 1 and found[0].startswith("mindspore_rec/common/rows/new.py:")
 
 
 def test_native_tables_stay_inside_their_rooms() -> None:
@@ -221,30 +258,13 @@ def test_native_tables_stay_inside_their_rooms() -> None:
         f"{file.relative_to(ROOT)}:{node.lineno}"
         for folder in (TOP, *USERS)
         for file in sorted((ROOT / folder).rglob("*.py"))
-        if not file.is_relative_to(PACKAGE) or room_of(file) not in ("parameter", "cache")
+        if not file.is_relative_to(PACKAGE)
+        or room_of(file) not in ("common.rows", "train.parameter")
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Attribute) and node.attr in ("_synchronised", "native")
         if not (isinstance(node.value, ast.Name) and node.value.id == TOP)
     ]
     assert reaching == []
-
-
-# ---- serving
-
-
-def test_every_import_between_folders_of_serving_is_an_arrow_of_the_rule() -> None:
-    rule = serving_folders_of(RULE.read_text())
-    serving = PACKAGE / "serving"
-    assert rule.keys() == {file.parent.name for file in serving.glob("*/__init__.py")}
-    wrong = []
-    for file in sorted(serving.glob("*/*.py")):
-        here = file.parent.name
-        for each in imports_of(file, file.read_text()):
-            room, _, rest = each.target.partition(".")
-            if room == "serving" and rest.partition(".")[0] not in {here, *rule[here]}:
-                wrong.append(str(each))
-    assert wrong == []
-    assert cycles({here: set(may) for here, may in rule.items()}) == []
 
 
 # ---- those who use the package
@@ -275,16 +295,21 @@ def uses_of(file: Path, source: str) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             whole = aliases.get(node.value.id)
-            if whole is not None and (whole == TOP or whole[len(TOP) + 1 :] in rooms_on_disk()):
+            if whole is not None and (whole == TOP or whole[len(TOP) + 1 :] in public_modules()):
                 yield node.lineno, f"{whole}.{node.attr}"[len(TOP) + 1 :]
 
 
+def public_modules() -> set[str]:
+    """Return the modules with public names."""
+    return {*faces(), *("plan", "common.checks", "common.extras")}
+
+
 def is_public(name: str) -> bool:
-    """Return whether a dotted name is in `__all__` of the package or of a room, or is a room."""
-    if name == "" or name in public_names("") or name in rooms_on_disk() - {"_native"}:
+    """Return whether a dotted name is in `__all__` of the package or a face, or is a face."""
+    if name == "" or name in public_names("") or name in public_modules():
         return True
-    room, _, rest = name.partition(".")
-    return room in rooms_on_disk() - {"_native"} and rest in public_names(room)
+    face, _, rest = name.rpartition(".")
+    return face in public_modules() and rest in public_names(face)
 
 
 @pytest.mark.parametrize("folder", USERS)
@@ -305,8 +330,8 @@ def test_programs_use_public_names_only(folder: str) -> None:
         ("from mindspore_rec import stream\nstream.pack", True),
         ("from mindspore_rec.stream import pack", True),
         ("import mindspore_rec as mr\nmr.stream.pack", True),
-        ("from mindspore_rec.train.nn.embedding import tables_of", False),
-        ("import mindspore_rec.train.nn.embedding", False),
+        ("from mindspore_rec.train.nn.tables import tables_of", False),
+        ("import mindspore_rec.train.nn.tables", False),
         ("from mindspore_rec import _native", False),
         ("import mindspore_rec as mr\nmr.nothing_of_this_name", False),
         ("from mindspore_rec.train import loop", False),
@@ -318,7 +343,7 @@ def test_private_names_are_found(source: str, public: bool) -> None:
 
 
 def test_every_public_name_is_there() -> None:
-    for room in ["", *sorted(rooms_on_disk() - {"_native"})]:
+    for room in ["", *sorted(public_modules())]:
         module = importlib.import_module(f"{TOP}.{room}".rstrip("."))
         for name in public_names(room):
             assert hasattr(module, name), f"{module.__name__} has no {name}"
@@ -330,9 +355,7 @@ def test_the_top_has_what_most_programs_need() -> None:
 
 def test_every_folder_says_what_is_in_it() -> None:
     for room in rooms_on_disk():
-        if (PACKAGE / room).is_dir():
-            module = importlib.import_module(f"{TOP}.{room}")
-            assert module.__doc__ and module.__all__, f"{room} needs a docstring and __all__"
+        assert importlib.import_module(f"{TOP}.{room}").__doc__, f"{room} needs a docstring"
 
 
 # ---- csrc
@@ -368,7 +391,7 @@ def test_every_include_is_an_arrow_of_the_rule() -> None:
 
 def test_the_rule_of_csrc_has_no_cycle() -> None:
     rule = folders_of(RULE.read_text())
-    assert cycles({here: set(may) for here, may in rule.items()}) == []
+    assert [here for here in rule if here in reached(rule, here)] == []
 
 
 def test_only_bindings_know_python() -> None:

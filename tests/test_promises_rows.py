@@ -10,8 +10,7 @@ from typing import Any
 import mindspore as ms
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from mindspore import Tensor, nn
 
 from mindspore_rec import HashEmbeddingLookup, _native, optim, set_num_threads

@@ -33,9 +33,8 @@ CPP_TESTS = Path("tests/csrc")
 CPP_ENDINGS = (".cc", ".h", ".inl")
 PYTHON = ("mindspore_rec", "models", "benchmarks", "datasets", "examples", "tools", "tests")
 
-AT_A_TIME = (
-    6  # files of tests that are collected before they are run: all of them take half a minute
-)
+# Files of tests that are collected before they are run: all of them take half a minute.
+AT_A_TIME = 6
 
 # Tests in Python of what is compiled, by folders of csrc; of those that are not named: 'parameter'.
 PYTHON_TESTS = {
@@ -48,6 +47,34 @@ PYTHON_TESTS = {
     "serving": "serving/shared",
     "readers": "serving/shared",
     "workers": "parallel",
+}
+# Tests of what is written in Python, by folders of the package; else of the same name in `tests`.
+ROOM_TESTS = {
+    "common/columns": "feature",
+    "common/launch": "launch",
+    "common/metrics": "metrics",
+    "common/network": "serving/network",
+    "common/parallel": "parallel",
+    "common/rows": "parameter",
+    "common/run": "checkpoint",
+    "common/stream": "stream",
+    "common/tiers": "cache",
+    "compat": "feature",
+    "train/checkpoint": "checkpoint",
+    "train/export": "serving/network",
+    "train/graph": "nn",
+    "train/metrics": "metrics",
+    "train/nn": "nn",
+    "train/optim": "optim",
+    "train/parameter": "parameter",
+    "train": "train",
+    "serve/network": "serving/network",
+    "serve/following": "serving/following",
+    "serve/protection": "serving/protection",
+    "serve/protocol": "serving/protocol",
+    "serve/server": "serving/server",
+    "serve/shared": "serving/shared",
+    "serve": "serving",
 }
 
 
@@ -118,7 +145,7 @@ class Imports:
         self._homes = {
             f"{face}.{name}": f"{module}.{name}"
             for face, file in self._files.items()
-            if file.name == "__init__.py"
+            if file.name == "__init__.py" or file.parent.name == "mindspore_rec"
             for module, name in self._names[file]
         }
 
@@ -191,7 +218,9 @@ def _tests_of(file: Path) -> Path | None:
         return file.parent
     if file.parts[0] in ("mindspore_rec", *PYTHON):
         inside = file.relative_to("mindspore_rec") if file.parts[0] == "mindspore_rec" else file
-        return Path("tests") / inside.parent
+        folders = [str(inside.parent), *map(str, inside.parent.parents)]
+        room = next((ROOM_TESTS[each] for each in folders if each in ROOM_TESTS), None)
+        return Path("tests") / (room or inside.parent)
     return None
 
 

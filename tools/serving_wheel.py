@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Make the wheel `mindspore_rec_serving` of the wheel `mindspore_rec`.
 
-It has the modules that serving needs, those in `serving_modules.txt`, and the native core, as they
-are: nothing is compiled or written twice. Other requirements are all that differs; MindSpore is not
+It has the folders `common` and `serve`, the faces, and the native core, as they are: nothing is
+compiled or written twice. Other requirements are all that differs; MindSpore is not
 among them.
 
     python tools/serving_wheel.py output/mindspore_rec-*.whl
@@ -15,7 +15,8 @@ from pathlib import Path
 
 from wheel.wheelfile import WheelFile
 
-HERE = Path(__file__).parent
+PACKAGE = "mindspore_rec"
+LEFT_OUT = ("train", "compat", "plan", "csrc", "mpi_shim")
 NAME = "mindspore_rec_serving"
 REQUIRES = (
     "numpy<2,>=1.25",
@@ -38,10 +39,17 @@ REQUIRES = (
 )
 
 
-def files_of_modules(names: list[str]) -> set[str]:
-    """Return the two names that the file of each module may have in a wheel."""
-    paths = [name.replace(".", "/") for name in names]
-    return {f"{path}.py" for path in paths} | {f"{path}/__init__.py" for path in paths}
+def is_for_serving(file: str) -> bool:
+    """Return whether a file of the wheel is taken.
+
+    Example:
+        >>> [is_for_serving(f"mindspore_rec/{file}") for file in ("stream.py", "train/__init__.py")]
+        [True, False]
+    """
+    package, *folders, name = file.split("/")
+    if package != PACKAGE or (folders and folders[0] in LEFT_OUT):
+        return False
+    return name.endswith((".py", ".pyi", "py.typed")) or name.startswith("_native.")
 
 
 def metadata(version: str) -> str:
@@ -63,8 +71,6 @@ def metadata(version: str) -> str:
 
 def make(source: Path) -> Path:
     """Write the wheel beside another one, and return its path."""
-    names = (HERE / "serving_modules.txt").read_text(encoding="utf-8").split()
-    wanted = files_of_modules(names)
     with WheelFile(source) as whole:
         version = whole.parsed_filename["ver"]
         tags = source.stem.split("-", 2)[2]
@@ -72,18 +78,12 @@ def make(source: Path) -> Path:
         info = f"{NAME}-{version}.dist-info"
         target.unlink(missing_ok=True)
         with WheelFile(target, "w") as small:
-            taken = set()
             for entry in whole.infolist():
-                native = entry.filename.startswith("mindspore_rec/_native.")
-                if entry.filename in wanted or native or entry.filename.endswith("/py.typed"):
+                if is_for_serving(entry.filename):
                     small.writestr(entry, whole.read(entry))
-                    taken.add(entry.filename)
                 elif entry.filename.endswith(".dist-info/WHEEL"):
                     small.writestr(f"{info}/WHEEL", whole.read(entry))
             small.writestr(f"{info}/METADATA", metadata(version))
-    if len(taken & wanted) != len(names):
-        target.unlink()
-        raise SystemExit(f"{source} lacks modules: {len(taken & wanted)} of {len(names)} are there")
     return target
 
 

@@ -10,17 +10,12 @@ from typing import TYPE_CHECKING
 from mindspore_rec.common.lazy import lazily
 
 if TYPE_CHECKING:
-    from mindspore_rec.common.run.errors import CheckpointError
-    from mindspore_rec.train.checkpoint.directory import load_checkpoint, save_checkpoint
-    from mindspore_rec.train.checkpoint.rec_checkpoint import RecCheckpoint
-else:
-    __getattr__, __dir__ = lazily(
-        __name__,
-        {
-            "mindspore_rec.train.checkpoint.directory": ["load_checkpoint", "save_checkpoint"],
-            "mindspore_rec.common.run.errors": ["CheckpointError"],
-            "mindspore_rec.train.checkpoint.rec_checkpoint": ["RecCheckpoint"],
-        },
+    from mindspore_rec.common.run.errors import CheckpointError as CheckpointError
+    from mindspore_rec.common.run.quantised_file import read_quantised as read_quantised
+    from mindspore_rec.train.checkpoint.directory import (
+        load_checkpoint as load_checkpoint,
+        save_checkpoint as save_checkpoint,
     )
-
-__all__ = ["CheckpointError", "RecCheckpoint", "load_checkpoint", "save_checkpoint"]
+    from mindspore_rec.train.checkpoint.rec_checkpoint import RecCheckpoint as RecCheckpoint
+else:
+    __getattr__, __dir__, __all__ = lazily(__name__)

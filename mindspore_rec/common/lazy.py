@@ -1,80 +1,103 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of a package that are imported when they are first used.
+"""Faces: modules whose names are imported from where they are defined when they are first used.
 
-Serving needs few modules and no MindSpore, training all of them and MindSpore. Importing a package
+Serving needs few modules and no MindSpore, training all of them and MindSpore. Importing a face
 must not import what only the other one needs.
 """
 
 from __future__ import annotations
 
+import ast
 import importlib
+import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from types import ModuleType
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 __all__ = ["lazily"]
 
 _NONE: Mapping[str, str] = {}
+_TRAINING = ("mindspore_rec.train", "mindspore_rec.compat")
+
+
+class _Home(NamedTuple):
+    """Where a name of a face is defined."""
+
+    module: str
+    name: str
 
 
 def lazily(
-    package: str,
-    where: Mapping[str, Iterable[str]],
-    aliases: Mapping[str, str] = _NONE,
-    sentences: Mapping[str, str] = _NONE,
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return the `__getattr__` and `__dir__` of a package with names from its modules.
+    face: str, aliases: Mapping[str, str] = _NONE, sentences: Mapping[str, str] = _NONE
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return the `__getattr__`, `__dir__` and `__all__` of a face (PEP 562).
+
+    Its names are those that its source imports under `if TYPE_CHECKING:`, so each is written once.
+    Modules of the face itself, which `from face import module` imports, are no part of `__all__`.
 
     Args:
-        package: name of the package, its `__name__`.
-        where: names by the module that has them. Under the package's own name: its modules
-            themselves.
-        aliases: other names of the names in `where`; they work, and `__dir__` leaves them out.
-        sentences: names that the package does not have, and what to use instead of each. It is in
-            the AttributeError, and in the ImportError of `from package import name`.
-
-    Example:
-        >>> get, names = lazily("json", {"json.decoder": ["JSONDecoder"], "json": ["scanner"]})
-        >>> names()
-        ['JSONDecoder', 'scanner']
-        >>> get("JSONDecoder").__name__, get("scanner").__name__
-        ('JSONDecoder', 'json.scanner')
+        face: name of the module that calls, its `__name__`.
+        aliases: other names of its names; they work, and `__dir__` leaves them out.
+        sentences: names that the face does not have, and what to use instead of each. It is in the
+            AttributeError, and in the ImportError of `from face import name`.
     """
-    modules = {name: module for module, names in where.items() for name in names}
-    taken = {name for name, module in modules.items() if module == f"{package}.{name}"}
-    if taken:
-
-        class Package(ModuleType):
-            # Importing a module sets it as attribute of its package, here in a function's place.
-            def __setattr__(self, name: str, value: Any) -> None:
-                if name not in taken or not isinstance(value, ModuleType):
-                    super().__setattr__(name, value)
-
-        sys.modules[package].__class__ = Package
+    module = sys.modules[face]
+    homes = dict(_homes(inspect.getsource(module)))
 
     def get(name: str) -> Any:
         if name in aliases:
-            return getattr(sys.modules[package], aliases[name])
-        module = modules.get(name)
-        if module is None:
-            raise _missing(package, name, sentences.get(name))
-        if module == package:
-            return importlib.import_module(f"{package}.{name}")
-        found = getattr(importlib.import_module(module), name)
-        setattr(sys.modules[package], name, found)  # from now on `__getattr__` is not called for it
+            return getattr(module, aliases[name])
+        home = homes.get(name)
+        if home is None:
+            raise _missing(face, name, sentences.get(name))
+        found = _value(home, face)
+        setattr(module, name, found)  # from now on `__getattr__` is not called for it
         return found
 
-    return get, lambda: sorted(modules)
+    names = [name for name, home in homes.items() if home.module != face]
+    return get, lambda: sorted(homes), sorted(names)
 
 
-def _missing(package: str, name: str, instead: str | None) -> Exception:
-    """Return the error of a name that a package does not have; called by its `__getattr__`."""
-    message = f"module {package!r} has no attribute {name!r}"
+def _homes(source: str) -> Iterator[tuple[str, _Home]]:
+    """Yield the names that are imported under `if TYPE_CHECKING:`, each with its home.
+
+    Example:
+        >>> dict(_homes("if TYPE_CHECKING:\\n    from json import dumps as text"))
+        {'text': _Home(module='json', name='dumps')}
+    """
+    for block in ast.parse(source).body:
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING":
+            for node in block.body:
+                if isinstance(node, ast.ImportFrom) and node.module is not None:
+                    for each in node.names:
+                        yield each.asname or each.name, _Home(node.module, each.name)
+
+
+def _value(home: _Home, face: str) -> Any:
+    """Return what a name stands for: an object in a module, or a module in a package."""
+    try:
+        if home.module != face:
+            module = importlib.import_module(home.module)
+            if hasattr(module, home.name):
+                return getattr(module, home.name)
+        return importlib.import_module(f"{home.module}.{home.name}")
+    except ModuleNotFoundError as error:
+        if error.name not in _TRAINING:
+            raise
+        raise ModuleNotFoundError(
+            f"{face}.{home.name} is for training, and this installation only serves: install "
+            "mindspore_rec in place of mindspore_rec_serving",
+            name=error.name,
+        ) from None
+
+
+def _missing(face: str, name: str, instead: str | None) -> Exception:
+    """Return the error of a name that a face does not have; called by its `__getattr__`."""
+    message = f"module {face!r} has no attribute {name!r}"
     if instead is None:
         return AttributeError(message)
     message += f": {instead}"
-    # `from package import name` puts a sentence of its own in an AttributeError's place.
+    # `from face import name` puts a sentence of its own in an AttributeError's place.
     if sys._getframe(2).f_code.co_name == "_handle_fromlist":
-        return ImportError(message, name=package)
+        return ImportError(message, name=face)
     return AttributeError(message)

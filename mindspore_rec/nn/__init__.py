@@ -6,43 +6,27 @@ combined row a bag, `GroupedEmbedding` several tables at once; `tables_of` finds
 network. The others are layers between embeddings and prediction, and a loss.
 """
 
-from mindspore_rec.nn.fused import FusedLayer
-from mindspore_rec.train.nn.cross import CrossNet, CrossNetV2
-from mindspore_rec.train.nn.cross_mix import CrossNetMix
-from mindspore_rec.train.nn.dot_interaction import DotInteraction
-from mindspore_rec.train.nn.embedding import (
-    EmbeddingBag,
-    EmbeddingLookup,
-    HashEmbeddingLookup,
-    tables_of,
-)
-from mindspore_rec.train.nn.factorization import FactorizationMachine
-from mindspore_rec.train.nn.fused_graph import FusedGraph
-from mindspore_rec.train.nn.grouped import GroupedEmbedding
-from mindspore_rec.train.nn.loss import BCEWithLogitsLoss
-from mindspore_rec.train.nn.mlp import MLP
-from mindspore_rec.train.nn.mmoe import MMoE
-from mindspore_rec.train.nn.number_embedding import NumberEmbedding
-from mindspore_rec.train.nn.sequential import FusedSequential
-from mindspore_rec.train.nn.sum import Sum
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "BCEWithLogitsLoss",
-    "CrossNet",
-    "CrossNetMix",
-    "CrossNetV2",
-    "DotInteraction",
-    "EmbeddingBag",
-    "EmbeddingLookup",
-    "FactorizationMachine",
-    "FusedGraph",
-    "FusedLayer",
-    "FusedSequential",
-    "GroupedEmbedding",
-    "HashEmbeddingLookup",
-    "MLP",
-    "MMoE",
-    "NumberEmbedding",
-    "Sum",
-    "tables_of",
-]
+from mindspore_rec.common.lazy import lazily
+
+if TYPE_CHECKING:
+    from mindspore_rec.train.nn.bag import EmbeddingBag as EmbeddingBag
+    from mindspore_rec.train.nn.cross import CrossNet as CrossNet, CrossNetV2 as CrossNetV2
+    from mindspore_rec.train.nn.cross_mix import CrossNetMix as CrossNetMix
+    from mindspore_rec.train.nn.dot_interaction import DotInteraction as DotInteraction
+    from mindspore_rec.train.nn.factorization import FactorizationMachine as FactorizationMachine
+    from mindspore_rec.train.nn.fused.layer import FusedLayer as FusedLayer
+    from mindspore_rec.train.nn.fused_graph import FusedGraph as FusedGraph
+    from mindspore_rec.train.nn.grouped import GroupedEmbedding as GroupedEmbedding
+    from mindspore_rec.train.nn.hash_lookup import HashEmbeddingLookup as HashEmbeddingLookup
+    from mindspore_rec.train.nn.loss import BCEWithLogitsLoss as BCEWithLogitsLoss
+    from mindspore_rec.train.nn.mlp import MLP as MLP
+    from mindspore_rec.train.nn.mmoe import MMoE as MMoE
+    from mindspore_rec.train.nn.number_embedding import NumberEmbedding as NumberEmbedding
+    from mindspore_rec.train.nn.sequential import FusedSequential as FusedSequential
+    from mindspore_rec.train.nn.static_lookup import EmbeddingLookup as EmbeddingLookup
+    from mindspore_rec.train.nn.sum import Sum as Sum
+    from mindspore_rec.train.nn.tables import tables_of as tables_of
+else:
+    __getattr__, __dir__, __all__ = lazily(__name__)

@@ -10,23 +10,11 @@ from typing import TYPE_CHECKING
 from mindspore_rec.common.lazy import lazily
 
 if TYPE_CHECKING:
-    from mindspore_rec.common.columns.tensors import TensorSpec
-    from mindspore_rec.serve.following.catalog import ChainError
-    from mindspore_rec.serve.following.predictor import Predictor
-    from mindspore_rec.serve.following.status import Status
-    from mindspore_rec.serve.quantised_rows import QuantisedRows
-    from mindspore_rec.serve.shared.rows import SharedRows
+    from mindspore_rec.common.columns.tensors import TensorSpec as TensorSpec
+    from mindspore_rec.serve.following.catalog import ChainError as ChainError
+    from mindspore_rec.serve.following.predictor import Predictor as Predictor
+    from mindspore_rec.serve.following.status import Status as Status
+    from mindspore_rec.serve.quantised_rows import QuantisedRows as QuantisedRows
+    from mindspore_rec.serve.shared.rows import SharedRows as SharedRows
 else:
-    __getattr__, __dir__ = lazily(
-        __name__,
-        {
-            "mindspore_rec.serve.following.catalog": ["ChainError"],
-            "mindspore_rec.serve.following.predictor": ["Predictor"],
-            "mindspore_rec.serve.quantised_rows": ["QuantisedRows"],
-            "mindspore_rec.serve.shared.rows": ["SharedRows"],
-            "mindspore_rec.serve.following.status": ["Status"],
-            "mindspore_rec.common.columns.tensors": ["TensorSpec"],
-        },
-    )
-
-__all__ = ["ChainError", "Predictor", "QuantisedRows", "SharedRows", "Status", "TensorSpec"]
+    __getattr__, __dir__, __all__ = lazily(__name__)

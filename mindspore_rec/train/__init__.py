@@ -5,49 +5,43 @@
 of this package (stopping, validation, eviction, statistics) and your own.
 """
 
-from mindspore_rec.train.callbacks.admission import CountFirstEpoch
-from mindspore_rec.train.callbacks.event_time import EventTime
-from mindspore_rec.train.callbacks.evict import EvictCallback, EvictedKeysCallback
-from mindspore_rec.train.callbacks.plateau import EarlyStopping, ReduceLROnPlateau
-from mindspore_rec.train.callbacks.progress import (
-    EvalCallback,
-    ProgressBar,
-    StopOnNaN,
-    TimeMonitor,
-)
-from mindspore_rec.train.callbacks.progressive import ProgressiveValidation
-from mindspore_rec.train.callbacks.table_stats import TableStats
-from mindspore_rec.train.data.feature_batches import FeatureBatches
-from mindspore_rec.train.loop.placement import (
-    Placement,
-    PlacementMonitor,
-    PlacementReport,
-    placement_report,
-)
-from mindspore_rec.train.loop.rec_model import RecModel
-from mindspore_rec.train.loop.step import TrainStep
-from mindspore_rec.train.metrics.summary import TableSummary, TrainSummary
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "CountFirstEpoch",
-    "EarlyStopping",
-    "EvalCallback",
-    "EventTime",
-    "EvictCallback",
-    "EvictedKeysCallback",
-    "FeatureBatches",
-    "Placement",
-    "PlacementMonitor",
-    "PlacementReport",
-    "ProgressBar",
-    "ProgressiveValidation",
-    "RecModel",
-    "ReduceLROnPlateau",
-    "StopOnNaN",
-    "TableStats",
-    "TableSummary",
-    "TimeMonitor",
-    "TrainStep",
-    "TrainSummary",
-    "placement_report",
-]
+from mindspore_rec.common.lazy import lazily
+
+if TYPE_CHECKING:
+    from mindspore_rec.train.callbacks.admission import CountFirstEpoch as CountFirstEpoch
+    from mindspore_rec.train.callbacks.event_time import EventTime as EventTime
+    from mindspore_rec.train.callbacks.evict import (
+        EvictCallback as EvictCallback,
+        EvictedKeysCallback as EvictedKeysCallback,
+    )
+    from mindspore_rec.train.callbacks.plateau import (
+        EarlyStopping as EarlyStopping,
+        ReduceLROnPlateau as ReduceLROnPlateau,
+    )
+    from mindspore_rec.train.callbacks.progress import (
+        EvalCallback as EvalCallback,
+        ProgressBar as ProgressBar,
+        StopOnNaN as StopOnNaN,
+        TimeMonitor as TimeMonitor,
+    )
+    from mindspore_rec.train.callbacks.progressive import (
+        ProgressiveValidation as ProgressiveValidation,
+    )
+    from mindspore_rec.train.callbacks.table_stats import TableStats as TableStats
+    from mindspore_rec.train.data.feature_batches import FeatureBatches as FeatureBatches
+    from mindspore_rec.train.loop.placement import (
+        Placement as Placement,
+        PlacementMonitor as PlacementMonitor,
+        PlacementReport as PlacementReport,
+        placement_report as placement_report,
+    )
+    from mindspore_rec.train.loop.rec_model import RecModel as RecModel
+    from mindspore_rec.train.loop.step import TrainStep as TrainStep
+    from mindspore_rec.train.metrics.summary import (
+        TableSummary as TableSummary,
+        TrainSummary as TrainSummary,
+    )
+else:
+    __getattr__, __dir__, __all__ = lazily(__name__)

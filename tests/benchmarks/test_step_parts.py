@@ -9,8 +9,7 @@ from pathlib import Path
 import mindspore as ms
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from mindspore import Tensor, nn
 
 from mindspore_rec import EmbeddingBag, HashEmbeddingLookup

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from mindspore import Parameter, Tensor, nn
-from mindspore import dtype as mstype
+from mindspore import Parameter, Tensor, dtype as mstype, nn
 
 from mindspore_rec import (
     CountAdmission,

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mindspore import dtype as mstype
-from mindspore import nn
+from mindspore import dtype as mstype, nn
 from mindspore.train import RunContext
 from mindspore.train.callback import _InternalCallbackParam
 

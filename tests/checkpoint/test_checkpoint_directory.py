@@ -6,8 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from mindspore import Tensor, nn
-from mindspore import dtype as mstype
+from mindspore import Tensor, dtype as mstype, nn
 
 from mindspore_rec import (
     HashEmbeddingLookup,

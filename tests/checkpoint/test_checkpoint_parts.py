@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from mindspore import Parameter, Tensor, nn
 
 from mindspore_rec import SGD, CountAdmission, Eviction, MapParameter, SketchAdmission

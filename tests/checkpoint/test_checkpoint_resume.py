@@ -37,9 +37,9 @@ from tests.checkpoint.resume_program import (
     Shuffled,
     batches,
     contents,
+    main as program,
     network,
 )
-from tests.checkpoint.resume_program import main as program
 from tests.support.nightly import NIGHTLY
 from tests.support.processes import run_program
 from tests.support.workers import need_mpi

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from datasets.common import as_dataset, batches, rebatch, write_packed
 from datasets.common.blocks import Batch

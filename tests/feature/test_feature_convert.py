@@ -8,8 +8,7 @@ import itertools
 import mindspore as ms
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from mindspore import Tensor, mint, nn, ops
 
 from mindspore_rec import EmbeddingLookup, HashEmbeddingLookup, convert, optim, revert, tables_of

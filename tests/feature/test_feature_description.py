@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mindspore_rec import FeatureSpec, stream
 from mindspore_rec.common.columns.description import describe_pipeline, described_pipeline

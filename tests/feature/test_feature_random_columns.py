@@ -18,8 +18,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mindspore_rec import FeatureSpec, category_keys
 from mindspore_rec.stream import Category, FeaturePipeline, Key, Number, QuantileScale, TimePart

@@ -9,8 +9,7 @@ import string
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mindspore_rec import FeatureSpec
 from mindspore_rec.common.columns.feature_spec import check_specs, specs_of_table

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mindspore_rec import FeatureSpec
 from mindspore_rec.stream import FeaturePipeline, MinMaxScale, Number

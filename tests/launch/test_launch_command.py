@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mindspore_rec.common.launch import command as command
-from mindspore_rec.common.launch import mpirun as mpirun_module
+from mindspore_rec.common.launch import command as command, mpirun as mpirun_module
 from mindspore_rec.common.launch.mpirun import parse_hosts
 from mindspore_rec.launch import Job, mpirun_command, worker_environment
 from tests.support.processes import run_python

@@ -8,11 +8,9 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from sklearn.calibration import calibration_curve
-from sklearn.metrics import log_loss as sklearn_log_loss
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import log_loss as sklearn_log_loss, roc_auc_score
 
 from mindspore_rec.metrics import functional as F
 

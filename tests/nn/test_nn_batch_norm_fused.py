@@ -8,8 +8,7 @@ from typing import Any
 import mindspore as ms
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 from mindspore import Tensor, nn
 
 import mindspore_rec.train.nn.fused.layer as fused_layer

@@ -9,8 +9,7 @@ from typing import Any
 import mindspore as ms
 import numpy as np
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from mindspore import Tensor, nn
 
 from mindspore_rec import get_num_threads, set_num_threads

@@ -14,8 +14,7 @@ from typing import Any
 import mindspore as ms
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from mindspore import Tensor
 
 import mindspore_rec.train.nn.fused.layer as fused_layer

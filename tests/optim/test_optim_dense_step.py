@@ -11,8 +11,7 @@ from typing import Any
 import mindspore as ms
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from mindspore import Parameter, Tensor, nn
 
 from mindspore_rec import get_num_threads, optim, set_num_threads

@@ -6,8 +6,7 @@ from __future__ import annotations
 import mindspore as ms
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from mindspore import Tensor
 
 from mindspore_rec import optim

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mindspore_rec.common.stream import source as source_module
 from mindspore_rec.common.stream.journal import Decision

@@ -9,8 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mindspore_rec.metrics import AUC, GAUC, Calibration, LogLoss, NormalizedEntropy, StreamingAUC
 from mindspore_rec.train.metrics.base import BinaryMetric

@@ -7,8 +7,7 @@ import itertools
 
 import mindspore as ms
 import numpy as np
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from mindspore import Tensor, nn
 

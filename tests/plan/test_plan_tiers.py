@@ -7,8 +7,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mindspore_rec.plan import KeyLog, Tiers, plan_tiers
 from mindspore_rec.plan.__main__ import main

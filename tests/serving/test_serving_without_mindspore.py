@@ -15,12 +15,8 @@ import pytest
 from wheel.wheelfile import WheelFile
 
 from mindspore_rec.common.run.state_file import read_states
-from tests.serving.features_network import asked
-from tests.serving.features_network import pipeline as features
-from tests.serving.features_network import train as train_features
+from tests.serving.features_network import asked, pipeline as features, train as train_features
 from tests.support.processes import NO_MINDSPORE, ROOT
-
-MODULES = ROOT / "tools" / "serving_modules.txt"
 
 
 @pytest.fixture(scope="module")
@@ -54,23 +50,25 @@ def run(where: Path, code: str, *arguments: str) -> subprocess.CompletedProcess[
     )
 
 
-def test_modules_of_the_wheel_are_those_that_serving_imports() -> None:
-    entries = (
-        *("serve.main", "serve.following.predictor", "common.network.onnx_runner"),
-        *("serve.quantised_rows", "serve.server.http", "serve.server.grpc_front"),
-        *("serve.shared.run", "serve.shared.predictor", "serve.shared.rows"),
-        *("serve.server.protection", "serve.protection.grpc_guard", "common.tiers.redis.tier"),
-        *("common.stream.announcements", "common.columns.quantiles", "common.columns.scaling"),
-    )
-    done = run(
-        ROOT,
-        "import importlib\n"
-        f"for name in {entries!r}: importlib.import_module('mindspore_rec.' + name)\n"
-        "print(*sorted(name for name in sys.modules if name.startswith('mindspore_rec')))",
-    )
-    assert done.returncode == 0, done.stderr
-    found = set(done.stdout.split()) - {"mindspore_rec._native"}
-    assert found == set(MODULES.read_text().split())
+def test_the_wheel_has_all_but_training(unpacked: Path) -> None:
+    package = unpacked / "mindspore_rec"
+    folders = {path.name for path in package.iterdir() if path.is_dir()}
+    assert {"common", "serve", "serving"} <= folders
+    assert not folders & {"train", "compat", "plan"}
+    files = {path.relative_to(package) for path in package.rglob("*.py")}
+    whole = ROOT / "mindspore_rec"
+    assert {path.relative_to(whole) for path in (whole / "common").rglob("*.py")} <= files
+    assert {path.relative_to(whole) for path in (whole / "serve").rglob("*.py")} <= files
+
+
+def test_a_name_of_training_says_what_to_install(unpacked: Path) -> None:
+    for name in ("RecModel", "train"):
+        done = run(unpacked, f"from mindspore_rec import {name}")
+        last = done.stderr.splitlines()[-1]
+        assert last == (
+            f"ModuleNotFoundError: mindspore_rec.{name} is for training, and this installation "
+            "only serves: install mindspore_rec in place of mindspore_rec_serving"
+        )
 
 
 ASK = """

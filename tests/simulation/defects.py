@@ -15,8 +15,7 @@ from typing import Any
 from unittest import mock
 
 from mindspore_rec import tables_of
-from mindspore_rec.common.run import load_tables, manifest, state_file
-from mindspore_rec.common.run import merge as merging
+from mindspore_rec.common.run import load_tables, manifest, merge as merging, state_file
 from mindspore_rec.common.run.chain import verify
 from mindspore_rec.common.run.manifest import TEMPORARY
 from mindspore_rec.common.stream import journal

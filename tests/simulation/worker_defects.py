@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mindspore_rec.common.stream import channel as channels
-from mindspore_rec.common.stream import worker
+from mindspore_rec.common.stream import channel as channels, worker
 from mindspore_rec.common.stream.interleave import Interleaver, Sequence
 from mindspore_rec.stream import (
     DataSender,

@@ -12,8 +12,7 @@ import mindspore.dataset as ds
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mindspore_rec import FeatureBatches, FeatureSpec
 from mindspore_rec.stream import (

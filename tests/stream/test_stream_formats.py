@@ -8,8 +8,7 @@ import json
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mindspore_rec.stream import ArrowFormat, Format, JsonFormat, TsvFormat, pack
 

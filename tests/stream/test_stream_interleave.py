@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mindspore_rec.common.stream.formats import BadMessageError
 from mindspore_rec.common.stream.interleave import BadEntry, Block, Interleaver, Sequence

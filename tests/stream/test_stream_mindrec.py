@@ -14,8 +14,7 @@ import pytest
 from mindspore import nn, ops
 from mindspore.train import TimeMonitor
 
-from mindspore_rec import HashEmbeddingLookup, LazyAdam, RecCheckpoint
-from mindspore_rec import RecModel as Model
+from mindspore_rec import HashEmbeddingLookup, LazyAdam, RecCheckpoint, RecModel as Model
 from mindspore_rec.stream import DataReceiver, DataSender, MemoryTopic
 
 pytestmark = pytest.mark.usefixtures("graph_mode")

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mindspore_rec.common.stream.claims import ReplacedError
 from mindspore_rec.common.stream.kafka_client import KafkaClient

@@ -9,8 +9,7 @@ import mindspore as ms
 import mindspore.dataset as ds
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from mindspore import nn, ops
 
 from mindspore_rec import HashEmbeddingLookup, LazyAdam, RecModel

@@ -8,8 +8,7 @@ import mindspore as ms
 import mindspore.dataset as ds
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from mindspore import Tensor, nn
 from mindspore.amp import DynamicLossScaleManager, FixedLossScaleManager
 from mindspore.train import Callback

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 from mindspore_rec.common.stream.client import LogClient, Message
-from mindspore_rec.common.stream.interleave import BEGIN
-from mindspore_rec.common.stream.interleave import Sequence as MessageNumber
+from mindspore_rec.common.stream.interleave import BEGIN, Sequence as MessageNumber
 
 __all__ = ["bounds_of", "headers_of", "last_number", "messages_from", "sequence_of"]
 

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import csv
-from pyarrow import json as arrow_json
+from pyarrow import csv, json as arrow_json
 
 from mindspore_rec.common.checks import check_int
 from mindspore_rec.common.columns.arrow_columns import join_rows, one_array

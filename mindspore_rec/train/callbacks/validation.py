@@ -7,8 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from mindspore import Tensor
-from mindspore import dtype as mstype
+from mindspore import Tensor, dtype as mstype
 from mindspore.train import Callback, Loss, RunContext
 
 from mindspore_rec.common.checks import check_int

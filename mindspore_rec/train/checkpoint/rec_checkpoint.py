@@ -21,8 +21,7 @@ from mindspore_rec.common.run.team import ALONE, Team
 from mindspore_rec.train.checkpoint.arguments import check_builder, check_states
 from mindspore_rec.train.checkpoint.cadence import Cadence
 from mindspore_rec.train.checkpoint.callback_states import CallbackStates
-from mindspore_rec.train.checkpoint.data_place import NAME as DATA
-from mindspore_rec.train.checkpoint.data_place import DataPlace, SavedPlace
+from mindspore_rec.train.checkpoint.data_place import NAME as DATA, DataPlace, SavedPlace
 from mindspore_rec.train.checkpoint.directory import training_cell
 from mindspore_rec.train.checkpoint.load import check_load, load_chain
 from mindspore_rec.train.checkpoint.network_process import NetworkProcess

@@ -13,8 +13,7 @@ from mindspore_rec.common.run.share import Share
 from mindspore_rec.common.run.state_file import read_states
 from mindspore_rec.common.stream.worker_states import join_states, state_for
 from mindspore_rec.train.checkpoint.callback_states import CALLBACKS
-from mindspore_rec.train.checkpoint.data_place import NAME as DATA
-from mindspore_rec.train.checkpoint.data_place import PASSES
+from mindspore_rec.train.checkpoint.data_place import NAME as DATA, PASSES
 from mindspore_rec.train.checkpoint.random_state import check_random_state, derived_random_state
 
 __all__ = ["WorkerStates"]

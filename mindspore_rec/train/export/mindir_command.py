@@ -13,9 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from mindspore_rec.common.lazy import lazily
 from mindspore_rec.common.network.builder import (
     add_network_arguments,
     builder_of_model,
@@ -23,14 +21,7 @@ from mindspore_rec.common.network.builder import (
 )
 from mindspore_rec.common.run.chain import chain_at
 
-if TYPE_CHECKING:
-    from mindspore_rec.train.export.mindir import export_mindir as export_mindir
-else:
-    __getattr__, __dir__ = lazily(
-        __name__, {"mindspore_rec.train.export.mindir": ["export_mindir"]}
-    )
-
-__all__ = ["export_mindir", "main"]
+__all__ = ["main"]
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -32,8 +32,7 @@ from mindspore_rec.common.run.network_file import NETWORK
 from mindspore_rec.serve.shared.run import PublishedRun, SharedOpener
 from mindspore_rec.serving import Predictor
 from mindspore_rec.train.export.onnx import export_network
-from tests.cache.test_cache_tier_faults import flip as flip_in_file
-from tests.cache.test_cache_tier_faults import records
+from tests.cache.test_cache_tier_faults import flip as flip_in_file, records
 from tests.parameter.test_digest import addresses_of, flip, keys_alike
 from tests.support.nightly import NIGHTLY
 

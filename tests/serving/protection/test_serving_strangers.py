@@ -15,8 +15,7 @@ import grpc
 import numpy as np
 import pytest
 
-from benchmarks.raw_http2 import RawHttp2
-from benchmarks.raw_http2 import message as framed
+from benchmarks.raw_http2 import RawHttp2, message as framed
 from mindspore_rec.serve.protocol.open_inference import message
 from tests.support.http_server import Server, ready_server
 from tests.support.processes import ROOT

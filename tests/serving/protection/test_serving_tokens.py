@@ -7,8 +7,7 @@ import string
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mindspore_rec.serve.protection import tokens as module
 from mindspore_rec.serve.protection.tokens import Tokens

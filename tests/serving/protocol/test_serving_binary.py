@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mindspore_rec.common.columns.tensors import DATATYPES, TensorSpec
 from mindspore_rec.serve.protocol.limits import Limits

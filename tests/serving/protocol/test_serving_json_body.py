@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from mindspore_rec.common.columns.tensors import TensorSpec
 from mindspore_rec.common.extras import pip_install

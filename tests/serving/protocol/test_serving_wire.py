@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from google.protobuf.message import DecodeError
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mindspore_rec.serve.protocol.open_inference import message
 from mindspore_rec.serve.protocol.request_error import RequestError

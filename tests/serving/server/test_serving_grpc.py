@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 from google.protobuf import descriptor_pb2
 from google.protobuf.descriptor_pool import DescriptorPool
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mindspore_rec.common.columns.tensors import TensorSpec
 from mindspore_rec.serve.protocol.limits import Limits

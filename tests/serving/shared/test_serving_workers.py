@@ -25,8 +25,7 @@ from mindspore_rec.serve.shared.predictor import SharedPredictor
 from mindspore_rec.serve.shared.run import PublishedRun, SharedOpener
 from mindspore_rec.serving import Predictor
 from mindspore_rec.train.export.onnx import export_network
-from tests.serving.features_network import asked
-from tests.serving.features_network import train as train_features
+from tests.serving.features_network import asked, train as train_features
 from tests.serving.serving_network import UNKNOWN, Marked, ids
 from tests.support.http_server import Server, children, ready_server
 from tests.support.missing import need_package

@@ -11,8 +11,7 @@ from mindspore_rec import _native
 from mindspore_rec.common.extras import pip_install
 from mindspore_rec.common.parallel.launcher import launched
 from mindspore_rec.train.nn.fused.cuda_libraries import find_cuda_libraries, kernel_cache
-from mindspore_rec.train.nn.fused.library import VARIABLE as ONEDNN
-from mindspore_rec.train.nn.fused.library import has_onednn
+from mindspore_rec.train.nn.fused.library import VARIABLE as ONEDNN, has_onednn
 
 __all__ = [
     "VARIABLE",

@@ -11,15 +11,7 @@ from typing import TYPE_CHECKING
 from mindspore_rec.common.lazy import lazily
 
 if TYPE_CHECKING:
-    from mindspore_rec.train.graph.cell_caller import CellCaller
-    from mindspore_rec.train.graph.lock import graph_lock
+    from mindspore_rec.train.graph.cell_caller import CellCaller as CellCaller
+    from mindspore_rec.train.graph.lock import graph_lock as graph_lock
 else:
-    __getattr__, __dir__ = lazily(
-        __name__,
-        {
-            "mindspore_rec.train.graph.cell_caller": ["CellCaller"],
-            "mindspore_rec.train.graph.lock": ["graph_lock"],
-        },
-    )
-
-__all__ = ["CellCaller", "graph_lock"]
+    __getattr__, __dir__, __all__ = lazily(__name__)

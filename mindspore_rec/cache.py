@@ -6,16 +6,12 @@ alone, for whoever measures or inspects a server; it is imported when it is aske
 redis-py is optional.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-from mindspore_rec.common.tiers.config import CacheConfig
+from mindspore_rec.common.lazy import lazily
 
-__all__ = ["CacheConfig", "RedisTier"]
-
-
-def __getattr__(name: str) -> Any:
-    if name == "RedisTier":
-        from mindspore_rec.common.tiers.redis.tier import RedisTier
-
-        return RedisTier
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if TYPE_CHECKING:
+    from mindspore_rec.common.tiers.config import CacheConfig as CacheConfig
+    from mindspore_rec.common.tiers.redis.tier import RedisTier as RedisTier
+else:
+    __getattr__, __dir__, __all__ = lazily(__name__)

@@ -18,6 +18,18 @@ Example:
     ([[1.0, 1.0, 1.0, 1.0], [0.0, 0.0, 0.0, 0.0]], [True, False])
 """
 
-from mindspore_rec._native import SsdCorruptionError, SsdStore
+from typing import TYPE_CHECKING
 
-__all__ = ["SsdCorruptionError", "SsdStore"]
+from mindspore_rec.common.lazy import lazily
+
+if TYPE_CHECKING:
+    from mindspore_rec._native import SsdCorruptionError as SsdCorruptionError, SsdStore as SsdStore
+else:
+    __getattr__, __dir__, __all__ = lazily(__name__)
+
+if __name__ == "__main__":
+    import sys
+
+    from mindspore_rec.common.tiers.ssd_command import main
+
+    sys.exit(main())

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Features: specs of columns, their conversion to int64 keys, and the lookups of tables.
+
+`FeaturePipeline` is the one stage from raw columns to keys and numbers, of `FeatureSpec` objects
+and transforms such as `Category` and `QuantileScale`; `category_keys` hashes the values of a
+column. `create_table`, `sparse_lookup` and `get_insert_func` do with specs what Rec SDK's functions
+of these names do. `convert` puts tables in the place of a network's ordinary embeddings, `revert`
+puts them back.
+"""
+
+from typing import TYPE_CHECKING
+
+from mindspore_rec.common.lazy import lazily
+
+if TYPE_CHECKING:
+    from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline as FeaturePipeline
+    from mindspore_rec.common.columns.feature_spec import FeatureSpec as FeatureSpec
+    from mindspore_rec.common.columns.hashing import (
+        category_keys as category_keys,
+        missing_key as missing_key,
+        mix64 as mix64,
+    )
+    from mindspore_rec.common.columns.quantiles import (
+        QuantileBucket as QuantileBucket,
+        QuantileScale as QuantileScale,
+    )
+    from mindspore_rec.common.columns.scaling import (
+        LogScale as LogScale,
+        MinMaxScale as MinMaxScale,
+        StandardScale as StandardScale,
+    )
+    from mindspore_rec.common.columns.transforms import (
+        Category as Category,
+        Feature as Feature,
+        Key as Key,
+        Number as Number,
+        TimeCycle as TimeCycle,
+        TimePart as TimePart,
+    )
+    from mindspore_rec.compat.conversion import Conversion as Conversion
+    from mindspore_rec.compat.convert import convert as convert, revert as revert
+    from mindspore_rec.compat.create_table import create_table as create_table
+    from mindspore_rec.compat.get_insert_func import get_insert_func as get_insert_func
+    from mindspore_rec.compat.session import init as init, terminate as terminate
+    from mindspore_rec.compat.sparse_lookup import (
+        SparseLookup as SparseLookup,
+        sparse_lookup as sparse_lookup,
+    )
+    from mindspore_rec.compat.variables import (
+        get_dense_and_sparse_variable as get_dense_and_sparse_variable,
+    )
+    from mindspore_rec.train.data.insert_func import InsertFunc as InsertFunc
+else:
+    __getattr__, __dir__, __all__ = lazily(__name__)

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Metrics of click prediction over batches, as MindSpore's `Metric` classes.
+
+The same as NumPy functions over whole arrays are in `functional`.
+"""
+
+from typing import TYPE_CHECKING
+
+from mindspore_rec.common.lazy import lazily
+
+if TYPE_CHECKING:
+    from mindspore_rec.common.metrics import functional as functional
+    from mindspore_rec.common.metrics.functional import ReliabilityCurve as ReliabilityCurve
+    from mindspore_rec.train.metrics.auc import AUC as AUC
+    from mindspore_rec.train.metrics.calibration import Calibration as Calibration
+    from mindspore_rec.train.metrics.gauc import GAUC as GAUC
+    from mindspore_rec.train.metrics.log_loss import (
+        LogLoss as LogLoss,
+        NormalizedEntropy as NormalizedEntropy,
+    )
+    from mindspore_rec.train.metrics.streaming_auc import StreamingAUC as StreamingAUC
+else:
+    __getattr__, __dir__, __all__ = lazily(__name__)

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Workers: processes of one job that train together, and what they tell each other.
+
+`python -m mindspore_rec.launch -n 4 train.py` starts them; docs/parallel.md says how.
+"""
+
+from typing import TYPE_CHECKING
+
+from mindspore_rec.common.lazy import lazily
+
+if TYPE_CHECKING:
+    from mindspore_rec._native import WorkerError as WorkerError
+    from mindspore_rec.common.parallel.group import (
+        WorkerGroup as WorkerGroup,
+        worker_group as worker_group,
+    )
+else:
+    __getattr__, __dir__, __all__ = lazily(__name__)
