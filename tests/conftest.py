@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures for tests of every room: modes of execution, table names, number of threads, servers.
+"""Fixtures for all tests: modes of execution, table names, number of threads, servers.
 
 What tests start, and how, is in tests/support.
 """

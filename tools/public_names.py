@@ -4,7 +4,7 @@
     python tools/public_names.py --json output/names.json       before the change
     python tools/public_names.py --compare output/names.json    after it
 
-Public are the names in `__all__` of `mindspore_rec` and of its rooms (docs/architecture.md), and
+Public are the names in `__all__` of `mindspore_rec` and of its faces (docs/architecture.md), and
 the commands `python -m mindspore_rec.<name>` of the pages. Of a name the record has its kind, its
 signature, those of a class's own methods, and the module where it is defined, which may change; of
 a command each option. A comparison ends with 1 if something was lost or changed; what was added or
@@ -31,7 +31,7 @@ from typing import Any
 from unittest import mock
 
 PACKAGE = "mindspore_rec"
-ROOMS = (
+FACES = (
     "cache",
     "checkpoint",
     "feature",
@@ -48,7 +48,7 @@ ROOMS = (
     "stream",
     "train",
 )
-"""Rooms with public names. Each stays a module of this name, whatever folders its parts are in."""
+"""Modules with public names, wherever these are defined."""
 
 COMMANDS = (
     "checkpoint",
@@ -230,7 +230,7 @@ def changes(before: Any, now: Any) -> Iterator[tuple[str, str]]:
 
 def recording() -> Record:
     """Return the record of this tree."""
-    names = public_names([PACKAGE, *(f"{PACKAGE}.{room}" for room in ROOMS)])
+    names = public_names([PACKAGE, *(f"{PACKAGE}.{face}" for face in FACES)])
     commands: Record = {}
     for module in filter(importlib.util.find_spec, (f"{PACKAGE}.{name}" for name in COMMANDS)):
         commands |= command(module)

@@ -32,7 +32,7 @@ def test_every_public_name_is_in_one_row() -> None:
 
 def test_every_row_has_one_of_the_words_that_are_explained() -> None:
     assert set(re.findall(r"^\* \*\*(\w+)\*\*:", PAGE, re.MULTILINE)) == WORDS
-    for heading in ("Public names", "Rooms beside them"):
+    for heading in ("Public names", "Modules beside it"):
         found = rows(heading)
         assert len(found) > 5
         assert all(row[1].split()[0] in WORDS and row[2] for row in found)

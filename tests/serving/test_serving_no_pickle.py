@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 from tests.support.processes import ROOT
+from tools.serving_wheel import is_for_serving
 
-MODULES = (ROOT / "tools" / "serving_modules.txt").read_text().split()
+FILES = sorted(
+    name
+    for path in (ROOT / "mindspore_rec").rglob("*.py")
+    if is_for_serving(name := str(path.relative_to(ROOT)))
+)
 WRONG_MODULES = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "marshal",
                  "shelve", "yaml", "xmlrpc", "jsonpickle"}  # fmt: skip
 WRONG_CALLS = {"eval", "exec", "compile", "__import__"}
 WRONG_NAMES = {"read_pickle", "from_pickle", "loadtxt", "fromregex", "load_checkpoint"}
-
-
-def source_of(module: str) -> Path:
-    path = ROOT.joinpath(*module.split("."))
-    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
 def findings(path: Path) -> list[str]:
@@ -45,11 +45,9 @@ def findings(path: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_no_decoder_that_runs_code(module: str) -> None:
-    path = source_of(module)
-    if path.exists():  # `_native` and the version of the wheel are no source
-        assert findings(path) == []
+@pytest.mark.parametrize("file", FILES)
+def test_no_decoder_that_runs_code(file: str) -> None:
+    assert findings(ROOT / file) == []
 
 
 def test_the_search_finds_what_it_is_for(tmp_path: Path) -> None:

@@ -131,13 +131,13 @@ def test_a_command_without_a_parser_is_an_error(module: ModuleType) -> None:
         command("made_up")
 
 
-def test_rooms_and_commands_are_those_of_the_package() -> None:
+def test_faces_and_commands_are_those_of_the_package() -> None:
     folder = ROOT / "mindspore_rec"
-    rooms = {(path.parent if path.stem == "__init__" else path).stem
+    faces = {(path.parent if path.stem == "__init__" else path).stem
              for path in [*folder.glob("*.py"), *folder.glob("*/__init__.py")]
              if "__all__" in path.read_text(encoding="utf-8")}  # fmt: skip
-    rooms -= {"mindspore_rec", "native_core"}
-    assert set(public_names.ROOMS) == rooms
+    faces -= {"mindspore_rec", "native_core"}
+    assert set(public_names.FACES) == faces
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
     said = "\n".join(page.read_text(encoding="utf-8") for page in pages)
     commands = re.findall(r"python -m mindspore_rec\.(\w+(?:\.\w+)*)", said)

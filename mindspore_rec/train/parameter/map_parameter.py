@@ -18,6 +18,7 @@ from mindspore_rec.common.rows.policies import Admission, CountAdmission, Evicti
 from mindspore_rec.common.rows.table_scope import next_number
 from mindspore_rec.common.tiers.config import CacheConfig
 from mindspore_rec.train.graph.operators import TableClosedError, custom_op
+from mindspore_rec.train.parameter import graph_syntax  # noqa: F401  (makes m[k] work in a graph)
 from mindspore_rec.train.parameter.dynamics import DynamicTable
 from mindspore_rec.train.parameter.initializers import row_initializer
 from mindspore_rec.train.parameter.table_config import (
