@@ -58,7 +58,7 @@ def numbers_in(text: str) -> list[str]:
     return re.findall(r"\d+(?:\.\d+)?", text)
 
 
-def test_online_learning_on_the_first_page() -> None:
+def test_online_learning_on_the_page_of_benchmarks() -> None:
     fresh, load = result_of("online_freshness"), result_of("serving_load")
     movies = result_of("online_movielens")["results"]
     stall = result_of("checkpoint_stall")
@@ -73,16 +73,16 @@ def test_online_learning_on_the_first_page() -> None:
         + [f"{statistics.median(stall['delta_rows']) / 1e3:.0f}"]
         + [f"{statistics.median(stall['delta_bytes']) / 1e6:.0f}", f"{max(stall['stall_ms']):.0f}"],
     ]
-    rows = table_after("README.md", "Online learning, all on these 2 cores")
+    rows = table_after("benchmarks/README.md", "Online learning, all on these 2 cores")
     assert [numbers_in(row[2])[: len(each)] for row, each in zip(rows, measured, strict=True)] == (
         measured
     )
     assert load["failed_requests"] == 0 and fresh["lost"] == 0
 
 
-def test_a_step_on_the_first_page() -> None:
+def test_a_step_on_the_page_of_benchmarks() -> None:
     step = result_of("embedding_step")
-    rows = table_after("README.md", "One training step of one table inside the graph")
+    rows = table_after("benchmarks/README.md", "One training step of one table inside the graph")
     measured = [
         [step["ours_ms"]],
         [step["ours_new_keys_used_rows_ms"]],
@@ -97,3 +97,19 @@ def test_a_step_on_the_first_page() -> None:
         for text, value in zip(found, values, strict=True):
             decimals = len(text.partition(".")[2])
             assert f"{value:.{decimals}f}" == text, row
+
+
+def test_the_first_page_repeats_figures_of_the_page_of_benchmarks() -> None:
+    page = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
+    known = set(re.findall(r"[\d,.]*\d", page.partition("\n## How fast\n")[2]))
+    rows = table_below("README.md", "## How fast")
+    assert len(rows) == 6
+    for row in rows:
+        figures = re.findall(r"[\d,.]*\d", row[-1])
+        assert figures and set(figures) <= known, row
+
+
+def test_the_first_page_is_short() -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 115
+    assert [line for line in lines if line.startswith("|") and len(line) > 200] == []
