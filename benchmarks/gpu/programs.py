@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dense programs over the native core alone: as `nn/fused/program.py`, on NumPy arrays."""
+"""Dense programs over the native core alone: as `train/nn/fused/program.py`, on NumPy arrays."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ a `Predictor` with its thread; what is theirs alone is replaced:
 
 * the train step, and the network of an answer, are functions without a graph (`model.py`);
 * intervals between looks at a topic, and after a failed delta, are shorter;
-* `threading`, `time` and the pool of `checkpoint/worker.py` are those of `threads.py`, where the
+* `threading`, `time` and the pool of `train/checkpoint/worker.py` are from `threads.py`, where the
   seed chooses who runs; `os`, `open` and Arrow's files those of `disk.py`, where it chooses what
   fails; the native lock of a directory is one of these files;
 * the topic is in memory, and outlives everybody (`topic.py`).
