@@ -224,7 +224,7 @@ setup(
         "tqdm>=4.64",
     ],
     extras_require={
-        **{name: list(packages) for name, packages in part_of_package("common/extras").EXTRAS.items()},
+        **{name: list(each) for name, each in part_of_package("common/extras").EXTRAS.items()},
         "test": [
             "pytest>=8",
             "pytest-xdist>=3.6",

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands on checkpoints: `python -m mindspore_rec.checkpoint --help`."""
 
-import sys
-
-from mindspore_rec.common.run.command import main
+from mindspore_rec.common.run.command import run
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

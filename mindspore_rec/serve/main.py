@@ -240,8 +240,9 @@ def _import_ahead() -> None:
     for name in ("uvloop", "httptools", "uvicorn.lifespan.on"):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
-    for name in ("shared.run", "protocol.request_error", "protocol.rows"):
-        importlib.import_module(f"mindspore_rec.serving.{name}")
+    import mindspore_rec.serve.protocol.request_error
+    import mindspore_rec.serve.protocol.rows
+    import mindspore_rec.serve.shared.run  # noqa: F401
 
 
 def _answer(
@@ -336,5 +337,6 @@ def _exit(code: int) -> NoReturn:
     sys.exit(code)
 
 
-if __name__ == "__main__":
+def run() -> NoReturn:
+    """Run the command of this process, and end it."""
     _exit(main())

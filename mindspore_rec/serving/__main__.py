@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The server: `python -m mindspore_rec.serving --help`."""
 
-import sys
-
-from mindspore_rec.serve.main import main
+from mindspore_rec.serve.main import run
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

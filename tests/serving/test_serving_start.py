@@ -148,7 +148,7 @@ def test_workers_do_not_share_a_port_of_grpc_with_another_server(
 
 def run_patched(code: str, *arguments: str) -> subprocess.Popen[str]:
     """A server in a process where some code comes first."""
-    run = f"{code}\nfrom mindspore_rec.serving import __main__ as it\nit._exit(it.main())"
+    run = f"{code}\nfrom mindspore_rec.serve import main\nmain.run()"
     return start_python("-c", run, *arguments, stderr=subprocess.PIPE)
 
 

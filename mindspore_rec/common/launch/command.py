@@ -137,7 +137,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except WorkerError as error:
         print(f"mindspore_rec.launch: {error}", file=sys.stderr)
         return 2
-
-
-if __name__ == "__main__":
-    sys.exit(main())

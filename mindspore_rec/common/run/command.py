@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from mindspore_rec.common.rows.quantise import ROWS
 from mindspore_rec.common.run.chain import Entry, chain_at, check_follows, entries, entry_at, verify
@@ -266,7 +267,8 @@ def _only_table(entry: Entry) -> str:
     return str(names[0])
 
 
-if __name__ == "__main__":
+def run() -> NoReturn:
+    """Run the command of this process, and end it: a wrong directory is a sentence."""
     try:
         sys.exit(main())
     except (OSError, ValueError) as error:

@@ -103,7 +103,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     print(json.dumps(result, indent=2) if options.json else _text(options.command, result))
     return 0 if result.get("ok", True) else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -58,7 +58,3 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     print(file)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -69,7 +69,3 @@ def main(arguments: list[str] | None = None) -> int:
     if reason is not None:
         print(f"error: {reason}", file=sys.stderr)
     return int(reason is not None)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
