@@ -38,6 +38,7 @@ def get_insert_func(specs: Any = None, **unknown: Any) -> InsertFunc:
     After `mx_rec.core.asc.helper.get_asc_insert_func` of Rec SDK.
 
     Example:
+        >>> import numpy as np
         >>> from mindspore_rec import FeatureSpec
         >>> time = FeatureSpec("time", index_key=0, is_timestamp=True)
         >>> insert = get_insert_func([FeatureSpec("user", index_key=1), time])
