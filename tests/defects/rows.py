@@ -114,12 +114,12 @@ _MEMORY = Defect(
     (
         Edit(
             f"{_CSRC}/table/table.cc",
-            """    RowOptimizer::Relaid relaid = optimizer_.Relay(rule);
+            """    RowOptimizer::Relaid relaid = engine_.optimizer.Relay(rule);
     // From here to the end of Adopt nothing can fail.
-    ForgetStep();
+    engine_.ForgetStep();
 """,
-            """    ForgetStep();
-    RowOptimizer::Relaid relaid = optimizer_.Relay(rule);
+            """    engine_.ForgetStep();
+    RowOptimizer::Relaid relaid = engine_.optimizer.Relay(rule);
 """,
         ),
     ),
