@@ -43,7 +43,7 @@ CIRCLES_OF_UNITS = [
 ]
 
 # Most public functions of a class that many callers see all of.
-MOST_FUNCTIONS = {("table/table.h", "Table"): 60}
+MOST_FUNCTIONS = {("table/table.h", "Table"): 60, ("table/core/upper_tier.h", "UpperTier"): 27}
 
 # What includes what: pairs of paths below csrc.
 Include = tuple[str, str]
@@ -216,6 +216,13 @@ def public_functions(source: str, name: str) -> list[str]:
 
 
 # ---- the native core
+
+
+def test_the_tiers_see_one_header_of_the_core() -> None:
+    seen = {there for here, there in all_includes() if folder_of(here, 2) == "table/cache"}
+    assert {each for each in seen if folder_of(each, 2) == "table/core"} == {
+        "table/core/upper_tier.h"
+    }
 
 
 @pytest.mark.parametrize(("file", "name"), MOST_FUNCTIONS)

@@ -51,9 +51,9 @@ _ERASED = Defect(
             f"{_CSRC}/table/cache/lower_tiers.cc",
             """  OnTier([&] { Queue().Erase(keys); });
   // Only now: where the queue is full and the tier takes nothing, they are still to be erased.
-  for (const auto& shard : core_.shards) shard->ForgetErased();
+  upper_.ForgetDeparted();
 """,
-            """  for (const auto& shard : core_.shards) shard->ForgetErased();
+            """  upper_.ForgetDeparted();
   OnTier([&] { Queue().Erase(keys); });
 """,
         ),

@@ -6,6 +6,7 @@
 #include "readers/quantised_rows.h"
 #include "rows/row_values.h"
 #include "table/cache/row_cache.h"
+#include "table/core/row_rules.h"
 #include "table/table.h"
 #include "table/table_guard.h"
 
@@ -40,8 +41,8 @@ Explanation Table::Explain(int64_t key) {
     if (row == nullptr) {
       shard.EvictDue(key);
       if (core_.cache != nullptr && core_.cache->tiers.rows() > 0) {
-        core_.cache->eviction.Evict({key},
-                                    [&](const char* row) { return shard.Reason(row, false); });
+        core_.cache->eviction.Evict(
+            {key}, [&](const char* row) { return ReasonToEvict(core_.context, row, false); });
       }
       if (const EvictedKey* evicted = shard.evictions().Find(key)) out.evicted = *evicted;
       out.count = shard.CandidateCount(key);

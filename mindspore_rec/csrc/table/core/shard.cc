@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "rows/row_values.h"
+#include "table/core/row_rules.h"
 #include "util/bytes.h"
 
 namespace msrec {
@@ -48,32 +49,10 @@ void Shard::ReserveNotes(size_t keys) {
   places_.resize(std::max(places_.size(), keys));
 }
 
-void Shard::Fresh(char* row, int64_t key) {
-  RowMeta* meta = Meta(row);
-  const uint32_t dirty = meta->dirty;
-  *meta = RowMeta{};
-  meta->key = key;
-  meta->live = 1;
-  meta->dirty = dirty;
-  meta->last_step = ClampStep(context_->step);
-  meta->last_time = context_->time;
-  const RowLayout& layout = context_->layout;
-  float value[kMaxDim];
-  context_->kernels->initialize(context_->initializer, key, layout.dim, value);
-  WriteValue(layout, value, row);
-  InitState(layout, row);
-}
-
-void Shard::InitState(const RowLayout& layout, char* row) const {
-  const Rule& rule = context_->rule;
-  FillOptimizerState(layout, rule.FirstAccumulators(layout.dim), rule.initial_accumulator, row);
-  if (layout.scored) Score(layout, row) = 0.0f;
-}
-
 char* Shard::Insert(uint64_t hash, int64_t key) {
   const uint32_t id = store_.Allocate();
   char* row = store_.Row(id);
-  Fresh(row, key);
+  WriteFresh(*context_, row, key);
   try {
     if (context_->tiered) PinOf(id) = {0, 0, context_->pins.released};
     index_->Insert(hash, id);
@@ -102,7 +81,7 @@ char* Shard::Admit(uint64_t hash, int64_t key, uint32_t occurrences) {
 char* Shard::IdentityRow(int64_t key) {
   char* row = store_.Row(static_cast<uint32_t>(key / kNumShards));
   // A static table has all rows from the start; memory for one is filled when it is first seen.
-  if (!Meta(row)->live) Fresh(row, key);
+  if (!Meta(row)->live) WriteFresh(*context_, row, key);
   return row;
 }
 

@@ -153,8 +153,6 @@ class Shard {
   // Return the rows laid out anew, with fresh optimizer state; the shard itself is unchanged until
   // Adopt.
   std::unique_ptr<SlabStore> Relaid(const RowLayout& layout);
-  // Lay out one row anew, wherever it is.
-  void Relay(const char* from, const RowLayout& layout, char* to) const;
   void Adopt(SlabStore* relaid) { store_.Swap(relaid); }
   // Make what Clear takes. Throws std::bad_alloc. Clear notes each row as deleted.
   struct Empty {
@@ -172,10 +170,8 @@ class Shard {
   // Put a row from a lower tier in its place and return it; null where the key has a row here.
   // Requires room.
   char* Promote(const char* block, Hold hold, uint16_t number);
-  // The same for a key whose row is not read, since all of it will be overwritten.
-  char* PromoteBlank(int64_t key, Hold hold);
   // Undo that: the row of key is in its lower tier, as it was.
-  void UndoPromoteBlank(int64_t key) noexcept;
+  void UndoPromote(int64_t key) noexcept;
   // Whether there is a row of key in host memory, due or not.
   bool Holds(int64_t key) const { return index_->Find(IndexHash(key), key) != Index::kNone; }
   // The same, and hold the row for the prefetched batch of that number.
@@ -198,21 +194,10 @@ class Shard {
   void ForgetErased() noexcept { erased_.clear(); }
   // Note that no row has a copy in a lower tier any more.
   void ForgetCopies() noexcept;
-  // Make a block from a lower tier what evaluation sees of the row; null when it is due.
-  const char* ReadThrough(char* block) const;
-  // Return why a row is evicted, wherever it is; kNone: it stays.
-  EvictionReason Reason(const char* row, bool norms) const;
-  // Fill a block with the row that a key has at first.
-  void FirstRow(char* block, int64_t key) {
-    Meta(block)->dirty = 0;
-    Fresh(block, key);
-  }
   // Count and remember that a row in a lower tier, which is in that block, was evicted.
   void NoteLowerEviction(const char* block, EvictionReason reason);
   void NoteDeleted(int64_t key) { changes_.Deleted(key); }
   bool recording() const { return changes_.enabled(); }
-  // Return the place of a row in the order of eviction: the lower, the earlier it goes.
-  double Priority(const char* row) const;
 
   size_t row_bytes() const { return store_.bytes(); }
   size_t index_bytes() const { return index_->bytes(); }
@@ -225,9 +210,7 @@ class Shard {
   char* Insert(uint64_t hash, int64_t key);
   char* Admit(uint64_t hash, int64_t key, uint32_t occurrences);
   char* IdentityRow(int64_t key);
-  void Fresh(char* row, int64_t key);
   void TouchTraining(char* row, uint32_t occurrences);
-  bool BelowNorm(const char* row) const;
   void FindOrInsert(Batch* batch, Hold hold);
   void FindOnly(Batch* batch);
   void FindOrPut(Batch* batch);
@@ -238,7 +221,6 @@ class Shard {
   void Probe(Batch* batch);
   void Drop(uint32_t id, EvictionReason reason);
   void CountEvicted(EvictionReason reason);
-  void InitState(const RowLayout& layout, char* row) const;
   void Release(uint32_t id) noexcept;
   // Call fn(i, place) for n keys in order; Index::kNone for those without a row. Loads of the rows'
   // first `bytes` overlap.
@@ -273,8 +255,6 @@ class Shard {
   RowPin& PinOf(uint32_t id);
   // Hold a row until this step, or this call, is over.
   void HoldRow(uint32_t id, Hold hold);
-  // Give a row that carries no event time the first one there was.
-  void FillTime(RowMeta* meta) const;
 
   static constexpr size_t kSampled = 8;
 

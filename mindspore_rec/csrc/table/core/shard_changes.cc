@@ -14,6 +14,7 @@
 #include "rows/exported_rows.h"
 #include "rows/row_digests.h"
 #include "rows/row_values.h"
+#include "table/core/row_rules.h"
 #include "table/core/shard.h"
 #include "util/bytes.h"
 
@@ -255,7 +256,7 @@ uint64_t Shard::Digest() {
     digests_fresh_ = keeps_digest_;
   }
   return sums_.Sum([this](RowMeta& meta) {
-    FillTime(&meta);
+    FillTime(*context_, &meta);
     return context_->Due(meta);
   });
 }

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <new>
 
+#include "table/core/row_rules.h"
 #include "table/core/shard.h"
 
 namespace msrec {
@@ -22,10 +23,6 @@ void Shard::HoldRow(uint32_t id, Hold hold) {
   } else if (pin.used != pins.step) {
     pin.used = pins.call & 0x7fff;
   }
-}
-
-void Shard::FillTime(RowMeta* meta) const {
-  if (meta->last_time == 0 && context_->time != 0) meta->last_time = context_->first_time;
 }
 
 void Shard::FindInHost(Batch* batch, Hold hold, uint16_t number, std::vector<uint32_t>* missing) {
@@ -60,7 +57,7 @@ char* Shard::Promote(const char* block, Hold hold, uint16_t number) {
   char* row = store_.Row(id);
   std::memcpy(row, block, store_.stride());
   Meta(row)->dirty = 0;  // of an epoch of the change log that may be over
-  FillTime(Meta(row));
+  FillTime(*context_, Meta(row));
   try {
     PinOf(id) = {0, 1, hold == Hold::kBatch ? number : context_->pins.released};
     index_->Insert(hash, id);
@@ -73,15 +70,6 @@ char* Shard::Promote(const char* block, Hold hold, uint16_t number) {
   ++copies_;
   PlaceDigest(id);
   return row;
-}
-
-char* Shard::PromoteBlank(int64_t key, Hold hold) {
-  std::vector<char> block(store_.stride());
-  Meta(block.data())->key = key;
-  Meta(block.data())->live = 1;
-  Meta(block.data())->last_step = ClampStep(context_->step);
-  Meta(block.data())->last_time = context_->time;
-  return Promote(block.data(), hold, 0);
 }
 
 void Shard::DemotionCandidates(size_t n, bool by_count, bool prefetched,
@@ -126,9 +114,7 @@ void Shard::FreeDemoted(uint32_t place) noexcept {
   store_.Free(place);
 }
 
-void Shard::UndoPromoteBlank(int64_t key) noexcept {
-  FreeDemoted(index_->Find(IndexHash(key), key));
-}
+void Shard::UndoPromote(int64_t key) noexcept { FreeDemoted(index_->Find(IndexHash(key), key)); }
 
 // Geometrically, since it is called for single rows.
 void Shard::ReserveCopies(size_t more) {
@@ -156,11 +142,6 @@ void Shard::ForgetCopies() noexcept {
   for (RowPin& pin : pins_) pin.copy = 0;
   copies_ = 0;
   erased_.clear();
-}
-
-const char* Shard::ReadThrough(char* block) const {
-  FillTime(Meta(block));
-  return context_->Due(*Meta(block)) ? nullptr : block;
 }
 
 void Shard::NoteLowerEviction(const char* block, EvictionReason reason) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "rows/row_values.h"
+#include "table/core/row_rules.h"
 #include "table/core/shard.h"
 
 namespace msrec {
@@ -45,14 +46,8 @@ void Shard::Import(int64_t key, const RowArrays& one) {
   if (one.states != nullptr) {
     WriteState(layout, one.states, row);
   } else {
-    InitState(layout, row);
+    WriteFreshState(*context_, layout, row);
   }
-}
-
-void Shard::Relay(const char* from, const RowLayout& layout, char* to) const {
-  std::memcpy(to, from, sizeof(RowMeta) + layout.value_bytes());
-  InitState(layout, to);
-  if (layout.scored) Score(layout, to) = Score(context_->layout, from);
 }
 
 std::unique_ptr<SlabStore> Shard::Relaid(const RowLayout& layout) {
@@ -66,7 +61,7 @@ std::unique_ptr<SlabStore> Shard::Relaid(const RowLayout& layout) {
       if (!context_->identity()) unused.push_back(same);
       continue;
     }
-    Relay(from, layout, relaid->Row(same));
+    Relay(*context_, from, layout, relaid->Row(same));
   }
   for (const uint32_t id : unused) relaid->Free(id);
   return relaid;
