@@ -38,7 +38,7 @@ ExportedRows TableChanges::ExportSince(uint64_t mark, bool with_state, bool swee
     }
     if (sweep) engine_.evictor.EvictDue();
     std::vector<int64_t> of[kNumShards];
-    ForAllShards([&](int s) { core_.shards[s]->Changed(mark, &of[s]); });
+    ForAllShards([&](int s) { core_.shards[s]->changes().Collect(mark, &of[s]); });
     size_t first[kNumShards + 1] = {};
     for (int s = 0; s < kNumShards; ++s) first[s + 1] = first[s] + of[s].size();
     if (core_.cache == nullptr && core_.device == nullptr && !core_.context.is_static()) {
@@ -66,7 +66,7 @@ void TableChanges::ReleaseBefore(uint64_t mark) {
     }
     if (core_.oldest_mark == 0) return;
     core_.oldest_mark = std::max(core_.oldest_mark, std::min(mark, core_.epoch));
-    for (const auto& shard : core_.shards) shard->Forget(core_.oldest_mark);
+    for (const auto& shard : core_.shards) shard->changes().Forget(core_.oldest_mark);
   });
 }
 
@@ -100,7 +100,7 @@ void TableChanges::RenewDigest() {
     }
   });
   try {
-    ForAllShards([&](int s) { core_.shards[s]->KeepDigest(std::move(elsewhere[s])); });
+    ForAllShards([&](int s) { core_.shards[s]->digests().Keep(std::move(elsewhere[s])); });
   } catch (const std::bad_alloc&) {
     core_.DropDigest();
     throw;
@@ -145,7 +145,7 @@ std::vector<int64_t> TableChanges::DamagedRows(uint32_t part, uint32_t parts) {
       throw std::invalid_argument(core_.Where("keeps no digests to compare its rows with"));
     }
     std::vector<int64_t> of[kNumShards];
-    ForAllShards([&](int s) { core_.shards[s]->DamagedRows(part, parts, &of[s]); });
+    ForAllShards([&](int s) { core_.shards[s]->digests().DamagedRows(part, parts, &of[s]); });
     std::vector<int64_t> keys;
     for (const auto& each : of) keys.insert(keys.end(), each.begin(), each.end());
     return keys;

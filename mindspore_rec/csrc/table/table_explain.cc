@@ -45,7 +45,7 @@ Explanation Table::Explain(int64_t key) {
             {key}, [&](const char* row) { return ReasonToEvict(core_.context, row, false); });
       }
       if (const EvictedKey* evicted = shard.evictions().Find(key)) out.evicted = *evicted;
-      out.count = shard.CandidateCount(key);
+      out.count = shard.candidates().Count(IndexHash(key), key);
       return out;
     }
     out.present = true;

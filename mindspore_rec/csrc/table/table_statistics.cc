@@ -63,10 +63,11 @@ TableStats Table::Stats() {
       index_entries += shard->index_entries();
       stats.candidates += Count(shard->candidates().size());
       stats.candidate_memory += Bytes(shard->candidates().bytes());
-      stats.row_memory += Bytes(shard->row_bytes());
-      stats.index += Bytes(shard->index_bytes());
-      stats.change_log += Bytes(shard->log_bytes() + shard->evictions().bytes());
-      stats.digests += Bytes(shard->digest_bytes());
+      const ShardMemory memory = shard->memory();
+      stats.row_memory += Bytes(memory.rows);
+      stats.index += Bytes(memory.index);
+      stats.change_log += Bytes(memory.changes + shard->evictions().bytes());
+      stats.digests += Bytes(memory.digests);
       const ShardStats& happened = shard->stats();
       stats.inserted += Count(happened.inserted);
       stats.rejected += Count(happened.rejected);

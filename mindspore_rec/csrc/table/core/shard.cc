@@ -15,7 +15,9 @@ Shard::Shard(const ShardContext* context, int number)
       number_(number),
       store_(context->layout.stride(), !context->identity()),
       index_(new Index(&store_)),
-      candidates_(context, number) {
+      candidates_(context, number),
+      digests_(context, &store_, number),
+      pins_(context, &store_) {
   if (context_->identity()) {
     // The identity index: key k is row k / 16 of shard k % 16. Memory is mapped, not yet touched.
     const int64_t rows = (context_->vocabulary - number_ + kNumShards - 1) / kNumShards;
@@ -27,15 +29,15 @@ Shard::Shard(const ShardContext* context, int number)
 size_t Shard::size() const { return context_->identity() ? store_.live() : index_->size(); }
 
 bool Shard::HasRoom(size_t rows) const {
-  if (ComesDigested() && digests_.size() < store_.end() + rows) return false;
+  if (digests_.ComesDigested() && !digests_.HasRoom(store_.end() + rows)) return false;
   return (context_->identity() || store_.room() >= rows) && candidates_.HasRoom(rows);
 }
 
 void Shard::Reserve(size_t rows) {
   if (!context_->identity()) store_.Reserve(rows);
-  if (context_->tiered) pins_.resize(std::max(pins_.size(), size_t{store_.end()} + rows));
+  if (context_->tiered) pins_.Reserve(size_t{store_.end()} + rows);
   candidates_.Reserve(rows);
-  if (ComesDigested()) GrowDigests(size_t{store_.end()} + rows);
+  if (digests_.ComesDigested()) digests_.Grow(size_t{store_.end()} + rows);
 }
 
 void Shard::ReserveNotes(size_t keys) {
@@ -54,13 +56,13 @@ char* Shard::Insert(uint64_t hash, int64_t key) {
   char* row = store_.Row(id);
   WriteFresh(*context_, row, key);
   try {
-    if (context_->tiered) PinOf(id) = {0, 0, context_->pins.released};
+    if (context_->tiered) pins_.Begin(id);
     index_->Insert(hash, id);
   } catch (...) {
     store_.Free(id);
     throw;
   }
-  if (context_->has_unseen()) PlaceDigest(id);
+  if (context_->has_unseen()) digests_.Place(id);
   ++stats_.inserted;
   inserted_ = id;
   return row;
@@ -169,10 +171,10 @@ void Shard::FindOrInsert(Batch* batch, Hold hold) {
       // Gone for the user already; what comes back is a new key, admission included.
       Erase(key);
       row = Admit(hashes_[i], key, occurrences);
-      if (context_->tiered && row != nullptr) HoldRow(inserted_, hold);
+      if (context_->tiered && row != nullptr) pins_.HoldRow(inserted_, hold);
     } else if (row == nullptr) {
       row = Admit(hashes_[i], key, occurrences);
-      if (context_->tiered && row != nullptr) HoldRow(inserted_, hold);
+      if (context_->tiered && row != nullptr) pins_.HoldRow(inserted_, hold);
     }
     if (row != nullptr) TouchTraining(row, occurrences);
   }
@@ -247,7 +249,7 @@ bool Shard::Erase(int64_t key) {
   changes_.Reserve(1);
   if (context_->device != nullptr) context_->device->Forget(number_, key);
   index_->Erase(hash, key);
-  Undigest(id);
+  digests_.Remove(id);
   changes_.Deleted(key);
   Release(id);
   ++stats_.erased;
@@ -256,10 +258,7 @@ bool Shard::Erase(int64_t key) {
 
 // Frees a place whose key is no longer in the index.
 void Shard::Release(uint32_t id) noexcept {
-  if (context_->tiered && pins_[id].copy) {
-    erased_.push_back(Meta(store_.Row(id))->key);  // ReserveCopies made room
-    --copies_;
-  }
+  if (context_->tiered) pins_.Depart(id, Meta(store_.Row(id))->key);
   store_.Free(id);
 }
 

@@ -16,7 +16,7 @@ void Shard::Drop(uint32_t id, EvictionReason reason) {
   evictions_.Reserve(1);
   if (context_->device != nullptr) context_->device->Forget(number_, key);
   index_->Erase(IndexHash(key), key);
-  Undigest(id);
+  digests_.Remove(id);
   changes_.Deleted(key);
   evictions_.Add({key, context_->step, context_->time, reason});
   Release(id);

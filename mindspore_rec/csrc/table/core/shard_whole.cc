@@ -67,6 +67,16 @@ std::unique_ptr<SlabStore> Shard::Relaid(const RowLayout& layout) {
   return relaid;
 }
 
+void Shard::Adopt(SlabStore* relaid) {
+  store_.Swap(relaid);
+  if (!changes_.enabled()) return;
+  for (uint32_t id = 0; id < store_.end(); ++id) {
+    char* row = context_->identity() ? IdentityRow(static_cast<int64_t>(id) * kNumShards + number_)
+                                     : store_.Row(id);
+    if (Meta(row)->live) Touch(row);
+  }
+}
+
 Shard::Empty Shard::Emptied() {
   Empty empty{std::make_unique<SlabStore>(store_.stride(), !context_->identity()), nullptr,
               candidates_.Emptied()};
@@ -91,13 +101,10 @@ void Shard::Clear(Empty empty) {
   store_.Swap(empty.rows.get());
   index_ = std::move(empty.index);
   candidates_.Clear(std::move(empty.candidates));
-  pins_.clear();
-  erased_.clear();
-  copies_ = 0;
+  pins_.Clear();
   cursor_ = 0;
   sample_ = 0;
-  digests_.clear();
-  sums_.Clear();
+  digests_.Clear();
 }
 
 }  // namespace msrec

@@ -60,13 +60,14 @@ void UpperTier::Promote(Batch* batch, const std::vector<uint32_t>& at,
                         const std::vector<int64_t>& keys, const char* rows, const bool* found,
                         Hold hold, int64_t* promoted) {
   const size_t stride = core_.context.layout.stride();
-  std::vector<char> blank(rows == nullptr ? stride : 0);
+  std::vector<char> blank;
   size_t j = 0;
   try {
     for (; j < at.size(); ++j) {
       if (!found[j]) continue;
       const char* block = rows + j * stride;
       if (rows == nullptr) {
+        blank.resize(stride);
         RowMeta* meta = Meta(blank.data());
         meta->key = keys[j];
         meta->live = 1;
@@ -113,7 +114,8 @@ VictimCandidates UpperTier::Victims(size_t rows, bool by_count, bool prefetched)
     // Rows whose newest values are in memory of the device stay in the host.
     victims.erase(std::remove_if(victims.begin(), victims.end(),
                                  [&](const VictimCandidate& each) {
-                                   const int64_t key = core_.shards[each.shard]->KeyAt(each.place);
+                                   const int64_t key =
+                                       Meta(core_.shards[each.shard]->RowAt(each.place))->key;
                                    return device->Find(key) != SlotMap::kNone;
                                  }),
                   victims.end());
@@ -127,11 +129,11 @@ VictimCandidates UpperTier::Victims(size_t rows, bool by_count, bool prefetched)
 
 void UpperTier::CopyOut(const VictimCandidate& victim, std::vector<int64_t>* keys,
                         std::vector<char>* rows) {
-  const Shard& shard = *core_.shards[victim.shard];
-  if (core_.device != nullptr) {
-    core_.device->WriteBackAndForget(victim.shard, shard.KeyAt(victim.place));
-  }
-  shard.CopyRow(victim.place, keys, rows);
+  const char* row = core_.shards[victim.shard]->RowAt(victim.place);
+  const int64_t key = Meta(row)->key;
+  if (core_.device != nullptr) core_.device->WriteBackAndForget(victim.shard, key);
+  keys->push_back(key);
+  rows->insert(rows->end(), row, row + core_.context.layout.stride());
 }
 
 void UpperTier::Free(const VictimCandidate& victim) noexcept {
@@ -155,7 +157,8 @@ void UpperTier::CopyAll(size_t most,
 std::vector<int64_t> UpperTier::Departed() const {
   std::vector<int64_t> keys;
   for (const auto& shard : core_.shards) {
-    keys.insert(keys.end(), shard->erased().begin(), shard->erased().end());
+    const std::vector<int64_t>& of = shard->pins().departed();
+    keys.insert(keys.end(), of.begin(), of.end());
   }
   std::sort(keys.begin(), keys.end());
   keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
@@ -163,11 +166,11 @@ std::vector<int64_t> UpperTier::Departed() const {
 }
 
 void UpperTier::ForgetDeparted() noexcept {
-  for (const auto& shard : core_.shards) shard->ForgetErased();
+  for (const auto& shard : core_.shards) shard->pins().ForgetDeparted();
 }
 
 void UpperTier::ForgetCopies() noexcept {
-  for (const auto& shard : core_.shards) shard->ForgetCopies();
+  for (const auto& shard : core_.shards) shard->pins().ForgetCopies();
 }
 
 // ---------------------------------------------------------------- rows that leave below
@@ -176,8 +179,8 @@ void UpperTier::ReserveEvictions(const std::vector<int64_t>& keys) {
   size_t of_shard[kNumShards] = {};
   for (const int64_t key : keys) ++of_shard[core_.ShardNumber(key)];
   for (int s = 0; s < kNumShards; ++s) {
-    core_.shards[s]->ReserveChanges(of_shard[s]);
-    core_.shards[s]->ReserveEvictions(of_shard[s]);
+    core_.shards[s]->changes().Reserve(of_shard[s]);
+    core_.shards[s]->evictions().Reserve(of_shard[s]);
   }
 }
 
@@ -194,9 +197,9 @@ void UpperTier::ReserveDeleted(const std::vector<int64_t>& keys) {
 void UpperTier::NoteDeleted(const std::vector<int64_t>& keys) noexcept {
   if (!recording()) return;
   for (int64_t key = 0; core_.context.is_static() && key < core_.config.vocabulary; ++key) {
-    if (core_.Owns(key)) core_.ShardFor(key).NoteDeleted(key);
+    if (core_.Owns(key)) core_.ShardFor(key).changes().Deleted(key);
   }
-  for (const int64_t key : keys) core_.ShardFor(key).NoteDeleted(key);
+  for (const int64_t key : keys) core_.ShardFor(key).changes().Deleted(key);
 }
 
 bool UpperTier::KeepsDigest() const { return core_.KeepsDigest(); }

@@ -115,7 +115,7 @@ class UpperTier {
   // rows or none now.
   void NoteDeleted(const std::vector<int64_t>& keys) noexcept;
 
-  // Whether the digest of all rows is kept (Shard::KeepDigest), and rows that are replaced must be
+  // Whether the digest of all rows is kept (shard_digests.h), and rows that are replaced must be
   // read for it.
   bool KeepsDigest() const;
   void DropDigest() noexcept;
