@@ -7,6 +7,7 @@ import importlib.util
 import os
 import platform
 import sys
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
@@ -48,7 +49,8 @@ FILE_FLAGS = {
     for name, flags in (("avx2", AVX2_FLAGS), ("avx512", AVX512_FLAGS))
 }
 X86_ONLY = set(FILE_FLAGS)
-UNIT_FILES = {"bindings": 6, "core": 8}
+UNIT_FILES = {"bindings": 6}
+MOST_UNIT_FILES = 12
 # GCC warns of members whose types are in anonymous namespaces, since it takes each file of a unit
 # for a header.
 UNIT_BEGIN = """#if defined(__GNUC__) && !defined(__clang__)
@@ -81,14 +83,19 @@ def translation_units(directory: Path) -> list[str]:
         directory: where these files are written.
     """
     alone = [each for each in sources() if Path(each).stem.endswith(("_base", "_avx2", "_avx512"))]
-    bindings = [each for each in sources() if Path(each).parent.name == "bindings"]
-    core = [each for each in sources() if each not in (*alone, *bindings)]
+    folders: dict[str, list[str]] = defaultdict(list)
+    for each in sources():
+        if each not in alone:
+            # A folder has units of its own: what is inlined in it follows from no other folder.
+            folders[Path(each).relative_to(CSRC).parts[0]].append(each)
     directory.mkdir(parents=True, exist_ok=True)
-    units = []  # those that take longest come first
-    for name, files in (("bindings", bindings), ("core", core)):
-        for first in range(0, len(files), UNIT_FILES[name]):
-            made = directory / f"{name}_{first}.cc"
-            included = files[first : first + UNIT_FILES[name]]
+    units = []  # bindings, which take longest, come first
+    for name, files in sorted(folders.items()):
+        most = UNIT_FILES.get(name, MOST_UNIT_FILES)
+        parts = -(-len(files) // most)
+        for part in range(parts):
+            made = directory / f"{name}_{part}.cc"
+            included = files[part * len(files) // parts : (part + 1) * len(files) // parts]
             lines = [f'#include "{Path(each).relative_to(CSRC).as_posix()}"' for each in included]
             made.write_text("\n".join([UNIT_BEGIN, *lines, ""]))
             units.append(str(made))

@@ -32,7 +32,6 @@ CIRCLES_OF_UNITS = [
     {"dense/elementwise", "dense/mixture_kernels", "dense/pair_kernels"},
     # Private headers of a class, for the several files that define its methods.
     {"readers/shared_writer", "readers/shared_writer_parts"},
-    {"table/table", "table/table_guard"},
     # A core has its step's lookups, whose messages name the core's table.
     {"table/core/step_lookups", "table/core/table_core"},
     # A scan reads what a tier keeps to itself.
@@ -42,6 +41,13 @@ CIRCLES_OF_UNITS = [
     # A communicator asks the job whether to end, which ends through the communicator.
     {"workers/mpi_communicator", "workers/mpi_job"},
 ]
+
+# Most public functions of a class that many callers see all of.
+MOST_FUNCTIONS = {
+    ("table/table.h", "Table"): 60,
+    ("table/core/shard.h", "Shard"): 45,
+    ("table/core/upper_tier.h", "UpperTier"): 27,
+}
 
 # What includes what: pairs of paths below csrc.
 Include = tuple[str, str]
@@ -177,7 +183,56 @@ def changes(arrows: dict[str, dict[str, Include]], listed: list[set[str]]) -> li
     return said
 
 
+# ---- public functions
+
+
+def body_of(source: str, name: str) -> str:
+    """Return what stands between the braces of a class, without comments and nested braces."""
+    code = re.sub(r"//[^\n]*", "", source)
+    start = re.search(rf"^class {name}\b[^;{{]*\{{", code, re.MULTILINE)
+    assert start is not None, f"there is no class {name}"
+    kept, depth = [], 1
+    for each in code[start.end() :]:
+        depth += (each == "{") - (each == "}")
+        if depth == 0:
+            break
+        if depth == 1:
+            kept.append(";" if each == "}" else each)
+    return "".join(kept)
+
+
+def public_functions(source: str, name: str) -> list[str]:
+    """Return the names of a class's public functions, one for each overload; those that make, copy
+    or destroy it are left out."""
+    public, found = False, []
+    for part in re.split(r"\b(public|private|protected):", body_of(source, name)):
+        if part in ("public", "private", "protected"):
+            public = part == "public"
+        elif public:
+            for statement in part.split(";"):
+                # The first brace after a name that no type or template argument is part of.
+                called = re.match(r"[^(]*?(operator\s*[^\s(]+|~?\w+)\s*\(", statement)
+                if called is None or re.match(r"\s*(using|struct|class|enum|friend)\b", statement):
+                    continue
+                if called[1].strip("~") != name and "= delete" not in statement:
+                    found.append(called[1])
+    return found
+
+
 # ---- the native core
+
+
+def test_the_tiers_see_one_header_of_the_core() -> None:
+    seen = {there for here, there in all_includes() if folder_of(here, 2) == "table/cache"}
+    assert {each for each in seen if folder_of(each, 2) == "table/core"} == {
+        "table/core/upper_tier.h"
+    }
+
+
+@pytest.mark.parametrize(("file", "name"), MOST_FUNCTIONS)
+def test_a_class_that_many_see_has_few_public_functions(file: str, name: str) -> None:
+    found = public_functions((CSRC / file).read_text(encoding="utf-8"), name)
+    assert len(found) <= MOST_FUNCTIONS[file, name], found
 
 
 @pytest.mark.parametrize("depth", [1, 2])
@@ -255,3 +310,42 @@ def test_a_forward_declaration_counts_as_an_include() -> None:
         ("a/x.h", "b/y.h"),
         ("a/x.h", "c/z.h"),
     ]
+
+
+def test_public_functions_are_counted() -> None:
+    source = """class Other;
+class X : public Y {
+  int hidden();
+
+ public:
+  explicit X(int a) : a_(a) {}
+  ~X();
+  X(const X&) = delete;
+  X& operator=(const X&) = delete;
+  // Not one(int).
+  using Take = std::function<void(int)>;
+  struct Inner {
+    int of_inner() const { return 1; }
+  };
+  static constexpr int kMost = 3;
+  int kept = 0;
+  Inner one(int a, std::function<void(int)> fn = {});
+  int one() const { return Do([&] { return two(); }); }
+  template <typename Fn>
+  auto two(Fn fn) const;
+  bool operator<(const X& other) const;
+
+ private:
+  void three();
+  int a_{0};
+
+ public:
+  void four() noexcept;
+};
+class Z {
+ public:
+  void five();
+};
+"""
+    assert public_functions(source, "X") == ["one", "one", "two", "operator<", "four"]
+    assert public_functions(source, "Z") == ["five"]

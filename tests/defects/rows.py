@@ -51,9 +51,9 @@ _ERASED = Defect(
             f"{_CSRC}/table/cache/lower_tiers.cc",
             """  OnTier([&] { Queue().Erase(keys); });
   // Only now: where the queue is full and the tier takes nothing, they are still to be erased.
-  for (const auto& shard : core_.shards) shard->ForgetErased();
+  upper_.ForgetDeparted();
 """,
-            """  for (const auto& shard : core_.shards) shard->ForgetErased();
+            """  upper_.ForgetDeparted();
   OnTier([&] { Queue().Erase(keys); });
 """,
         ),
@@ -114,12 +114,12 @@ _MEMORY = Defect(
     (
         Edit(
             f"{_CSRC}/table/table.cc",
-            """    RowOptimizer::Relaid relaid = optimizer_.Relay(rule);
+            """    RowOptimizer::Relaid relaid = engine_.optimizer.Relay(rule);
     // From here to the end of Adopt nothing can fail.
-    ForgetStep();
+    engine_.ForgetStep();
 """,
-            """    ForgetStep();
-    RowOptimizer::Relaid relaid = optimizer_.Relay(rule);
+            """    engine_.ForgetStep();
+    RowOptimizer::Relaid relaid = engine_.optimizer.Relay(rule);
 """,
         ),
     ),

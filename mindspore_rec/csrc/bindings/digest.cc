@@ -95,7 +95,7 @@ py::tuple DigestsOfTable(const PyTable& self, uint32_t part, uint32_t parts) {
 Array<int64_t> DamagedRowsOf(const PyTable& self, uint32_t part, uint32_t parts) {
   CheckParts(parts);
   if (part >= parts) throw py::value_error("part must be below parts");
-  const auto keys = WithoutPython([&] { return self->DamagedRows(part, parts); });
+  const auto keys = WithoutPython([&] { return self->changes().DamagedRows(part, parts); });
   return Array<int64_t>(static_cast<py::ssize_t>(keys.size()), keys.data());
 }
 
@@ -136,9 +136,12 @@ Array<uint32_t> ChecksOf(const Array<uint64_t>& digests) {
 void BindTableDigest(TableClass* table) {
   table->def("digest", &DigestOfTable, py::arg("parts") = 1)
       .def("row_digests", &DigestsOfTable, py::arg("part") = 0, py::arg("parts") = 1)
-      .def("keep_digest", [](const PyTable& self) { WithoutPython([&] { self->KeepDigest(); }); })
+      .def("keep_digest",
+           [](const PyTable& self) { WithoutPython([&] { self->changes().KeepDigest(); }); })
       .def("kept_digest",
-           [](const PyTable& self) { return WithoutPython([&] { return self->KeptDigest(); }); })
+           [](const PyTable& self) {
+             return WithoutPython([&] { return self->changes().KeptDigest(); });
+           })
       .def("damaged_rows", &DamagedRowsOf, py::arg("part") = 0, py::arg("parts") = 1);
 }
 

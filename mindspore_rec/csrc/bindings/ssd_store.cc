@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/arguments.h"
 #include "util/bytes.h"
 
 namespace py = pybind11;

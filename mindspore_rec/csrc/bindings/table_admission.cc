@@ -11,7 +11,8 @@ namespace msrec {
 namespace {
 
 py::dict ExportCounters(const PyTable& self) {
-  const std::vector<RowMeta> counters = WithoutPython([&] { return self->ExportCounters(); });
+  const std::vector<RowMeta> counters =
+      WithoutPython([&] { return self->admission().ExportCounters(); });
   const auto n = static_cast<py::ssize_t>(counters.size());
   Array<int64_t> keys(n);
   Array<uint32_t> counts(n), steps(n), times(n);
@@ -44,17 +45,17 @@ void ImportCounters(const PyTable& self, const Array<int64_t>& keys, const Array
     counters[i].last_step = last_steps.data()[i];
     counters[i].last_time = last_times.data()[i];
   }
-  WithoutPython([&] { self->ImportCounters(counters); });
+  WithoutPython([&] { self->admission().ImportCounters(counters); });
 }
 
 py::bytes ExportSketch(const PyTable& self) {
-  const std::vector<char> memory = WithoutPython([&] { return self->ExportSketch(); });
+  const std::vector<char> memory = WithoutPython([&] { return self->admission().ExportSketch(); });
   return py::bytes(memory.data(), memory.size());
 }
 
 void ImportSketch(const PyTable& self, const py::bytes& memory) {
   const std::string_view view = memory;
-  WithoutPython([&] { self->ImportSketch(view.data(), view.size()); });
+  WithoutPython([&] { self->admission().ImportSketch(view.data(), view.size()); });
 }
 
 }  // namespace
@@ -63,7 +64,7 @@ void BindTableAdmission(TableClass* table) {
   table
       ->def("set_admission_threshold",
             [](const PyTable& self, int64_t threshold) {
-              WithoutPython([&] { self->SetAdmissionThreshold(threshold); });
+              WithoutPython([&] { self->admission().SetThreshold(threshold); });
             })
       .def("export_counters", &ExportCounters)
       .def("import_counters", &ImportCounters, py::arg("keys"), py::arg("counts"),

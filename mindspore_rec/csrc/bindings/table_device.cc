@@ -50,19 +50,19 @@ void Attach(const PyTable& self, int64_t rows, const std::string& policy,
   config.lfu = policy == "lfu";
   config.shared = !values.is_none();
   float* data = SharedMatrix(self, values, "values", rows + 3, self->dim());
-  WithoutPython([&] { self->AttachDevice(config, data); });
+  WithoutPython([&] { self->device().Attach(config, data); });
 }
 
 void SetStates(const PyTable& self, int64_t rows, const py::object& states) {
-  float* data = SharedMatrix(self, states, "states", rows + 3, self->device_state_width());
-  WithoutPython([&] { self->SetDeviceStates(data); });
+  float* data = SharedMatrix(self, states, "states", rows + 3, self->device().state_width());
+  WithoutPython([&] { self->device().SetStates(data); });
 }
 
 py::tuple Prepare(const PyTable& self, const py::array& ids, std::optional<int64_t> padding_key,
                   uint32_t coefficient) {
   const IdView view = Ids(self, ids, "ids");
   const IdFilter filter = MakeFilter(padding_key, coefficient);
-  return ToTuple(self, WithoutPython([&] { return self->Prepare(view, filter); }));
+  return ToTuple(self, WithoutPython([&] { return self->device().Prepare(view, filter); }));
 }
 
 void FinishMove(const PyTable& self, const Array<float>& values, const Array<float>& states) {
@@ -70,7 +70,7 @@ void FinishMove(const PyTable& self, const Array<float>& values, const Array<flo
   const float* state = states.data();
   const auto value_count = static_cast<size_t>(values.size());
   const auto state_count = static_cast<size_t>(states.size());
-  WithoutPython([&] { self->FinishMove(value, value_count, state, state_count); });
+  WithoutPython([&] { self->device().FinishMove(value, value_count, state, state_count); });
 }
 
 }  // namespace
@@ -79,12 +79,12 @@ void BindTableDevice(TableClass* table) {
   table->def("attach_device", &Attach, py::arg("rows"), py::arg("policy"), py::arg("values"))
       .def("set_device_states", &SetStates)
       .def_property_readonly("device_state_width",
-                             [](const PyTable& self) { return self->device_state_width(); })
+                             [](const PyTable& self) { return self->device().state_width(); })
       .def("prepare_device", &Prepare, py::arg("ids"), py::arg("padding_key") = std::nullopt,
            py::arg("coefficient") = 1)
       .def("fetch_dirty",
            [](const PyTable& self) {
-             return ToTuple(self, WithoutPython([&] { return self->FetchDirty(); }));
+             return ToTuple(self, WithoutPython([&] { return self->device().FetchDirty(); }));
            })
       .def("finish_move", &FinishMove);
 }

@@ -14,18 +14,18 @@ void SetEviction(const PyTable& self, int64_t max_idle_steps, int64_t max_idle_s
                  double half_life_steps, float min_norm, bool on_trigger) {
   const Eviction eviction = MakeEviction(max_idle_steps, max_idle_seconds, max_rows, max_bytes,
                                          order, half_life_steps, min_norm, on_trigger);
-  WithoutPython([&] { self->SetEviction(eviction); });
+  WithoutPython([&] { self->eviction().Set(eviction); });
 }
 
 size_t SetScores(const PyTable& self, const py::array& keys, const py::array& scores) {
   const IdView view = Ids(self, keys, "keys");
   const float* data = Floats(self, scores, "scores", 1, &keys);
-  return WithoutPython([&] { return self->SetScores(view, data); });
+  return WithoutPython([&] { return self->eviction().SetScores(view, data); });
 }
 
 // Evicted keys as arrays; `reasons` are numbers of EvictionReason.
 py::dict TakeEvicted(const PyTable& self) {
-  const std::vector<EvictedKey> evicted = WithoutPython([&] { return self->TakeEvicted(); });
+  const std::vector<EvictedKey> evicted = WithoutPython([&] { return self->eviction().Take(); });
   const auto n = static_cast<py::ssize_t>(evicted.size());
   Array<int64_t> keys(n), steps(n);
   Array<uint32_t> times(n);
@@ -49,28 +49,32 @@ void BindClock(TableClass* table) {
   table
       ->def("set_event_time",
             [](const PyTable& self, int64_t seconds) {
-              WithoutPython([&] { self->SetEventTime(seconds); });
+              WithoutPython([&] { self->clock().SetEventTime(seconds); });
             })
-      .def("set_clock", [](const PyTable& self, int64_t step,
-                           uint32_t time) { WithoutPython([&] { self->SetClock(step, time); }); })
+      .def("set_clock",
+           [](const PyTable& self, int64_t step, uint32_t time) {
+             WithoutPython([&] { self->clock().Set(step, time); });
+           })
       .def("set_horizon",
            [](const PyTable& self, int64_t step, int64_t time) {
-             WithoutPython([&] { self->SetHorizon({step, time}); });
+             WithoutPython([&] { self->clock().SetHorizon({step, time}); });
            })
       .def_property_readonly("horizon",
                              [](const PyTable& self) {
                                const Horizon horizon =
-                                   WithoutPython([&] { return self->horizon(); });
+                                   WithoutPython([&] { return self->clock().horizon(); });
                                return py::make_tuple(horizon.step, horizon.time);
                              })
       .def_property_readonly(
           "event_time",
-          [](const PyTable& self) { return WithoutPython([&] { return self->time(); }); })
-      .def_property_readonly(
-          "first_time",
-          [](const PyTable& self) { return WithoutPython([&] { return self->first_time(); }); })
-      .def_property_readonly(
-          "step", [](const PyTable& self) { return WithoutPython([&] { return self->step(); }); });
+          [](const PyTable& self) { return WithoutPython([&] { return self->clock().time(); }); })
+      .def_property_readonly("first_time",
+                             [](const PyTable& self) {
+                               return WithoutPython([&] { return self->clock().first_time(); });
+                             })
+      .def_property_readonly("step", [](const PyTable& self) {
+        return WithoutPython([&] { return self->clock().step(); });
+      });
 }
 
 }  // namespace
@@ -84,12 +88,15 @@ void BindTableEviction(TableClass* table) {
             py::arg("on_trigger") = false)
       .def(
           "evict",
-          [](const PyTable& self, bool at_once) { WithoutPython([&] { self->Evict(at_once); }); },
+          [](const PyTable& self, bool at_once) {
+            WithoutPython([&] { self->eviction().Evict(at_once); });
+          },
           py::arg("at_once") = true)
-      .def("evict_due", [](const PyTable& self) { WithoutPython([&] { self->EvictAll(); }); })
+      .def("evict_due",
+           [](const PyTable& self) { WithoutPython([&] { self->eviction().EvictAll(); }); })
       .def("set_scores", &SetScores)
-      .def("collect_evicted",
-           [](const PyTable& self, bool on) { WithoutPython([&] { self->CollectEvicted(on); }); })
+      .def("collect_evicted", [](const PyTable& self,
+                                 bool on) { WithoutPython([&] { self->eviction().Collect(on); }); })
       .def("take_evicted", &TakeEvicted);
 }
 

@@ -99,11 +99,14 @@ void BindTableLife(TableClass* table) {
                              [](const PyTable& self) { return self->placement().workers; })
       .def(
           "quantise",
-          [](const PyTable& self, int32_t bits) { WithoutPython([&] { self->Quantise(bits); }); },
+          [](const PyTable& self, int32_t bits) {
+            WithoutPython([&] { self->quantised().Quantise(bits); });
+          },
           py::arg("bits"))
-      .def_property_readonly(
-          "quantised_bits",
-          [](const PyTable& self) { return WithoutPython([&] { return self->quantised_bits(); }); })
+      .def_property_readonly("quantised_bits",
+                             [](const PyTable& self) {
+                               return WithoutPython([&] { return self->quantised().bits(); });
+                             })
       .def("owners", &Owners, py::arg("keys"))
       .def("close",
            [](const PyTable& self) { WithoutPython([&] { CloseTable(self.registered->id); }); });

@@ -57,14 +57,14 @@ CacheSettings MakeCacheSettings(int64_t host_rows, int64_t host_bytes, const std
 void SetCache(const PyTable& self, int64_t host_rows, int64_t host_bytes, const std::string& policy,
               const py::list& levels) {
   CacheSettings settings = MakeCacheSettings(host_rows, host_bytes, policy, levels);
-  WithoutPython([&] { self->SetCache(std::move(settings)); });
+  WithoutPython([&] { self->tiers().SetCache(std::move(settings)); });
 }
 
 int64_t Prefetch(const PyTable& self, const py::array& ids) {
   const IdView view = Ids(self, ids, "ids");
   return WithoutPython([&] {
     ShardedTable* const all = self.registered->over_workers.get();
-    return all == nullptr ? self->Prefetch(view) : all->Prefetch(TheExchangeAhead(), view);
+    return all == nullptr ? self->tiers().Prefetch(view) : all->Prefetch(TheExchangeAhead(), view);
   });
 }
 
@@ -74,15 +74,16 @@ void BindTableTiers(TableClass* table) {
   table
       ->def("set_cache", &SetCache, py::kw_only(), py::arg("host_rows") = -1,
             py::arg("host_bytes") = -1, py::arg("policy") = "lru", py::arg("levels"))
-      .def_property_readonly("has_cache", [](const PyTable& self) { return self->has_cache(); })
+      .def_property_readonly("has_cache",
+                             [](const PyTable& self) { return self->tiers().has_cache(); })
       .def("prefetch", &Prefetch)
       .def("prefetch_wait",
            [](const PyTable& self, int64_t number) {
-             return WithoutPython([&] { return self->PrefetchWait(number); });
+             return WithoutPython([&] { return self->tiers().PrefetchWait(number); });
            })
       .def("prefetch_done",
            [](const PyTable& self, int64_t number) {
-             WithoutPython([&] { self->PrefetchDone(number); });
+             WithoutPython([&] { self->tiers().PrefetchDone(number); });
            })
       .def(
           "scrub_tiers",
@@ -91,10 +92,10 @@ void BindTableTiers(TableClass* table) {
               throw py::value_error(
                   Where(self, "rows must be 1 or more, got " + std::to_string(rows)));
             }
-            return WithoutPython([&] { return self->ScrubTiers(static_cast<size_t>(rows)); });
+            return WithoutPython([&] { return self->tiers().Scrub(static_cast<size_t>(rows)); });
           },
           py::arg("rows"))
-      .def("flush", [](const PyTable& self) { WithoutPython([&] { self->Flush(); }); })
+      .def("flush", [](const PyTable& self) { WithoutPython([&] { self->tiers().Flush(); }); })
       .def("recent_lookups", [](const PyTable& self) {
         return WithoutPython([&] { return self->RecentLookups(); });
       });

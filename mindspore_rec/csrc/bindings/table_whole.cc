@@ -84,7 +84,7 @@ py::dict ExportKeys(const PyTable& self, const py::array& keys, bool with_state)
 }
 
 py::dict ExportSince(const PyTable& self, uint64_t mark, bool with_state, bool sweep) {
-  return ToDict(WithoutPython([&] { return self->ExportSince(mark, with_state, sweep); }),
+  return ToDict(WithoutPython([&] { return self->changes().ExportSince(mark, with_state, sweep); }),
                 with_state);
 }
 
@@ -148,7 +148,7 @@ void ImportCodes(const PyTable& self, const py::array& keys, const py::array& ro
   ages.last_times = Column(self, last_times, "last_times", view.size);
   const auto* const data = static_cast<const uint8_t*>(rows.data());
   const auto width = static_cast<size_t>(rows.shape(1));
-  WithoutPython([&] { self->ImportCodes(view, data, width, ages); });
+  WithoutPython([&] { self->quantised().ImportCodes(view, data, width, ages); });
 }
 
 }  // namespace
@@ -160,12 +160,14 @@ void BindTableWhole(TableClass* table) {
       .def("export_all", &ExportAll, py::arg("with_state") = false)
       .def("export_keys_of_all", &ExportKeysOfAll, py::arg("keys"), py::arg("with_state") = false)
       .def("import_all", &ImportAll, py::arg("keys"), py::arg("values"))
-      .def("mark", [](const PyTable& self) { return WithoutPython([&] { return self->Mark(); }); })
+      .def(
+          "mark",
+          [](const PyTable& self) { return WithoutPython([&] { return self->changes().Mark(); }); })
       .def("export_since", &ExportSince, py::arg("mark"), py::arg("with_state") = false,
            py::arg("sweep") = true)
       .def("release_before",
            [](const PyTable& self, uint64_t mark) {
-             WithoutPython([&] { self->ReleaseBefore(mark); });
+             WithoutPython([&] { self->changes().ReleaseBefore(mark); });
            })
       .def("import_rows", &Import, py::arg("keys"), py::arg("values") = py::none(),
            py::arg("states") = py::none(), py::arg("counts") = py::none(),

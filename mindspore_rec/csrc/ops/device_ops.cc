@@ -19,7 +19,7 @@ MSREC_OP(MsrLookupSlots) {
   auto* values = args.Data<float>(3, "values", args.Size(3));
   auto* slots = args.Data<int32_t>(4, "the output of slots", ids.size);
   auto& ticket = args.Number<int64_t>(5, "the ticket");
-  ticket = table->LookupSlots(ids, table.filter(), values, slots);
+  ticket = table->device().LookupSlots(ids, table.filter(), values, slots);
 }
 
 // (ticket, descriptor) -> token: the lookup's gradient has been added in the graph
@@ -28,7 +28,7 @@ MSREC_OP(MsrReportGradient) {
   args.RequireCount(3);
   Call table(args, 1, OpKind::kAccumulate);
   auto& token = args.Number<float>(2, "the token");
-  table->ReportGradient(args.Number<int64_t>(0, "the ticket"));
+  table->device().ReportGradient(args.Number<int64_t>(0, "the ticket"));
   token = table.NewToken();
 }
 
@@ -38,7 +38,7 @@ MSREC_OP(MsrCountTouched) {
   args.RequireCount(3);
   Call table(args, 1, OpKind::kStep);
   auto& count = args.Number<int64_t>(2, "the output");
-  count = static_cast<int64_t>(std::max<size_t>(table->CountTouched(), 1));
+  count = static_cast<int64_t>(std::max<size_t>(table->device().CountTouched(), 1));
 }
 
 // (any tensor with one element a slot, descriptor) -> slots with a gradient, int32; then the
@@ -49,5 +49,5 @@ MSREC_EXPORT Shape MsrTouchedInferShape(int* ndims, int64_t** shapes, void*) {
 MSREC_OP(MsrTouched) {
   args.RequireCount(3);
   Call table(args, 1, OpKind::kStep);
-  table->Touched(args.Data<int32_t>(2, "the output of slots", args.Size(0)), args.Size(0));
+  table->device().Touched(args.Data<int32_t>(2, "the output of slots", args.Size(0)), args.Size(0));
 }

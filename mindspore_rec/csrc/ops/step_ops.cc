@@ -57,7 +57,7 @@ MSREC_OP(MsrBeginDeviceStep) {
   Call table(args, 1, OpKind::kStep);
   float* out = args.Data<float>(7, "the output", 2);
   table.RequireTokens(args, 0);
-  const auto numbers = table->BeginDeviceStep(ReadStep(args, table));
+  const auto numbers = table->device().BeginStep(ReadStep(args, table));
   std::copy(numbers.begin(), numbers.end(), out);
 }
 
@@ -67,6 +67,6 @@ MSREC_OP(MsrFinishDeviceStep) {
   args.RequireCount(3);
   Call table(args, 1, OpKind::kStep);
   auto& token = args.Number<float>(2, "the token");
-  table->FinishDeviceStep();
+  table->device().FinishStep();
   token = 0.0f;
 }

@@ -39,7 +39,7 @@ struct Eviction {
   EvictionOrder order = EvictionOrder::kLru;
   double half_life_steps = 0.0;  // kLfuDecay
   float min_norm = -1.0f;        // rows of a smaller L2 norm go; < 0: off
-  bool on_trigger = false;       // only Table::Evict evicts
+  bool on_trigger = false;       // only TableEviction::Evict evicts
 
   bool by_age() const { return max_idle_steps >= 0 || max_idle_seconds >= 0; }
   bool by_norm() const { return min_norm >= 0.0f; }

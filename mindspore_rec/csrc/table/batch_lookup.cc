@@ -3,6 +3,7 @@
 
 #include "rows/for_shards.h"
 #include "table/cache/row_cache.h"
+#include "table/core/row_rules.h"
 #include "util/headroom.h"
 
 namespace msrec {
@@ -30,7 +31,7 @@ void BatchLookup::ReadUnseen(Batch* batch, int s) {
   for (size_t i = batch->begin[s]; i < batch->begin[s] + batch->unique[s]; ++i) {
     if (batch->row[i] != nullptr) continue;
     char* copy = batch->copies.data() + i * stride;
-    core_.shards[s]->FirstRow(copy, batch->key[i]);
+    WriteFirst(core_.context, copy, batch->key[i]);
     batch->row[i] = copy;
   }
 }

@@ -354,7 +354,7 @@ void DeviceCache::NoteUpdated() {
     const int64_t key = rows_.map().key(slot);
     ++rows[core_.ShardNumber(key)];
   }
-  for (int s = 0; s < kNumShards; ++s) core_.shards[s]->ReserveChanges(rows[s]);
+  for (int s = 0; s < kNumShards; ++s) core_.shards[s]->changes().Reserve(rows[s]);
   for (const uint32_t slot : touched_) {
     const int64_t key = rows_.map().key(slot);
     char* row = core_.ShardFor(key).Find(key);

@@ -45,9 +45,8 @@ std::shared_ptr<WriteBehind> RowOptimizer::Adopt(Relaid relaid) noexcept {
   std::shared_ptr<WriteBehind> left;
   core_.context.rule = relaid.rule;
   if (core_.cache != nullptr) left = core_.cache->tiers.Adopt(std::move(relaid.lower));
-  for (int s = 0; s < kNumShards; ++s) core_.shards[s]->Adopt(relaid.stores[s].get());
   core_.TakeLayout(relaid.layout);
-  for (const auto& shard : core_.shards) shard->TouchAll();
+  for (int s = 0; s < kNumShards; ++s) core_.shards[s]->Adopt(relaid.stores[s].get());
   ++core_.relayouts;
   if (core_.device != nullptr) {
     core_.device->Clear();
@@ -84,7 +83,7 @@ StepConstants RowOptimizer::Constants(const StepInput& input) const {
 
 void RowOptimizer::ReserveUpdate() {
   for (int s = 0; s < kNumShards; ++s) {
-    core_.shards[s]->ReserveChanges(core_.lookups.gradients().part(s).n);
+    core_.shards[s]->changes().Reserve(core_.lookups.gradients().part(s).n);
   }
 }
 

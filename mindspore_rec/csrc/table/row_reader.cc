@@ -6,6 +6,7 @@
 
 #include "readers/quantised_rows.h"
 #include "table/cache/row_cache.h"
+#include "table/core/row_rules.h"
 
 namespace msrec {
 namespace {
@@ -42,11 +43,10 @@ KeyedRows RowReader::Find(const IdView& keys, std::vector<char>* copies) {
   for (auto& [key, row] : rows) {
     if (next == missing.size() || row != nullptr || key != missing[next]) continue;
     char* block = copies->data() + next * stride;
-    Shard& shard = core_.ShardFor(key);
     if (found[next]) {
-      row = shard.ReadThrough(block);
+      row = ReadThrough(core_.context, block);
     } else if (core_.context.is_static()) {
-      shard.FirstRow(block, key);
+      WriteFirst(core_.context, block, key);
       row = block;
     }
     ++next;
@@ -105,7 +105,7 @@ void RowReader::WalkUnseen(const std::vector<bool>& seen,
   for (size_t key = 0; key < seen.size(); ++key) {
     if (!seen[key] && core_.Owns(static_cast<int64_t>(key))) {
       char* block = blocks.data() + rows.size() * stride;
-      core_.ShardFor(static_cast<int64_t>(key)).FirstRow(block, static_cast<int64_t>(key));
+      WriteFirst(core_.context, block, static_cast<int64_t>(key));
       rows.emplace_back(key, block);
     }
     if (rows.size() < kUnseenRows && key + 1 < seen.size()) continue;

@@ -8,7 +8,7 @@
 
 namespace msrec {
 
-Table::Table(const TableConfig& config) : core_(config) {}
+Table::Table(const TableConfig& config) : engine_(config) {}
 
 Table::~Table() { Close(); }
 
@@ -31,7 +31,7 @@ void Table::Close() {
     // A tier that is away: what is left in it is of a layout, or of an attempt at one, that no
     // table reads.
   }
-  ForgetStep();
+  engine_.ForgetStep();
   core_.lookups.Free();
   core_.shards.clear();
   core_.cache.reset();
@@ -41,17 +41,17 @@ void Table::Close() {
 }
 
 bool Table::trainable() {
-  return Guard::Run(this, [&] { return core_.trainable; });
+  return TableGuard::Run(&core_, [&] { return core_.trainable; });
 }
 
 void Table::SetTrainable(bool trainable) {
-  Guard::Run(this, [&] { core_.trainable = trainable; });
+  TableGuard::Run(&core_, [&] { core_.trainable = trainable; });
 }
 
 // ---------------------------------------------------------------- lookups
 
 void Table::CheckLookup(const IdView& ids, const IdFilter& filter, bool train) {
-  Guard::Run(this, [&] {
+  TableGuard::Run(&core_, [&] {
     if (train && core_.trainable) {
       core_.RequireTrainable();
       if (core_.device != nullptr && !core_.device->shared())
@@ -71,36 +71,36 @@ void Table::CheckNumbers(const RowsOut& out) const {
 
 int64_t Table::Lookup(const IdView& ids, const IdFilter& filter, const BagView* bags, bool train,
                       const RowsOut& out) {
-  return Guard::Run(this, [&] {
+  return TableGuard::Run(&core_, [&] {
     CheckNumbers(out);
     const bool trained = train && core_.trainable;
     if (trained) core_.RequireTrainable();
     if (trained && core_.device != nullptr && !core_.device->shared()) {
       core_.RefuseUnshared("a lookup of this kind");
     }
-    if (bags != nullptr) pooling_.Check(ids, *bags);
+    if (bags != nullptr) engine_.pooling.Check(ids, *bags);
     if (core_.quantised != nullptr) {
       const auto& unknown_row = train ? core_.unknown_row : core_.serving_unknown_row;
-      LookUpQuantised(ids, filter, bags, unknown_row.data(), out);
+      engine_.quantised.LookUp(ids, filter, bags, unknown_row.data(), out);
       return StepLookups::kFrozenTicket;
     }
     auto batch = core_.lookups.NewBatch(ids, filter);
     const bool places = trained && core_.device != nullptr;
     std::vector<SlotSwap> swaps;
-    if (places) device_->RequireSlots(batch.get(), trained, &swaps);
+    if (places) engine_.device_cache->RequireSlots(batch.get(), trained, &swaps);
     auto kept = core_.lookups.NewPlace();
     core_.lookups.ReserveNote();
-    if (bags != nullptr) pooling_.Reserve(batch.get(), *bags);
+    if (bags != nullptr) engine_.pooling.Reserve(batch.get(), *bags);
     const auto purpose = trained ? LookupPurpose::kTrain : LookupPurpose::kEvaluate;
     const float* unknown = (train ? core_.unknown_row : core_.serving_unknown_row).data();
     if (bags == nullptr) {
-      lookup_.Run(batch.get(), purpose, unknown, out);
+      engine_.lookup.Run(batch.get(), purpose, unknown, out);
     } else {
-      lookup_.Run(batch.get(), purpose, nullptr, nullptr);
-      pooling_.Pool(batch.get(), ids, *bags, unknown, out.floats);
+      engine_.lookup.Run(batch.get(), purpose, nullptr, nullptr);
+      engine_.pooling.Pool(batch.get(), ids, *bags, unknown, out.floats);
     }
-    if (places) device_->Place(*batch, &swaps);
-    if (train && placement().workers == 1) core_.lookups.Note(ids);
+    if (places) engine_.device_cache->Place(*batch, &swaps);
+    if (train && core_.context.placement.workers == 1) core_.lookups.Note(ids);
     if (trained) return core_.lookups.Keep(std::move(batch), std::move(kept));
     core_.lookups.Recycle(std::move(batch));
     return StepLookups::kFrozenTicket;
@@ -124,29 +124,40 @@ void Table::PoolEval(const IdView& ids, const IdFilter& filter, const BagView& b
   Lookup(ids, filter, &bags, false, out);
 }
 
+void Table::NoteLookup(const IdView& ids) {
+  TableGuard::Run(&core_, [&] {
+    core_.lookups.ReserveNote();
+    core_.lookups.Note(ids);
+  });
+}
+
+std::vector<std::pair<uint64_t, size_t>> Table::RecentLookups() {
+  return TableGuard::Run(&core_, [&] { return core_.lookups.recent(); });
+}
+
 // ---------------------------------------------------------------- lookups in two parts
 
 void Table::PrepareLookup(const IdView& ids, const IdFilter& filter, bool by_handle,
                           PreparedLookups* prepared) {
-  Guard::Run(this, [&] {
+  TableGuard::Run(&core_, [&] {
     core_.RequireTrainable();
     PreparedLookups::One one{core_.lookups.NewBatch(ids, filter), core_.lookups.NewPlace()};
     if (by_handle) RowHandles::Reserve(one.batch.get());
     prepared->lookups.push_back(std::move(one));
     if (prepared->lookups.size() == 1) prepared->inserted = core_.Inserted();
-    lookup_.Prepare(prepared->lookups.back().batch.get(), &prepared->pending);
+    engine_.lookup.Prepare(prepared->lookups.back().batch.get(), &prepared->pending);
   });
 }
 
 int64_t Table::FinishLookup(PreparedLookups* prepared, float* out, int64_t* handles) {
-  return Guard::Run(this, [&] {
+  return TableGuard::Run(&core_, [&] {
     PreparedLookups::One& one = prepared->lookups.at(prepared->finished);
     prepared->moved |= core_.Inserted() != prepared->inserted;
-    lookup_.Finish(one.batch.get(), prepared->moved, core_.unknown_row.data(), out);
+    engine_.lookup.Finish(one.batch.get(), prepared->moved, core_.unknown_row.data(), out);
     ++prepared->finished;
     prepared->inserted = core_.Inserted();
     if (handles == nullptr) return core_.lookups.Keep(std::move(one.batch), std::move(one.place));
-    handles_.Give(one.batch.get(), true, handles);
+    engine_.handles.Give(one.batch.get(), true, handles);
     core_.lookups.Recycle(std::move(one.batch));
     return StepLookups::kFrozenTicket;
   });
@@ -156,8 +167,8 @@ int64_t Table::FinishLookup(PreparedLookups* prepared, float* out, int64_t* hand
 
 void Table::LookupWithHandles(const IdView& ids, const IdFilter& filter, float* out,
                               int64_t* handles) {
-  Guard::Run(this, [&] {
-    RefuseQuantised("lookup by handle");
+  TableGuard::Run(&core_, [&] {
+    engine_.quantised.Refuse("lookup by handle");
     const bool trained = core_.trainable;
     if (trained) core_.RequireTrainable();
     if (trained && core_.device != nullptr && !core_.device->shared()) {
@@ -165,30 +176,30 @@ void Table::LookupWithHandles(const IdView& ids, const IdFilter& filter, float* 
     }
     auto batch = core_.lookups.NewBatch(ids, filter);
     RowHandles::Reserve(batch.get());
-    lookup_.Run(batch.get(), trained ? LookupPurpose::kTrain : LookupPurpose::kEvaluate,
-                core_.unknown_row.data(), out);
-    handles_.Give(batch.get(), trained, handles);
+    engine_.lookup.Run(batch.get(), trained ? LookupPurpose::kTrain : LookupPurpose::kEvaluate,
+                       core_.unknown_row.data(), out);
+    engine_.handles.Give(batch.get(), trained, handles);
     core_.lookups.Recycle(std::move(batch));
   });
 }
 
 void Table::AccumulateByHandle(const int64_t* handles, size_t n, const float* grad) {
-  Guard::Run(this, [&] {
+  TableGuard::Run(&core_, [&] {
     core_.RequireOptimizer();
-    const RowHandles::Tags tags = handles_.Now();
+    const RowHandles::Tags tags = engine_.handles.Now();
     const size_t dim = core_.config.dim;
     std::vector<int64_t> keys;
     std::vector<float> grads;
     keys.reserve(n);
     grads.reserve(n * dim);
     for (size_t i = 0; i < n; ++i) {
-      const char* row = handles_.Row(tags, handles, i);
+      const char* row = engine_.handles.Row(tags, handles, i);
       if (row == nullptr) continue;
       keys.push_back(Meta(row)->key);
       grads.insert(grads.end(), grad + i * dim, grad + (i + 1) * dim);
     }
     auto batch = core_.lookups.NewBatch(IdView{keys.data(), keys.size(), true}, {});
-    lookup_.Run(batch.get(), LookupPurpose::kEvaluate, nullptr, nullptr);
+    engine_.lookup.Run(batch.get(), LookupPurpose::kEvaluate, nullptr, nullptr);
     batch->structure = core_.Structure();
     core_.lookups.gradients().Add(*batch, grads.data(), core_.config.dim, *core_.context.kernels);
     core_.lookups.Recycle(std::move(batch));
@@ -196,19 +207,19 @@ void Table::AccumulateByHandle(const int64_t* handles, size_t n, const float* gr
 }
 
 void Table::AdoptHandles(int64_t* handles, size_t n) {
-  Guard::Run(this, [&] {
-    const RowHandles::Tags tags = handles_.Now();
-    for (size_t i = 0; i < n; ++i) handles_.Adopt(tags, handles + 2 * i);
+  TableGuard::Run(&core_, [&] {
+    const RowHandles::Tags tags = engine_.handles.Now();
+    for (size_t i = 0; i < n; ++i) engine_.handles.Adopt(tags, handles + 2 * i);
   });
 }
 
 void Table::CheckHandles(const int64_t* handles, size_t n) {
-  Guard::Run(this, [&] {
-    const RowHandles::Tags tags = handles_.Now();
+  TableGuard::Run(&core_, [&] {
+    const RowHandles::Tags tags = engine_.handles.Now();
     for (size_t i = 0; i < n; ++i) {
-      handles_.RequireOfTable(tags, handles, i);
+      engine_.handles.RequireOfTable(tags, handles, i);
       if (RowHandles::NoRow(handles + 2 * i)) continue;
-      if (RowHandles::WorkerOf(handles + 2 * i) < placement().workers) continue;
+      if (RowHandles::WorkerOf(handles + 2 * i) < core_.context.placement.workers) continue;
       throw StaleHandle(core_.Where("handles[" + std::to_string(i) + "] was made up"));
     }
   });
@@ -217,27 +228,21 @@ void Table::CheckHandles(const int64_t* handles, size_t n) {
 // ---------------------------------------------------------------- gradients and the step
 
 void Table::Accumulate(int64_t ticket, const Gradient& grad, size_t grad_rows) {
-  Guard::Run(this, [&] { core_.lookups.Accumulate(ticket, grad, grad_rows); });
-}
-
-void Table::ForgetStep() {
-  core_.lookups.Forget();
-  if (device_ != nullptr) device_->ForgetStep();
-  core_.context.pins.BeginStep();
+  TableGuard::Run(&core_, [&] { core_.lookups.Accumulate(ticket, grad, grad_rows); });
 }
 
 void Table::DiscardGradients() {
-  Guard::Run(this, [&] { ForgetStep(); });
+  TableGuard::Run(&core_, [&] { engine_.ForgetStep(); });
 }
 
 void Table::NoteToken(float token) {
-  Guard::Run(this, [&] {
+  TableGuard::Run(&core_, [&] {
     if (core_.trainable) core_.lookups.tokens().Add(token);
   });
 }
 
 void Table::RequireTokens(float received, bool forget) {
-  Guard::Run(this, [&] {
+  TableGuard::Run(&core_, [&] {
     GradientTokens& tokens = core_.lookups.tokens();
     if (core_.trainable && !tokens.Fits(received)) {
       throw std::runtime_error(core_.Where(
@@ -255,17 +260,17 @@ void Table::RequireTokens(float received, bool forget) {
 }
 
 double Table::GradientSquaredNorm() {
-  return Guard::Run(this, [&] { return core_.lookups.SquaredNorm(); });
+  return TableGuard::Run(&core_, [&] { return core_.lookups.SquaredNorm(); });
 }
 
 void Table::Step(const StepInput& input) {
-  Guard::Run(this, [&] {
+  TableGuard::Run(&core_, [&] {
     core_.RequireOptimizer();
     if (core_.device != nullptr && !core_.device->shared()) {
       core_.RefuseUnshared("a step on the host");
     }
-    const StepConstants c = optimizer_.Constants(input);
-    if (device_ != nullptr) device_->RequireNonePrepared();
+    const StepConstants c = engine_.optimizer.Constants(input);
+    if (engine_.device_cache != nullptr) engine_.device_cache->RequireNonePrepared();
     core_.lookups.MergeDeferred(true);
     // The update cannot fail any more.
     ReserveStep();
@@ -273,40 +278,35 @@ void Table::Step(const StepInput& input) {
     if (!gradients.empty()) {
       const bool stale = gradients.structure() != core_.Structure();
       ForAllShards([&](int s) {
-        optimizer_.PrepareUpdate(s, stale);
-        if (device_ != nullptr) device_->UpdateRows(c, s);
-        optimizer_.Update(c, s);
+        engine_.optimizer.PrepareUpdate(s, stale);
+        if (engine_.device_cache != nullptr) engine_.device_cache->UpdateRows(c, s);
+        engine_.optimizer.Update(c, s);
       });
     }
-    FinishStep();
+    engine_.FinishStep();
   });
 }
 
 void Table::ReserveStep() {
-  optimizer_.ReserveUpdate();
-  if (device_ == nullptr) return;
+  engine_.optimizer.ReserveUpdate();
+  if (engine_.device_cache == nullptr) return;
   size_t rows = 0;
   for (int s = 0; s < kNumShards; ++s) rows += core_.lookups.gradients().part(s).n;
-  device_->ReserveStep(rows);
-}
-
-void Table::FinishStep() {
-  ForgetStep();
-  evictor_.FinishStep();
+  engine_.device_cache->ReserveStep(rows);
 }
 
 int64_t Table::BindOptimizer(const Rule& rule) {
-  return Guard::Run(this, [&] {
-    RefuseQuantised("an optimizer");
+  return TableGuard::Run(&core_, [&] {
+    engine_.quantised.Refuse("an optimizer");
     core_.RequireWrittenBack();
     if (core_.device != nullptr) core_.device->WriteBackAll();
-    if (optimizer_.KeepsState(rule)) return optimizer_.Replace(rule);
-    RowOptimizer::Relaid relaid = optimizer_.Relay(rule);
+    if (engine_.optimizer.KeepsState(rule)) return engine_.optimizer.Replace(rule);
+    RowOptimizer::Relaid relaid = engine_.optimizer.Relay(rule);
     // From here to the end of Adopt nothing can fail.
-    ForgetStep();
-    auto left = optimizer_.Adopt(std::move(relaid));
+    engine_.ForgetStep();
+    auto left = engine_.optimizer.Adopt(std::move(relaid));
     if (core_.cache != nullptr) core_.cache->tiers.DropStale(std::move(left));
-    return optimizer_.binding();
+    return engine_.optimizer.binding();
   });
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Table: its device cache.
+#include "table/table_device.h"
+
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -9,81 +10,82 @@
 
 namespace msrec {
 
-void Table::AttachDevice(const DeviceConfig& config, float* values) {
-  Guard::Run(this, [&] {
-    RefuseQuantised("a device cache");
-    if (placement().workers > 1) {
+void TableDevice::Attach(const DeviceConfig& config, float* values) {
+  TableGuard::Run(&core_, [&] {
+    engine_.quantised.Refuse("a device cache");
+    if (core_.context.placement.workers > 1) {
       throw std::invalid_argument(
           core_.Where("device_rows must be None with more than one worker, got " +
-                      std::to_string(placement().workers) + " workers"));
+                      std::to_string(core_.context.placement.workers) + " workers"));
     }
-    device_ = std::make_unique<DeviceCache>(&core_, &lookup_, config, values);
-    core_.device = core_.context.device = device_->rows();
+    engine_.device_cache = std::make_unique<DeviceCache>(&core_, &engine_.lookup, config, values);
+    core_.device = core_.context.device = engine_.device_cache->rows();
   });
 }
 
-DeviceCache& Table::Device() const {
-  if (device_ == nullptr) throw std::invalid_argument(core_.Where("has no device cache"));
-  return *device_;
+DeviceCache& TableDevice::Cache() const {
+  if (engine_.device_cache == nullptr)
+    throw std::invalid_argument(core_.Where("has no device cache"));
+  return *engine_.device_cache;
 }
 
-DeviceCache& Table::Device(bool shared) const {
-  Device().RequireShared(shared);
-  return *device_;
+DeviceCache& TableDevice::Cache(bool shared) const {
+  Cache().RequireShared(shared);
+  return *engine_.device_cache;
 }
 
-void Table::SetDeviceStates(float* states) {
-  Guard::Run(this, [&] { Device(true).SetStates(states); });
+void TableDevice::SetStates(float* states) {
+  TableGuard::Run(&core_, [&] { Cache(true).SetStates(states); });
 }
 
-int32_t Table::device_state_width() {
-  return Guard::Run(this, [&] { return core_.context.rule.StateWidth(core_.config.dim); });
+int32_t TableDevice::state_width() {
+  return TableGuard::Run(&core_, [&] { return core_.context.rule.StateWidth(core_.config.dim); });
 }
 
-int64_t Table::LookupSlots(const IdView& ids, const IdFilter& filter, float* values,
-                           int32_t* slots) {
-  return Guard::Run(this, [&] { return Device().Lookup(ids, filter, values, slots); });
+int64_t TableDevice::LookupSlots(const IdView& ids, const IdFilter& filter, float* values,
+                                 int32_t* slots) {
+  return TableGuard::Run(&core_, [&] { return Cache().Lookup(ids, filter, values, slots); });
 }
 
-RowMoves Table::Prepare(const IdView& ids, const IdFilter& filter) {
-  return Guard::Run(this, [&] { return Device().Prepare(ids, filter); });
+RowMoves TableDevice::Prepare(const IdView& ids, const IdFilter& filter) {
+  return TableGuard::Run(&core_, [&] { return Cache().Prepare(ids, filter); });
 }
 
-RowMoves Table::FetchDirty() {
-  return Guard::Run(this, [&] { return Device().FetchDirty(); });
+RowMoves TableDevice::FetchDirty() {
+  return TableGuard::Run(&core_, [&] { return Cache().FetchDirty(); });
 }
 
-void Table::FinishMove(const float* out_values, size_t values, const float* out_states,
-                       size_t states) {
-  Guard::Run(this, [&] { Device().FinishMove(out_values, values, out_states, states); });
+void TableDevice::FinishMove(const float* out_values, size_t values, const float* out_states,
+                             size_t states) {
+  TableGuard::Run(&core_, [&] { Cache().FinishMove(out_values, values, out_states, states); });
 }
 
-void Table::ReportGradient(int64_t ticket) {
-  Guard::Run(this, [&] { Device().ReportGradient(ticket); });
+void TableDevice::ReportGradient(int64_t ticket) {
+  TableGuard::Run(&core_, [&] { Cache().ReportGradient(ticket); });
 }
 
-size_t Table::CountTouched() {
-  return Guard::Run(this, [&] { return Device(false).touched(); });
+size_t TableDevice::CountTouched() {
+  return TableGuard::Run(&core_, [&] { return Cache(false).touched(); });
 }
 
-void Table::Touched(int32_t* slots, size_t room) {
-  Guard::Run(this, [&] { Device(false).CopyTouched(slots, room); });
+void TableDevice::Touched(int32_t* slots, size_t room) {
+  TableGuard::Run(&core_, [&] { Cache(false).CopyTouched(slots, room); });
 }
 
-std::array<float, 2> Table::BeginDeviceStep(const StepInput& input) {
-  return Guard::Run(this, [&] {
-    const DeviceCache& device = Device(false);
+std::array<float, 2> TableDevice::BeginStep(const StepInput& input) {
+  return TableGuard::Run(&core_, [&] {
+    const DeviceCache& device = Cache(false);
     core_.RequireOptimizer();
-    const StepConstants c = optimizer_.Constants(input);
+    const StepConstants c = engine_.optimizer.Constants(input);
     device.RequireNonePrepared();
     return std::array<float, 2>{c.adam_lr, c.adam_eps};
   });
 }
 
-void Table::FinishDeviceStep() {
-  Guard::Run(this, [&] {
-    Device(false).NoteUpdated();
-    FinishStep();
+void TableDevice::FinishStep() {
+  TableGuard::Run(&core_, [&] {
+    Cache(false).NoteUpdated();
+    engine_.FinishStep();
   });
 }
 

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Guard and CallScope, which calls on a table begin with. Internal to table*.cc.
+// TableGuard and CallScope, which calls on a table begin with. Internal to table*.cc.
 #pragma once
 
 #include <new>
 
-#include "table/table.h"
+#include "table/core/table_core.h"
 #include "util/float_mode.h"
 
 namespace msrec {
 
 // Takes the table for one call, and turns what can go wrong inside into the table's own exceptions.
-class Table::Guard {
+class TableGuard {
  public:
-  explicit Guard(Table* table) : hold_(&table->core_.mutex) {
-    if (table->core_.closed) throw TableClosed(table->core_.Where("is closed"));
+  explicit TableGuard(TableCore* core) : hold_(&core->mutex) {
+    if (core->closed) throw TableClosed(core->Where("is closed"));
   }
 
   template <typename Fn>
-  static auto Run(Table* table, Fn fn) {
-    Guard guard(table);
+  static auto Run(TableCore* core, Fn fn) {
+    TableGuard guard(core);
     try {
       return fn();
     } catch (const std::bad_alloc&) {
-      throw OutOfMemory(table->core_.Where("out of memory; the table is as it was"));
+      throw OutOfMemory(core->Where("out of memory; the table is as it was"));
     }
   }
 
@@ -34,9 +34,9 @@ class Table::Guard {
 
 // Holds the rows that a call needs in host memory until the call is over, whatever has to make
 // room.
-class Table::CallScope {
+class CallScope {
  public:
-  explicit CallScope(Table* table) : pins_(table->core_.context.pins) { pins_.BeginCall(); }
+  explicit CallScope(TableCore* core) : pins_(core->context.pins) { pins_.BeginCall(); }
   ~CallScope() { pins_.EndCall(); }
 
  private:

@@ -9,30 +9,32 @@
 #include "rows/for_shards.h"
 #include "rows/row_values.h"
 #include "table/cache/row_cache.h"
+#include "table/table.h"
 #include "table/table_guard.h"
 #include "util/headroom.h"
 
 namespace msrec {
 
 void Table::Get(const IdView& ids, const IdFilter& filter, bool insert, float* out) {
-  Guard::Run(this, [&] {
-    const CallScope call(this);
-    if (insert && core_.trainable) RefuseQuantised("a lookup that inserts");
+  TableGuard::Run(&core_, [&] {
+    const CallScope call(&core_);
+    if (insert && core_.trainable) engine_.quantised.Refuse("a lookup that inserts");
     if (core_.quantised != nullptr) {
-      return LookUpQuantised(ids, filter, nullptr, core_.serving_unknown_row.data(), out);
+      return engine_.quantised.LookUp(ids, filter, nullptr, core_.serving_unknown_row.data(), out);
     }
     auto batch = core_.lookups.NewBatch(ids, filter);
     if (insert && core_.trainable) {
-      lookup_.Run(batch.get(), LookupPurpose::kInsert, core_.unknown_row.data(), out);
+      engine_.lookup.Run(batch.get(), LookupPurpose::kInsert, core_.unknown_row.data(), out);
     } else {
-      lookup_.Run(batch.get(), LookupPurpose::kEvaluate, core_.serving_unknown_row.data(), out);
+      engine_.lookup.Run(batch.get(), LookupPurpose::kEvaluate, core_.serving_unknown_row.data(),
+                         out);
     }
     core_.lookups.Recycle(std::move(batch));
   });
 }
 
 void Table::Put(const IdView& ids, const float* values, size_t value_rows) {
-  Guard::Run(this, [&] {
+  TableGuard::Run(&core_, [&] {
     if (value_rows != ids.size) {
       throw std::invalid_argument(core_.Where("keys and values must have the same length, got " +
                                               std::to_string(ids.size) + " keys and " +
@@ -45,7 +47,7 @@ void Table::Put(const IdView& ids, const float* values, size_t value_rows) {
       RowArrays ages;
       ages.last_steps = steps.data();
       ages.last_times = times.data();
-      return PutQuantised(ids, values, ages);
+      return engine_.quantised.Put(ids, values, ages);
     }
     const size_t dim = core_.config.dim;
     // A key counts once a call, and of a key put twice the last value stays: where the call is done
@@ -63,10 +65,10 @@ void Table::Put(const IdView& ids, const float* values, size_t value_rows) {
       distinct = {keys.data(), keys.size(), true};
     }
     core_.CheckIds(ids, {});
-    ForEachPart(distinct, "keys", "stored", [&](const IdView& some, size_t begin) {
-      const CallScope call(this);
+    engine_.ForEachPart(distinct, "keys", "stored", [&](const IdView& some, size_t begin) {
+      const CallScope call(&core_);
       auto batch = core_.lookups.NewBatch(some, {});
-      lookup_.Run(batch.get(), LookupPurpose::kPut, nullptr, nullptr);
+      engine_.lookup.Run(batch.get(), LookupPurpose::kPut, nullptr, nullptr);
       ForShards(*batch, [&](int s) {
         const size_t first = batch->begin[s];
         for (size_t i = 0; core_.device != nullptr && i < batch->unique[s]; ++i) {
@@ -85,15 +87,15 @@ void Table::Put(const IdView& ids, const float* values, size_t value_rows) {
 }
 
 size_t Table::Erase(const IdView& ids) {
-  return Guard::Run(this, [&] {
+  return TableGuard::Run(&core_, [&] {
     if (core_.context.is_static()) {
       throw std::invalid_argument(
           core_.Where("is static: its keys are the vocabulary and cannot be erased"));
     }
     if (core_.quantised != nullptr) return core_.quantised->Erase(ids);
     size_t total = 0;
-    ForEachPart(ids, "keys", "erased", [&](const IdView& some, size_t) {
-      const CallScope call(this);
+    engine_.ForEachPart(ids, "keys", "erased", [&](const IdView& some, size_t) {
+      const CallScope call(&core_);
       auto batch = core_.lookups.NewBatch(some, {});
       if (core_.cache != nullptr) core_.cache->host.Promote(batch.get(), LookupPurpose::kUpdate);
       for (int s = 0; !batch->probed && s < kNumShards; ++s) {
@@ -116,68 +118,41 @@ size_t Table::Erase(const IdView& ids) {
 }
 
 void Table::Contains(const IdView& ids, bool* out) {
-  Guard::Run(this, [&] {
+  TableGuard::Run(&core_, [&] {
     if (core_.context.is_static()) {
       for (size_t i = 0; i < ids.size; ++i)
         out[i] = ids[i] >= 0 && ids[i] < core_.config.vocabulary;
       return;
     }
     if (core_.quantised != nullptr) {
-      const AgeLimit limit = Ages();
+      const AgeLimit limit = engine_.quantised.Ages();
       for (size_t i = 0; i < ids.size; ++i) out[i] = core_.quantised->Contains(ids[i], &limit);
       return;
     }
     std::vector<char> copies;
-    const KeyedRows rows = reader_.Find(ids, &copies);
+    const KeyedRows rows = engine_.reader.Find(ids, &copies);
     for (size_t i = 0; i < ids.size; ++i) out[i] = rows[i].second != nullptr;
   });
 }
 
 size_t Table::Size() {
-  return Guard::Run(this, [&] {
-    evictor_.EvictDue();
+  return TableGuard::Run(&core_, [&] {
+    engine_.evictor.EvictDue();
     if (core_.cache != nullptr) core_.cache->tiers.Queue();  // which counts what is in them
-    return reader_.Count();
+    return engine_.reader.Count();
   });
 }
 
 std::vector<int64_t> Table::Keys() {
-  return Guard::Run(this, [&] {
-    evictor_.EvictDue();
+  return TableGuard::Run(&core_, [&] {
+    engine_.evictor.EvictDue();
     if (core_.quantised != nullptr) return core_.quantised->Keys(nullptr);
     std::vector<int64_t> keys;
-    reader_.Walk([&](const KeyedRows& rows) {
+    engine_.reader.Walk([&](const KeyedRows& rows) {
       for (const auto& each : rows) keys.push_back(each.first);
     });
     return keys;
   });
-}
-
-void Table::ForEachPart(const IdView& ids, const char* what, const char* done,
-                        const std::function<void(const IdView&, size_t)>& fn) {
-  const size_t part = core_.cache == nullptr ? ids.size : core_.cache->host.PartKeys();
-  for (size_t first = 0; first < ids.size; first += part) {
-    IdView some = ids;
-    const size_t width = ids.is_int64 ? sizeof(int64_t) : sizeof(int32_t);
-    some.data = static_cast<const char*>(ids.data) + first * ids.stride * width;
-    some.size = std::min(part, ids.size - first);
-    const auto so_far = [&](const std::string& error) {
-      return error + "; of the " + std::to_string(ids.size) + " " + what + ", the first " +
-             std::to_string(first) + " were " + done + ", the others were not";
-    };
-    try {
-      fn(some, first);
-    } catch (const std::bad_alloc&) {
-      if (first == 0) throw;
-      throw OutOfMemory(so_far(core_.Where("out of memory")));
-    } catch (const std::invalid_argument& error) {
-      if (first == 0) throw;
-      throw std::invalid_argument(so_far(error.what()));
-    } catch (const std::runtime_error& error) {
-      if (first == 0) throw;
-      throw std::runtime_error(so_far(error.what()));
-    }
-  }
 }
 
 }  // namespace msrec

@@ -8,26 +8,27 @@
 #include "readers/quantised_rows.h"
 #include "rows/for_shards.h"
 #include "table/cache/row_cache.h"
+#include "table/table.h"
 #include "table/table_guard.h"
 #include "util/headroom.h"
 
 namespace msrec {
 
 RowLayout Table::layout() {
-  return Guard::Run(this, [&] { return core_.context.layout; });
+  return TableGuard::Run(&core_, [&] { return core_.context.layout; });
 }
 
 ExportedRows Table::Export(bool with_state) {
-  return Guard::Run(this, [&] {
-    evictor_.EvictDue();
+  return TableGuard::Run(&core_, [&] {
+    engine_.evictor.EvictDue();
     if (core_.quantised != nullptr) {
       const std::vector<int64_t> keys = core_.quantised->Keys(nullptr);
-      return ExportQuantised({keys.data(), keys.size(), true}, with_state);
+      return engine_.quantised.Export({keys.data(), keys.size(), true}, with_state);
     }
     if (core_.cache != nullptr) core_.cache->tiers.Queue();  // which counts what is in them
-    ExportedRows out = NewExport(core_.context.layout, reader_.Count(), with_state);
+    ExportedRows out = NewExport(core_.context.layout, engine_.reader.Count(), with_state);
     size_t n = 0;
-    reader_.Walk([&](const KeyedRows& rows) {
+    engine_.reader.Walk([&](const KeyedRows& rows) {
       Pack(core_.context.layout, rows, n, &out);
       n += rows.size();
     });
@@ -40,10 +41,10 @@ ExportedRows Table::Export(bool with_state) {
 }
 
 void Table::ExportParts(bool with_state, const std::function<void(ExportedRows)>& fn) {
-  Guard::Run(this, [&] {
-    evictor_.EvictDue();
-    if (core_.quantised != nullptr) return ExportQuantisedParts(with_state, fn);
-    reader_.Walk([&](const KeyedRows& rows) {
+  TableGuard::Run(&core_, [&] {
+    engine_.evictor.EvictDue();
+    if (core_.quantised != nullptr) return engine_.quantised.ExportParts(with_state, fn);
+    engine_.reader.Walk([&](const KeyedRows& rows) {
       if (rows.empty()) return;
       ExportedRows part = NewExport(core_.context.layout, rows.size(), with_state);
       Pack(core_.context.layout, rows, 0, &part);
@@ -53,123 +54,19 @@ void Table::ExportParts(bool with_state, const std::function<void(ExportedRows)>
 }
 
 ExportedRows Table::ExportKeys(const IdView& keys, bool with_state) {
-  return Guard::Run(this, [&] {
+  return TableGuard::Run(&core_, [&] {
     core_.CheckKeys(keys, "keys");
-    if (core_.quantised != nullptr) return ExportQuantised(keys, with_state);
+    if (core_.quantised != nullptr) return engine_.quantised.Export(keys, with_state);
     std::vector<char> copies;
-    const KeyedRows rows = reader_.Find(keys, &copies);
+    const KeyedRows rows = engine_.reader.Find(keys, &copies);
     ExportedRows out = NewExport(core_.context.layout, rows.size(), with_state);
     Pack(core_.context.layout, rows, 0, &out);
     return out;
-  });
-}
-
-uint64_t Table::Mark() {
-  return Guard::Run(this, [&] {
-    RefuseQuantised("recording changes");
-    WriteBackForDigest();
-    ForAllShards([&](int s) { core_.shards[s]->BeginEpoch(core_.epoch + 1, 0); });
-    ++core_.epoch;
-    if (core_.oldest_mark == 0) core_.oldest_mark = core_.epoch;
-    return core_.epoch;
-  });
-}
-
-ExportedRows Table::ExportSince(uint64_t mark, bool with_state, bool sweep) {
-  return Guard::Run(this, [&] {
-    if (core_.oldest_mark == 0 || mark < core_.oldest_mark || mark > core_.epoch) {
-      throw std::invalid_argument(core_.Where("mark " + std::to_string(mark) +
-                                              " is not one of this table's, or was released"));
-    }
-    if (sweep) evictor_.EvictDue();
-    std::vector<int64_t> of[kNumShards];
-    ForAllShards([&](int s) { core_.shards[s]->Changed(mark, &of[s]); });
-    size_t first[kNumShards + 1] = {};
-    for (int s = 0; s < kNumShards; ++s) first[s + 1] = first[s] + of[s].size();
-    if (core_.cache == nullptr && core_.device == nullptr && !core_.context.is_static()) {
-      ExportedRows out = NewExport(core_.context.layout, first[kNumShards], with_state);
-      ForAllShards([&](int s) { core_.shards[s]->Export(of[s], first[s], &out); });
-      return out;
-    }
-    std::vector<int64_t> keys;
-    keys.reserve(first[kNumShards]);
-    for (const auto& each : of) keys.insert(keys.end(), each.begin(), each.end());
-    std::vector<char> copies;
-    const KeyedRows rows = reader_.Find(IdView{keys.data(), keys.size(), true}, &copies);
-    ExportedRows out = NewExport(core_.context.layout, rows.size(), with_state);
-    Pack(core_.context.layout, rows, 0, &out);
-    return out;
-  });
-}
-
-void Table::ReleaseBefore(uint64_t mark) {
-  Guard::Run(this, [&] {
-    if (mark == 0) {
-      ForAllShards([&](int s) { core_.shards[s]->StopRecording(); });
-      core_.oldest_mark = 0;
-      return;
-    }
-    if (core_.oldest_mark == 0) return;
-    core_.oldest_mark = std::max(core_.oldest_mark, std::min(mark, core_.epoch));
-    for (const auto& shard : core_.shards) shard->Forget(core_.oldest_mark);
-  });
-}
-
-std::vector<RowMeta> Table::ExportCounters() {
-  return Guard::Run(this, [&] {
-    std::vector<RowMeta> counters;
-    for (const auto& shard : core_.shards) shard->candidates().Export(&counters);
-    return counters;
-  });
-}
-
-std::vector<char> Table::ExportSketch() {
-  return Guard::Run(this, [&] {
-    std::vector<char> memory;
-    for (const auto& shard : core_.shards) {
-      CountingSketch& sketch = shard->candidates().sketch();
-      memory.resize(memory.size() + sketch.bytes());
-      sketch.Save(core_.context.epochs.number, memory.data() + memory.size() - sketch.bytes());
-    }
-    return memory;
-  });
-}
-
-void Table::ImportCounters(const std::vector<RowMeta>& counters) {
-  Guard::Run(this, [&] {
-    if (core_.context.admission.kind != AdmissionKind::kCount || core_.context.is_static()) {
-      throw std::invalid_argument(core_.Where("keeps no exact counters of keys without a row"));
-    }
-    if (core_.quantised != nullptr) return;  // nothing counts any more
-    std::vector<int64_t> keys;
-    for (const RowMeta& counter : counters) keys.push_back(counter.key);
-    std::vector<char> copies;
-    const KeyedRows rows = reader_.Find(IdView{keys.data(), keys.size(), true}, &copies);
-    for (size_t i = 0; i < keys.size(); ++i) {
-      if (rows[i].second != nullptr) continue;
-      core_.ShardFor(keys[i]).candidates().Import(IndexHash(keys[i]), counters[i]);
-    }
-  });
-}
-
-void Table::ImportSketch(const char* data, size_t bytes) {
-  Guard::Run(this, [&] {
-    size_t total = 0;
-    for (const auto& shard : core_.shards) total += shard->candidates().sketch().bytes();
-    if (bytes != total) {
-      throw std::invalid_argument(core_.Where("has a sketch of " + std::to_string(total) +
-                                              " bytes, got one of " + std::to_string(bytes)));
-    }
-    for (const auto& shard : core_.shards) {
-      CountingSketch& sketch = shard->candidates().sketch();
-      sketch.Load(core_.context.epochs.number, data);
-      data += sketch.bytes();
-    }
   });
 }
 
 void Table::Import(size_t n, const RowArrays& rows, int32_t state_width) {
-  Guard::Run(this, [&] {
+  TableGuard::Run(&core_, [&] {
     if (rows.states != nullptr && state_width != core_.context.layout.state_width) {
       throw std::invalid_argument(core_.Where("states has " + std::to_string(state_width) +
                                               " floats a row, the table's optimizer has " +
@@ -178,8 +75,8 @@ void Table::Import(size_t n, const RowArrays& rows, int32_t state_width) {
     core_.RequireWrittenBack();
     const IdView ids{rows.keys, n, true};
     core_.CheckKeys(ids, "keys");
-    if (core_.quantised != nullptr) return PutQuantised(ids, rows.values, rows);
-    ForEachPart(ids, "rows", "imported", [&](const IdView& some, size_t first) {
+    if (core_.quantised != nullptr) return engine_.quantised.Put(ids, rows.values, rows);
+    engine_.ForEachPart(ids, "rows", "imported", [&](const IdView& some, size_t first) {
       ImportBlock(some, first, rows, state_width);
     });
   });
@@ -194,7 +91,7 @@ void Table::Import(const IdView& ids, const float* values) {
 
 void Table::ImportBlock(const IdView& ids, size_t first, const RowArrays& rows,
                         int32_t state_width) {
-  const CallScope call(this);
+  const CallScope call(&core_);
   auto batch = core_.lookups.NewBatch(ids, {});
   RequireHeadroom(HeadroomForKeys(batch->n));
   if (core_.cache != nullptr) {
@@ -227,10 +124,10 @@ void Table::ImportBlock(const IdView& ids, size_t first, const RowArrays& rows,
 }
 
 void Table::Clear() {
-  Guard::Run(this, [&] {
+  TableGuard::Run(&core_, [&] {
     if (core_.quantised != nullptr) {
       core_.quantised->Clear();
-      WriteFirstRows(core_.quantised.get());
+      engine_.quantised.WriteFirstRows(core_.quantised.get());
       return;
     }
     // Everything that can fail comes first.
@@ -241,7 +138,7 @@ void Table::Clear() {
     } else {
       core_.ReserveChanges({}, true);
     }
-    ForgetStep();
+    engine_.ForgetStep();
     if (core_.device != nullptr) core_.device->Clear();
     for (int s = 0; s < kNumShards; ++s) core_.shards[s]->Clear(std::move(empty[s]));
     ++core_.relayouts;

@@ -40,7 +40,7 @@ int64_t ShardedTable::Prefetch(TableExchange* ahead, const IdView& ids) {
   int64_t number = 0;
   all.Try([&] {
     const auto* keys = reinterpret_cast<const int64_t*>(all.memory().recv.data());
-    number = table_->Prefetch(IdView{keys, all.received() / sizeof(int64_t), true});
+    number = table_->tiers().Prefetch(IdView{keys, all.received() / sizeof(int64_t), true});
   });
   if (lookup != nullptr) Recycle(std::move(lookup));
   all.Agree();

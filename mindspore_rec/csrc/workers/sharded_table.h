@@ -73,8 +73,8 @@ class ShardedTable {
   void AccumulateByHandle(const int64_t* handles, size_t n, const float* grad);
 
   // Begin to promote the rows of batches to come: those of this worker's ids and of all others',
-  // each at its owner. Return the number of what was begun here, as Table::Prefetch. All workers
-  // call it, by an exchange that no operator uses.
+  // each at its owner. Return the number of what was begun here, as TableTiers::Prefetch. All
+  // workers call it, by an exchange that no operator uses.
   int64_t Prefetch(TableExchange* ahead, const IdView& ids);
 
   // Sum the gradient of this worker's lookup with that ticket by key, until ExchangeGradients.

@@ -35,7 +35,7 @@ struct DeltaRows {
 
 void CountLookupInt8() {
   Table table(CountedConfig("counted.int8"));
-  table.Quantise(8);
+  table.quantised().Quantise(8);
   FillTable(&table, kKeys);
   const std::vector<int64_t> ids = CountedIds(80000, kKeys, 10);
   std::vector<float> out(ids.size() * kCountedDim);
@@ -58,7 +58,7 @@ void CountDeltaApply() {
   // As TableUpdate of common/run/load_tables.py does it.
   table.Erase(View(delta.dropped));
   table.Import(delta.keys.size(), rows, 0);
-  table.SetClock(7, 1'700'000'000);
+  table.clock().Set(7, 1'700'000'000);
 }
 
 void CountDeltaOfShared() {

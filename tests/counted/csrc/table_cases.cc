@@ -35,16 +35,16 @@ void CountStep(NumberType type, Delta delta = Delta::kNone) {
   // A fifteenth of the keys is new.
   const std::vector<int64_t> first = CountedIds(kIds, kKeys + kKeys / 4, 5);
   const std::vector<int64_t> second = CountedIds(kIds, kKeys + kKeys / 4, 6);
-  uint64_t mark = delta == Delta::kNone ? 0 : table.Mark();
-  if (delta == Delta::kDigest) table.KeepDigest();
+  uint64_t mark = delta == Delta::kNone ? 0 : table.changes().Mark();
+  if (delta == Delta::kDigest) table.changes().KeepDigest();
   const Meter meter;
   step(first);
   step(second);
   if (delta == Delta::kNone) return;
-  table.ExportSince(mark, true);
-  mark = table.Mark();
-  if (delta == Delta::kDigest) table.KeptDigest();
-  table.ReleaseBefore(mark);
+  table.changes().ExportSince(mark, true);
+  mark = table.changes().Mark();
+  if (delta == Delta::kDigest) table.changes().KeptDigest();
+  table.changes().ReleaseBefore(mark);
 }
 
 }  // namespace

@@ -371,7 +371,7 @@ TEST_F(OperatorSizesTest, DeviceCache) {
   DeviceConfig config;
   config.rows = 8;
   std::vector<float> values((config.rows + 3) * kDim);
-  table().AttachDevice(config, values.data());
+  table().device().Attach(config, values.data());
   ExpectChecks(
       "MsrLookupSlots",
       {Ids(), Descriptor(), Anchor(), In(values, Use::kAnySize), Out("int32", {2, 2}), Ticket()},

@@ -340,8 +340,8 @@ TableConfig ConfigOf(int64_t vocabulary = 0) {
 
 TEST(QuantisedTableTest, ReadsWhatWasImported) {
   Table table(ConfigOf());
-  table.Quantise(8);
-  EXPECT_EQ(table.quantised_bits(), 8);
+  table.quantised().Quantise(8);
+  EXPECT_EQ(table.quantised().bits(), 8);
   std::vector<int64_t> keys = {7, -1};
   Rows values = {1, 2, 3, 4, 5, -1, 0, 1, 0, -1};
   RowArrays rows;
@@ -371,7 +371,7 @@ TEST(QuantisedTableTest, ReadsWhatWasImported) {
 
 TEST(QuantisedTableTest, ColumnsOfAGroupAreAStrideApart) {
   Table table(ConfigOf());
-  table.Quantise(4);
+  table.quantised().Quantise(4);
   const std::vector<int64_t> ids = {1, 100, 2, 100};
   const std::vector<int64_t> keys = {1, 2};
   table.Put(View(keys), Rows{1, 1, 1, 1, 1, 2, 2, 2, 2, 2}.data(), 2);
@@ -382,7 +382,7 @@ TEST(QuantisedTableTest, ColumnsOfAGroupAreAStrideApart) {
 
 TEST(QuantisedTableTest, AStaticTableHasItsFirstValues) {
   Table plain(ConfigOf(100)), table(ConfigOf(100));
-  table.Quantise(8);
+  table.quantised().Quantise(8);
   std::vector<int64_t> ids(100);
   for (int i = 0; i < 100; ++i) ids[i] = i;
   Rows expected(500), out(500);
@@ -400,25 +400,25 @@ TEST(QuantisedTableTest, AStaticTableHasItsFirstValues) {
 
 TEST(QuantisedTableTest, IsNotTrained) {
   Table table(ConfigOf());
-  table.Quantise(8);
+  table.quantised().Quantise(8);
   EXPECT_THROW(table.BindOptimizer({}), std::invalid_argument);
-  EXPECT_THROW(table.Mark(), std::invalid_argument);
-  EXPECT_THROW(table.Quantise(4), std::invalid_argument);
-  table.Quantise(8);
+  EXPECT_THROW(table.changes().Mark(), std::invalid_argument);
+  EXPECT_THROW(table.quantised().Quantise(4), std::invalid_argument);
+  table.quantised().Quantise(8);
   Rows out(5);
   const std::vector<int64_t> ids = {1};
   EXPECT_THROW(table.LookupTrain(View(ids), {}, out.data()), NoOptimizer);
   EXPECT_THROW(table.Get(View(ids), {}, true, out.data()), std::invalid_argument);
   Table full(ConfigOf());
   full.Put(View(ids), Rows(5).data(), 1);
-  EXPECT_THROW(full.Quantise(8), std::invalid_argument);
+  EXPECT_THROW(full.quantised().Quantise(8), std::invalid_argument);
 }
 
 TEST(QuantisedTableTest, RowsLeaveByAge) {
   TableConfig config = ConfigOf();
   config.eviction.max_idle_steps = 10;
   Table table(config);
-  table.Quantise(8);
+  table.quantised().Quantise(8);
   std::vector<int64_t> keys = {1, 2};
   std::vector<uint32_t> steps = {5, 15};
   Rows values(10, 1.0f);
@@ -426,7 +426,7 @@ TEST(QuantisedTableTest, RowsLeaveByAge) {
   rows.keys = keys.data();
   rows.values = values.data();
   rows.last_steps = steps.data();
-  table.SetClock(16, 0);
+  table.clock().Set(16, 0);
   table.Import(2, rows, 0);
   Rows out(10);
   table.LookupEval(View(keys), {}, out.data());

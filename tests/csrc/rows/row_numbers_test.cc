@@ -142,7 +142,7 @@ TEST(RowNumbersTest, AreForTablesWhoseValuesAreThat) {
 TEST(RowNumbersTest, QuantisedRowsAreRounded) {
   for (const int bits : {8, 4}) {
     Table table(Config(5));
-    table.Quantise(bits);
+    table.quantised().Quantise(bits);
     Rng rng(bits);
     const auto keys = Range(0, 9000);
     const auto values = rng.Floats(keys.size() * 5);

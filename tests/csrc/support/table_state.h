@@ -58,12 +58,12 @@ struct TableState {
                "evaluation reads another row of key " + std::to_string(key));
         next += table->dim();
       }
-      for (const RowMeta& each : table->ExportCounters()) {
+      for (const RowMeta& each : table->admission().ExportCounters()) {
         state.counters[each.key] = {each.count, each.last_step, each.last_time};
       }
-      state.sketch = table->ExportSketch();
-      state.step = table->step();
-      state.time = table->time();
+      state.sketch = table->admission().ExportSketch();
+      state.step = table->clock().step();
+      state.time = table->clock().time();
     } catch (const std::exception& error) {
       expect(false, std::string("it cannot be read: ") + error.what());
     }

@@ -63,12 +63,12 @@ struct Tiered {
       return tier;
     };
     settings.levels.push_back(level);
-    table->SetCache(settings);
+    table->tiers().SetCache(settings);
     Rule rule;
     rule.kind = RuleKind::kSgd;
     table->BindOptimizer(rule);
     for (int step = 0; step < 8; ++step) Train(step);
-    table->Flush();  // so that reads go to the tier
+    table->tiers().Flush();  // so that reads go to the tier
   }
   ~Tiered() { CloseTable(made->id); }
 
@@ -102,7 +102,7 @@ TEST(ConcurrentClose, TwoThreadsCloseWhileTheTableReadsAhead) {
     Tiered it("close twice");
     Door door;
     it.Hold(&door);
-    it.table->Prefetch(View(Tiered::Ids(0)));
+    it.table->tiers().Prefetch(View(Tiered::Ids(0)));
     door.AwaitVisitor();  // the table's thread reads from the tier
     std::atomic<int> begun{0}, ended{0};
     std::vector<std::thread> closers;
@@ -132,14 +132,14 @@ TEST(ConcurrentClose, ThoseWhoWaitForABatchAreToldSo) {
     Tiered it("close waiting");
     Door door;
     it.Hold(&door);
-    const int64_t number = it.table->Prefetch(View(Tiered::Ids(0)));
+    const int64_t number = it.table->tiers().Prefetch(View(Tiered::Ids(0)));
     door.AwaitVisitor();
     std::atomic<int> told{0};
     std::vector<std::thread> waiters;
     for (int t = 0; t < 3; ++t) {
       waiters.emplace_back([&] {
         try {
-          it.table->PrefetchWait(number);
+          it.table->tiers().PrefetchWait(number);
         } catch (const TableClosed&) {
           ++told;
         }
@@ -176,11 +176,11 @@ TEST(ConcurrentClose, AmongCallsOfAllKinds) {
       it.table->LookupEval(View(ids), {}, out.data());
     });
     work([&](int i) {
-      const int64_t number = it.table->Prefetch(View(Tiered::Ids(i % 8)));
-      it.table->PrefetchWait(number);
-      it.table->PrefetchDone(number);
+      const int64_t number = it.table->tiers().Prefetch(View(Tiered::Ids(i % 8)));
+      it.table->tiers().PrefetchWait(number);
+      it.table->tiers().PrefetchDone(number);
     });
-    work([&](int) { it.table->Flush(); });
+    work([&](int) { it.table->tiers().Flush(); });
     std::this_thread::sleep_for(std::chrono::microseconds(500 * (round % 5)));
     std::thread one([&] { it.table->Close(); });
     std::thread two([&] { CloseTable(it.made->id); });
@@ -206,7 +206,7 @@ TEST(ConcurrentClose, ATableThatItsOwnThreadClosesIsClosedByAnother) {
     std::vector<float> out(ids.size() * kDim);
     try {
       if (ahead) {
-        it.table->PrefetchWait(it.table->Prefetch(View(ids)));
+        it.table->tiers().PrefetchWait(it.table->tiers().Prefetch(View(ids)));
       } else {
         it.table->LookupEval(View(ids), {}, out.data());
       }

@@ -70,21 +70,21 @@ TEST(Concurrent, EverythingAtOnceOnOneTable) {
     }
   });
   helpers.emplace_back([&] {
-    uint64_t mark = table.Mark();
+    uint64_t mark = table.changes().Mark();
     while (!done) {
-      const ExportedRows rows = table.ExportSince(mark, true);
+      const ExportedRows rows = table.changes().ExportSince(mark, true);
       ASSERT_EQ(rows.dim, kDim);
-      mark = table.Mark();
-      table.ReleaseBefore(mark);
+      mark = table.changes().Mark();
+      table.changes().ReleaseBefore(mark);
       table.Size();
     }
   });
   helpers.emplace_back([&] {
-    table.CollectEvicted(true);
+    table.eviction().Collect(true);
     while (!done) {
-      for (const EvictedKey& evicted : table.TakeEvicted()) table.Explain(evicted.key);
-      table.SetEventTime(int64_t{table.time()} + 1);
-      table.Evict(table.step() % 2 == 0);
+      for (const EvictedKey& evicted : table.eviction().Take()) table.Explain(evicted.key);
+      table.clock().SetEventTime(int64_t{table.clock().time()} + 1);
+      table.eviction().Evict(table.clock().step() % 2 == 0);
     }
   });
   std::vector<std::thread> trainers;

@@ -55,14 +55,14 @@ struct Subject {
       settings.host_rows = kind.host_rows;
       settings.levels.push_back(
           {"ssd", [](size_t row_bytes, int) { return std::make_shared<MapTier>(row_bytes); }, -1});
-      table->SetCache(std::move(settings));
+      table->tiers().SetCache(std::move(settings));
     }
     if (device) {
       values.assign((kind.slots + 3) * kDim, -9.0f);
       DeviceConfig cache;
       cache.rows = kind.slots;
       cache.lfu = kind.lfu;
-      table->AttachDevice(cache, values.data());
+      table->device().Attach(cache, values.data());
     }
     Bind(kind.rule, kind.slots, device);
   }
@@ -77,7 +77,7 @@ struct Subject {
     if (!device) return;
     // Of a rule with as much state the memory stays, as do rows in it where the rule is the same.
     states.resize((slots + 3) * rule.StateWidth(kDim), -7.0f);
-    table->SetDeviceStates(states.data());
+    table->device().SetStates(states.data());
   }
 };
 
@@ -228,8 +228,8 @@ class Life {
       other = cached_.table->LookupTrain(View(ids), filter, b.data());
     } else {
       std::vector<int32_t> slots(ids.size());
-      if (rng_.OneIn(3)) cached_.table->Prepare(View(ids), filter);
-      other = cached_.table->LookupSlots(View(ids), filter, nullptr, slots.data());
+      if (rng_.OneIn(3)) cached_.table->device().Prepare(View(ids), filter);
+      other = cached_.table->device().LookupSlots(View(ids), filter, nullptr, slots.data());
       for (size_t i = 0; i < ids.size(); ++i) {
         std::copy_n(cached_.values.data() + static_cast<size_t>(slots[i]) * kDim, kDim,
                     b.data() + i * kDim);
@@ -335,7 +335,7 @@ TEST(TableDevice, TooFewSlotsIsAnErrorThatNamesTheLeastAndChangesNothing) {
   std::iota(ids.begin(), ids.end(), 0);
   std::vector<int32_t> slots(12);
   try {
-    subject.table->LookupSlots(View(ids), {}, nullptr, slots.data());
+    subject.table->device().LookupSlots(View(ids), {}, nullptr, slots.data());
     FAIL() << "12 keys in 10 slots";
   } catch (const std::invalid_argument& error) {
     EXPECT_NE(std::string(error.what()).find("device_rows must be at least 12"), std::string::npos)
@@ -344,19 +344,19 @@ TEST(TableDevice, TooFewSlotsIsAnErrorThatNamesTheLeastAndChangesNothing) {
   EXPECT_EQ(subject.table->Size(), 0u);
   // Over two lookups of one step it is their union that counts.
   std::vector<int64_t> first(ids.begin(), ids.begin() + 6), second(ids.begin() + 3, ids.end());
-  subject.table->LookupSlots(View(first), {}, nullptr, slots.data());
-  EXPECT_THROW(subject.table->LookupSlots(View(second), {}, nullptr, slots.data()),
+  subject.table->device().LookupSlots(View(first), {}, nullptr, slots.data());
+  EXPECT_THROW(subject.table->device().LookupSlots(View(second), {}, nullptr, slots.data()),
                std::invalid_argument);
   EXPECT_EQ(subject.table->Size(), 6u);
   second.resize(7);
-  subject.table->LookupSlots(View(second), {}, nullptr, slots.data());
+  subject.table->device().LookupSlots(View(second), {}, nullptr, slots.data());
   EXPECT_EQ(subject.table->Size(), 10u);
 }
 
 TEST(TableDevice, ALookupPreparedForNoStepIsAnError) {
   Subject subject(Kind{RuleKind::kAdam}, true);
   const std::vector<int64_t> ids = {1, 2};
-  subject.table->Prepare(View(ids), {});
+  subject.table->device().Prepare(View(ids), {});
   EXPECT_THROW(subject.table->Step({}), std::runtime_error);
   subject.table->DiscardGradients();
   subject.table->Step({});

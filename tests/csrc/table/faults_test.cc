@@ -204,13 +204,13 @@ class Life {
       } else {
         settings.levels.push_back({"ssd", open, -1});
       }
-      table_.SetCache(settings);
+      table_.tiers().SetCache(settings);
     }
     Rule rule;
     rule.kind = RuleKind::kAdagrad;
     for (Table* each : {&table_, &twin_}) {
       each->BindOptimizer(rule);
-      each->SetEventTime(1);
+      each->clock().SetEventTime(1);
     }
     tiered_ = kind.tiered;
     if (tiered_) Fill();
@@ -219,7 +219,7 @@ class Life {
     DeviceConfig cache;
     cache.rows = kSlots;
     cache.lfu = seed % 3 == 0;
-    table_.AttachDevice(cache, values_.data());
+    table_.device().Attach(cache, values_.data());
     GiveStates();
   }
 
@@ -236,7 +236,7 @@ class Life {
     // The deltas too.
     if (mark_ != 0 && !::testing::Test::HasFatalFailure()) {
       std::string wrong;
-      const ExportedRows delta = table_.ExportSince(mark_, true);
+      const ExportedRows delta = table_.changes().ExportSince(mark_, true);
       std::set<int64_t> noted(delta.keys.get(), delta.keys.get() + delta.n);
       const TableState now = TableState::Of(&table_, &wrong);
       for (const auto& [key, row] : now.rows) {
@@ -257,14 +257,14 @@ class Life {
   // The digest that is kept, if there is one, is that of the rows.
   void CompareDigest() {
     if (mark_ == 0) return;
-    const std::optional<uint64_t> kept = table_.KeptDigest();
+    const std::optional<uint64_t> kept = table_.changes().KeptDigest();
     if (!kept.has_value()) return;
     uint64_t sum = 0;
     table_.Digests([&](const int64_t*, const uint64_t* digests, size_t n) {
       sum = std::accumulate(digests, digests + n, sum);
     });
     ASSERT_EQ(*kept, sum) << "the digest";
-    ASSERT_TRUE(table_.DamagedRows(0, 1).empty());
+    ASSERT_TRUE(table_.changes().DamagedRows(0, 1).empty());
     ++compared_digests_;
   }
 
@@ -292,15 +292,15 @@ class Life {
 
   void GiveStates() {
     if (values_.empty()) return;
-    states_.assign((kSlots + 3) * table_.device_state_width(), -7.0f);
-    table_.SetDeviceStates(states_.data());
+    states_.assign((kSlots + 3) * table_.device().state_width(), -7.0f);
+    table_.device().SetStates(states_.data());
   }
 
   // Half of the lookups of a device cache are made there, the others on the host.
   int64_t LookUp(Table* table, const std::vector<int64_t>& ids, bool in_cache, float* out) {
     if (table == &twin_ || !in_cache) return table->LookupTrain(View(ids), {}, out);
     std::vector<int32_t> slots(ids.size());
-    const int64_t ticket = table->LookupSlots(View(ids), {}, values_.data(), slots.data());
+    const int64_t ticket = table->device().LookupSlots(View(ids), {}, values_.data(), slots.data());
     const auto dim = static_cast<size_t>(table->dim());
     for (size_t i = 0; i < ids.size(); ++i) {
       std::copy_n(values_.data() + slots[i] * dim, dim, out + i * dim);
@@ -474,48 +474,48 @@ class Life {
         if (rng_.OneIn(2)) {
           const size_t most = 1 + rng_.Below(100);
           return Do("scrub", [&](Table* table) {
-            if (table != &twin_) table->ScrubTiers(most);
+            if (table != &twin_) table->tiers().Scrub(most);
           });
         }
         return Do("flush", [&](Table* table) {
-          if (table != &twin_) table->Flush();
+          if (table != &twin_) table->tiers().Flush();
         });
       case 15:
         if (!tiered_) return;
         return Do("prefetch", [&](Table* table) {
           if (table == &twin_) return;
-          const int64_t number = table->Prefetch(View(ids));
+          const int64_t number = table->tiers().Prefetch(View(ids));
           try {
-            table->PrefetchWait(number);
+            table->tiers().PrefetchWait(number);
           } catch (const std::exception&) {
           }
-          table->PrefetchDone(number);
+          table->tiers().PrefetchDone(number);
         });
       case 16:
         if (is_static()) return;
-        return Do("evict", [&](Table* table) { table->Evict(true); }, true);
+        return Do("evict", [&](Table* table) { table->eviction().Evict(true); }, true);
       case 17: {
         if (is_static()) return;
         Eviction eviction = table_.config().eviction;
         eviction.max_idle_steps = rng_.OneIn(2) ? -1 : 1 + static_cast<int64_t>(rng_.Below(6));
-        return Do("policy", [&](Table* table) { table->SetEviction(eviction); });
+        return Do("policy", [&](Table* table) { table->eviction().Set(eviction); });
       }
       case 18: {
         if (mark_ != 0) return;
         uint64_t mark = 0;
-        Do("mark", [&](Table* table) { mark = table->Mark(); });
+        Do("mark", [&](Table* table) { mark = table->changes().Mark(); });
         mark_ = mark;
         std::string wrong;
         base_ = TableState::Of(&table_, &wrong);
-        return Do("keep digest", [&](Table* table) { table->KeepDigest(); });
+        return Do("keep digest", [&](Table* table) { table->changes().KeepDigest(); });
       }
       case 20:
         if (mark_ == 0) return;
         if (rng_.OneIn(2)) {
-          Do("delta", [&](Table* table) { table->ExportSince(mark_, true, false); });
+          Do("delta", [&](Table* table) { table->changes().ExportSince(mark_, true, false); });
         }
-        Do("next mark", [&](Table* table) { table->Mark(); });
-        return Do("keep digest", [&](Table* table) { table->KeepDigest(); });
+        Do("next mark", [&](Table* table) { table->changes().Mark(); });
+        return Do("keep digest", [&](Table* table) { table->changes().KeepDigest(); });
       case 19:
         if (n < 1) return;
         Do("discard", [&](Table* table) { table->DiscardGradients(); });

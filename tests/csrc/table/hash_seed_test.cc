@@ -65,7 +65,7 @@ class Log {
   }
   void AddState(Table* table) {
     std::vector<int64_t> evicted;
-    for (const EvictedKey& each : table->TakeEvicted()) {
+    for (const EvictedKey& each : table->eviction().Take()) {
       evicted.insert(evicted.end(), {each.key, each.step, static_cast<int64_t>(each.reason)});
     }
     Add("evicted", evicted);
@@ -113,17 +113,17 @@ void Live(const TableConfig& config, Tiers* tiers, int steps, uint64_t distinct,
                                  return std::make_shared<SsdTier>(options);
                                },
                                -1});
-    table.SetCache(settings);
+    table.tiers().SetCache(settings);
   }
   Rule rule;
   rule.kind = RuleKind::kAdagrad;
   rule.initial_accumulator = 0.1f;
   table.BindOptimizer(rule);
-  table.CollectEvicted(true);
-  const uint64_t mark = table.Mark();
+  table.eviction().Collect(true);
+  const uint64_t mark = table.changes().Mark();
   Rng rng(HashBytes(config.name.data(), config.name.size()));
   for (int step = 1; step <= steps; ++step) {
-    table.SetEventTime(1000 + 10 * step);
+    table.clock().SetEventTime(1000 + 10 * step);
     std::vector<int64_t> tickets;
     for (int lookup = 0; lookup < 2; ++lookup) {
       std::vector<int64_t> ids = rng.Keys(2500, distinct);
@@ -143,12 +143,12 @@ void Live(const TableConfig& config, Tiers* tiers, int steps, uint64_t distinct,
     if (config.eviction.order == EvictionOrder::kScore) {
       const auto keys = rng.Keys(1000, distinct);
       const auto scores = rng.Floats(1000);
-      table.SetScores({keys.data(), keys.size(), true}, scores.data());
+      table.eviction().SetScores({keys.data(), keys.size(), true}, scores.data());
     }
     // What is on its way down depends on time, and so does which of it a walk meets.
-    if (tiers != nullptr) table.Flush();
+    if (tiers != nullptr) table.tiers().Flush();
     table.Step({0.05f, 0, 1, step, 0});
-    if (tiers != nullptr) table.Flush();
+    if (tiers != nullptr) table.tiers().Flush();
     if (step % 3 == 0) {
       const auto keys = rng.Keys(400, distinct);
       if (config.vocabulary == 0) {
@@ -171,15 +171,15 @@ void Live(const TableConfig& config, Tiers* tiers, int steps, uint64_t distinct,
       arrays.states = rows.states.get();
       arrays.counts = rows.counts.get();
       table.Import(rows.n / 3, arrays, rows.state_width);
-      const std::vector<RowMeta> counters = table.ExportCounters();
+      const std::vector<RowMeta> counters = table.admission().ExportCounters();
       log->Add("counters", counters);
-      if (!counters.empty()) table.ImportCounters(counters);
-      log->Add("sketch", table.ExportSketch());
-      log->Add("delta", table.ExportSince(mark, true, true));
+      if (!counters.empty()) table.admission().ImportCounters(counters);
+      log->Add("sketch", table.admission().ExportSketch());
+      log->Add("delta", table.changes().ExportSince(mark, true, true));
       log->Add("keys", table.Keys());
     }
-    if (step % 11 == 0 && config.eviction.on_trigger) table.Evict(step % 2 == 0);
-    if (tiers != nullptr) table.Flush();
+    if (step % 11 == 0 && config.eviction.on_trigger) table.eviction().Evict(step % 2 == 0);
+    if (tiers != nullptr) table.tiers().Flush();
     log->AddState(&table);
   }
   if (tiers != nullptr && tiers->remote != nullptr) {
@@ -191,7 +191,7 @@ void Live(const TableConfig& config, Tiers* tiers, int steps, uint64_t distinct,
     log->Add("waiting", table.Export(true));
     tiers->remote->FailWith(nullptr);
   }
-  if (tiers != nullptr) table.Flush();
+  if (tiers != nullptr) table.tiers().Flush();
   table.Clear();
   log->AddState(&table);
 }

@@ -38,7 +38,8 @@ TEST(Limits, OfCandidatesIsSharedOutExactly) {
     Start(&table);
     const auto keys = Range(0, 1000);
     Train(&table, keys);
-    EXPECT_EQ(table.ExportCounters().size(), static_cast<size_t>(std::min<int64_t>(most, 1000)));
+    EXPECT_EQ(table.admission().ExportCounters().size(),
+              static_cast<size_t>(std::min<int64_t>(most, 1000)));
     if (most < 1000) continue;
     Train(&table, keys);
     EXPECT_EQ(table.Size(), 1000u) << "max_candidates = " << most;
@@ -53,7 +54,7 @@ TEST(Limits, OfRowsBytesAndAges) {
   Table table(config);
   Start(&table);
   Train(&table, Range(0, 5000));
-  table.Evict(true);
+  table.eviction().Evict(true);
   EXPECT_EQ(table.Size(), 5000u);
   config.eviction.max_rows = kMost;
   EXPECT_THROW(Table{config}, std::invalid_argument);
@@ -67,10 +68,10 @@ TEST(Limits, OfTiers) {
     const auto open = [](size_t row_bytes, int) { return std::make_shared<MapTier>(row_bytes); };
     settings.levels.push_back({"remote", open, kMost});
     settings.levels.push_back({"ssd", open, -1});
-    table.SetCache(settings);
+    table.tiers().SetCache(settings);
     Start(&table);
     Train(&table, Range(0, 5000));
-    table.Flush();
+    table.tiers().Flush();
     Train(&table, Range(0, 6000));
     EXPECT_EQ(table.Export(true).n, 6000u);
     EXPECT_EQ(table.Size(), 6000u);

@@ -19,7 +19,7 @@ TEST(TableDeviceMoves, RowsOfAnotherSizeAreRefusedAndNothingIsTakenOver) {
   DeviceConfig cache;
   cache.rows = 8;
   cache.shared = false;
-  table.AttachDevice(cache, nullptr);
+  table.device().Attach(cache, nullptr);
   Rule rule;
   rule.kind = RuleKind::kAdam;
   table.BindOptimizer(rule);
@@ -28,20 +28,20 @@ TEST(TableDeviceMoves, RowsOfAnotherSizeAreRefusedAndNothingIsTakenOver) {
 
   const std::vector<int64_t> ids = {4, 7, -1, 9, 0};
   const IdView view{ids.data(), ids.size(), true};
-  ASSERT_EQ(table.Prepare(view, {}).in_slots.size(), ids.size());
+  ASSERT_EQ(table.device().Prepare(view, {}).in_slots.size(), ids.size());
   std::vector<int32_t> slots(ids.size());
-  table.ReportGradient(table.LookupSlots(view, {}, nullptr, slots.data()));
+  table.device().ReportGradient(table.device().LookupSlots(view, {}, nullptr, slots.data()));
   StepInput input;
   input.step = 1;
-  table.BeginDeviceStep(input);
-  table.FinishDeviceStep();
-  const size_t n = table.FetchDirty().out_slots.size();
+  table.device().BeginStep(input);
+  table.device().FinishStep();
+  const size_t n = table.device().FetchDirty().out_slots.size();
   ASSERT_EQ(n, ids.size());
 
   // As large as is said, so that whoever reads on is seen to.
   const auto finish = [&](size_t value_count, size_t state_count) {
     const std::vector<float> values(value_count, 0.5f), states(state_count, 2.0f);
-    table.FinishMove(values.data(), value_count, states.data(), state_count);
+    table.device().FinishMove(values.data(), value_count, states.data(), state_count);
   };
   const size_t values = n * kDim, states = n * width;
   for (const size_t bad : {size_t{0}, values - 1, values + 1, values - kDim, values + kDim}) {

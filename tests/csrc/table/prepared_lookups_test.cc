@@ -25,7 +25,7 @@ struct Tiered {
       settings.host_rows = host_rows;
       settings.levels.push_back(
           {"ssd", [](size_t row_bytes, int) { return std::make_shared<MapTier>(row_bytes); }});
-      table.SetCache(settings);
+      table.tiers().SetCache(settings);
     }
     table.BindOptimizer(RuleOf(RuleKind::kAdagrad));
   }

@@ -45,10 +45,10 @@ class Life {
         below_(below, seed),
         table_(config),
         model_(table_.config()) {
-    if (below_.any()) table_.SetCache(below_.Settings(kHostRows));
+    if (below_.any()) table_.tiers().SetCache(below_.Settings(kHostRows));
     Bind();
-    table_.CollectEvicted(true);
-    table_.SetEventTime(1);  // without one there is no training by age in seconds
+    table_.eviction().Collect(true);
+    table_.clock().SetEventTime(1);  // without one there is no training by age in seconds
     model_.set_event_time(1);
   }
 
@@ -296,7 +296,7 @@ class Life {
     table_.Step(input);
     model_.Step(accumulated_, input);
     Forget();
-    ASSERT_EQ(table_.step(), model_.step());
+    ASSERT_EQ(table_.clock().step(), model_.step());
     Settle(true);
     const Eviction& eviction = model_.eviction();
     if (is_static() || eviction.max_rows < 0 || eviction.on_trigger) return;
@@ -309,7 +309,7 @@ class Life {
   // holds. The model has no say in which rows go for capacity.
   void Settle(bool all_rules) {
     const Eviction& eviction = model_.eviction();
-    for (const EvictedKey& evicted : table_.TakeEvicted()) {
+    for (const EvictedKey& evicted : table_.eviction().Take()) {
       const ModelRow* row = model_.Find(evicted.key);
       switch (evicted.reason) {
         case EvictionReason::kIdleSteps:
@@ -339,19 +339,19 @@ class Life {
     doing_ = "event time";
     const auto time = static_cast<uint32_t>(
         std::max<int64_t>(1, int64_t{model_.time()} + static_cast<int64_t>(rng_.Below(40)) - 10));
-    table_.SetEventTime(time);
+    table_.clock().SetEventTime(time);
     model_.set_event_time(time);
-    ASSERT_EQ(table_.time(), model_.time());
+    ASSERT_EQ(table_.clock().time(), model_.time());
   }
 
   void Evict() {
     doing_ = "evict";
     const bool at_once = rng_.OneIn(2);
     if (is_static()) {
-      ASSERT_THROW(table_.Evict(at_once), std::invalid_argument);
+      ASSERT_THROW(table_.eviction().Evict(at_once), std::invalid_argument);
       return;
     }
-    table_.Evict(at_once);
+    table_.eviction().Evict(at_once);
     model_.Trigger();
     Settle(true);
     if (!at_once) return;
@@ -453,7 +453,7 @@ class Life {
     doing_ = "policy";
     constexpr int64_t thresholds[] = {-1, 0, 1, 2, 5, 40};
     const int64_t threshold = thresholds[rng_.Below(6)];
-    table_.SetAdmissionThreshold(threshold);
+    table_.admission().SetThreshold(threshold);
     model_.set_threshold(threshold);
     const auto limit = [&](uint64_t most) {
       return rng_.OneIn(2) ? -1 : 1 + static_cast<int64_t>(rng_.Below(most));
@@ -465,12 +465,12 @@ class Life {
     if (rng_.OneIn(4)) eviction.min_norm = rng_.Float(0.0f, 0.5f);
     eviction.order = rng_.OneIn(2) ? EvictionOrder::kLru : EvictionOrder::kLfu;
     eviction.on_trigger = rng_.OneIn(3);
-    table_.SetEviction(eviction);
+    table_.eviction().Set(eviction);
     model_.set_eviction(eviction);
     Settle(false);
     const int64_t step = model_.step() + static_cast<int64_t>(rng_.Below(3));
     const auto time = model_.time() + static_cast<uint32_t>(rng_.Below(100));
-    table_.SetClock(step, time);
+    table_.clock().Set(step, time);
     model_.set_clock(step, time);
   }
 
@@ -531,10 +531,10 @@ class Life {
     if (marks_.size() > 2) {
       // Everything before the oldest mark that is kept may be forgotten.
       marks_.erase(marks_.begin());
-      table_.ReleaseBefore(marks_.begin()->first);
+      table_.changes().ReleaseBefore(marks_.begin()->first);
     }
     auto base = Unpack(table_.Export(true));
-    const uint64_t mark = table_.Mark();
+    const uint64_t mark = table_.changes().Mark();
     ASSERT_EQ(marks_.count(mark), 0u);
     marks_[mark] = base;
   }
@@ -543,7 +543,7 @@ class Life {
   void Delta() {
     doing_ = "delta";
     for (const auto& [mark, base] : marks_) {
-      const ExportedRows delta = table_.ExportSince(mark, true);
+      const ExportedRows delta = table_.changes().ExportSince(mark, true);
       auto applied = base;
       std::set<int64_t> seen;
       const auto upserts = Unpack(delta);
@@ -583,15 +583,15 @@ class Life {
           StepInput{0.1f, INFINITY, 1, 1, 0}}) {
       ASSERT_THROW(table_.Step(input), std::invalid_argument);
     }
-    ASSERT_THROW(table_.SetAdmissionThreshold(-2), std::invalid_argument);
+    ASSERT_THROW(table_.admission().SetThreshold(-2), std::invalid_argument);
     for (const int64_t idle : {0, -2}) {
       Eviction eviction;
       eviction.max_idle_steps = idle;
-      ASSERT_THROW(table_.SetEviction(eviction), std::invalid_argument);
+      ASSERT_THROW(table_.eviction().Set(eviction), std::invalid_argument);
     }
-    ASSERT_THROW(table_.SetClock(-1, 0), std::invalid_argument);
-    ASSERT_THROW(table_.ExportSince(0, true), std::invalid_argument);
-    ASSERT_THROW(table_.ExportSince(1000000, true), std::invalid_argument);
+    ASSERT_THROW(table_.clock().Set(-1, 0), std::invalid_argument);
+    ASSERT_THROW(table_.changes().ExportSince(0, true), std::invalid_argument);
+    ASSERT_THROW(table_.changes().ExportSince(1000000, true), std::invalid_argument);
     RowArrays rows;
     std::vector<int64_t> keys(3);
     rows.keys = keys.data();

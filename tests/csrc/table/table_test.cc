@@ -287,7 +287,7 @@ TEST(Table, RefusesABadConfiguration) {
 TEST(Table, MessagesNameTheTable) {
   Table table(Config());
   try {
-    table.SetAdmissionThreshold(-7);
+    table.admission().SetThreshold(-7);
     FAIL();
   } catch (const std::invalid_argument& e) {
     EXPECT_NE(std::string(e.what()).find("'t'"), std::string::npos) << e.what();
@@ -298,21 +298,21 @@ TEST(Table, MessagesNameTheTable) {
 TEST(Table, AReleasedMarkIsRefused) {
   Table table(Config());
   table.BindOptimizer(Sgd());
-  const uint64_t one = table.Mark();
+  const uint64_t one = table.changes().Mark();
   Train(&table, {1, 2});
-  const uint64_t two = table.Mark();
+  const uint64_t two = table.changes().Mark();
   Train(&table, {3});
-  EXPECT_EQ(table.ExportSince(one, false).n, 3u);
-  EXPECT_EQ(table.ExportSince(two, false).n, 1u);
-  table.ReleaseBefore(two);
-  EXPECT_THROW(table.ExportSince(one, false), std::invalid_argument);
-  EXPECT_EQ(table.ExportSince(two, false).n, 1u);
-  table.ReleaseBefore(0);
-  EXPECT_THROW(table.ExportSince(two, false), std::invalid_argument);
-  const uint64_t three = table.Mark();
+  EXPECT_EQ(table.changes().ExportSince(one, false).n, 3u);
+  EXPECT_EQ(table.changes().ExportSince(two, false).n, 1u);
+  table.changes().ReleaseBefore(two);
+  EXPECT_THROW(table.changes().ExportSince(one, false), std::invalid_argument);
+  EXPECT_EQ(table.changes().ExportSince(two, false).n, 1u);
+  table.changes().ReleaseBefore(0);
+  EXPECT_THROW(table.changes().ExportSince(two, false), std::invalid_argument);
+  const uint64_t three = table.changes().Mark();
   EXPECT_GT(three, two);
-  EXPECT_THROW(table.ExportSince(two, false), std::invalid_argument);
-  EXPECT_EQ(table.ExportSince(three, false).n, 0u);
+  EXPECT_THROW(table.changes().ExportSince(two, false), std::invalid_argument);
+  EXPECT_EQ(table.changes().ExportSince(three, false).n, 0u);
 }
 
 TEST(Table, AfterCloseEverythingSaysSo) {
@@ -329,7 +329,7 @@ TEST(Table, AfterCloseEverythingSaysSo) {
   EXPECT_THROW(table.Size(), TableClosed);
   EXPECT_THROW(table.Export(true), TableClosed);
   EXPECT_THROW(table.Stats(), TableClosed);
-  EXPECT_THROW(table.Mark(), TableClosed);
+  EXPECT_THROW(table.changes().Mark(), TableClosed);
 }
 
 // ---------------------------------------------------------------- registry

@@ -100,7 +100,7 @@ TEST(Process, AChildForkedAmongCallsIsToldAndMakesItsOwn) {
     const int result = InChild([&] {
       const std::string begin = "table 'process': belongs to process " + std::to_string(parent);
       if (Said([&] { made->table->Size(); }).rfind(begin, 0) != 0) return 1;
-      if (Said([&] { made->table->PrefetchWait(1); }).rfind(begin, 0) != 0) return 2;
+      if (Said([&] { made->table->tiers().PrefetchWait(1); }).rfind(begin, 0) != 0) return 2;
       if (Said([&] { FindTable(made->id); }).rfind(begin, 0) != 0) return 3;
       CloseTable(made->id);
       made->table->Close();

@@ -140,7 +140,7 @@ TEST(ThreadStart, ATableIsAsItWasWhereItsTiersGetNoThread) {
   settings.host_rows = 100;
   settings.levels.push_back(
       {"ssd", [](size_t row_bytes, int) { return std::make_shared<MapTier>(row_bytes); }, -1});
-  table.SetCache(settings);
+  table.tiers().SetCache(settings);
   Rule rule;
   rule.kind = RuleKind::kAdagrad;
   table.BindOptimizer(rule);
@@ -150,14 +150,14 @@ TEST(ThreadStart, ATableIsAsItWasWhereItsTiersGetNoThread) {
   {
     const NoMoreThreads none;
     ExpectNoThread([&] { table.LookupTrain(view, {}, out.data()); });
-    ExpectNoThread([&] { table.Prefetch(view); });
+    ExpectNoThread([&] { table.tiers().Prefetch(view); });
   }
   EXPECT_EQ(table.Size(), 0u);
-  const int64_t fetch = table.Prefetch(view);
-  table.PrefetchWait(fetch);
+  const int64_t fetch = table.tiers().Prefetch(view);
+  table.tiers().PrefetchWait(fetch);
   table.LookupTrain(view, {}, out.data());
   EXPECT_EQ(table.Size(), 3u);
-  table.PrefetchDone(fetch);
+  table.tiers().PrefetchDone(fetch);
 }
 
 }  // namespace

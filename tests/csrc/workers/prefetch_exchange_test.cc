@@ -34,7 +34,7 @@ class Prefetching : public ::testing::TestWithParam<PlacementKind> {
       settings.levels.push_back({"ssd", [this, r](size_t row_bytes, int) {
                                    return tiers_[r] = std::make_shared<MapTier>(row_bytes);
                                  }});
-      table(r).table().SetCache(settings);
+      table(r).table().tiers().SetCache(settings);
       table(r).table().BindOptimizer(RuleOf(RuleKind::kSgd));
     }
   }
@@ -80,10 +80,10 @@ TEST_P(Prefetching, RowsAreThereBeforeTheLookupOfAnyWorker) {
   workers_->Run([&](int r) {
     const auto ids = Ids(r, 0, 10);
     numbers[r] = table(r).Prefetch(ahead_[r].get(), View(ids));
-    table(r).table().PrefetchWait(numbers[r]);
+    table(r).table().tiers().PrefetchWait(numbers[r]);
   });
   const auto again = LookUp(0, 10);
-  for (int r = 0; r < kWorkers; ++r) table(r).table().PrefetchDone(numbers[r]);
+  for (int r = 0; r < kWorkers; ++r) table(r).table().tiers().PrefetchDone(numbers[r]);
   EXPECT_EQ(again, first);
   double rows = 0;
   for (int r = 0; r < kWorkers; ++r) {
@@ -109,7 +109,7 @@ TEST_P(Prefetching, OneThatCannotBeginFailsOnAllAndTheNextOneWorks) {
   workers_->Run([&](int r) {
     for (int i = 0; r == 1 && i <= kMostPrefetches; ++i) {
       try {
-        table(1).table().Prefetch(View(Ids(1, 0, 1)));
+        table(1).table().tiers().Prefetch(View(Ids(1, 0, 1)));
       } catch (const std::invalid_argument&) {
         break;  // as many as there may be
       }
@@ -125,7 +125,7 @@ TEST_P(Prefetching, OneThatCannotBeginFailsOnAllAndTheNextOneWorks) {
   }
   for (int64_t number = kMostPrefetches; number > 0; --number) {
     try {
-      table(1).table().PrefetchDone(number);
+      table(1).table().tiers().PrefetchDone(number);
       break;
     } catch (const std::invalid_argument&) {  // there never was that one
     }
@@ -133,8 +133,8 @@ TEST_P(Prefetching, OneThatCannotBeginFailsOnAllAndTheNextOneWorks) {
   workers_->Run([&](int r) {
     const auto ids = Ids(r, 0, 10);
     const int64_t number = table(r).Prefetch(ahead_[r].get(), View(ids));
-    table(r).table().PrefetchWait(number);
-    table(r).table().PrefetchDone(number);
+    table(r).table().tiers().PrefetchWait(number);
+    table(r).table().tiers().PrefetchDone(number);
   });
 }
 

@@ -101,7 +101,7 @@ TEST(FaultsOfWorkers, ATierThatFailsAtOneOwnerFailsTheLookupOnAll) {
     settings.levels.push_back({"ssd", [&, r](size_t row_bytes, int) {
                                  return tiers[r] = std::make_shared<MapTier>(row_bytes);
                                }});
-    workers.table(r).table().SetCache(settings);
+    workers.table(r).table().tiers().SetCache(settings);
     workers.table(r).table().BindOptimizer(Sgd());
   }
   Train(&workers, 1, 90);
@@ -110,7 +110,7 @@ TEST(FaultsOfWorkers, ATierThatFailsAtOneOwnerFailsTheLookupOnAll) {
     std::vector<float> out(ids.size() * kDim);
     workers.table(r).LookupTrain(View(ids), {}, out.data());
     workers.table(r).DiscardGradients();
-    workers.table(r).table().Flush();
+    workers.table(r).table().tiers().Flush();
   });
   const auto before = States(&workers);
   for (const bool train : {true, false}) {
@@ -216,7 +216,7 @@ TEST(FaultsOfWorkers, ADeviceCacheIsForOneWorker) {
   DeviceConfig device;
   device.rows = 10;
   try {
-    table.AttachDevice(device, values.data());
+    table.device().Attach(device, values.data());
     FAIL();
   } catch (const std::invalid_argument& error) {
     EXPECT_NE(std::string(error.what()).find("device_rows must be None"), std::string::npos);

@@ -146,7 +146,7 @@ Outcome LifeOfOne(const Plan& plan) {
   int64_t number = 0;
   for (const Plan::Step& step : plan.steps) {
     ++number;
-    for (const auto& table : tables) table->SetEventTime(step.time);
+    for (const auto& table : tables) table->clock().SetEventTime(step.time);
     double samples = 0;
     for (const int64_t n : step.samples) samples += static_cast<double>(n);
     std::vector<int64_t> tickets;
@@ -207,7 +207,7 @@ void StepOfWorker(const Plan& plan, size_t s, int r, Workers* workers,
     const Plan::Batch& batch = lookup.batches[r];
     ShardedTable& table = workers->table(r, lookup.table);
     if (l == 0) {
-      for (ShardedTable* each : workers->tables(r)) each->table().SetEventTime(step.time);
+      for (ShardedTable* each : workers->tables(r)) each->table().clock().SetEventTime(step.time);
     }
     bags[l] = Bags(lookup, batch);
     read->emplace_back(OutRows(lookup, batch) * table.table().dim(), 77.0f);
@@ -280,7 +280,7 @@ Outcome LifeOfWorkers(const Plan& plan, int n) {
     std::map<int64_t, int> owners;
     for (int r = 0; r < n; ++r) {
       Table& table = workers.table(r, t).table();
-      EXPECT_EQ(table.step(), static_cast<int64_t>(plan.steps.size()));
+      EXPECT_EQ(table.clock().step(), static_cast<int64_t>(plan.steps.size()));
       std::vector<int64_t> twice;
       const Rows own = RowsByKey(table.Export(true), &twice);
       EXPECT_EQ(own.size(), table.Size());

@@ -6,11 +6,7 @@
 #include <cstring>
 #include <stdexcept>
 #include <string>
-#include <tuple>
 
-#include "rows/for_shards.h"
-#include "table/core/row_sizes.h"
-#include "table/core/victims.h"
 #include "util/headroom.h"
 
 namespace msrec {
@@ -36,7 +32,7 @@ class Stopwatch {
 int64_t HostRows::Capacity() const {
   const CacheSettings& settings = tiers_.settings();
   if (settings.host_rows >= 0) return settings.host_rows;
-  const auto row_bytes = static_cast<int64_t>(RowSizes(core_.context.layout).in_host(true));
+  const auto row_bytes = static_cast<int64_t>(RowSizes(upper_.context().layout).in_host(true));
   return std::max<int64_t>(settings.host_bytes / row_bytes, 1);
 }
 
@@ -48,45 +44,22 @@ size_t HostRows::PartKeys() const {
 
 size_t HostRows::Demote(size_t rows, bool prefetched) {
   const bool by_count = tiers_.settings().by_count;
-  DeviceRows* const device = core_.device;
-  VictimCandidates victims =
-      SampleCandidates(core_, rows, [&](Shard* shard, size_t n, VictimCandidates* candidates) {
-        shard->DemotionCandidates(n, by_count, prefetched, candidates);
-      });
-  if (device != nullptr && !device->shared()) {
-    // Rows whose newest values are in memory of the device stay in the host.
-    victims.erase(std::remove_if(victims.begin(), victims.end(),
-                                 [&](const VictimCandidate& each) {
-                                   const int64_t key = core_.shards[each.shard]->KeyAt(each.place);
-                                   return device->Find(key) != SlotMap::kNone;
-                                 }),
-                  victims.end());
-  }
-  SelectVictims(rows, &victims);
+  const VictimCandidates victims = upper_.Victims(rows, by_count, prefetched);
   const size_t demoted = victims.size();
   if (demoted == 0) return 0;
-  std::sort(victims.begin(), victims.end(), [](const VictimCandidate& a, const VictimCandidate& b) {
-    return std::tie(a.shard, a.place) < std::tie(b.shard, b.place);
-  });
   tiers_.EraseDeparted();
   for (size_t first = 0; first < demoted; first += LowerTiers::kPartRows) {
     const size_t last = std::min(demoted, first + LowerTiers::kPartRows);
     std::vector<int64_t> keys;
     std::vector<char> blocks;
     keys.reserve(last - first);
-    blocks.reserve((last - first) * core_.context.layout.stride());
+    blocks.reserve((last - first) * upper_.context().layout.stride());
     for (size_t i = first; i < last; ++i) {
-      Shard& shard = *core_.shards[victims[i].shard];
-      if (device != nullptr) {
-        device->WriteBackAndForget(victims[i].shard, shard.KeyAt(victims[i].place));
-      }
-      shard.CopyRow(victims[i].place, &keys, &blocks);
+      upper_.CopyOut(victims[i], &keys, &blocks);
     }
     tiers_.Write(std::move(keys), std::move(blocks));
     // The queue has them, and from here on nothing can fail.
-    for (size_t i = first; i < last; ++i) {
-      core_.shards[victims[i].shard]->FreeDemoted(victims[i].place);
-    }
+    for (size_t i = first; i < last; ++i) upper_.Free(victims[i]);
     tiers_.AddRows(static_cast<int64_t>(last - first));
     stats_.demoted += last - first;
   }
@@ -96,7 +69,7 @@ size_t HostRows::Demote(size_t rows, bool prefetched) {
 size_t HostRows::MakeRoom(size_t rows, bool prefetching) {
   const int64_t capacity = Capacity();
   const auto over = [&] {
-    return static_cast<int64_t>(core_.Rows()) + static_cast<int64_t>(rows) - capacity;
+    return static_cast<int64_t>(upper_.rows()) + static_cast<int64_t>(rows) - capacity;
   };
   for (const bool prefetched : {false, true}) {
     if (prefetched && prefetching) break;
@@ -110,13 +83,13 @@ size_t HostRows::MakeRoom(size_t rows, bool prefetching) {
   }
   const int64_t least = capacity + still;
   const bool by_rows = tiers_.settings().host_rows >= 0;
-  const auto row_bytes = static_cast<int64_t>(RowSizes(core_.context.layout).in_host(true));
+  const auto row_bytes = static_cast<int64_t>(RowSizes(upper_.context().layout).in_host(true));
   throw std::invalid_argument(
-      core_.Where((by_rows ? "host_rows=" + std::to_string(capacity)
-                           : "host_bytes=" + std::to_string(tiers_.settings().host_bytes) + " (" +
-                                 std::to_string(capacity) + " rows)") +
-                  " is too small for the distinct keys of one step; the least that works is " +
-                  (by_rows ? std::to_string(least) : std::to_string(least * row_bytes))));
+      upper_.Where((by_rows ? "host_rows=" + std::to_string(capacity)
+                            : "host_bytes=" + std::to_string(tiers_.settings().host_bytes) + " (" +
+                                  std::to_string(capacity) + " rows)") +
+                   " is too small for the distinct keys of one step; the least that works is " +
+                   (by_rows ? std::to_string(least) : std::to_string(least * row_bytes))));
 }
 
 // ---------------------------------------------------------------- promote
@@ -146,10 +119,7 @@ void HostRows::Promote(Batch* batch, LookupPurpose purpose, PendingRows* pending
   bool replaces = purpose == LookupPurpose::kReplace;
   const Hold hold = HoldFor(purpose);
   std::vector<uint32_t> missing[kNumShards];
-  ForShards(*batch, [&](int s) {
-    if (!batch->made_unique) batch->MakeUnique(s);
-    core_.shards[s]->FindInHost(batch, hold, 0, &missing[s]);
-  });
+  upper_.FindInHost(batch, hold, missing);
   batch->probed = true;
   std::vector<uint32_t> at;
   std::vector<int64_t> keys;
@@ -173,13 +143,13 @@ void HostRows::Promote(Batch* batch, LookupPurpose purpose, PendingRows* pending
     double* const seconds =
         trains ? &stats_.lookup_wait : (reads ? &stats_.evaluation_wait : &other);
     const Stopwatch watch(seconds);
-    if (replaces && core_.KeepsDigest()) {
+    if (replaces && upper_.KeepsDigest()) {
       // A row that is replaced leaves the digest, so it is read first.
       try {
         tiers_.Read(keys, &rows, &found);
         replaces = false;
       } catch (const RowDamaged&) {
-        core_.DropDigest();  // to replace such a row is how it is mended
+        upper_.DropDigest();  // to replace such a row is how it is mended
       }
     }
     if (replaces || found == nullptr) tiers_.Read(keys, replaces ? nullptr : &rows, &found);
@@ -204,41 +174,28 @@ void HostRows::Promote(Batch* batch, LookupPurpose purpose, PendingRows* pending
         absent.size() + static_cast<size_t>(std::count(found.get(), found.get() + at.size(), true));
   }
   MakeRoom(needed, false);
-  for (int s = 0; s < kNumShards; ++s) {
-    const size_t before = pending == nullptr ? 0 : pending->keys[s];
-    core_.shards[s]->Reserve(before + missing[s].size());
-    core_.shards[s]->ReserveNotes(before +
-                                  (batch->begin[s + 1] == batch->begin[s] ? 0 : batch->unique[s]));
-  }
+  upper_.Reserve(*batch, missing, pending);
   RequireHeadroom(HeadroomForKeys(all_missing));
   if (pending != nullptr) pending->absent.swap(absent);
-  const size_t stride = core_.context.layout.stride();
-  size_t j = 0;
+  int64_t promoted = 0;
+  const auto note = [&] {
+    tiers_.AddRows(-promoted);
+    if (trains) stats_.misses += static_cast<uint64_t>(promoted);
+  };
   try {
-    for (; j < at.size(); ++j) {
-      if (!found[j]) continue;
-      Shard& shard = core_.ShardFor(keys[j]);
-      batch->row[at[j]] = replaces ? shard.PromoteBlank(keys[j], hold)
-                                   : shard.Promote(rows.data() + j * stride, hold, 0);
-      tiers_.AddRows(-1);
-      stats_.misses += trains;
-    }
+    upper_.Promote(batch, at, keys, replaces ? nullptr : rows.data(), found.get(), hold, &promoted);
   } catch (...) {
-    // Rows that were promoted may stay in host memory, but not without their contents.
-    while (replaces && j-- > 0) {
-      if (!found[j]) continue;
-      core_.ShardFor(keys[j]).UndoPromoteBlank(keys[j]);
-      tiers_.AddRows(1);
-    }
+    note();
     throw;
   }
+  note();
 }
 
 void HostRows::ReadThrough(Batch* batch, const std::vector<uint32_t>* missing,
                            const std::vector<uint32_t>& at, const std::vector<char>& rows,
                            const bool* found) {
-  const size_t stride = core_.context.layout.stride();
-  const bool is_static = core_.context.is_static();
+  const size_t stride = upper_.context().layout.stride();
+  const bool is_static = upper_.context().is_static();
   size_t copies = 0;
   for (size_t j = 0; j < at.size(); ++j) copies += found[j];
   if (is_static) {
@@ -249,14 +206,14 @@ void HostRows::ReadThrough(Batch* batch, const std::vector<uint32_t>* missing,
   for (size_t j = 0; j < at.size(); ++j) {
     if (!found[j]) continue;
     std::memcpy(next, rows.data() + j * stride, stride);
-    const char* row = core_.ShardFor(batch->key[at[j]]).ReadThrough(next);
+    const char* row = msrec::ReadThrough(upper_.context(), next);
     batch->row[at[j]] = const_cast<char*>(row);
     if (row != nullptr) next += stride;  // one that is due leaves its place to the next
   }
   for (int s = 0; is_static && s < kNumShards; ++s) {
     for (const uint32_t i : missing[s]) {
       if (batch->row[i] != nullptr) continue;
-      core_.shards[s]->FirstRow(next, batch->key[i]);
+      WriteFirst(upper_.context(), next, batch->key[i]);
       batch->row[i] = next;
       next += stride;
     }

@@ -11,16 +11,14 @@
 
 #include "rows/batch.h"
 #include "table/cache/lower_tiers.h"
-#include "table/core/lookup_purpose.h"
-#include "table/core/prepared_lookups.h"
-#include "table/core/table_core.h"
+#include "table/core/upper_tier.h"
 
 namespace msrec {
 
 class HostRows {
  public:
   // Requires: both outlive it.
-  HostRows(TableCore* core, LowerTiers* tiers) : core_(*core), tiers_(*tiers) {}
+  HostRows(UpperTier* upper, LowerTiers* tiers) : upper_(*upper), tiers_(*tiers) {}
 
   // Most rows in host memory.
   int64_t Capacity() const;
@@ -65,7 +63,7 @@ class HostRows {
                    const std::vector<uint32_t>& at, const std::vector<char>& rows,
                    const bool* found);
 
-  TableCore& core_;
+  UpperTier& upper_;
   LowerTiers& tiers_;
   Stats stats_;
 };

@@ -29,13 +29,13 @@ size_t LowerEviction::Evict(std::vector<int64_t> keys, const ReasonOf& reason) {
   std::vector<char> rows;
   std::unique_ptr<bool[]> found;
   tiers_.Read(keys, &rows, &found);
-  const size_t stride = core_.context.layout.stride();
+  const size_t stride = upper_.context().layout.stride();
   std::vector<int64_t> victims;
   std::vector<std::pair<const char*, EvictionReason>> of;  // each victim's block, and why it goes
   for (size_t i = 0; i < keys.size(); ++i) {
     char* block = rows.data() + i * stride;
-    if (!found[i] || core_.ShardFor(keys[i]).Holds(keys[i])) continue;
-    core_.ShardFor(keys[i]).ReadThrough(block);
+    if (!found[i] || upper_.Holds(keys[i])) continue;
+    ReadThrough(upper_.context(), block);
     const EvictionReason each = reason(block);
     if (each == EvictionReason::kNone) continue;
     victims.push_back(keys[i]);
@@ -43,16 +43,9 @@ size_t LowerEviction::Evict(std::vector<int64_t> keys, const ReasonOf& reason) {
   }
   if (victims.empty()) return 0;
   tiers_.fetches().Invalidate(victims);
-  size_t of_shard[kNumShards] = {};
-  for (const int64_t key : victims) ++of_shard[core_.ShardNumber(key)];
-  for (int s = 0; s < kNumShards; ++s) {
-    core_.shards[s]->ReserveChanges(of_shard[s]);
-    core_.shards[s]->ReserveEvictions(of_shard[s]);
-  }
+  upper_.ReserveEvictions(victims);
   tiers_.OnTier([&] { tiers_.Queue().Erase(victims); });
-  for (size_t i = 0; i < victims.size(); ++i) {
-    core_.ShardFor(victims[i]).NoteLowerEviction(of[i].first, of[i].second);
-  }
+  for (const auto& [block, why] : of) upper_.NoteEvicted(block, why);
   tiers_.AddRows(-static_cast<int64_t>(victims.size()));
   return victims.size();
 }
@@ -63,9 +56,9 @@ bool LowerEviction::EvictNext(size_t rows, bool norms) {
   tiers_.Queue();
   std::vector<int64_t> keys;
   std::vector<char> blocks;
-  const size_t stride = core_.context.layout.stride();
-  const Shard& any = *core_.shards[0];
-  const auto reason = [&](const char* row) { return any.Reason(row, norms); };
+  const size_t stride = upper_.context().layout.stride();
+  const ShardContext& context = upper_.context();
+  const auto reason = [&](const char* row) { return ReasonToEvict(context, row, norms); };
   size_t looked = 0;
   while (looked < rows) {
     if (!tiers_.Sweep(std::min(rows, LowerTiers::kScanRows), &keys, &blocks)) return true;
@@ -73,7 +66,7 @@ bool LowerEviction::EvictNext(size_t rows, bool norms) {
     std::vector<int64_t> victims;
     for (size_t i = 0; i < keys.size(); ++i) {
       char* block = blocks.data() + i * stride;
-      any.ReadThrough(block);
+      ReadThrough(context, block);
       if (reason(block) != EvictionReason::kNone) victims.push_back(keys[i]);
     }
     if (!victims.empty()) Evict(std::move(victims), reason);
@@ -95,7 +88,8 @@ void LowerEviction::EvictAll(bool norms) {
     if (row != nullptr) keys.push_back(key);
   }
   if (keys.empty()) return;
-  Evict(std::move(keys), [&](const char* row) { return core_.shards[0]->Reason(row, norms); });
+  Evict(std::move(keys),
+        [&](const char* row) { return ReasonToEvict(upper_.context(), row, norms); });
 }
 
 void LowerEviction::Trigger() {
@@ -109,7 +103,7 @@ void LowerEviction::EvictTriggered(bool norms) {
 }
 
 void LowerEviction::EvictSlice() {
-  const Eviction& eviction = core_.context.eviction;
+  const Eviction& eviction = upper_.context().eviction;
   if (tiers_.rows() == 0 || (eviction.on_trigger && !sweeping_)) return;
   const size_t share = static_cast<size_t>(tiers_.rows()) / 4096;
   try {
@@ -129,7 +123,7 @@ uint64_t LowerEviction::EvictOverCapacity(uint64_t rows) {
       false;  // the walk sees every row: nothing waits in the queue, and it is a new one
   std::vector<int64_t> keys;
   std::vector<char> blocks;
-  const size_t stride = core_.context.layout.stride();
+  const size_t stride = upper_.context().layout.stride();
   while (evicted < rows && tiers_.rows() > 0) {
     const size_t wanted = kSampled * static_cast<size_t>(rows - evicted) + 64;
     std::vector<std::pair<double, int64_t>> candidates;  // priority and key
@@ -137,8 +131,9 @@ uint64_t LowerEviction::EvictOverCapacity(uint64_t rows) {
     while (candidates.size() < wanted && !ended) {
       ended = !tiers_.Sweep(LowerTiers::kScanRows, &keys, &blocks);
       for (size_t i = 0; !ended && i < keys.size(); ++i) {
-        if (core_.ShardFor(keys[i]).Holds(keys[i])) continue;
-        candidates.emplace_back(core_.shards[0]->Priority(blocks.data() + i * stride), keys[i]);
+        if (upper_.Holds(keys[i])) continue;
+        candidates.emplace_back(EvictionPriority(upper_.context(), blocks.data() + i * stride),
+                                keys[i]);
       }
     }
     const size_t most = std::min<size_t>(candidates.size(), rows - evicted);

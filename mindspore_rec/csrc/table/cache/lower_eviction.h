@@ -11,7 +11,7 @@
 
 #include "policy/eviction.h"
 #include "table/cache/lower_tiers.h"
-#include "table/core/table_core.h"
+#include "table/core/upper_tier.h"
 
 namespace msrec {
 
@@ -20,7 +20,7 @@ class LowerEviction {
   using ReasonOf = std::function<EvictionReason(const char* row)>;
 
   // Requires: both outlive it.
-  LowerEviction(TableCore* core, LowerTiers* tiers) : core_(*core), tiers_(*tiers) {}
+  LowerEviction(UpperTier* upper, LowerTiers* tiers) : upper_(*upper), tiers_(*tiers) {}
 
   // Sweep from the beginning in the slices to come: the horizon was moved.
   void Trigger();
@@ -46,7 +46,7 @@ class LowerEviction {
   // Look at about that many rows. True: the sweep came to the end.
   bool EvictNext(size_t rows, bool norms);
 
-  TableCore& core_;
+  UpperTier& upper_;
   LowerTiers& tiers_;
   bool sweeping_ = false;  // with Eviction::on_trigger: not all rows have been looked at
   uint64_t failures_ = 0;

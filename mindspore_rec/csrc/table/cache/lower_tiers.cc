@@ -14,7 +14,7 @@ std::shared_ptr<TierChain> LowerTiers::OpenChain(int generation, size_t row_byte
   for (const LevelConfig& level : settings_.levels) {
     std::shared_ptr<Tier> tier = OnTier([&] { return level.open(row_bytes, generation); });
     if (tier->row_bytes() != row_bytes) {
-      throw std::runtime_error(core_.Where(
+      throw std::runtime_error(upper_.Where(
           "its " + level.kind + " tier has rows of " + std::to_string(tier->row_bytes()) +
           " bytes, the table has rows of " + std::to_string(row_bytes)));
     }
@@ -25,7 +25,7 @@ std::shared_ptr<TierChain> LowerTiers::OpenChain(int generation, size_t row_byte
 
 WriteBehind& LowerTiers::Queue() {
   if (queue_ == nullptr) {
-    auto chain = OpenChain(generation_, core_.context.layout.stride());
+    auto chain = OpenChain(generation_, upper_.context().layout.stride());
     OnTier([&] { chain->Settle(); });
     queue_ = OnTier([&] { return std::make_shared<WriteBehind>(chain, kQueueBytes); });
     rows_ = static_cast<int64_t>(chain->size());
@@ -56,17 +56,12 @@ std::pair<size_t, bool> LowerTiers::Scrub(size_t most) {
 // ---------------------------------------------------------------- rows
 
 void LowerTiers::EraseDeparted() {
-  std::vector<int64_t> keys;
-  for (const auto& shard : core_.shards) {
-    keys.insert(keys.end(), shard->erased().begin(), shard->erased().end());
-  }
+  const std::vector<int64_t> keys = upper_.Departed();
   if (keys.empty()) return;
-  std::sort(keys.begin(), keys.end());
-  keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
   fetches_.Invalidate(keys);
   OnTier([&] { Queue().Erase(keys); });
   // Only now: where the queue is full and the tier takes nothing, they are still to be erased.
-  for (const auto& shard : core_.shards) shard->ForgetErased();
+  upper_.ForgetDeparted();
 }
 
 void LowerTiers::Read(const std::vector<int64_t>& keys, std::vector<char>* rows,
@@ -74,7 +69,7 @@ void LowerTiers::Read(const std::vector<int64_t>& keys, std::vector<char>* rows,
   EraseDeparted();
   WriteBehind& queue = Queue();
   found->reset(new bool[keys.size()]());
-  if (rows != nullptr) rows->resize(keys.size() * core_.context.layout.stride());
+  if (rows != nullptr) rows->resize(keys.size() * upper_.context().layout.stride());
   if (rows_ == 0 || keys.empty()) return;
   OnTier([&] {
     if (rows == nullptr) {
@@ -109,22 +104,21 @@ void LowerTiers::Walk(const std::function<void(KeyedRows&)>& fn) {
   const WriteBehind::Waiting waiting = Queue().waiting();
   std::unique_ptr<TierScan> scan;
   if (!waiting.cleared) scan = OnTier([&] { return chain_->Scan(true); });
-  const size_t stride = core_.context.layout.stride();
+  const size_t stride = upper_.context().layout.stride();
   while (scan != nullptr && OnTier([&] { return scan->Next(kScanRows, &keys, &blocks); })) {
     KeyedRows rows;
     for (size_t i = 0; i < keys.size(); ++i) {
       char* block = blocks.data() + i * stride;
-      Shard& shard = core_.ShardFor(keys[i]);
-      if (shard.Holds(keys[i]) || waiting.rows.count(keys[i]) != 0) continue;
-      shard.ReadThrough(block);  // with its time
+      if (upper_.Holds(keys[i]) || waiting.rows.count(keys[i]) != 0) continue;
+      ReadThrough(upper_.context(), block);  // with its time
       rows.emplace_back(keys[i], block);
     }
     if (!rows.empty()) fn(rows);
   }
   for (const auto& [key, row] : waiting.rows) {
-    if (row == nullptr || core_.ShardFor(key).Holds(key)) continue;
+    if (row == nullptr || upper_.Holds(key)) continue;
     blocks.assign(row, row + stride);
-    core_.ShardFor(key).ReadThrough(blocks.data());
+    ReadThrough(upper_.context(), blocks.data());
     KeyedRows rows{{key, blocks.data()}};
     fn(rows);
   }
@@ -134,37 +128,24 @@ void LowerTiers::Flush() {
   EraseDeparted();
   // A tier that takes nothing is not offered all rows again with each try.
   OnTier([&] { Queue().Drain(); });
-  for (const auto& shard : core_.shards) {
-    for (uint32_t place = 0; place != Index::kNone;) {
-      std::vector<int64_t> keys;
-      std::vector<char> blocks;
-      place = shard->CopyRows(place, kPartRows, &keys, &blocks);
-      Write(std::move(keys), std::move(blocks));
-    }
-  }
+  upper_.CopyAll(kPartRows, [&](std::vector<int64_t> keys, std::vector<char> rows) {
+    Write(std::move(keys), std::move(rows));
+  });
   OnTier([&] { Queue().Flush(); });
   DrainStale();  // or the next run might find what this one has left behind
-}
-
-void LowerTiers::NoteVocabulary() {
-  if (!core_.context.is_static() || core_.oldest_mark == 0) return;
-  for (int64_t key = 0; key < core_.config.vocabulary; ++key) {
-    if (core_.Owns(key)) core_.ShardFor(key).NoteDeleted(key);
-  }
 }
 
 void LowerTiers::Clear() {
   std::vector<int64_t> keys;
   Queue();
-  if (core_.oldest_mark != 0) {
+  if (upper_.recording()) {
     Walk([&](KeyedRows& rows) {
       for (const auto& each : rows) keys.push_back(each.first);
     });
   }
-  core_.ReserveChanges(keys, true);
+  upper_.ReserveDeleted(keys);
   Queue().Clear();
-  NoteVocabulary();
-  for (const int64_t key : keys) core_.ShardFor(key).NoteDeleted(key);
+  upper_.NoteDeleted(keys);
   RestartSweep();
   scrub_.Restart();
   fetches_.CancelAll();
@@ -187,12 +168,12 @@ LowerTiers::Relaid LowerTiers::Relay(const RowLayout& layout) {
       std::vector<int64_t> keys;
       std::vector<char> blocks(rows.size() * layout.stride());
       for (size_t i = 0; i < rows.size(); ++i) {
-        core_.shards[0]->Relay(rows[i].second, layout, blocks.data() + i * layout.stride());
+        msrec::Relay(upper_.context(), rows[i].second, layout, blocks.data() + i * layout.stride());
         keys.push_back(rows[i].first);
       }
       OnTier([&] { fresh.Write(keys.data(), keys.size(), blocks.data()); });
       relaid.rows += static_cast<int64_t>(keys.size());
-      if (core_.oldest_mark != 0) {
+      if (upper_.recording()) {
         relaid.keys.insert(relaid.keys.end(), keys.begin(), keys.end());
       }
     });
@@ -204,16 +185,15 @@ LowerTiers::Relaid LowerTiers::Relay(const RowLayout& layout) {
 }
 
 std::shared_ptr<WriteBehind> LowerTiers::Adopt(Relaid relaid) noexcept {
-  NoteVocabulary();
+  upper_.NoteDeleted(relaid.keys);
   if (relaid.queue == nullptr) return nullptr;
-  for (const int64_t key : relaid.keys) core_.ShardFor(key).NoteDeleted(key);
   RestartSweep();
   scrub_.Restart();
   queue_.swap(relaid.queue);
   chain_.swap(relaid.chain);
   rows_ = relaid.rows;
   ++generation_;
-  for (const auto& shard : core_.shards) shard->ForgetCopies();
+  upper_.ForgetCopies();
   fetches_.CancelAll();
   return std::move(relaid.queue);
 }

@@ -21,7 +21,7 @@
 #include "table/cache/fetches.h"
 #include "table/cache/settings.h"
 #include "table/cache/tier_scrub.h"
-#include "table/core/table_core.h"
+#include "table/core/upper_tier.h"
 #include "tier/env.h"
 #include "tier/tier_chain.h"
 #include "tier/write_behind.h"
@@ -33,9 +33,9 @@ class LowerTiers {
   static constexpr size_t kPartRows = 16384;  // rows of one write
   static constexpr size_t kScanRows = 4096;   // rows of one read of a walk
 
-  // Requires: core outlives it.
-  LowerTiers(TableCore* core, CacheSettings settings)
-      : core_(*core), settings_(std::move(settings)) {}
+  // Requires: upper outlives it.
+  LowerTiers(UpperTier* upper, CacheSettings settings)
+      : upper_(*upper), settings_(std::move(settings)) {}
 
   const CacheSettings& settings() const { return settings_; }
   // Number of rows that are in a lower tier only. 0 before Queue was called.
@@ -118,10 +118,8 @@ class LowerTiers {
   static constexpr size_t kQueueBytes = size_t{64} << 20;
 
   std::shared_ptr<TierChain> OpenChain(int generation, size_t row_bytes);
-  // Note all keys of a static table as changed, those that were never looked up too.
-  void NoteVocabulary();
 
-  TableCore& core_;
+  UpperTier& upper_;
   const CacheSettings settings_;
   int generation_ = 0;
   std::shared_ptr<TierChain> chain_;  // null until it is first needed
@@ -143,11 +141,11 @@ auto LowerTiers::OnTier(Fn fn) const {
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const Corruption& error) {
-    throw RowDamaged(core_.Where(error.what()));
+    throw RowDamaged(upper_.Where(error.what()));
   } catch (const RowDamaged& error) {
-    throw RowDamaged(core_.Where(error.what()));
+    throw RowDamaged(upper_.Where(error.what()));
   } catch (const std::exception& error) {
-    throw std::runtime_error(core_.Where(error.what()));
+    throw std::runtime_error(upper_.Where(error.what()));
   }
 }
 

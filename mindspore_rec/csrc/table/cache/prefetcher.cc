@@ -17,9 +17,9 @@ namespace msrec {
 
 int64_t Prefetcher::Add(const IdView& ids) {
   if (tiers_.fetches().size() >= Pins::kMostBatches) {
-    throw std::invalid_argument(core_.Where("has " + std::to_string(tiers_.fetches().size()) +
-                                            " prefetched batches; release them with "
-                                            "prefetch_done"));
+    throw std::invalid_argument(upper_.Where("has " + std::to_string(tiers_.fetches().size()) +
+                                             " prefetched batches; release them with "
+                                             "prefetch_done"));
   }
   auto fetch = std::make_shared<Fetch>();
   fetch->ids.resize(ids.size);
@@ -39,7 +39,7 @@ void Prefetcher::StartThreads() {
       thread = StartThread("read ahead", [this] { Main(); });
     } catch (const std::runtime_error& error) {
       if (&thread != &threads_[0]) return;  // the first one reads all batches
-      throw std::runtime_error(core_.Where(error.what()));
+      throw std::runtime_error(upper_.Where(error.what()));
     }
   }
 }
@@ -47,14 +47,14 @@ void Prefetcher::StartThreads() {
 double Prefetcher::Wait(int64_t number, std::unique_lock<std::mutex>* lock) {
   const std::shared_ptr<Fetch> fetch = tiers_.fetches().Find(number);
   if (fetch == nullptr) {
-    throw std::invalid_argument(core_.Where("has no prefetched batch " + std::to_string(number)));
+    throw std::invalid_argument(upper_.Where("has no prefetched batch " + std::to_string(number)));
   }
   if (fetch->ready && fetch->error == nullptr) return 0.0;
   const auto begin = std::chrono::steady_clock::now();
   ++waiters_;
-  ready_.wait(*lock, [&] { return core_.closed || fetch->ready; });
-  if (--waiters_ == 0 && core_.closed) ready_.notify_all();  // Stop waits for it
-  if (core_.closed) throw TableClosed(core_.Where("is closed"));
+  ready_.wait(*lock, [&] { return upper_.closed() || fetch->ready; });
+  if (--waiters_ == 0 && upper_.closed()) ready_.notify_all();  // Stop waits for it
+  if (upper_.closed()) throw TableClosed(upper_.Where("is closed"));
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   waited_ += seconds;
@@ -67,11 +67,11 @@ double Prefetcher::Wait(int64_t number, std::unique_lock<std::mutex>* lock) {
 
 void Prefetcher::Release(int64_t number) {
   if (number < 1 || number >= next_number_) {
-    throw std::invalid_argument(core_.Where("has no prefetched batch " + std::to_string(number)));
+    throw std::invalid_argument(upper_.Where("has no prefetched batch " + std::to_string(number)));
   }
   tiers_.fetches().ReleaseUpTo(number);
   while (!queued_.empty() && queued_.front()->number <= number) queued_.pop_front();
-  core_.context.pins.ReleaseUpTo(static_cast<uint16_t>(number));
+  upper_.ReleaseUpTo(number);
 }
 
 void Prefetcher::Stop(std::unique_lock<std::mutex>* lock) {
@@ -92,7 +92,7 @@ void Prefetcher::Main() {
   const DefaultFloatMode float_mode;
   const ThreadPool::Alone alone;  // operators need the workers
   Batch batch;
-  TableMutex::Hold hold(&core_.mutex);
+  TableMutex::Hold hold(upper_.mutex());
   std::unique_lock<std::mutex>& lock = *hold.lock();
   for (;;) {
     wake_.wait(lock, [&] { return stop_ || !queued_.empty(); });
@@ -114,7 +114,7 @@ void Prefetcher::Main() {
 
 void Prefetcher::FetchRows(std::unique_lock<std::mutex>* lock, Fetch* fetch, Batch* batch) {
   IdFilter filter;
-  filter.vocabulary = core_.config.vocabulary;
+  filter.vocabulary = upper_.context().vocabulary;
   lock->unlock();
   batch->Partition(IdView{fetch->ids.data(), fetch->ids.size(), true}, filter);
   for (int s = 0; s < kNumShards; ++s) batch->MakeUnique(s);
@@ -123,9 +123,7 @@ void Prefetcher::FetchRows(std::unique_lock<std::mutex>* lock, Fetch* fetch, Bat
 
   const auto number = static_cast<uint16_t>(fetch->number);
   std::vector<uint32_t> missing;
-  for (int s = 0; s < kNumShards; ++s) {
-    core_.shards[s]->FindInHost(batch, Hold::kBatch, number, &missing);
-  }
+  upper_.FindAhead(batch, number, &missing);
   std::vector<int64_t> keys;
   for (const uint32_t i : missing) keys.push_back(batch->key[i]);
   tiers_.EraseDeparted();
@@ -133,7 +131,7 @@ void Prefetcher::FetchRows(std::unique_lock<std::mutex>* lock, Fetch* fetch, Bat
   // Changes from here on are noted: what is read may be older.
   fetch->invalidated.clear();
   fetch->sorted = 0;
-  std::vector<char> rows(keys.size() * core_.context.layout.stride());
+  std::vector<char> rows(keys.size() * upper_.context().layout.stride());
   std::unique_ptr<bool[]> found(new bool[keys.size()]());
   if (tiers_.rows() > 0 && !keys.empty()) {
     lock->unlock();
@@ -149,30 +147,31 @@ void Prefetcher::FetchRows(std::unique_lock<std::mutex>* lock, Fetch* fetch, Bat
 
 void Prefetcher::PromoteRead(Fetch* fetch, const std::vector<int64_t>& keys,
                              const std::vector<char>& rows, const bool* found) {
-  std::vector<size_t> promoted;
+  const auto number = static_cast<uint16_t>(fetch->number);
+  std::vector<size_t> kept;
   for (size_t j = 0; j < keys.size(); ++j) {
     if (!found[j]) {
       fetch->absent.push_back(keys[j]);
       continue;
     }
     // A lookup or another batch may have promoted it meanwhile.
-    const bool held =
-        core_.ShardFor(keys[j]).HoldAhead(keys[j], static_cast<uint16_t>(fetch->number));
-    if (!held && !fetch->Invalidated(keys[j])) promoted.push_back(j);
+    const bool held = upper_.HoldAhead(keys[j], number);
+    if (!held && !fetch->Invalidated(keys[j])) kept.push_back(j);
   }
   std::sort(fetch->absent.begin(), fetch->absent.end());
-  promoted.resize(std::min(promoted.size(), host_.MakeRoom(promoted.size(), true)));
-  size_t rows_of[kNumShards] = {};
-  for (const size_t j : promoted) ++rows_of[core_.ShardNumber(keys[j])];
-  for (int s = 0; s < kNumShards; ++s) core_.shards[s]->Reserve(rows_of[s]);
-  const size_t stride = core_.context.layout.stride();
-  for (const size_t j : promoted) {
-    const char* row = core_.ShardFor(keys[j]).Promote(rows.data() + j * stride, Hold::kBatch,
-                                                      static_cast<uint16_t>(fetch->number));
-    if (row == nullptr) continue;
-    tiers_.AddRows(-1);
-    ++promoted_;
+  kept.resize(std::min(kept.size(), host_.MakeRoom(kept.size(), true)));
+  int64_t promoted = 0;
+  const auto note = [&] {
+    tiers_.AddRows(-promoted);
+    promoted_ += static_cast<uint64_t>(promoted);
+  };
+  try {
+    upper_.PromoteAhead(keys, rows, kept, number, &promoted);
+  } catch (...) {
+    note();
+    throw;
   }
+  note();
 }
 
 }  // namespace msrec

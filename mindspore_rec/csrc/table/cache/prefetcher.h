@@ -22,15 +22,15 @@
 #include "rows/batch.h"
 #include "table/cache/host_rows.h"
 #include "table/cache/lower_tiers.h"
-#include "table/core/table_core.h"
+#include "table/core/upper_tier.h"
 
 namespace msrec {
 
 class Prefetcher {
  public:
   // Requires: all outlive it, and Stop is called before its end where Add was.
-  Prefetcher(TableCore* core, LowerTiers* tiers, HostRows* host)
-      : core_(*core), tiers_(*tiers), host_(*host) {}
+  Prefetcher(UpperTier* upper, LowerTiers* tiers, HostRows* host)
+      : upper_(*upper), tiers_(*tiers), host_(*host) {}
 
   // Add a batch and return its number. Throws std::invalid_argument where too many are not
   // released, std::runtime_error where no thread can be started.
@@ -59,7 +59,7 @@ class Prefetcher {
   void PromoteRead(Fetch* fetch, const std::vector<int64_t>& keys, const std::vector<char>& rows,
                    const bool* found);
 
-  TableCore& core_;
+  UpperTier& upper_;
   LowerTiers& tiers_;
   HostRows& host_;
   std::array<std::thread, kThreads> threads_;

@@ -11,18 +11,20 @@
 #include "table/cache/lower_tiers.h"
 #include "table/cache/prefetcher.h"
 #include "table/cache/settings.h"
-#include "table/core/table_core.h"
+#include "table/core/upper_tier.h"
 
 namespace msrec {
 
 struct RowCache {
   // Requires: settings were checked, core outlives it.
   RowCache(TableCore* core, CacheSettings settings)
-      : tiers(core, std::move(settings)),
-        host(core, &tiers),
-        eviction(core, &tiers),
-        prefetcher(core, &tiers, &host) {}
+      : upper(core),
+        tiers(&upper, std::move(settings)),
+        host(&upper, &tiers),
+        eviction(&upper, &tiers),
+        prefetcher(&upper, &tiers, &host) {}
 
+  UpperTier upper;
   LowerTiers tiers;
   HostRows host;
   LowerEviction eviction;

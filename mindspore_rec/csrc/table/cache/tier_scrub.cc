@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "table/core/table_config.h"
+#include "table/core/upper_tier.h"
 #include "tier/env.h"
 
 namespace msrec {

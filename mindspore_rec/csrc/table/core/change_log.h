@@ -6,6 +6,7 @@
 // one shard owns it.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -48,11 +49,14 @@ class ChangeLog {
     current_ = nullptr;
   }
 
-  // Append every key noted in epoch `since` and later; a key may come more than once.
+  // Append the keys noted in epoch `since` and later, each once, in order.
   void Collect(uint64_t since, std::vector<int64_t>* keys) const {
+    const size_t first = keys->size();
     for (auto it = epochs_.lower_bound(since); it != epochs_.end(); ++it) {
       it->second.AppendTo(keys);
     }
+    std::sort(keys->begin() + first, keys->end());
+    keys->erase(std::unique(keys->begin() + first, keys->end()), keys->end());
   }
 
   size_t bytes() const {

@@ -10,16 +10,10 @@
 #include <vector>
 
 #include "rows/batch.h"
+#include "table/core/pending_rows.h"
 #include "table/core/step_lookups.h"
 
 namespace msrec {
-
-// The rows that prepared lookups may insert: the next one needs room in addition to them.
-struct PendingRows {
-  size_t keys[kNumShards] = {};  // an upper bound, by shard
-  size_t total = 0;              // their sum
-  std::vector<int64_t> absent;   // with lower tiers: the keys that are in no tier, each once
-};
 
 struct PreparedLookups {
   struct One {

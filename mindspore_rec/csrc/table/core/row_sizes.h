@@ -22,7 +22,7 @@ struct RowSizes {
   // Around it, in host memory.
   size_t index;   // its part of the index, at the usual load; between 6.4 and 9.7 (index.h)
   size_t pin;     // of a row in a table with tiers below host memory
-  size_t digest;  // of a row whose digest is kept (Shard::KeepDigest); not part of in_host
+  size_t digest;  // of a row whose digest is kept (shard_digests.h); not part of in_host
 
   // Around it, in an SSD tier.
   size_t ssd_header;  // before the block on the disk; it is padded to 8 bytes there

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "rows/row_values.h"
+#include "table/core/row_rules.h"
 #include "util/bytes.h"
 
 namespace msrec {
@@ -14,7 +15,9 @@ Shard::Shard(const ShardContext* context, int number)
       number_(number),
       store_(context->layout.stride(), !context->identity()),
       index_(new Index(&store_)),
-      candidates_(context, number) {
+      candidates_(context, number),
+      digests_(context, &store_, number),
+      pins_(context, &store_) {
   if (context_->identity()) {
     // The identity index: key k is row k / 16 of shard k % 16. Memory is mapped, not yet touched.
     const int64_t rows = (context_->vocabulary - number_ + kNumShards - 1) / kNumShards;
@@ -26,15 +29,15 @@ Shard::Shard(const ShardContext* context, int number)
 size_t Shard::size() const { return context_->identity() ? store_.live() : index_->size(); }
 
 bool Shard::HasRoom(size_t rows) const {
-  if (ComesDigested() && digests_.size() < store_.end() + rows) return false;
+  if (digests_.ComesDigested() && !digests_.HasRoom(store_.end() + rows)) return false;
   return (context_->identity() || store_.room() >= rows) && candidates_.HasRoom(rows);
 }
 
 void Shard::Reserve(size_t rows) {
   if (!context_->identity()) store_.Reserve(rows);
-  if (context_->tiered) pins_.resize(std::max(pins_.size(), size_t{store_.end()} + rows));
+  if (context_->tiered) pins_.Reserve(size_t{store_.end()} + rows);
   candidates_.Reserve(rows);
-  if (ComesDigested()) GrowDigests(size_t{store_.end()} + rows);
+  if (digests_.ComesDigested()) digests_.Grow(size_t{store_.end()} + rows);
 }
 
 void Shard::ReserveNotes(size_t keys) {
@@ -48,40 +51,18 @@ void Shard::ReserveNotes(size_t keys) {
   places_.resize(std::max(places_.size(), keys));
 }
 
-void Shard::Fresh(char* row, int64_t key) {
-  RowMeta* meta = Meta(row);
-  const uint32_t dirty = meta->dirty;
-  *meta = RowMeta{};
-  meta->key = key;
-  meta->live = 1;
-  meta->dirty = dirty;
-  meta->last_step = ClampStep(context_->step);
-  meta->last_time = context_->time;
-  const RowLayout& layout = context_->layout;
-  float value[kMaxDim];
-  context_->kernels->initialize(context_->initializer, key, layout.dim, value);
-  WriteValue(layout, value, row);
-  InitState(layout, row);
-}
-
-void Shard::InitState(const RowLayout& layout, char* row) const {
-  const Rule& rule = context_->rule;
-  FillOptimizerState(layout, rule.FirstAccumulators(layout.dim), rule.initial_accumulator, row);
-  if (layout.scored) Score(layout, row) = 0.0f;
-}
-
 char* Shard::Insert(uint64_t hash, int64_t key) {
   const uint32_t id = store_.Allocate();
   char* row = store_.Row(id);
-  Fresh(row, key);
+  WriteFresh(*context_, row, key);
   try {
-    if (context_->tiered) PinOf(id) = {0, 0, context_->pins.released};
+    if (context_->tiered) pins_.Begin(id);
     index_->Insert(hash, id);
   } catch (...) {
     store_.Free(id);
     throw;
   }
-  if (context_->has_unseen()) PlaceDigest(id);
+  if (context_->has_unseen()) digests_.Place(id);
   ++stats_.inserted;
   inserted_ = id;
   return row;
@@ -102,7 +83,7 @@ char* Shard::Admit(uint64_t hash, int64_t key, uint32_t occurrences) {
 char* Shard::IdentityRow(int64_t key) {
   char* row = store_.Row(static_cast<uint32_t>(key / kNumShards));
   // A static table has all rows from the start; memory for one is filled when it is first seen.
-  if (!Meta(row)->live) Fresh(row, key);
+  if (!Meta(row)->live) WriteFresh(*context_, row, key);
   return row;
 }
 
@@ -190,10 +171,10 @@ void Shard::FindOrInsert(Batch* batch, Hold hold) {
       // Gone for the user already; what comes back is a new key, admission included.
       Erase(key);
       row = Admit(hashes_[i], key, occurrences);
-      if (context_->tiered && row != nullptr) HoldRow(inserted_, hold);
+      if (context_->tiered && row != nullptr) pins_.HoldRow(inserted_, hold);
     } else if (row == nullptr) {
       row = Admit(hashes_[i], key, occurrences);
-      if (context_->tiered && row != nullptr) HoldRow(inserted_, hold);
+      if (context_->tiered && row != nullptr) pins_.HoldRow(inserted_, hold);
     }
     if (row != nullptr) TouchTraining(row, occurrences);
   }
@@ -268,7 +249,7 @@ bool Shard::Erase(int64_t key) {
   changes_.Reserve(1);
   if (context_->device != nullptr) context_->device->Forget(number_, key);
   index_->Erase(hash, key);
-  Undigest(id);
+  digests_.Remove(id);
   changes_.Deleted(key);
   Release(id);
   ++stats_.erased;
@@ -277,10 +258,7 @@ bool Shard::Erase(int64_t key) {
 
 // Frees a place whose key is no longer in the index.
 void Shard::Release(uint32_t id) noexcept {
-  if (context_->tiered && pins_[id].copy) {
-    erased_.push_back(Meta(store_.Row(id))->key);  // ReserveCopies made room
-    --copies_;
-  }
+  if (context_->tiered) pins_.Depart(id, Meta(store_.Row(id))->key);
   store_.Free(id);
 }
 

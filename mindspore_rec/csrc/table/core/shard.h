@@ -19,9 +19,10 @@
 #include "rows/slab_store.h"
 #include "table/core/candidates.h"
 #include "table/core/change_log.h"
-#include "table/core/digest_sums.h"
 #include "table/core/lookup_purpose.h"
+#include "table/core/row_pins.h"
 #include "table/core/shard_context.h"
+#include "table/core/shard_digests.h"
 #include "table/core/victim_candidate.h"
 #include "util/bucket_hash.h"
 
@@ -38,6 +39,11 @@ struct ShardStats {
   uint64_t removed() const {
     return evicted_by_age + evicted_by_capacity + evicted_by_norm + erased;
   }
+};
+
+// Bytes of a shard, by what they are for; those of candidates and of evicted keys are elsewhere.
+struct ShardMemory {
+  size_t rows, index, changes, digests;
 };
 
 struct ExportedRows;
@@ -84,15 +90,9 @@ class Shard {
   char* At(uint32_t place);
   // Note that a row's contents change in this step.
   void Touch(char* row) {
-    digests_fresh_ = false;
+    digests_.SetFresh(false);
     changes_.Touch(Meta(row));
   }
-
-  // Note that every row changed. Requires ReserveChanges(size()), or may throw half way.
-  void TouchAll();
-  // The next n marks, deletions among them, cannot fail. Throws std::bad_alloc.
-  void ReserveChanges(size_t n) { changes_.Reserve(n); }
-  void ReserveEvictions(size_t n) { evictions_.Reserve(n); }
 
   // ---- whole shard ----
 
@@ -112,50 +112,37 @@ class Shard {
   void EvictOverCapacity(uint32_t place) { Drop(place, EvictionReason::kCapacity); }
 
   size_t size() const;
-  const Candidates& candidates() const { return candidates_; }
+  // Keys without rows.
   Candidates& candidates() { return candidates_; }
-  // Return the count of a key without a row, as far as it is known.
-  uint32_t CandidateCount(int64_t key) { return candidates_.Count(IndexHash(key), key); }
   EvictionLog& evictions() { return evictions_; }
+  // What changed, by epochs, which begin by BeginEpoch and end by StopRecording only. Rows are
+  // noted by Touch.
+  ChangeLog& changes() { return changes_; }
+  // The digests of rows, if they are kept. Keep is for shards whose changes are recorded.
+  ShardDigests& digests() { return digests_; }
+  // With lower tiers: which rows are held here, and which have copies there.
+  RowPins& pins() { return pins_; }
   // Give rows without an event time the present one.
   void StampTime();
   // Return the live rows, in row order. With due rows still in place: call EvictAll first.
   std::vector<const char*> Rows();
-  // Append the keys that changed since a mark, each once; present ones are those Find knows.
-  void Changed(uint64_t since, std::vector<int64_t>* keys) const;
   void BeginEpoch(uint64_t epoch, uint64_t oldest);
-  void Forget(uint64_t oldest) { changes_.Forget(oldest); }
   void StopRecording();
   // Write the rows of keys to places `first` and on, as evaluation sees them; absent ones are
   // marked. Requires: no vocabulary, no lower tiers, no device cache. Throws std::bad_alloc.
   void Export(const std::vector<int64_t>& keys, size_t first, ExportedRows* out);
-  // Keep the digest of each row in host memory from now on (row_digest.h), 8 bytes a row, and the
-  // sum over all rows of this shard, wherever they are: as each was when the current epoch began,
-  // or was exported since. A row that changes costs nothing until it is exported, demoted, or the
-  // next epoch begins, when it is hashed. A row in a lower tier counts as it was when it was
-  // demoted, a key without a place (has_unseen) as its first row; nothing is kept of either.
-  // `elsewhere` has the sums of these. Requires: changes are recorded; what a device cache has is
-  // written back. Throws std::bad_alloc, and keeps none then. Where memory runs out later, the
-  // digest is dropped and the call goes on.
-  void KeepDigest(DigestSums elsewhere);
-  void DropDigest() noexcept;
-  bool keeps_digest() const { return keeps_digest_; }
-  // Return the digest of all rows that are not due. Requires KeepDigest, and that what a device
-  // cache has is written back.
+  // Return the digest of all rows that are not due. Requires that they are kept, and that what a
+  // device cache has is written back.
   uint64_t Digest();
-  // Append the keys of rows that have another digest than is kept of them, though nothing has
-  // touched them in the current epoch: their memory has changed by itself. Looks at one of `parts`
-  // parts of the places. Requires KeepDigest.
-  void DamagedRows(uint32_t part, uint32_t parts, std::vector<int64_t>* keys) const;
   // Put a row as exported. Null pointers in `one` mean: fresh state, count 1, the current step and
   // time.
   void Import(int64_t key, const RowArrays& one);
   // Return the rows laid out anew, with fresh optimizer state; the shard itself is unchanged until
   // Adopt.
   std::unique_ptr<SlabStore> Relaid(const RowLayout& layout);
-  // Lay out one row anew, wherever it is.
-  void Relay(const char* from, const RowLayout& layout, char* to) const;
-  void Adopt(SlabStore* relaid) { store_.Swap(relaid); }
+  // Take these rows, and note that every row changed. Requires: the context has their layout;
+  // changes().Reserve(size()), or it may throw half way.
+  void Adopt(SlabStore* relaid);
   // Make what Clear takes. Throws std::bad_alloc. Clear notes each row as deleted.
   struct Empty {
     std::unique_ptr<SlabStore> rows;
@@ -172,10 +159,8 @@ class Shard {
   // Put a row from a lower tier in its place and return it; null where the key has a row here.
   // Requires room.
   char* Promote(const char* block, Hold hold, uint16_t number);
-  // The same for a key whose row is not read, since all of it will be overwritten.
-  char* PromoteBlank(int64_t key, Hold hold);
   // Undo that: the row of key is in its lower tier, as it was.
-  void UndoPromoteBlank(int64_t key) noexcept;
+  void UndoPromote(int64_t key) noexcept;
   // Whether there is a row of key in host memory, due or not.
   bool Holds(int64_t key) const { return index_->Find(IndexHash(key), key) != Index::kNone; }
   // The same, and hold the row for the prefetched batch of that number.
@@ -183,41 +168,20 @@ class Shard {
   // Sample candidates for about n rows to demote, as EvictionCandidates does; none that the step or
   // call holds, and those that prefetched batches hold only with `prefetched`.
   void DemotionCandidates(size_t n, bool by_count, bool prefetched, VictimCandidates* candidates);
-  int64_t KeyAt(uint32_t place) const { return Meta(store_.Row(place))->key; }
-  // Append a copy of the row in that place.
-  void CopyRow(uint32_t place, std::vector<int64_t>* keys, std::vector<char>* rows) const;
+  // Return the row in a place that one of the shard's candidates has.
+  const char* RowAt(uint32_t place) const { return store_.Row(place); }
   // Free the place of a row that is in a lower tier now.
   void FreeDemoted(uint32_t place) noexcept;
   // Append copies of the rows from that place on, about `most`, and note that they are in a lower
   // tier too. Returns the place to continue with, or Index::kNone.
   uint32_t CopyRows(uint32_t place, size_t most, std::vector<int64_t>* keys,
                     std::vector<char>* rows);
-  // Keys whose copies in lower tiers are to be erased since the row left. Forgotten only when that
-  // is done.
-  const std::vector<int64_t>& erased() const { return erased_; }
-  void ForgetErased() noexcept { erased_.clear(); }
-  // Note that no row has a copy in a lower tier any more.
-  void ForgetCopies() noexcept;
-  // Make a block from a lower tier what evaluation sees of the row; null when it is due.
-  const char* ReadThrough(char* block) const;
-  // Return why a row is evicted, wherever it is; kNone: it stays.
-  EvictionReason Reason(const char* row, bool norms) const;
-  // Fill a block with the row that a key has at first.
-  void FirstRow(char* block, int64_t key) {
-    Meta(block)->dirty = 0;
-    Fresh(block, key);
-  }
   // Count and remember that a row in a lower tier, which is in that block, was evicted.
   void NoteLowerEviction(const char* block, EvictionReason reason);
-  void NoteDeleted(int64_t key) { changes_.Deleted(key); }
-  bool recording() const { return changes_.enabled(); }
-  // Return the place of a row in the order of eviction: the lower, the earlier it goes.
-  double Priority(const char* row) const;
 
-  size_t row_bytes() const { return store_.bytes(); }
-  size_t index_bytes() const { return index_->bytes(); }
-  size_t log_bytes() const { return changes_.bytes(); }
-  size_t digest_bytes() const { return digests_.capacity() * sizeof(uint64_t) + sums_.bytes(); }
+  ShardMemory memory() const {
+    return {store_.bytes(), index_->bytes(), changes_.bytes(), digests_.bytes()};
+  }
   size_t index_entries() const { return index_->entries(); }
   const ShardStats& stats() const { return stats_; }
 
@@ -225,9 +189,7 @@ class Shard {
   char* Insert(uint64_t hash, int64_t key);
   char* Admit(uint64_t hash, int64_t key, uint32_t occurrences);
   char* IdentityRow(int64_t key);
-  void Fresh(char* row, int64_t key);
   void TouchTraining(char* row, uint32_t occurrences);
-  bool BelowNorm(const char* row) const;
   void FindOrInsert(Batch* batch, Hold hold);
   void FindOnly(Batch* batch);
   void FindOrPut(Batch* batch);
@@ -238,7 +200,6 @@ class Shard {
   void Probe(Batch* batch);
   void Drop(uint32_t id, EvictionReason reason);
   void CountEvicted(EvictionReason reason);
-  void InitState(const RowLayout& layout, char* row) const;
   void Release(uint32_t id) noexcept;
   // Call fn(i, place) for n keys in order; Index::kNone for those without a row. Loads of the rows'
   // first `bytes` overlap.
@@ -247,34 +208,8 @@ class Shard {
   // Call fn(place, row) for the rows that the current epoch touched, some of them more than once.
   template <typename Fn>
   void ForTouched(size_t bytes, const Fn& fn) const;
-  uint64_t DigestOf(const char* row) const;
-  // Replace what is kept of a row by its digest now. Where memory runs out, drop the digest; so
-  // do those below.
-  void TakeDigest(uint32_t id, uint64_t digest) noexcept;
-  void TakeAgedDigest(uint32_t id, uint64_t digest) noexcept;  // requires sums_.by_age()
-  // Take a row that is about to be dropped out of the digest.
-  void Undigest(uint32_t id) noexcept;
-  // Note the digest of a row that has come to its place and is in the sums already.
-  void PlaceDigest(uint32_t id) noexcept;
-  // Leave a row that is about to be demoted in the sums.
-  void LeaveDigest(uint32_t id) noexcept;
   // Hash the rows that the current epoch touched; with `clear` they are not dirty any more.
   void DigestTouched(bool clear) noexcept;
-  // Return the digest of the row that a key of the vocabulary has at first. Requires KeepDigest.
-  uint64_t FirstDigest(int64_t key) noexcept;
-  // Whether a row that comes into host memory has a digest that is in the sum already.
-  bool ComesDigested() const {
-    return keeps_digest_ && (context_->tiered || context_->has_unseen());
-  }
-  // Have digests_ and sums_ reach that many places. Where memory runs out, drop the digest.
-  void GrowDigests(size_t places) noexcept;
-  // Make room for that many more rows with a copy in a lower tier. Throws std::bad_alloc.
-  void ReserveCopies(size_t more);
-  RowPin& PinOf(uint32_t id);
-  // Hold a row until this step, or this call, is over.
-  void HoldRow(uint32_t id, Hold hold);
-  // Give a row that carries no event time the first one there was.
-  void FillTime(RowMeta* meta) const;
 
   static constexpr size_t kSampled = 8;
 
@@ -286,20 +221,14 @@ class Shard {
   ChangeLog changes_;
   EvictionLog evictions_;
   ShardStats stats_;
-  std::vector<RowPin> pins_;     // by place; only with lower tiers
-  std::vector<int64_t> erased_;  // copies in lower tiers to erase; with room for all copies
-  size_t copies_ = 0;            // rows with a copy in a lower tier
-  size_t cursor_ = 0;            // of the sweep, over rows and then candidates
-  uint32_t sample_ = 0;          // where the next sample of candidates begins
+  ShardDigests digests_;
+  RowPins pins_;         // empty without lower tiers
+  size_t cursor_ = 0;    // of the sweep, over rows and then candidates
+  uint32_t sample_ = 0;  // where the next sample of candidates begins
   std::vector<uint64_t> hashes_;
   std::vector<uint32_t> places_;  // of the batch that was probed last
   uint32_t inserted_ = 0;         // the place of the last insert
   std::vector<const void*> chunks_;
-  bool keeps_digest_ = false;
-  bool digests_fresh_ = false;     // nothing was touched since all that had been was exported
-  std::vector<uint64_t> digests_;  // by place; 0: there was no row
-  DigestSums sums_;                // of all rows, those that are not in host memory among them
-  std::vector<char> first_;        // what FirstDigest fills
 };
 
 }  // namespace msrec

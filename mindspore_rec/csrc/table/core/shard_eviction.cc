@@ -2,10 +2,8 @@
 //
 // Shard: rows that are evicted, and the order in which they are.
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
-#include "rows/row_values.h"
+#include "table/core/row_rules.h"
 #include "table/core/shard.h"
 
 namespace msrec {
@@ -18,7 +16,7 @@ void Shard::Drop(uint32_t id, EvictionReason reason) {
   evictions_.Reserve(1);
   if (context_->device != nullptr) context_->device->Forget(number_, key);
   index_->Erase(IndexHash(key), key);
-  Undigest(id);
+  digests_.Remove(id);
   changes_.Deleted(key);
   evictions_.Add({key, context_->step, context_->time, reason});
   Release(id);
@@ -38,17 +36,6 @@ void Shard::CountEvicted(EvictionReason reason) {
   }
 }
 
-bool Shard::BelowNorm(const char* row) const {
-  const double limit = context_->eviction.min_norm;
-  return SquaredNormOfValue(context_->layout, row) < limit * limit;
-}
-
-EvictionReason Shard::Reason(const char* row, bool norms) const {
-  const EvictionReason due = Age(context_->eviction, context_->horizon, *Meta(row));
-  if (due != EvictionReason::kNone || !norms) return due;
-  return BelowNorm(row) ? EvictionReason::kNorm : EvictionReason::kNone;
-}
-
 bool Shard::EvictSlice(size_t rows, bool norms) {
   const size_t total = places();
   bool ended = total == 0;
@@ -59,7 +46,7 @@ bool Shard::EvictSlice(size_t rows, bool norms) {
       const auto id = static_cast<uint32_t>(cursor_);
       const char* row = store_.Row(id);
       if (Meta(row)->live) {
-        const EvictionReason reason = Reason(row, norms);
+        const EvictionReason reason = ReasonToEvict(*context_, row, norms);
         if (reason != EvictionReason::kNone) Drop(id, reason);
       }
     } else {
@@ -77,27 +64,6 @@ void Shard::EvictDue(int64_t key) {
   if (due != EvictionReason::kNone) Drop(id, due);
 }
 
-double Shard::Priority(const char* row) const {
-  const RowMeta* meta = Meta(row);
-  switch (context_->eviction.order) {
-    case EvictionOrder::kLru:
-      return meta->last_step;
-    case EvictionOrder::kLfu:
-      return meta->count;
-    case EvictionOrder::kLfuDecay: {
-      const double idle = static_cast<double>(context_->step - meta->last_step);
-      const double frequency = Score(context_->layout, row);
-      if (!(frequency > 0.0)) break;
-      return std::log2(frequency) - idle / context_->eviction.half_life_steps;
-    }
-    case EvictionOrder::kScore:
-      // An import may bring anything.
-      if (std::isnan(Score(context_->layout, row))) break;
-      return Score(context_->layout, row);
-  }
-  return -std::numeric_limits<double>::infinity();
-}
-
 void Shard::EvictionCandidates(size_t n, VictimCandidates* candidates) {
   const size_t wanted = std::min(size(), kSampled * n + 64);
   candidates->clear();
@@ -107,7 +73,7 @@ void Shard::EvictionCandidates(size_t n, VictimCandidates* candidates) {
     const uint32_t id = sample_++;
     const char* row = store_.Row(id);
     if (Meta(row)->live) {
-      candidates->push_back({Priority(row), Meta(row)->last_step, id, number_});
+      candidates->push_back({EvictionPriority(*context_, row), Meta(row)->last_step, id, number_});
     }
   }
   TrimCandidates(n, candidates);

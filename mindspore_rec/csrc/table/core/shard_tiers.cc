@@ -3,30 +3,11 @@
 // Shard: rows that are promoted from lower tiers and demoted to them.
 #include <algorithm>
 #include <cstring>
-#include <new>
 
+#include "table/core/row_rules.h"
 #include "table/core/shard.h"
 
 namespace msrec {
-
-RowPin& Shard::PinOf(uint32_t id) {
-  if (id >= pins_.size()) pins_.resize(std::max<size_t>(store_.end(), size_t{id} + 1));
-  return pins_[id];
-}
-
-void Shard::HoldRow(uint32_t id, Hold hold) {
-  const Pins& pins = context_->pins;
-  RowPin& pin = PinOf(id);
-  if (hold == Hold::kStep) {
-    pin.used = pins.step & 0x7fff;
-  } else if (pin.used != pins.step) {
-    pin.used = pins.call & 0x7fff;
-  }
-}
-
-void Shard::FillTime(RowMeta* meta) const {
-  if (meta->last_time == 0 && context_->time != 0) meta->last_time = context_->first_time;
-}
 
 void Shard::FindInHost(Batch* batch, Hold hold, uint16_t number, std::vector<uint32_t>* missing) {
   Probe(batch);
@@ -35,10 +16,9 @@ void Shard::FindInHost(Batch* batch, Hold hold, uint16_t number, std::vector<uin
     if (batch->row[first + i] == nullptr) {
       missing->push_back(static_cast<uint32_t>(first + i));
     } else if (hold == Hold::kBatch) {
-      RowPin& pin = PinOf(places_[i]);
-      pin.needed = context_->pins.Later(pin.needed, number);
+      pins_.HoldAhead(places_[i], number);
     } else if (hold != Hold::kNone) {
-      HoldRow(places_[i], hold);
+      pins_.HoldRow(places_[i], hold);
     }
   }
 }
@@ -46,8 +26,7 @@ void Shard::FindInHost(Batch* batch, Hold hold, uint16_t number, std::vector<uin
 bool Shard::HoldAhead(int64_t key, uint16_t number) {
   const uint32_t id = index_->Find(IndexHash(key), key);
   if (id == Index::kNone) return false;
-  RowPin& pin = PinOf(id);
-  pin.needed = context_->pins.Later(pin.needed, number);
+  pins_.HoldAhead(id, number);
   return true;
 }
 
@@ -55,33 +34,24 @@ char* Shard::Promote(const char* block, Hold hold, uint16_t number) {
   const int64_t key = Meta(block)->key;
   const uint64_t hash = IndexHash(key);
   if (index_->Find(hash, key) != Index::kNone) return nullptr;
-  ReserveCopies(1);
+  pins_.ReserveCopies(1);
   const uint32_t id = store_.Allocate();
   char* row = store_.Row(id);
   std::memcpy(row, block, store_.stride());
   Meta(row)->dirty = 0;  // of an epoch of the change log that may be over
-  FillTime(Meta(row));
+  FillTime(*context_, Meta(row));
   try {
-    PinOf(id) = {0, 1, hold == Hold::kBatch ? number : context_->pins.released};
+    pins_.BeginPromoted(id, hold, number);
     index_->Insert(hash, id);
   } catch (...) {
     Meta(row)->live = 0;
     store_.Free(id);
     throw;
   }
-  if (hold == Hold::kStep || hold == Hold::kCall) HoldRow(id, hold);
-  ++copies_;
-  PlaceDigest(id);
+  if (hold == Hold::kStep || hold == Hold::kCall) pins_.HoldRow(id, hold);
+  pins_.AddCopy();
+  digests_.Place(id);
   return row;
-}
-
-char* Shard::PromoteBlank(int64_t key, Hold hold) {
-  std::vector<char> block(store_.stride());
-  Meta(block.data())->key = key;
-  Meta(block.data())->live = 1;
-  Meta(block.data())->last_step = ClampStep(context_->step);
-  Meta(block.data())->last_time = context_->time;
-  return Promote(block.data(), hold, 0);
 }
 
 void Shard::DemotionCandidates(size_t n, bool by_count, bool prefetched,
@@ -96,12 +66,12 @@ void Shard::DemotionCandidates(size_t n, bool by_count, bool prefetched,
   const uint32_t end = store_.end();
   candidates->clear();
   candidates->reserve(wanted);
-  pins_.resize(std::max<size_t>(pins_.size(), end));
+  pins_.Reserve(end);
   for (size_t looked = 0; candidates->size() < wanted && looked < end; ++looked) {
     if (sample_ >= end) sample_ = 0;
     const uint32_t id = sample_++;
     if (id + kAhead < end) __builtin_prefetch(store_.Row(id + kAhead));
-    const RowPin pin = pins_[id];
+    const RowPin pin = pins_.Of(id);
     if (pin.used == step || pin.used == call) continue;
     if (!prefetched && pins.IsAhead(pin.needed)) continue;
     const RowMeta* meta = Meta(store_.Row(id));
@@ -112,66 +82,33 @@ void Shard::DemotionCandidates(size_t n, bool by_count, bool prefetched,
   TrimCandidates(n, candidates);
 }
 
-void Shard::CopyRow(uint32_t place, std::vector<int64_t>* keys, std::vector<char>* rows) const {
-  const char* row = store_.Row(place);
-  keys->push_back(Meta(row)->key);
-  rows->insert(rows->end(), row, row + store_.stride());
-}
-
 void Shard::FreeDemoted(uint32_t place) noexcept {
   const int64_t key = Meta(store_.Row(place))->key;
-  LeaveDigest(place);
+  digests_.Leave(place);
   index_->Erase(IndexHash(key), key);
-  if (pins_[place].copy) --copies_;
+  pins_.Demote(place);
   store_.Free(place);
 }
 
-void Shard::UndoPromoteBlank(int64_t key) noexcept {
-  FreeDemoted(index_->Find(IndexHash(key), key));
-}
-
-// Geometrically, since it is called for single rows.
-void Shard::ReserveCopies(size_t more) {
-  const size_t wanted = erased_.size() + copies_ + more;
-  if (wanted > erased_.capacity()) erased_.reserve(std::max(wanted, 2 * erased_.capacity()));
-}
+void Shard::UndoPromote(int64_t key) noexcept { FreeDemoted(index_->Find(IndexHash(key), key)); }
 
 uint32_t Shard::CopyRows(uint32_t place, size_t most, std::vector<int64_t>* keys,
                          std::vector<char>* rows) {
-  ReserveCopies(size() - copies_);
+  pins_.ReserveCopies(size() - pins_.copies());
   for (; place < store_.end(); ++place) {
     const char* row = store_.Row(place);
     if (!Meta(row)->live || context_->Due(*Meta(row))) continue;
     if (keys->size() >= most) return place;
     keys->push_back(Meta(row)->key);
     rows->insert(rows->end(), row, row + store_.stride());
-    RowPin& pin = PinOf(place);
-    copies_ += !pin.copy;
-    pin.copy = 1;
+    pins_.MarkCopy(place);
   }
   return Index::kNone;
 }
 
-void Shard::ForgetCopies() noexcept {
-  for (RowPin& pin : pins_) pin.copy = 0;
-  copies_ = 0;
-  erased_.clear();
-}
-
-const char* Shard::ReadThrough(char* block) const {
-  FillTime(Meta(block));
-  return context_->Due(*Meta(block)) ? nullptr : block;
-}
-
 void Shard::NoteLowerEviction(const char* block, EvictionReason reason) {
   const int64_t key = Meta(block)->key;
-  if (keeps_digest_) {
-    try {
-      sums_.RemoveBelow(*Meta(block), DigestOf(block));
-    } catch (const std::bad_alloc&) {
-      DropDigest();
-    }
-  }
+  digests_.RemoveBelow(block);
   changes_.Deleted(key);
   evictions_.Add({key, context_->step, context_->time, reason});
   CountEvicted(reason);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "rows/row_values.h"
+#include "table/core/row_rules.h"
 #include "table/core/shard.h"
 
 namespace msrec {
@@ -45,14 +46,8 @@ void Shard::Import(int64_t key, const RowArrays& one) {
   if (one.states != nullptr) {
     WriteState(layout, one.states, row);
   } else {
-    InitState(layout, row);
+    WriteFreshState(*context_, layout, row);
   }
-}
-
-void Shard::Relay(const char* from, const RowLayout& layout, char* to) const {
-  std::memcpy(to, from, sizeof(RowMeta) + layout.value_bytes());
-  InitState(layout, to);
-  if (layout.scored) Score(layout, to) = Score(context_->layout, from);
 }
 
 std::unique_ptr<SlabStore> Shard::Relaid(const RowLayout& layout) {
@@ -66,10 +61,20 @@ std::unique_ptr<SlabStore> Shard::Relaid(const RowLayout& layout) {
       if (!context_->identity()) unused.push_back(same);
       continue;
     }
-    Relay(from, layout, relaid->Row(same));
+    Relay(*context_, from, layout, relaid->Row(same));
   }
   for (const uint32_t id : unused) relaid->Free(id);
   return relaid;
+}
+
+void Shard::Adopt(SlabStore* relaid) {
+  store_.Swap(relaid);
+  if (!changes_.enabled()) return;
+  for (uint32_t id = 0; id < store_.end(); ++id) {
+    char* row = context_->identity() ? IdentityRow(static_cast<int64_t>(id) * kNumShards + number_)
+                                     : store_.Row(id);
+    if (Meta(row)->live) Touch(row);
+  }
 }
 
 Shard::Empty Shard::Emptied() {
@@ -96,13 +101,10 @@ void Shard::Clear(Empty empty) {
   store_.Swap(empty.rows.get());
   index_ = std::move(empty.index);
   candidates_.Clear(std::move(empty.candidates));
-  pins_.clear();
-  erased_.clear();
-  copies_ = 0;
+  pins_.Clear();
   cursor_ = 0;
   sample_ = 0;
-  digests_.clear();
-  sums_.Clear();
+  digests_.Clear();
 }
 
 }  // namespace msrec

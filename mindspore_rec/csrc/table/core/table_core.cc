@@ -175,17 +175,17 @@ void TableCore::ReserveChanges(const std::vector<int64_t>& keys, bool all) {
     }
   }
   for (int s = 0; s < kNumShards; ++s) {
-    shards[s]->ReserveChanges(more[s] + (all ? shards[s]->size() : 0));
+    shards[s]->changes().Reserve(more[s] + (all ? shards[s]->size() : 0));
   }
 }
 
 bool TableCore::KeepsDigest() const {
   return std::all_of(shards.begin(), shards.end(),
-                     [](const auto& shard) { return shard->keeps_digest(); });
+                     [](const auto& shard) { return shard->digests().kept(); });
 }
 
 void TableCore::DropDigest() noexcept {
-  for (const auto& shard : shards) shard->DropDigest();
+  for (const auto& shard : shards) shard->digests().Drop();
 }
 
 size_t TableCore::OwnedVocabulary() const {

@@ -65,7 +65,8 @@ struct TableCore {
 
   // Return the layout of rows that such an optimizer trains.
   RowLayout LayoutFor(const Rule& rule) const;
-  // Let rows have that layout from now on. Requires: the shards' rows have it.
+  // Let rows have that layout from now on. Requires: the shards' rows have it, or Shard::Adopt
+  // gives it to them next.
   void TakeLayout(const RowLayout& layout);
 
   // Whether every shard keeps a digest; one that runs out of memory drops its own.

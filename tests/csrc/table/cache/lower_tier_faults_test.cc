@@ -36,7 +36,7 @@ class Faulty {
     settings.host_rows = host_rows;
     if (upper_rows >= 0) settings.levels.push_back({"remote", Opens(), upper_rows});
     settings.levels.push_back({"ssd", Opens(), -1});
-    table.SetCache(settings);
+    table.tiers().SetCache(settings);
     table.BindOptimizer(RuleOf(RuleKind::kAdam));
   }
   ~Faulty() { FailWith(nullptr); }
@@ -50,7 +50,7 @@ class Faulty {
     FailWith(nullptr);
     for (int i = 0; i < 3; ++i) {
       try {
-        return table.Flush();
+        return table.tiers().Flush();
       } catch (const std::runtime_error&) {
       }
     }
@@ -171,7 +171,7 @@ TEST_P(BindFails, AndTheTableIsAsItWasOrBound) {
       }
       EXPECT_STATE(faulty.table, StateOf(&twin));
       // Flushed, nothing is left where nobody would read it but the next run.
-      faulty.table.Flush();
+      faulty.table.tiers().Flush();
       EXPECT_EQ(faulty.RowsOfGeneration(0), 0u);
       faulty.table.BindOptimizer(RuleOf(RuleKind::kFtrl));
       twin.BindOptimizer(RuleOf(RuleKind::kFtrl));
@@ -198,12 +198,12 @@ TEST(BindFails, WithRowsOnDisk) {
                                return std::make_shared<SsdTier>(options, &env);
                              },
                              -1});
-  table.SetCache(settings);
+  table.tiers().SetCache(settings);
   for (Table* each : {&table, &twin}) each->BindOptimizer(RuleOf(RuleKind::kSgd));
   for (int64_t step = 1; step < 8; ++step) {
     for (Table* each : {&table, &twin}) Train(each, Range(step * 20, step * 20 + 30), step);
   }
-  table.Flush();
+  table.tiers().Flush();
   std::atomic<int> refused{0};
   env.FailWith([&](const std::string& call, const std::string& path) {
     if (path.find("rows-0") == std::string::npos || call == "read") return 0;
@@ -236,7 +236,7 @@ TEST(TierFaults, AnErasedRowStaysErasedWhateverFails) {
   // More than what is left of the queue when not one more row fits.
   const std::vector<int64_t> gone = Range(0, 600);
   for (const int64_t first : {0, 300}) put(first, 300);
-  faulty.table.Flush();  // they have copies below
+  faulty.table.tiers().Flush();  // they have copies below
   std::vector<float> out(gone.size() * config.dim);
   faulty.table.LookupTrain(View(gone), {}, out.data());  // this step needs them: they stay here
   faulty.FailWith([](int, const std::string& call) { return call == "write" || call == "erase"; });
@@ -248,7 +248,7 @@ TEST(TierFaults, AnErasedRowStaysErasedWhateverFails) {
   std::unique_ptr<bool[]> there(new bool[600]);
   EXPECT_THROW(put(next, 1), std::runtime_error);
   EXPECT_THROW(faulty.table.Contains(View(gone), there.get()), std::runtime_error);
-  EXPECT_THROW(faulty.table.Flush(), std::runtime_error);
+  EXPECT_THROW(faulty.table.tiers().Flush(), std::runtime_error);
   faulty.Heal();
   const auto expect_gone = [&] {
     faulty.table.Contains(View(gone), there.get());
@@ -258,7 +258,7 @@ TEST(TierFaults, AnErasedRowStaysErasedWhateverFails) {
     EXPECT_EQ(faulty.table.Size(), keys.size());
   };
   expect_gone();
-  faulty.table.Flush();
+  faulty.table.tiers().Flush();
   put(next, 100);
   expect_gone();
 }
@@ -278,7 +278,7 @@ TEST_P(ClearFails, AndTheTableIsClearedAllTheSame) {
       }
       const TableState before = StateOf(&faulty.table);
       ASSERT_EQ(before.size, 190u);
-      if (marked) faulty.table.Mark();
+      if (marked) faulty.table.changes().Mark();
       // Of two levels, the lower one.
       std::atomic<int> clears{0};
       faulty.FailWith([&](int, const std::string& call) {
@@ -303,13 +303,13 @@ TEST_P(ClearFails, AndTheTableIsClearedAllTheSame) {
       }());
       Table twin(Config());
       twin.BindOptimizer(RuleOf(RuleKind::kAdam));
-      twin.SetClock(before.step, 0);
+      twin.clock().Set(before.step, 0);
       for (int64_t step = 10; step < 19; ++step) {
         Train(&faulty.table, Range(step * 10, step * 10 + 30), step);
         Train(&twin, Range(step * 10, step * 10 + 30), step);
       }
       EXPECT_STATE(faulty.table, StateOf(&twin));
-      faulty.table.Flush();
+      faulty.table.tiers().Flush();
       EXPECT_EQ(faulty.RowsOfGeneration(0), twin.Size());
     }
   }
@@ -320,19 +320,19 @@ TEST(TierFaults, RowsAfterAClearThatWaits) {
   Faulty faulty;
   Train(&faulty.table, Range(0, 40), 1);
   Train(&faulty.table, Range(40, 80), 2);
-  faulty.table.Flush();
+  faulty.table.tiers().Flush();
   faulty.FailWith([&](int, const std::string& call) { return call == "clear"; });
   EXPECT_THROW(faulty.table.Clear(), std::runtime_error);
   Train(&faulty.table, Range(20, 60), 3);
   Train(&faulty.table, Range(60, 100), 4);
   Table twin(Config());
   twin.BindOptimizer(RuleOf(RuleKind::kAdam));
-  twin.SetClock(2, 0);
+  twin.clock().Set(2, 0);
   Train(&twin, Range(20, 60), 3);
   Train(&twin, Range(60, 100), 4);
   EXPECT_STATE(faulty.table, StateOf(&twin));
   faulty.FailWith(nullptr);
-  faulty.table.Flush();
+  faulty.table.tiers().Flush();
   EXPECT_STATE(faulty.table, StateOf(&twin));
   EXPECT_EQ(faulty.RowsOfGeneration(0), 80u);
 }
@@ -350,7 +350,7 @@ TEST(TierFaults, AStepDoesNotFailForItsEviction) {
     Faulty faulty(config);
     Train(&faulty.table, Range(0, 30), 1);
     Train(&faulty.table, Range(30, 60), 2);
-    faulty.table.Flush();
+    faulty.table.tiers().Flush();
     Table twin(Config());
     twin.BindOptimizer(RuleOf(RuleKind::kAdam));
     for (int64_t first : {0, 30}) Train(&twin, Range(first, first + 30), first / 30 + 1);
@@ -361,7 +361,7 @@ TEST(TierFaults, AStepDoesNotFailForItsEviction) {
     twin.Step({0.05f, 0, 1, 3, 0});
     faulty.FailWith([&](int, const std::string& call) { return call == failing; });
     faulty.table.Step({0.05f, 0, 1, 3, 0});
-    EXPECT_EQ(faulty.table.step(), 3);
+    EXPECT_EQ(faulty.table.clock().step(), 3);
     faulty.FailWith(nullptr);
     const TableState trained = StateOf(&faulty.table), expected = StateOf(&twin);
     for (int64_t key = 60; key < 80; ++key) {
@@ -390,7 +390,7 @@ TEST(TierFaults, APartlyDoneCallSaysWhatWasDone) {
         Train(each, Range(step * 30, step * 30 + 30), step);
       }
     }
-    faulty.table.Flush();
+    faulty.table.tiers().Flush();
     const std::vector<int64_t> keys = Range(40, 100);
     std::vector<float> values(keys.size() * kDim, 2.0f);
     const auto apply = [&](Table* table, size_t n) {

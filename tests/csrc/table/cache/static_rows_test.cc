@@ -40,7 +40,7 @@ TEST(StaticRows, DueRowsInALowerTierReadTheirFirstValues) {
   settings.host_rows = 16;
   settings.levels.push_back(
       {"remote", [](size_t row_bytes, int) { return std::make_shared<MapTier>(row_bytes); }, -1});
-  table.SetCache(std::move(settings));
+  table.tiers().SetCache(std::move(settings));
   table.BindOptimizer(RuleOf(RuleKind::kSgd));
   const auto early = From(0, 16);
   std::vector<float> first(early.size() * kDim), now(early.size() * kDim);

@@ -124,7 +124,7 @@ TEST_P(TableTiersConcurrent, PrefetchTrainingAndReadersGiveTheBitsOfMemory) {
   Threads threads(3);
   TestDirectory directory(true);
   Table table(Config()), twin(Config());
-  table.SetCache(Cache(600, Ssd(directory), GetParam()));
+  table.tiers().SetCache(Cache(600, Ssd(directory), GetParam()));
   Start(&table);
   Start(&twin);
   const auto batches = Batches(1, 150 / kFewer + 20, 120, 3000);
@@ -141,15 +141,15 @@ TEST_P(TableTiersConcurrent, PrefetchTrainingAndReadersGiveTheBitsOfMemory) {
       std::unique_lock<std::mutex> lock(mutex);
       changed.wait(lock, [&] { return i < trained + kAhead; });
       lock.unlock();
-      const int64_t number = table.Prefetch(View(batches[i]));
-      if (i % 3 != 0) table.PrefetchWait(number);
+      const int64_t number = table.tiers().Prefetch(View(batches[i]));
+      if (i % 3 != 0) table.tiers().PrefetchWait(number);
       lock.lock();
       numbers.push_back(number);
       changed.notify_all();
     }
   });
   std::thread reader([&] {
-    uint64_t mark = table.Mark();
+    uint64_t mark = table.changes().Mark();
     for (uint64_t round = 0; !done; ++round) {
       std::vector<float> out(200 * kDim);
       table.LookupEval(View(Rng(round).Keys(200, 3000)), {}, out.data());
@@ -157,12 +157,12 @@ TEST_P(TableTiersConcurrent, PrefetchTrainingAndReadersGiveTheBitsOfMemory) {
       ASSERT_FALSE(rows.empty());
       if (round % 5 == 0) AllRows(table.Export(true));
       if (round % 7 == 0) {
-        const ExportedRows changes = table.ExportSince(mark, true);
+        const ExportedRows changes = table.changes().ExportSince(mark, true);
         ASSERT_EQ(changes.dim, kDim);
-        mark = table.Mark();
-        table.ReleaseBefore(mark);
+        mark = table.changes().Mark();
+        table.changes().ReleaseBefore(mark);
       }
-      if (round % 11 == 0) table.Flush();
+      if (round % 11 == 0) table.tiers().Flush();
       table.Size();
       table.RecentLookups();
     }
@@ -174,7 +174,7 @@ TEST_P(TableTiersConcurrent, PrefetchTrainingAndReadersGiveTheBitsOfMemory) {
     numbers.pop_front();
     lock.unlock();
     TrainOne(&table, batches[i], i + 1);
-    table.PrefetchDone(number);
+    table.tiers().PrefetchDone(number);
     lock.lock();
     ++trained;
     changed.notify_all();
@@ -192,16 +192,16 @@ TEST(TableTiersConcurrent, ClosingWhileABatchIsFetchedEndsTheWait) {
   for (int round = 0; round < 10; ++round) {
     TestDirectory directory(true);
     Table table(Config());
-    table.SetCache(Cache(200, Ssd(directory)));
+    table.tiers().SetCache(Cache(200, Ssd(directory)));
     Start(&table);
     const auto batches = Batches(2, 20, 100, 2000);
     for (size_t i = 0; i < batches.size(); ++i) TrainOne(&table, batches[i], i + 1);
     std::thread waiter([&] {
       try {
         for (;;) {
-          const int64_t number = table.Prefetch(View(batches[0]));
-          table.PrefetchWait(number);
-          table.PrefetchDone(number);
+          const int64_t number = table.tiers().Prefetch(View(batches[0]));
+          table.tiers().PrefetchWait(number);
+          table.tiers().PrefetchDone(number);
         }
       } catch (const TableClosed&) {
       }
@@ -216,7 +216,7 @@ TEST(TableTiersConcurrent, RowsStayForTheLastOfTheBatchesThatAreReadAhead) {
   for (int round = 0; round < 20; ++round) {
     TestDirectory directory(true);
     Table table(Config());
-    table.SetCache(Cache(300, Ssd(directory)));
+    table.tiers().SetCache(Cache(300, Ssd(directory)));
     Start(&table);
     int64_t step = 0;
     const auto train = [&](int64_t first) {
@@ -228,16 +228,16 @@ TEST(TableTiersConcurrent, RowsStayForTheLastOfTheBatchesThatAreReadAhead) {
     std::vector<int64_t> shared(100);
     std::iota(shared.begin(), shared.end(), 0);
     // Read ahead side by side; either may be the one that promotes.
-    const int64_t early = table.Prefetch(View(shared));
-    const int64_t late = table.Prefetch(View(shared));
-    table.PrefetchWait(early);
-    table.PrefetchWait(late);
-    table.PrefetchDone(early);
+    const int64_t early = table.tiers().Prefetch(View(shared));
+    const int64_t late = table.tiers().Prefetch(View(shared));
+    table.tiers().PrefetchWait(early);
+    table.tiers().PrefetchWait(late);
+    table.tiers().PrefetchDone(early);
     for (int64_t first = 600; first < 1500; first += 150) train(first);
     const double misses = Stat(&table, "host_misses");
     TrainOne(&table, shared, ++step);
     EXPECT_EQ(Stat(&table, "host_misses"), misses);
-    table.PrefetchDone(late);
+    table.tiers().PrefetchDone(late);
   }
 }
 
@@ -248,7 +248,7 @@ TEST(TableTiersConcurrent, WhatIsReadAheadDoesNotBringErasedRowsBack) {
   bool reading = false, go_on = false;
   auto tier = std::make_shared<MapTier>(0);
   Table table(Config());
-  table.SetCache(Cache(
+  table.tiers().SetCache(Cache(
       20, [&](size_t row_bytes, int) { return tier = std::make_shared<MapTier>(row_bytes); }));
   Start(&table);
   std::vector<int64_t> first, second;
@@ -258,7 +258,7 @@ TEST(TableTiersConcurrent, WhatIsReadAheadDoesNotBringErasedRowsBack) {
   }
   TrainOne(&table, first, 1);
   TrainOne(&table, second, 2);  // the first are demoted
-  table.Flush();                // all the way: what waits in memory is not read from the tier
+  table.tiers().Flush();        // all the way: what waits in memory is not read from the tier
   tier->FailWith([&](const char* call) {
     std::unique_lock<std::mutex> lock(mutex);
     if (std::string(call) != "read" || reading) return false;
@@ -268,7 +268,7 @@ TEST(TableTiersConcurrent, WhatIsReadAheadDoesNotBringErasedRowsBack) {
     return false;
   });
   const std::vector<int64_t> ids = {3, 4};
-  const int64_t number = table.Prefetch(View(ids));
+  const int64_t number = table.tiers().Prefetch(View(ids));
   {
     std::unique_lock<std::mutex> lock(mutex);
     changed.wait(lock, [&] { return reading; });
@@ -280,8 +280,8 @@ TEST(TableTiersConcurrent, WhatIsReadAheadDoesNotBringErasedRowsBack) {
     go_on = true;
     changed.notify_all();
   }
-  table.PrefetchWait(number);
-  table.PrefetchDone(number);
+  table.tiers().PrefetchWait(number);
+  table.tiers().PrefetchDone(number);
   EXPECT_EQ(table.Size(), 38u);
   const auto rows = AllRows(table.Export(true));
   EXPECT_EQ(rows.size(), 38u);
@@ -296,7 +296,7 @@ TEST(TableTiers, CallsThatFailCanBeRepeatedAndLoseNothing) {
     FaultEnv env(seed);
     TestDirectory directory(true);
     Table table(Config()), twin(Config());
-    table.SetCache(Cache(150, Ssd(directory, &env), seed % 2 == 0 ? -1 : 100));
+    table.tiers().SetCache(Cache(150, Ssd(directory, &env), seed % 2 == 0 ? -1 : 100));
     Start(&table);
     Start(&twin);
     TrainOne(&table, {1}, 1);  // opens the tier
@@ -344,7 +344,7 @@ TEST(TableTiers, CallsThatFailCanBeRepeatedAndLoseNothing) {
           break;
         }
         case 2:
-          failures += Insist([&] { table.Flush(); }, heal);
+          failures += Insist([&] { table.tiers().Flush(); }, heal);
           break;
         case 3: {
           std::vector<float> seen(ids.size() * kDim), right(ids.size() * kDim);
@@ -354,13 +354,13 @@ TEST(TableTiers, CallsThatFailCanBeRepeatedAndLoseNothing) {
           break;
         }
         case 4: {
-          const int64_t number = table.Prefetch(View(ids));
+          const int64_t number = table.tiers().Prefetch(View(ids));
           try {
-            table.PrefetchWait(number);
+            table.tiers().PrefetchWait(number);
           } catch (const std::runtime_error&) {
             ++failures;
           }
-          table.PrefetchDone(number);
+          table.tiers().PrefetchDone(number);
           break;
         }
         default:
@@ -369,7 +369,7 @@ TEST(TableTiers, CallsThatFailCanBeRepeatedAndLoseNothing) {
       ASSERT_LE(Stat(&table, "host_rows"), 150);
     }
     env.FailWith(nullptr);
-    Insist([&] { table.Flush(); }, heal);  // a write that began before may fail yet
+    Insist([&] { table.tiers().Flush(); }, heal);  // a write that began before may fail yet
     ExpectSame(&table, &twin);
     all_failures += failures;
   }
@@ -382,7 +382,7 @@ TEST(TableTiers, RowsThatCannotBeWrittenWaitInMemory) {
   FaultEnv env(1);
   TestDirectory directory(true);
   Table table(Config()), twin(Config());
-  table.SetCache(Cache(150, Ssd(directory, &env)));
+  table.tiers().SetCache(Cache(150, Ssd(directory, &env)));
   Start(&table);
   Start(&twin);
   const auto batches = Batches(3, 60, 100, 1500);
@@ -397,7 +397,7 @@ TEST(TableTiers, RowsThatCannotBeWrittenWaitInMemory) {
   }
   EXPECT_GT(Stat(&table, "queued_rows"), 0);
   try {
-    table.Flush();
+    table.tiers().Flush();
     FAIL() << "nothing was written";
   } catch (const std::runtime_error& error) {
     EXPECT_NE(std::string(error.what()).find("table 'tiers'"), std::string::npos) << error.what();
@@ -408,7 +408,7 @@ TEST(TableTiers, RowsThatCannotBeWrittenWaitInMemory) {
   EXPECT_EQ(table.Size(), twin.Size());
   ExpectSame(&table, &twin);
   env.FailWith(nullptr);
-  Insist([&] { table.Flush(); }, [] {});  // a write that began before may fail yet
+  Insist([&] { table.tiers().Flush(); }, [] {});  // a write that began before may fail yet
   ExpectSame(&table, &twin);
   EXPECT_EQ(Stat(&table, "queued_rows"), 0);
   EXPECT_EQ(Stat(&table, "ssd_rows"), static_cast<double>(twin.Size()));
@@ -423,20 +423,20 @@ TEST(TableTiers, FlushedRowsAreTheRowsOfTheNextTable) {
   const auto batches = Batches(4, 40, 100, 1500);
   {
     Table table(Config());
-    table.SetCache(Cache(150, Ssd(directory)));
+    table.tiers().SetCache(Cache(150, Ssd(directory)));
     Start(&table);
     for (size_t i = 0; i < batches.size(); ++i) {
       const auto step = static_cast<int64_t>(i) + 1;
       TrainOne(&table, batches[i], step);
       TrainOne(&twin, batches[i], step);
     }
-    table.Flush();
+    table.tiers().Flush();
   }
   Table table(Config());
-  table.SetCache(Cache(150, Ssd(directory)));
+  table.tiers().SetCache(Cache(150, Ssd(directory)));
   // The optimizer's rows are of another size than those of a table without one.
   Start(&table);
-  table.SetClock(static_cast<int64_t>(batches.size()), 0);
+  table.clock().Set(static_cast<int64_t>(batches.size()), 0);
   ExpectSame(&table, &twin);
   for (size_t i = 0; i < batches.size(); ++i) {
     const auto step = static_cast<int64_t>(batches.size() + i) + 1;
@@ -453,7 +453,7 @@ TEST(TableTiers, TooSmallACapacityNamesTheLeastThatWorks) {
   for (const bool fits : {false, true}) {
     TestDirectory directory(true);
     Table table(Config()), twin(Config());
-    table.SetCache(Cache(fits ? 100 : 99, Ssd(directory)));
+    table.tiers().SetCache(Cache(fits ? 100 : 99, Ssd(directory)));
     Start(&table);
     Start(&twin);
     for (int64_t step = 1; step < 5; ++step) {
@@ -487,7 +487,7 @@ TEST(TableTiers, TooSmallACapacityNamesTheLeastThatWorks) {
 TEST(TableTiers, TheLookupsOfOneStepStayTogether) {
   TestDirectory directory(true);
   Table table(Config());
-  table.SetCache(Cache(60, Ssd(directory)));
+  table.tiers().SetCache(Cache(60, Ssd(directory)));
   Start(&table);
   std::vector<int64_t> one, other;
   for (int64_t key = 0; key < 40; ++key) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Table: the tiers below host memory.
+#include "table/table_tiers.h"
+
 #include <stdexcept>
 #include <utility>
 
@@ -9,9 +10,9 @@
 
 namespace msrec {
 
-void Table::SetCache(CacheSettings settings) {
-  Guard::Run(this, [&] {
-    RefuseQuantised("a tier below host memory");
+void TableTiers::SetCache(CacheSettings settings) {
+  TableGuard::Run(&core_, [&] {
+    engine_.quantised.Refuse("a tier below host memory");
     ShardContext& context = core_.context;
     if (core_.cache != nullptr) throw std::invalid_argument(core_.Where("has a cache already"));
     CheckCacheSettings(settings, core_.Where(""));
@@ -36,8 +37,8 @@ void Table::SetCache(CacheSettings settings) {
   });
 }
 
-int64_t Table::Prefetch(const IdView& ids) {
-  return Guard::Run(this, [&] {
+int64_t TableTiers::Prefetch(const IdView& ids) {
+  return TableGuard::Run(&core_, [&] {
     if (core_.cache == nullptr) {
       throw std::invalid_argument(core_.Where("has no tier below host memory to prefetch from"));
     }
@@ -45,27 +46,27 @@ int64_t Table::Prefetch(const IdView& ids) {
   });
 }
 
-double Table::PrefetchWait(int64_t number) {
+double TableTiers::PrefetchWait(int64_t number) {
   TableMutex::Hold hold(&core_.mutex);
   if (core_.closed) throw TableClosed(core_.Where("is closed"));
   RequirePrefetched(number);
   return core_.cache->prefetcher.Wait(number, hold.lock());
 }
 
-void Table::PrefetchDone(int64_t number) {
-  Guard::Run(this, [&] {
+void TableTiers::PrefetchDone(int64_t number) {
+  TableGuard::Run(&core_, [&] {
     RequirePrefetched(number);
     core_.cache->prefetcher.Release(number);
   });
 }
 
-void Table::RequirePrefetched(int64_t number) const {
+void TableTiers::RequirePrefetched(int64_t number) const {
   if (core_.cache != nullptr) return;
   throw std::invalid_argument(core_.Where("has no prefetched batch " + std::to_string(number)));
 }
 
-void Table::Flush() {
-  Guard::Run(this, [&] {
+void TableTiers::Flush() {
+  TableGuard::Run(&core_, [&] {
     if (core_.cache == nullptr) {
       throw std::invalid_argument(core_.Where("has no tier below host memory to flush to"));
     }
@@ -75,24 +76,13 @@ void Table::Flush() {
   });
 }
 
-std::pair<size_t, bool> Table::ScrubTiers(size_t most) {
-  return Guard::Run(this, [&] {
+std::pair<size_t, bool> TableTiers::Scrub(size_t most) {
+  return TableGuard::Run(&core_, [&] {
     if (core_.cache == nullptr) {
       throw std::invalid_argument(core_.Where("has no tier below host memory to look through"));
     }
     return core_.cache->tiers.Scrub(most);
   });
-}
-
-void Table::NoteLookup(const IdView& ids) {
-  Guard::Run(this, [&] {
-    core_.lookups.ReserveNote();
-    core_.lookups.Note(ids);
-  });
-}
-
-std::vector<std::pair<uint64_t, size_t>> Table::RecentLookups() {
-  return Guard::Run(this, [&] { return core_.lookups.recent(); });
 }
 
 }  // namespace msrec

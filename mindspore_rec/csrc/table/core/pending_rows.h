@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// PendingRows: the rows that prepared lookups may insert: the next one needs room in addition to
+// them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "rows/batch.h"
+
+namespace msrec {
+
+struct PendingRows {
+  size_t keys[kNumShards] = {};  // an upper bound, by shard
+  size_t total = 0;              // their sum
+  std::vector<int64_t> absent;   // with lower tiers: the keys that are in no tier, each once
+};
+
+}  // namespace msrec

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// RowPins: of a shard's rows in a table with lower tiers, until when each is held in host memory,
+// and whether it has a copy in a lower tier. A part of a shard, by the places of its rows.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "rows/slab_store.h"
+#include "table/core/lookup_purpose.h"
+#include "table/core/shard_context.h"
+
+namespace msrec {
+
+class RowPins {
+ public:
+  // Requires: both outlive it.
+  RowPins(const ShardContext* context, const SlabStore* rows) : context_(*context), rows_(*rows) {}
+
+  // Make room for places below `end`. Throws std::bad_alloc, as all do for a place without room.
+  void Reserve(size_t end) { pins_.resize(std::max(pins_.size(), end)); }
+  // Make room so that so many more rows can get a copy. Geometrically, since it is called for
+  // single rows. Throws std::bad_alloc.
+  void ReserveCopies(size_t more) {
+    const size_t wanted = departed_.size() + copies_ + more;
+    if (wanted > departed_.capacity()) {
+      departed_.reserve(std::max(wanted, 2 * departed_.capacity()));
+    }
+  }
+
+  // ---- hold
+
+  RowPin Of(uint32_t id) const { return pins_[id]; }
+  // Begin with a row that has come to its place, without a copy.
+  void Begin(uint32_t id) { At(id) = {0, 0, context_.pins.released}; }
+  // The same for one that was promoted, for the prefetched batch of that number where hold says
+  // so; note its copy with AddCopy.
+  void BeginPromoted(uint32_t id, Hold hold, uint16_t number) {
+    At(id) = {0, 1, hold == Hold::kBatch ? number : context_.pins.released};
+  }
+  // Hold a row until this step, or this call, is over.
+  void HoldRow(uint32_t id, Hold hold) {
+    const Pins& pins = context_.pins;
+    RowPin& pin = At(id);
+    if (hold == Hold::kStep) {
+      pin.used = pins.step & 0x7fff;
+    } else if (pin.used != pins.step) {
+      pin.used = pins.call & 0x7fff;
+    }
+  }
+  // Hold a row for the prefetched batch of that number.
+  void HoldAhead(uint32_t id, uint16_t number) {
+    RowPin& pin = At(id);
+    pin.needed = context_.pins.Later(pin.needed, number);
+  }
+
+  // ---- copies in lower tiers. AddCopy requires ReserveCopies.
+
+  size_t copies() const { return copies_; }
+  void AddCopy() noexcept { ++copies_; }
+  // Note that a row has a copy, if it has not.
+  void MarkCopy(uint32_t id) {
+    RowPin& pin = At(id);
+    copies_ += !pin.copy;
+    pin.copy = 1;
+  }
+  // The row of key in that place leaves the table: its copy is to be erased.
+  void Depart(uint32_t id, int64_t key) noexcept {
+    if (!pins_[id].copy) return;
+    departed_.push_back(key);
+    --copies_;
+  }
+  // The row in that place is in a lower tier only from now on.
+  void Demote(uint32_t id) noexcept { copies_ -= pins_[id].copy; }
+  // Keys whose copies in lower tiers are to be erased since the row left. Forgotten only when that
+  // is done.
+  const std::vector<int64_t>& departed() const { return departed_; }
+  void ForgetDeparted() noexcept { departed_.clear(); }
+  // Note that no row has a copy in a lower tier any more.
+  void ForgetCopies() noexcept {
+    for (RowPin& pin : pins_) pin.copy = 0;
+    copies_ = 0;
+    departed_.clear();
+  }
+  // Forget all rows.
+  void Clear() noexcept {
+    pins_.clear();
+    departed_.clear();
+    copies_ = 0;
+  }
+
+ private:
+  RowPin& At(uint32_t id) {
+    if (id >= pins_.size()) pins_.resize(std::max<size_t>(rows_.end(), size_t{id} + 1));
+    return pins_[id];
+  }
+
+  const ShardContext& context_;
+  const SlabStore& rows_;
+  std::vector<RowPin> pins_;       // by place
+  std::vector<int64_t> departed_;  // with room for all copies
+  size_t copies_ = 0;              // rows with a copy in a lower tier
+};
+
+}  // namespace msrec

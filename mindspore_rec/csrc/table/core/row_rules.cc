@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "table/core/row_rules.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace msrec {
+
+void WriteFresh(const ShardContext& context, char* row, int64_t key) {
+  RowMeta* meta = Meta(row);
+  const uint32_t dirty = meta->dirty;
+  *meta = RowMeta{};
+  meta->key = key;
+  meta->live = 1;
+  meta->dirty = dirty;
+  meta->last_step = ClampStep(context.step);
+  meta->last_time = context.time;
+  const RowLayout& layout = context.layout;
+  float value[kMaxDim];
+  context.kernels->initialize(context.initializer, key, layout.dim, value);
+  WriteValue(layout, value, row);
+  WriteFreshState(context, layout, row);
+}
+
+void WriteFreshState(const ShardContext& context, const RowLayout& layout, char* row) {
+  const Rule& rule = context.rule;
+  FillOptimizerState(layout, rule.FirstAccumulators(layout.dim), rule.initial_accumulator, row);
+  if (layout.scored) Score(layout, row) = 0.0f;
+}
+
+void Relay(const ShardContext& context, const char* from, const RowLayout& layout, char* to) {
+  std::memcpy(to, from, sizeof(RowMeta) + layout.value_bytes());
+  WriteFreshState(context, layout, to);
+  if (layout.scored) Score(layout, to) = Score(context.layout, from);
+}
+
+double EvictionPriority(const ShardContext& context, const char* row) {
+  const RowMeta* meta = Meta(row);
+  switch (context.eviction.order) {
+    case EvictionOrder::kLru:
+      return meta->last_step;
+    case EvictionOrder::kLfu:
+      return meta->count;
+    case EvictionOrder::kLfuDecay: {
+      const double idle = static_cast<double>(context.step - meta->last_step);
+      const double frequency = Score(context.layout, row);
+      if (!(frequency > 0.0)) break;
+      return std::log2(frequency) - idle / context.eviction.half_life_steps;
+    }
+    case EvictionOrder::kScore:
+      // An import may bring anything.
+      if (std::isnan(Score(context.layout, row))) break;
+      return Score(context.layout, row);
+  }
+  return -std::numeric_limits<double>::infinity();
+}
+
+}  // namespace msrec

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// QuantisedPart: what a table does where its rows are of int8 or int4. A part of a table, under its
+// mutex.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+#include "policy/eviction.h"
+#include "readers/quantised_rows.h"
+#include "rows/bags.h"
+#include "rows/batch.h"
+#include "rows/exported_rows.h"
+#include "table/table_parts.h"
+
+namespace msrec {
+
+class QuantisedPart {
+ public:
+  // Requires: core outlives it.
+  explicit QuantisedPart(TableParts* core) : core_(*core) {}
+
+  // Throw std::invalid_argument, naming `what`, where rows are quantised.
+  void Refuse(const char* what) const;
+  // Bytes of a row that are no numbers; of any row.
+  size_t MetadataBytes() const;
+  // Return the age limits that rows have now.
+  AgeLimit Ages() const;
+  // Fill the rows of a vocabulary with first values.
+  void WriteFirstRows(QuantisedRows* rows) const;
+
+  // ---- requires quantised rows
+
+  // Null bags: each row by itself.
+  void LookUp(const IdView& ids, const IdFilter& filter, const BagView* bags, const float* unknown,
+              const RowsOut& out) const;
+  ExportedRows Export(const IdView& keys, bool with_state) const;
+  // Call fn with all rows, a part at a time.
+  void ExportParts(bool with_state, const std::function<void(ExportedRows)>& fn) const;
+  // Quantise values; null columns of `ages` are zeros.
+  void Put(const IdView& keys, const float* values, const RowArrays& ages);
+  // Set rows that are quantised already, as TableQuantised::ImportCodes says.
+  void PutCodes(const IdView& keys, const uint8_t* rows, size_t width, const RowArrays& ages);
+
+ private:
+  TableParts& core_;
+};
+
+}  // namespace msrec
