@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tiers that Python made, as tables see them: a SsdStore, or an object with the methods read,
-// write, erase, flush, size, scan, clear, stats and close (mindspore_rec/common/tiers/redis/tier.py is
-// one). What they raise is a std::runtime_error here; RowDamagedError is RowDamaged.
+// write, erase, flush, size, scan, clear, stats and close (mindspore_rec/common/tiers/redis/tier.py
+// is one). What they raise is a std::runtime_error here; RowDamagedError is RowDamaged.
 #pragma once
 
 #include <pybind11/pybind11.h>
