@@ -152,7 +152,10 @@ def test_like_mindspores_operators(rule, shapes, decay, clip, loss_scale, groups
             optimizer(g)
         expected = everything(other)
         for name, got in everything(native).items():
-            np.testing.assert_allclose(got, expected[name], rtol, atol, err_msg=name)
+            # FTRL's linear is what is left of terms of some hundreds: float32 has steps of 1.5e-5
+            # at 128, 3e-5 at 256.
+            least = 5e-5 if name.startswith("linear") else atol
+            np.testing.assert_allclose(got, expected[name], rtol, least, err_msg=name)
 
 
 def test_bits_do_not_depend_on_threads(graph_mode):
