@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tiers of a table: how they are configured and opened, the device cache, Redis, SSD directories.
 
-`CacheConfig` says which tiers a table has; a table opens them itself. `RedisTier` is the remote one
-alone, for whoever measures or inspects a server; it is imported when it is asked for, since
+`CacheConfig` says which tiers a table has; a table opens them itself. `RedisTier` is the remote
+tier alone, for whoever measures or inspects a server; it is imported when it is asked for, since
 redis-py is optional.
 """
 

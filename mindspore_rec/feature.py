@@ -4,8 +4,8 @@
 `FeaturePipeline` is the one stage from raw columns to keys and numbers, of `FeatureSpec` objects
 and transforms such as `Category` and `QuantileScale`; `category_keys` hashes the values of a
 column. `create_table`, `sparse_lookup` and `get_insert_func` do with specs what Rec SDK's functions
-of these names do. `convert` puts tables in the place of a network's ordinary embeddings, `revert`
-puts them back.
+of the same names do. `convert` puts tables in the place of a network's ordinary embeddings,
+`revert` puts them back.
 """
 
 from typing import TYPE_CHECKING

@@ -2,8 +2,8 @@
 """Optimizers for dense parameters and tables together.
 
 Each is a `mindspore.nn.Optimizer` over `net.trainable_params()`, tables included, with one update
-of each row of a batch. `CombinedOptimizer` gives parts of a network to several of them;
-`check_covered` raises where a table would not be trained.
+per row of a batch. `CombinedOptimizer` gives parts of a network to several of them; `check_covered`
+raises if a table would not be trained.
 """
 
 from typing import TYPE_CHECKING

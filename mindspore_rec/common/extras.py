@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packages that parts of the library need besides those that every installation has.
+"""Packages that parts of the library need besides the packages of every installation.
 
 `setup.py` runs this file by itself, for the extras of the wheel. So it imports nothing of the
 package.

@@ -32,8 +32,9 @@ def lazily(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return the `__getattr__`, `__dir__` and `__all__` of a face (PEP 562).
 
-    Its names are those that its source imports under `if TYPE_CHECKING:`, so each is written once.
-    Modules of the face itself, which `from face import module` imports, are no part of `__all__`.
+    Its names are the names that its source imports under `if TYPE_CHECKING:`, so each is written
+    once. Modules of the face itself, which `from face import module` imports, are no part of
+    `__all__`.
 
     Args:
         face: name of the module that calls, its `__name__`.

@@ -127,7 +127,7 @@ def refuse_arguments(function: str, given: Mapping[str, object], taken: str) -> 
     Args:
         function: name of the function.
         given: the arguments that it does not have, by name.
-        taken: those that it has, for the message.
+        taken: the arguments that it has, for the message.
 
     Raises:
         TypeError: there is one; the message says what to use instead of an argument of Rec SDK.

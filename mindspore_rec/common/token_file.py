@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files with secrets, which others must not read: keys, and bearer tokens of a server."""
+"""Files with secrets, which other users must not read: keys, and bearer tokens of a server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def check_private(path: Path) -> None:
 
     Raises:
         OSError: it cannot be looked at.
-        ValueError: it is no file, or others may read or write it.
+        ValueError: it is no file, or other users may read or write it.
     """
     mode = path.stat().st_mode
     if not stat.S_ISREG(mode):
@@ -31,11 +31,11 @@ def check_private(path: Path) -> None:
 
 
 def read_tokens(path: Path) -> list[bytes]:
-    """Return the tokens of a file, one a line; empty lines and lines with # are left out.
+    """Return the tokens of a file, one per line; empty lines and lines with # are left out.
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: others may read it, it has no tokens, or one that is too short.
+        ValueError: other users may read it, it has no tokens, or a token is too short.
     """
     check_private(path)
     with path.open("rb") as file:

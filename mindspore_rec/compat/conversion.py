@@ -12,7 +12,7 @@ from mindspore_rec.compat.conversion_targets import Target
 
 __all__ = ["ATTRIBUTE", "NEW_KINDS", "Change", "Conversion", "changes_of"]
 
-ATTRIBUTE = "_mindspore_rec_conversions"  # of a network: those that can be reverted
+ATTRIBUTE = "_mindspore_rec_conversions"  # of a network: conversions that can be reverted
 NEW_KINDS = {"hash": "HashEmbeddingLookup", "static": "EmbeddingLookup"}
 
 
@@ -28,7 +28,7 @@ class Change:
         table: its table's name.
         rows: of its vocabulary.
         dim: floats in a row.
-        bytes: of these rows; 0 where an embedding before it has the same table.
+        bytes: of these rows; 0 if an embedding before it has the same table.
     """
 
     path: str

@@ -105,7 +105,7 @@ def new_lookup(
         if keep_weights:
             _put_rows(new.embedding_table, target)
         new.embedding_table.requires_grad = weight.requires_grad and config.requires_grad
-        # Cells rename what is assigned to them; nothing is assigned when this one is put in place.
+        # Cells rename what is assigned to them; nothing is assigned when this cell is put in place.
         new.embedding_table.anchor.name = config.name
     elif config.vocab_size is None:
         new = HashEmbeddingLookup(target.dim, table=table, padding_key=padding)

@@ -114,7 +114,7 @@ def find_targets(net: nn.Cell, required: bool = True, dense: bool = False) -> li
         dense: whether stacks of dense layers were looked for, too, and not found. Default: False.
 
     Raises:
-        ValueError: there is none where one is required, or the network itself is one.
+        ValueError: there is none although one is required, or the network itself is one.
     """
     found: dict[int, Target] = {}
     for path, cell in walk(net):
@@ -153,7 +153,7 @@ def choose_targets(
     min_size: int | None,
     predicate: Callable[[str, nn.Cell], bool] | None,
 ) -> list[Target]:
-    """Return those that every given criterion takes.
+    """Return the targets that every given criterion takes.
 
     Raises:
         TypeError: a criterion is of the wrong type.
@@ -197,7 +197,7 @@ def _by_name(targets: list[Target], names: str | Sequence[str]) -> list[Target]:
 
 
 def replace_in(net: nn.Cell, replacements: dict[int, nn.Cell]) -> None:
-    """Put cells in the place of others, wherever a cell of the network holds them.
+    """Put cells in the place of other cells, wherever a cell of the network holds them.
 
     Goes past `Cell.__setattr__`, which would rename parameters and refuses some containers; lists
     beside the registered children (as in `SequentialCell`) are seen to as well.

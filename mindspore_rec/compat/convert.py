@@ -65,10 +65,10 @@ def convert(
     """Replace the embeddings of an ordinary network by lookups in tables; its code stays.
 
     Finds `nn.Embedding`, `mint.nn.Embedding` and `nn.EmbeddingLookup` of MindSpore at any depth,
-    takes those that fit all of `names`, `min_size` and `predicate` (all, where none is given),
-    moves their weights into tables, and prints what changed. Predictions stay the same. Everything
-    is checked first: either all chosen embeddings are converted, or an error says what is in the
-    way and the network is as it was.
+    takes the embeddings that fit all of `names`, `min_size` and `predicate` (all, if none is
+    given), moves their weights into tables, and prints what changed. Predictions stay the same.
+    Everything is checked first: either all chosen embeddings are converted, or an error says what
+    is in the way and the network is as it was.
 
     Convert first, then make the optimizer, one of `mindspore_rec.optim`, from
     `net.trainable_params()`: an optimizer made before holds the old weights.
@@ -92,8 +92,8 @@ def convert(
         prefix: tables are named prefix + path, which must be unique among open tables. Default: ''.
         dry_run: check and print only.
         config: the tables as a `TableConfig` without name and `vocab_size`, instead of the
-            arguments above that describe one; its `dim` has to be that of the embeddings converted.
-            A table is frozen where the old weight is, or where the config says so.
+            arguments above that describe one; its `dim` has to be the `dim` of the embeddings
+            converted. A table is frozen if the old weight is, or if the config says so.
         dense: whether every `nn.SequentialCell` of `nn.Dense` layers and activations, as
             `nn.FusedSequential` takes them, becomes one operator, too; its layers and parameters
             stay the same objects. The network may then be without embeddings. Default: False.

@@ -69,32 +69,32 @@ def create_table(
             'xavier_uniform', 'zeros', 'ones', or such an Initializer.
         device_vocabulary_size: rows in the device's memory, 0 to 10**9; 0 for no device tier. No
             capacity that could be exceeded: more rows are in the tiers below. Default: 0.
-        host_vocabulary_size: rows in host memory, where there is an SSD tier below. 0: host memory
-            is the lowest tier, and grows; `eviction=Eviction(max_rows=N)` bounds its rows.
-            Default: 0.
+        host_vocabulary_size: rows in host memory, if there is an SSD tier below. 0: host memory is
+            the lowest tier, and grows; `eviction=Eviction(max_rows=N)` bounds its rows. Default: 0.
         ssd_vocabulary_size: rows that `ssd_data_path` must have room for, kept as a limit in bytes:
-            1.8 times those of rows with two floats of optimizer state a float. 0 for no SSD tier.
-            Default: 0.
+            1.8 times the bytes of these rows with two floats of optimizer state per float. 0 for no
+            SSD tier. Default: 0.
         ssd_data_path: directory for the SSD tier, or a tuple or list of one. Default: '.'.
         optimizer: only None: an optimizer is given its tables, not a table its optimizer. See
-            `get_dense_and_sparse_variable`, and `CombinedOptimizer` for a different one a table.
-        specs: features of the batch (FeatureSpec); the thresholds of those whose `table_name` is
-            this table's set its admission and its eviction, which happens all the time. A policy
-            that is given instead must have the same threshold. Default: none.
+            `get_dense_and_sparse_variable`, and `CombinedOptimizer` for a different one per table.
+        specs: features of the batch (FeatureSpec); this table's admission and eviction, which
+            happens all the time, are set by the thresholds of the features whose `table_name` is
+            this table's. A policy that is given instead must have the same threshold. Default:
+            none.
         default_value: what keys not admitted yet read in training: a number, or float32 `[dim]`.
-            Default: the number of `emb_initializer`, or zeros where it is a distribution.
+            Default: the number of `emb_initializer`, or zeros if it is a distribution.
         serving_default_value: what unknown and not admitted keys read in evaluation, likewise.
-            Default: that of `default_value`.
+            Default: the `default_value`.
         admission: `CountAdmission`, `SketchAdmission` or `ProbabilityAdmission`. Default: every
             key is admitted at once.
         eviction: `Eviction`. Default: rows stay.
-        padding_keys: keys that read zeros and never get a row, where the table is looked up with
+        padding_keys: keys that read zeros and never get a row, if the table is looked up with
             `SparseLookup` or `sparse_lookup`: an int or several. A clone has none. Default: none.
-        seed: seed of the first values, 0 to 2**64 - 1. Default: that of `init`, or 0.
+        seed: seed of the first values, 0 to 2**64 - 1. Default: the seed of `init`, or 0.
         cache: the tiers as a `CacheConfig`, which says more than the sizes above. Default: as they
             say.
         config: the table as a `TableConfig` with a name, instead of the arguments above that
-            describe one; `specs` and `padding_keys` are not of it and stay.
+            describe one; `specs` and `padding_keys` are not part of it and stay.
         **unknown: refused with a TypeError, which names the replacement of arguments of Rec SDK.
 
     Returns:
@@ -102,7 +102,7 @@ def create_table(
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, out of range or not supported; a
-            tier holds rows of an earlier run, or those of an open table of that name.
+            tier holds rows of an earlier run, or of an open table of that name.
         OSError, RemoteError: a tier cannot be opened.
 
     After `mx_rec.core.embedding.create_table` of Rec SDK; docs/from_rec_sdk.md lists the

@@ -17,8 +17,8 @@ def get_insert_func(specs: Any = None, **unknown: Any) -> InsertFunc:
     Give it to a Dataset's `apply`, where it runs in the pipeline's threads while the network
     trains, or call it with batches: dicts or tuples of arrays. Out come, in this order, the keys of
     each feature (under its name, in the order of the specs), the batch's event time, int64 `[1]`
-    (where a feature is the timestamp, under its name), and the columns that no feature reads. So
-    the label stays last. `FeatureBatches` does this and sets the tables' event time too. It is
+    (if a feature is the timestamp, under its name), and the columns that no feature reads. So the
+    label stays last. `FeatureBatches` does this and sets the tables' event time too. It is
     `FeaturePipeline(specs, keep_rest=True)` with the event time among the columns.
 
     Args:
@@ -27,7 +27,7 @@ def get_insert_func(specs: Any = None, **unknown: Any) -> InsertFunc:
         **unknown: refused with a TypeError, which names the replacement of arguments of Rec SDK.
 
     Returns:
-        The function. Where a batch does not fit, it raises ValueError or TypeError, which name the
+        The function. If a batch does not fit, it raises ValueError or TypeError, which name the
         feature: a column that is not there; values neither integers nor strings; features of
         different lengths; times that are no seconds since 1970. A Dataset then raises RuntimeError
         with that message.

@@ -45,13 +45,13 @@ def check_policies(
 def policies_of_specs(
     specs: Any, table_name: str, admission: Admission | None, eviction: Eviction | None
 ) -> tuple[Admission | None, Eviction | None]:
-    """Return the policies of a table; those not given are made of its features' thresholds.
+    """Return a table's policies; policies not given are made of its features' thresholds.
 
     Args:
-        specs: features of the batch, those of other tables among them.
+        specs: features of the batch, features of other tables among them.
         table_name: the table's name.
-        admission: that of the table, or None to make it of `access_threshold`.
-        eviction: that of the table, or None to make it of `eviction_threshold`.
+        admission: the table's admission, or None to make it of `access_threshold`.
+        eviction: the table's eviction, or None to make it of `eviction_threshold`.
 
     Raises:
         TypeError, ValueError: as `specs_of_table`; a policy that is given has another threshold.

@@ -28,8 +28,9 @@ class SparseLookup(nn.Cell):
     Args:
         table: of `create_table`, or any MapParameter with rows of one dimension. A table may have
             any number of lookups.
-        spec: the feature; its `table_name` must be the table's, its thresholds those the table was
-            made with, and its `faae_coefficient` is what each occurrence counts for. Default: none.
+        spec: the feature; its `table_name` must be the table's, its thresholds must be the
+            thresholds that the table was made with, and its `faae_coefficient` is what each
+            occurrence counts for. Default: none.
         is_train: False: reads only, also in training. Default: True, as the network's training
             flag says.
 
@@ -103,14 +104,14 @@ def sparse_lookup(
             from `batch`.
         is_train: True: inserts, counts and is differentiable, which needs an optimizer that covers
             the table. False: reads only. Default: True.
-        batch: columns by the names of their features, where `ids` is a feature.
+        batch: columns by the names of their features, if `ids` is a feature.
 
     Returns:
         float32 Tensor `[*ids.shape, dim]`.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type; table and feature do not fit; the
-            batch has no such feature.
+            batch lacks the feature.
         RuntimeError: ids of another dtype; training without an optimizer that covers the table.
 
     After `mx_rec.core.embedding.sparse_lookup` of Rec SDK.

@@ -27,8 +27,8 @@ class CapacityRun:
     """Simulate one capacity under one order, with admission by count.
 
     After each batch the rows beyond the capacity are evicted, with their counts: by 'lru' the least
-    recently used, by their last occurrence in the log; by 'lfu' those with the fewest occurrences
-    since their first, of equal ones the least recently used.
+    recently used, by their last occurrence in the log; by 'lfu' the rows with the fewest
+    occurrences since their first, of equal rows the least recently used.
 
     Args:
         capacity: rows held at most after a batch, at least 1.

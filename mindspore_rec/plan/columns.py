@@ -41,7 +41,7 @@ class KeyColumn:
         """Return the keys in order, and the number of keys of each row of the log.
 
         A missing value (null; in text, nothing between two delimiters) is looked up under its
-        column's missing key where values are categories, and not at all where they are ids.
+        column's missing key if values are categories, and not at all if they are ids.
 
         Raises:
             TypeError: the values are neither whole numbers nor text.
@@ -107,7 +107,7 @@ class TimeColumn:
         self._name = name
 
     def convert(self, column: pa.Array) -> np.ndarray:
-        """Seconds, float64, one a row of the log.
+        """Seconds, float64, one per row of the log.
 
         Raises:
             TypeError: the values are not numbers, timestamps or text.

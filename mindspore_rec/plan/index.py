@@ -49,7 +49,7 @@ class KeyIndex:
 
     def __init__(self) -> None:
         # The native hash table, with the bits of number + 1 in the one float of a row: an unknown
-        # key reads 0.0, whose bits are those of 0.
+        # key reads 0.0, whose bits are the bits of 0.
         name = f"mindspore_rec.plan.index.{next(_numbers)}"
         self._table = _native.Table(name=name, dim=1)
         self._where = np.empty(0, np.int32)

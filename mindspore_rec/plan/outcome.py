@@ -15,7 +15,7 @@ class Outcome:
     Args:
         admission: occurrences that admit a key.
         idle: steps or seconds without an occurrence that evict; None: never.
-        idle_unit: 'steps', 'seconds', or '' where there is no eviction by age.
+        idle_unit: 'steps', 'seconds', or '' if there is no eviction by age.
         capacity: rows held at most after a batch; None: no limit.
         order: order in which rows are evicted, 'lru' or 'lfu'; '' without capacity.
         hit_rate: share of lookups that read a row trained before their batch.
@@ -23,9 +23,9 @@ class Outcome:
         peak_rows: the most rows after a batch.
         final_rows: rows at the end.
         peak_counters: the most keys counted and not admitted after a batch.
-        final_counters: of those at the end.
+        final_counters: keys counted and not admitted at the end.
         peak_bytes: the most bytes of rows and counters together after a batch.
-        final_bytes: of those at the end.
+        final_bytes: bytes of rows and counters together at the end.
         evictions: rows evicted; one key may be several times.
     """
 

@@ -19,7 +19,7 @@ KEY_BYTES = 12  # a key and how often it occurs, on its way to the owner
 # of dense gradients: headers, parts, sums.
 _EXCHANGES = 9
 _AVERAGES = 3
-# A table of fewer rows a worker is small: its rows cannot be spread evenly.
+# A table of fewer rows per worker is small: its rows cannot be spread evenly.
 _SMALL_ROWS = 64
 
 
@@ -28,10 +28,10 @@ class Machine:
     """Speeds of one worker, from which a step is predicted.
 
     Args:
-        link_bytes: bytes a second of the link between hosts, in each direction. Default: 1.25e9,
+        link_bytes: bytes per second of the link between hosts, in each direction. Default: 1.25e9,
             10 Gbit/s.
-        memory_bytes: bytes a second at which tables read and write rows, in no order.
-            Default: 10e9.
+        memory_bytes: bytes per second at which tables read and write rows, in no order. Default:
+            10e9.
         latency: seconds of a message on the way. Default: 50e-6.
         message: seconds of a worker's processor for each message. Default: 10e-6, of TCP; through
             shared memory they are 2e-6.
@@ -63,7 +63,7 @@ class Machine:
     def exchange_seconds(self, out: np.ndarray, into: np.ndarray, workers: int) -> float:
         """Return the seconds of an exchange: the busiest host's link, and its messages."""
         remote = 1.0 - min(self.workers_per_host, workers) / workers
-        # The busiest worker of each step; those of one host share its link.
+        # The busiest worker of each step; workers of one host share its link.
         busiest = np.maximum(out, into).max(axis=1).mean() * self.workers_per_host
         return float(busiest) * remote / self.link_bytes + _EXCHANGES * self._message_seconds(
             workers
@@ -104,7 +104,7 @@ class TableCost:
     """Cost of a table under each placement.
 
     A lookup reads a row, an update reads and writes it. The value of each distinct key, and later
-    its gradient, is 4 bytes a float.
+    its gradient, is 4 bytes per float.
 
     Args:
         loads: keys of the table by worker.
@@ -136,8 +136,8 @@ class TableCost:
 def propose(costs: Mapping[str, TableCost], machine: Machine) -> dict[str, tuple[str, int | None]]:
     """Return a placement for each table, and the worker for 'owner'.
 
-    Large tables are sharded. A small one, of fewer than 64 rows a worker, is put where the busiest
-    worker's step is shortest: sharded, on the least busy worker, or replicated. Ties go to
+    Large tables are sharded. A small table, of fewer than 64 rows per worker, is put where the
+    busiest worker's step is shortest: sharded, on the least busy worker, or replicated. Ties go to
     'sharded'.
 
     Example:

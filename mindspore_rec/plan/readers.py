@@ -37,7 +37,7 @@ Block = tuple[list[pa.Array], int]
 
 
 def log_format(path: Path, format: str | None) -> str:
-    """Return the format of a log: the given one, or the one of its name's ending.
+    """Return the format of a log: the given format, or the format of its name's ending.
 
     Raises:
         ValueError: the ending is unknown.
@@ -146,7 +146,7 @@ def _delimited(
             numbers.append(first.index(column))
         else:
             raise _missing(path, column, first)
-    # New names, since those of the file may have duplicates.
+    # New names, since the file's names may have duplicates.
     names = [f"f{i}" for i in range(len(first))]
     raw, stream = _open(path)
     with raw, stream:

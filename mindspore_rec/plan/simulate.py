@@ -113,10 +113,10 @@ def simulate(
     Args:
         log: the keys, in the order of training.
         choices: the choices to simulate.
-        row_bytes: bytes of a row, as `row_bytes()` computes it. Where no rows leave with age, those
-            of its digest are added.
+        row_bytes: bytes of a row, as `row_bytes()` computes it. If no rows leave with age, the
+            bytes of the row's digest are added.
         batch_size: samples of a training batch, at least 1.
-        progress: whether to show a bar on standard error where that is a terminal.
+        progress: whether to show a bar on standard error if that is a terminal.
 
     Raises:
         ValueError: the log has no keys, is broken, or has no times while `idle_seconds` are asked.

@@ -20,9 +20,9 @@ __all__ = [
 _COUNTER = _native.row_sizes(0)  # a key that is counted and not admitted: a row without floats
 COUNTER_BYTES = _COUNTER.in_host()
 INDEX_BYTES = _COUNTER.index  # a row's part of the index; it does not move with the row
-# Of a row where RecCheckpoint keeps digests: in host memory; with eviction by age, twice that.
+# Of a row if RecCheckpoint keeps digests: in host memory; with eviction by age, twice that.
 DIGEST_BYTES = _COUNTER.digest
-SSD_INDEX_BYTES = _COUNTER.ssd_index  # of memory a row, at most
+SSD_INDEX_BYTES = _COUNTER.ssd_index  # of memory per row, at most
 
 _MAX_DIM = 8192
 
@@ -46,7 +46,7 @@ OPTIMIZERS: dict[str, Callable[[int], int]] = {
 }
 
 
-# Optimizers whose states are sums, which stay float32 where states are narrower.
+# Optimizers whose states are sums, which stay float32 if states are narrower.
 _SUMS = ("Adagrad", "FTRL", "RowWiseAdagrad")
 VALUE_DTYPES = ("float32", "bfloat16", "float16")
 STATE_DTYPES = ("float32", "bfloat16")

@@ -2,10 +2,10 @@
 """Simulate exact LRU tables of every capacity in one pass.
 
 An LRU table of C rows that admits every key at once holds, after a batch, the C keys used last. So
-a lookup hits exactly where fewer than C other keys were used since its key's last use, counted at
-the batch's begin: the stack distance of Mattson, Gecsei, Slutz and Traiger, "Evaluation techniques
-for storage hierarchies", IBM Systems Journal 9(2), 1970. Distances are counted with a Fenwick tree
-over times of last use (P. Fenwick, "A new data structure for cumulative frequency tables", 1994).
+a lookup hits exactly if fewer than C other keys were used since its key's last use, counted at the
+batch's begin: the stack distance of Mattson, Gecsei, Slutz and Traiger, "Evaluation techniques for
+storage hierarchies", IBM Systems Journal 9(2), 1970. Distances are counted with a Fenwick tree over
+times of last use (P. Fenwick, "A new data structure for cumulative frequency tables", 1994).
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class LruTiers:
         returns = self._stack.returns.copy()
         returns[: len(self._returns)] -= self._returns
         lookups = self._stack.distinct_lookups - self._lookups
-        together = np.cumsum([0, *capacities])  # capacity of each tier and those above it
+        together = np.cumsum([0, *capacities])  # capacity of each tier and the tiers above it
         found = [
             int(returns[low:high].sum())
             for low, high in zip(together, [*together[1:], len(returns)], strict=True)

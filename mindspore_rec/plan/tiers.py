@@ -164,7 +164,7 @@ def plan_tiers(
         batch_size: samples of a training batch, at least 1.
         order: which rows go down first: 'lru', 'lfu'.
         warm_up: steps at the log's begin that fill the tiers and do not count.
-        progress: whether to show a bar on standard error where that is a terminal.
+        progress: whether to show a bar on standard error if that is a terminal.
 
     Raises:
         ValueError: an argument is out of range, the log has no keys or is broken, or no step is

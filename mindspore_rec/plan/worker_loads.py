@@ -18,9 +18,9 @@ __all__ = ["WorkerLoads", "count_loads"]
 class WorkerLoads:
     """Keys of one table by worker, for one number of workers; the table's rows spread by hash.
 
-    A step trains one batch of the log on each worker. The last step, where the log does not fill
-    it, is left out; where it fills none, there is one step with what is expected of batches like
-    those of the log.
+    A step trains one batch of the log on each worker. The last step is left out if the log does not
+    fill it; if the log fills no step, there is one step with what is expected of batches like the
+    log's.
 
     Args:
         workers: number of workers, N.

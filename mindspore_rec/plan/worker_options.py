@@ -15,7 +15,7 @@ from mindspore_rec.plan.workers import PlannedTable, WorkerPlan, plan_workers
 
 __all__ = ["add_worker_options", "check_no_worker_options", "columns", "worker_plan"]
 
-# Options for --workers alone, and what they are where they are not given.
+# Options for --workers alone, and their values if they are not given.
 _DEFAULTS: dict[str, Any] = {
     "table": None,
     "link_gbit": 10.0,
@@ -69,7 +69,7 @@ def _table(text: str) -> tuple[str, int | None, list[str | int]]:
 
 
 def add_worker_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options; all but `--workers` are None where they are not given."""
+    """Add the options; all but `--workers` are None if they are not given."""
     add = parser.add_argument_group("over workers").add_argument
     add(
         "--workers",
@@ -95,14 +95,14 @@ def add_worker_options(parser: argparse.ArgumentParser) -> None:
 
 
 def check_no_worker_options(options: argparse.Namespace) -> None:
-    """Raise ValueError where an option for `--workers` is given without it."""
+    """Raise ValueError if an option for `--workers` is given without it."""
     for name in _DEFAULTS:
         if getattr(options, name) is not None:
             raise ValueError(f"--{name.replace('_', '-')} needs --workers")
 
 
 def worker_plan(options: argparse.Namespace, log: KeyLog | None) -> WorkerPlan:
-    """Return the plan that the options ask for, and write its placements where asked.
+    """Return the plan that the options ask for, and write its placements if asked.
 
     Args:
         options: of the command.

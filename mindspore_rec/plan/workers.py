@@ -47,7 +47,7 @@ class TableOnWorkers:
         lookup_imbalance: of lookups by the owner of their key, every occurrence counted.
         key_imbalance: of the keys that owners get, distinct in each worker's batch.
         sent_keys: distinct keys of a worker's batch.
-        sent_bytes: bytes that a worker sends a step, those to itself included: keys, rows as an
+        sent_bytes: bytes that a worker sends per step, bytes to itself included: keys, rows as an
             owner, gradients.
     """
 
@@ -77,7 +77,7 @@ class WorkerOutcome:
         exchange_seconds: keys, rows and gradients.
         average_seconds: the average of dense gradients.
         step_seconds: all of them.
-        samples_per_second: of all workers; None where the step takes no time.
+        samples_per_second: of all workers; None if the step takes no time.
     """
 
     workers: int
@@ -102,7 +102,7 @@ class WorkerPlan:
         batch_size: samples of one worker's batch.
         keys: distinct keys of each table.
         machine: speeds that the prediction is from.
-        outcomes: one a number of workers.
+        outcomes: one for each number of workers.
     """
 
     samples: int
@@ -141,7 +141,7 @@ def plan_workers(
         machine: speeds of a worker. Default: `Machine()`.
         dense_bytes: bytes of the dense parameters' gradients. Default: 0.
         compute_seconds: seconds of the dense part of one worker's batch. Default: 0.
-        progress: whether to show a bar on standard error where that is a terminal.
+        progress: whether to show a bar on standard error if that is a terminal.
 
     Raises:
         ValueError: an argument is out of range, or a log has no keys or is broken.

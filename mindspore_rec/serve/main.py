@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-os.environ.setdefault("GLOG_v", "3")  # of MindSpore, where it is needed
+os.environ.setdefault("GLOG_v", "3")  # of MindSpore, if it is needed
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # it would log what strangers send
 
 from mindspore_rec.common.extras import pip_install
@@ -137,7 +137,7 @@ def _serve(
 
 
 def _ports(options: argparse.Namespace, sockets: contextlib.ExitStack) -> socket.socket:
-    """Return the listening socket; where workers share a port of gRPC, hold that too.
+    """Return the listening socket; if workers share a port of gRPC, hold that too.
 
     Raises:
         OSError: one of the ports is not to be had.
@@ -328,7 +328,7 @@ def _text(error: Any) -> str:
 def _exit(code: int) -> NoReturn:
     """End the process, without the interpreter's own end while a thread still loads a model.
 
-    That one may be amid native code that waits for a tier, where the interpreter would end it.
+    That thread may be in native code that waits for a tier, where the interpreter would end it.
     """
     if any(each.daemon for each in threading.enumerate()):
         sys.stdout.flush()

@@ -59,7 +59,7 @@ class QuantisedRows:
         return self._rows.erase(keys)
 
     def clear(self) -> None:
-        """Remove all rows; those of a vocabulary become zeros."""
+        """Remove all rows; rows of a vocabulary become zeros."""
         self._rows.clear()
 
     def lookup(self, ids: np.ndarray) -> np.ndarray:
@@ -78,8 +78,8 @@ class QuantisedRows:
         Args:
             ids: int32 or int64 `[n]`.
             offsets: int32 or int64 `[bags]`: bag b has the ids from `offsets[b]` to
-                `offsets[b + 1]`, the last bag those up to the end.
-            combiner: 'sum', or 'mean', by weights where there are some. Default: 'sum'.
+                `offsets[b + 1]`, the last bag all ids up to the end.
+            combiner: 'sum', or 'mean', by weights if there are some. Default: 'sum'.
             weights: float32 `[n]`. Default: 1 each.
 
         Raises:

@@ -27,8 +27,8 @@ def to_arrays(rows: pa.RecordBatch, *, text: bool = False) -> dict[str, np.ndarr
     """Return the columns as arrays: ``[B]`` of plain values, ``[B, N]`` of fixed-size lists.
 
     Args:
-        rows: numbers, or fixed-size lists of numbers, without missing values but for floats, where
-            they are NaN.
+        rows: numbers, or fixed-size lists of numbers, without missing values, except floats: a
+            missing float is NaN.
         text: whether columns of text are taken too, as arrays ``[B]`` of str and None, which a
             `FeatureSpec` reads. Default: False.
 
@@ -153,7 +153,7 @@ def to_column(name: str, values: Any) -> pa.Array:
 def values_array(where: str, values: Any, legal: str = "have values of one type") -> pa.Array:
     """Return one-dimensional values of any kind as one Arrow array, whatever they came in.
 
-    The one place where values become Arrow's: so a missing value (None, `pandas.NA`, NaT, NaN among
+    Values become Arrow arrays only here, so a missing value (None, `pandas.NA`, NaT, NaN among
     objects), a type and an error are the same for every reader of columns.
 
     Args:
@@ -194,7 +194,7 @@ def values_array(where: str, values: Any, legal: str = "have values of one type"
         raise ValueError(f"{where} be Unicode text or integers of int64: {_line(error)}") from error
     except (pa.ArrowInvalid, TypeError, NotImplementedError) as error:
         raise TypeError(f"{where} {legal}: {_line(error)}") from error
-    # Of pandas' text some arrays are chunked: those of a file, or of several frames.
+    # Some arrays of pandas' text are chunked: arrays of a file, or of several frames.
     return one_array(made) if isinstance(made, pa.ChunkedArray) else _plain(made)
 
 

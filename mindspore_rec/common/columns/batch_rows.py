@@ -21,12 +21,12 @@ class BatchRows:
     Args:
         rows: an Arrow RecordBatch or Table, a DataFrame, a dict of arrays or Tensors, or a tuple or
             list of them.
-        names: of all columns, where `rows` is a dict of some of them. Features may then name a
-            column or give its place. Default: features name columns of a dict, and give places in a
-            tuple.
+        names: the names of all columns, if `rows` is a dict of some of them. Features may then name
+            a column or give its place. Default: features name columns of a dict, and give places in
+            a tuple.
 
     Attributes:
-        names: of the columns; places as texts where `rows` is a tuple or list.
+        names: names of the columns; places as texts if `rows` is a tuple or list.
         by_place: whether features give places; None: both will do.
 
     Raises:
@@ -54,7 +54,7 @@ class BatchRows:
         self._known = frozenset(self.names)
 
     def name_of(self, column: str | int) -> str | None:
-        """Return the name of a column given by name or place; None where there is none."""
+        """Return the name of a column given by name or place; None if there is none."""
         if isinstance(column, int):
             return self.names[column] if column < len(self.names) else None
         return column if column in self._known else None
@@ -68,7 +68,7 @@ class BatchRows:
         return self._columns[name]
 
     def raw(self, name: str) -> Any:
-        """Return a column as an array, of Arrow where it came so."""
+        """Return a column as an array, an Arrow array if it came as one."""
         column = self._columns[name]
         if hasattr(column, "asnumpy"):  # a Tensor
             return column.asnumpy()

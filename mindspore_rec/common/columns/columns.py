@@ -60,7 +60,7 @@ def key_column(spec: FeatureSpec, column: Any) -> np.ndarray:
 
 
 def check_batch_size(spec: FeatureSpec, rows: int) -> None:
-    """Raise ValueError where a column has other than `spec.batch_size` rows."""
+    """Raise ValueError if a column has other than `spec.batch_size` rows."""
     if spec.batch_size is not None and rows != spec.batch_size:
         raise ValueError(
             f"feature '{spec.name}': column '{spec.column}' must have {spec.batch_size} rows, the "
@@ -97,7 +97,7 @@ def _integer_keys(where: str, values: np.ndarray) -> np.ndarray:
 
 
 def time_values(column: Any) -> np.ndarray:
-    """Return a column of times as an array; of Arrow's, missing ones are NaN or NaT."""
+    """Return a column of times as an array; missing times of Arrow arrays are NaN or NaT."""
     if not isinstance(column, (pa.Array, pa.ChunkedArray)):
         return np.asarray(column)
     values, shape = flat_values("times must", column)

@@ -21,7 +21,7 @@ class ColumnsAmong(NamedTuple):
 
     Attributes:
         read: columns that arrays are made of.
-        made: names of the arrays, and of the event time behind them where it is asked for.
+        made: names of the arrays, and of the event time behind them if it is asked for.
         kept: other columns, which come out as they are.
     """
 
@@ -49,7 +49,7 @@ def map_dataset(pipeline: _Pipeline, dataset: Any, learn: bool, with_time: bool 
     Args:
         pipeline: FeaturePipeline whose features name columns or give their places.
         dataset: `mindspore.dataset.Dataset` of whole batches.
-        learn: whether the pipeline learns; where it can, one thread does it, in order.
+        learn: whether the pipeline learns; if it can, one thread does it, in order.
         with_time: whether the event time comes out as well, int64 ``[1]`` after the arrays under
             the timestamp's name.
 

@@ -43,9 +43,9 @@ class FeaturePipeline:
     `StreamingDataset`), a feature worker, the evaluation and the `Predictor`. What its transforms
     have learned is its state. Calling it learns, `apply` does not.
 
-    A batch is an Arrow RecordBatch or Table, a DataFrame, a dict of columns, a tuple of columns
-    (where features name places), or a `mindspore.dataset.Dataset` of whole batches. Arrays come out
-    in a dict, or a tuple, or a Dataset.
+    A batch is an Arrow RecordBatch or Table, a DataFrame, a dict of columns, a tuple of columns (if
+    features name places), or a `mindspore.dataset.Dataset` of whole batches. Arrays come out in a
+    dict, or a tuple, or a Dataset.
 
     Args:
         outputs: by the array's name, the feature or features of which it is made. A FeatureSpec
@@ -62,7 +62,7 @@ class FeaturePipeline:
     Attributes:
         column_names: of the arrays, without the columns of `keep_rest`.
         specs: all features that are declared as FeatureSpec objects.
-        timestamp: the one that is the event time, or None.
+        timestamp: the feature that is the event time, or None.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type; an output mixes keys and numbers;
@@ -131,7 +131,7 @@ class FeaturePipeline:
     def __call__(self, rows: Any) -> Any:
         """Return the arrays of the stream's next rows, which are taken into the statistics first.
 
-        Where it raises, nothing was learned.
+        If it raises, nothing was learned.
 
         Args:
             rows: a batch, or a Dataset of batches. One that learns is mapped by one thread.
@@ -148,11 +148,11 @@ class FeaturePipeline:
 
         Args:
             rows: as for a call.
-            columns: names of the arrays that are wanted, so that rows need not have what others are
-                made of. Default: all.
+            columns: names of the arrays that are wanted; rows need not have the columns that only
+                other arrays are made of. Default: all.
 
         Raises:
-            TypeError, ValueError: as for a call, or there is no such array.
+            TypeError, ValueError: as for a call, or there is no array of that name.
         """
         if _is_dataset(rows):
             return map_dataset(self, rows, learn=False)
@@ -170,8 +170,8 @@ class FeaturePipeline:
                 Default: True.
 
         Returns:
-            As a call returns; and the latest of its timestamps in whole seconds since 1970, or None
-            where no feature is the timestamp, or `prepare` left no row, or they are not read.
+            As a call returns; and the latest timestamp of the batch in whole seconds since 1970, or
+            None if no feature is the timestamp, `prepare` left no row, or timestamps are not read.
 
         Raises:
             TypeError, ValueError: as for a call; a time that is missing, before 1970 or past 2106.
@@ -235,7 +235,7 @@ class FeaturePipeline:
         return None if self._prepare and not len(times) else event_time(self.timestamp, times)
 
     def _check_columns(self, view: BatchRows, outputs: list[Output]) -> None:
-        """Raise ValueError where columns are missing or of different lengths."""
+        """Raise ValueError if columns are missing or of different lengths."""
         first: tuple[str, int] | None = None
         for member in (each for output in outputs for each in output.members):
             column = view.given(column_of(member, view))
@@ -281,7 +281,7 @@ class FeaturePipeline:
     # ---- where it is used
 
     def reads(self, columns: Sequence[str] | None = None) -> list[str | int] | None:
-        """Return the raw columns that arrays are made of, in order; None where `prepare` decides.
+        """Return the raw columns that arrays are made of, in order; None if `prepare` decides.
 
         Args:
             columns: names of the arrays. Default: all.
@@ -355,7 +355,7 @@ class FeaturePipeline:
                 _load(each, state[output.name])
 
     def with_state(self, state: Mapping[str, Any]) -> FeaturePipeline:
-        """Return a copy with another state; this one keeps its own.
+        """Return a copy with another state; this pipeline keeps its own.
 
         Raises:
             TypeError, ValueError, KeyError: as for `load_state_dict`.
@@ -438,14 +438,14 @@ def _columns(output: Output) -> list[str | int]:
 
 
 def _check_columns_of(output: Output, columns: Any) -> None:
-    """Raise ValueError where an output of a state is of other columns than that of the pipeline."""
+    """Raise ValueError if an output has other columns in the state than in the pipeline."""
     own = _columns(output)
     found = columns.get(output.name) if isinstance(columns, Mapping) else None
     if not isinstance(found, (list, tuple)) or len(found) != len(own):
         raise ValueError(
             f"state must have the columns of output {output.name!r}, got {found!r:.80}"
         )
-    # A name and a place may be the same column, where batches were tuples and now are dicts.
+    # A name and a place may be the same column, if batches were tuples and now are dicts.
     if any(type(a) is type(b) and a != b for a, b in zip(own, found, strict=True)):
         raise ValueError(
             f"output {output.name!r} of the state is of columns {list(found)}, that of this "
@@ -455,7 +455,7 @@ def _check_columns_of(output: Output, columns: Any) -> None:
 
 @contextmanager
 def _nothing_learned_in_part(outputs: list[Output], learn: bool) -> Iterator[None]:
-    """Put transforms back where a batch fails that some of them have learned from already."""
+    """Put transforms back if a batch fails after some of them have learned from it."""
     transforms = [t for output in outputs for t in output.transforms if learn and t is not None]
     before = [dict(vars(each)) for each in transforms]
     try:

@@ -16,7 +16,7 @@ from mindspore_rec.common.rows.policies import MAX_COEFFICIENT
 
 __all__ = ["FeatureSpec", "check_name", "check_specs", "check_together", "specs_of_table"]
 
-MAX_THRESHOLD = (1 << 30) - 1  # of occurrences, where a row's counter saturates
+MAX_THRESHOLD = (1 << 30) - 1  # occurrences at which a row's counter saturates
 MAX_SECONDS = (1 << 31) - 1
 _NAME = re.compile(r"[0-9A-Za-z_.]{1,100}")
 
@@ -50,7 +50,8 @@ class FeatureSpec:
     `SparseLookup`, `FeatureBatches`, `FeaturePipeline`, `EventTime`.
 
     Args:
-        name: 1 to 100 letters, digits, '_' and '.'; the column's name where the keys come out.
+        name: 1 to 100 letters, digits, '_' and '.'; the name of the column in which the keys come
+            out.
         table_name: the table it is looked up in, written as `name`. Features of one table give its
             name here, and have the same thresholds. Default: `name`.
         index_key: where the column is in a batch: a name (1 to 255 characters), or a place from 0
@@ -59,8 +60,8 @@ class FeatureSpec:
             2**30 - 1. 0: admission is on, with counts frozen. None or -1: off.
         eviction_threshold: seconds of event time, 1 to 2**31 - 1, without the key after which its
             row is evicted. None or -1: off.
-        is_timestamp: whether the column is the time of the events, in seconds since 1970; such a
-            feature has no table. Default: it is not.
+        is_timestamp: whether the column is the time of the events, in seconds since 1970; a
+            timestamp feature has no table. Default: it is not.
         batch_size: rows a batch must have, at least 1. Default: any number.
         faae_coefficient: number of occurrences that one occurrence of this feature counts as, for
             admission to its table and for eviction by frequency, 1 to 2**20; Rec SDK's coefficient
@@ -154,12 +155,12 @@ class FeatureSpec:
 
     @property
     def count_threshold(self) -> int | None:
-        """`access_threshold`, None where admission is off."""
+        """`access_threshold`, None if admission is off."""
         return None if self.access_threshold == -1 else self.access_threshold
 
     @property
     def idle_seconds(self) -> int | None:
-        """`eviction_threshold`, None where eviction is off."""
+        """`eviction_threshold`, None if eviction is off."""
         return None if self.eviction_threshold == -1 else self.eviction_threshold
 
 
@@ -226,7 +227,7 @@ def check_specs(specs: Any) -> tuple[FeatureSpec, ...]:
 
 
 def check_together(specs: tuple[FeatureSpec, ...]) -> None:
-    """Raise ValueError where features do not fit together, as `check_specs` says."""
+    """Raise ValueError if features do not fit together, as `check_specs` says."""
     _check_names(specs)
     _check_thresholds(specs)
     _check_time(specs)

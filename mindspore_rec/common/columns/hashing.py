@@ -46,8 +46,8 @@ def category_keys(field: str, values: Any) -> np.ndarray:
         values: One-dimensional strings or integers of length N: a list, a NumPy array, a pandas
             Series or Categorical, or an Arrow array, chunked array or dictionary array. ``None``,
             NaN, ``pandas.NA`` and Arrow nulls are missing. A list does not mix strings and
-            integers. Unsigned integers must be below ``2**63``. Floats that are all whole, as
-            pandas makes them of integers with a missing one, are those integers (up to ``2**53``,
+            integers. Unsigned integers must be below ``2**63``. Pandas makes floats of integers if
+            one is missing: floats that are all whole are taken as integers (up to ``2**53``,
             float32 up to ``2**24``). A `Category` in a FeaturePipeline takes the same.
 
     Returns:
@@ -162,7 +162,7 @@ def _salt(field: str) -> bytes:
 
 def _whole(where: str, values: pa.Array) -> pa.Array:
     """Return floats that are all whole or missing as integers."""
-    numbers = values.to_numpy(zero_copy_only=False)  # NaN where one is missing
+    numbers = values.to_numpy(zero_copy_only=False)  # NaN if one is missing
     there = ~np.isnan(numbers)
     most = 2.0 ** (np.finfo(numbers.dtype).nmant + 1)  # up to there each is exactly one integer
     wrong = there & ~((np.abs(numbers) <= most) & (np.trunc(numbers) == numbers))

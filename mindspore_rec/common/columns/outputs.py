@@ -48,7 +48,7 @@ class Output(ABC):
 
     @property
     def transforms(self) -> list[Feature | None]:
-        """The transform of each member; None where a FeatureSpec has none."""
+        """The transform of each member; None if a FeatureSpec has none."""
         return [each.transform if isinstance(each, FeatureSpec) else each for each in self.members]
 
     @abstractmethod
@@ -58,7 +58,7 @@ class Output(ABC):
         Args:
             rows: the batch.
             learn: whether statistics take the batch in first.
-            call: `map`, or that of an executor.
+            call: `map`, or the `map` of an executor.
 
         Raises:
             TypeError, ValueError: a column is missing or cannot be read.
@@ -157,7 +157,7 @@ def column_of(member: Member, rows: BatchRows) -> str:
     """Return the name of a member's column in a batch.
 
     Raises:
-        ValueError: the batch has no such column.
+        ValueError: the batch lacks the column.
     """
     name = rows.name_of(member.column)
     if isinstance(member, FeatureSpec):
@@ -193,7 +193,7 @@ def _row_count(member: Member, rows: BatchRows) -> int:
 
 
 def _values(output: str, member: Member, rows: BatchRows, learn: bool) -> np.ndarray:
-    """Return values ``[B]`` or ``[B, width]``, one column of which is a value a row."""
+    """Return values ``[B]`` or ``[B, width]``, one column of which is one value per row."""
     if isinstance(member, FeatureSpec):
         keys = _spec_keys(member, rows, learn)
         if keys.size != len(keys):

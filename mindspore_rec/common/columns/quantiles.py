@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transforms of numbers by their place among those seen before: scaled, and as categories."""
+"""Transforms of numbers by their place among numbers seen before: scaled, and as categories."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["QuantileBucket", "QuantileScale"]
 
 
 class QuantileScale(Number):
-    """Scaling of numbers of any size and sign to their quantile among those learned, -1 to 1.
+    """Scaling of numbers of any size and sign to their quantile among learned numbers, -1 to 1.
 
     The smallest value learned becomes about -1, the median 0, the largest about 1, with straight
     lines between quantiles; what lies outside, infinities among it, becomes the value of the nearer
@@ -33,8 +33,8 @@ class QuantileScale(Number):
 
     Args:
         column: numbers.
-        buckets: intervals between quantiles, 2 to 65536: as many of the numbers, and as many of
-            those that differ. Default: 256.
+        buckets: intervals between quantiles, 2 to 65536: as many of all numbers, and as many of the
+            distinct numbers. Default: 256.
         sample: numbers of a stream that are learned from, 1 to 2**20. Default: 10,000.
         missing: what a missing value or NaN becomes (default 0); its bucket is one of its own.
 
@@ -70,7 +70,7 @@ class QuantileScale(Number):
 
         Args:
             values: numbers of length N: a list, an array, a pandas Series or an Arrow array;
-                missing ones, NaN and infinities are passed over.
+                missing numbers, NaN and infinities are passed over.
 
         Returns:
             This object.
@@ -86,7 +86,7 @@ class QuantileScale(Number):
         return self._places(self._numbers(self._array(values)))
 
     def keys(self, values: Any) -> np.ndarray:
-        """Return keys of the numbers' buckets, int64 `[N]`, apart from those of other columns."""
+        """Return keys of the numbers' buckets, int64 `[N]`, apart from other columns' keys."""
         self._say_if_unfit()
         return self._bucket_keys(self._numbers(self._array(values)))
 
@@ -109,8 +109,9 @@ class QuantileScale(Number):
         """Take over what `state_dict` returned.
 
         Raises:
-            ValueError: the state is that of another number of buckets.
-            TypeError, ValueError, KeyError: it is no state of such an object; nothing has changed.
+            ValueError: the state has another number of buckets.
+            TypeError, ValueError, KeyError: it is no state of this kind of object; nothing has
+                changed.
         """
         if not isinstance(state, Mapping):
             raise ValueError(f"column {self.column!r}: the state is none of a QuantileScale")
@@ -165,7 +166,7 @@ class QuantileScale(Number):
             self._points, self._ranks, self._edges = np.zeros(1), np.full(1, 0.5), np.empty(0)
             return
         ordered = np.sort(values)
-        # Quantiles of the values, and of those that differ: the second for columns of mostly 0.
+        # Quantiles of all values, and of the distinct values: the second for columns of mostly 0.
         points = np.union1d(
             _spread(ordered, self.buckets), _spread(np.unique(ordered), self.buckets)
         )

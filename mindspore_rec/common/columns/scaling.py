@@ -19,7 +19,7 @@ __all__ = ["LogScale", "MinMaxScale", "StandardScale"]
 
 
 class MinMaxScale(Number):
-    """Scaling to ``(x - low) / (high - low)``, at least 0 and at most 1; 0 where ``high == low``.
+    """Scaling to ``(x - low) / (high - low)``, at least 0 and at most 1; 0 if ``high == low``.
 
     Args:
         column: numbers.
@@ -116,7 +116,7 @@ class LogScale(MinMaxScale):
         return super()._scaled(numbers, there, learn)
 
     def state_dict(self) -> list[float] | None:
-        """Return the extremes of the logarithms so far; None where `running` is False."""
+        """Return the extremes of the logarithms so far; None if `running` is False."""
         return super().state_dict() if self.running else None
 
     def load_state_dict(self, state: Any) -> None:

@@ -55,9 +55,9 @@ class TensorSpec:
         name: its name in requests.
         datatype: 'INT64', 'FP32', ...: a key of `DATATYPES`.
         shape: -1 stands for any size. The first dimension is the batch.
-        offsets: where a row has any number of values: the input, of shape [-1], that has the place
-            at which the values of each row begin. The first dimension is then of all values, one
-            row's after the other's. Default: None, a row of the array a row.
+        offsets: for rows of any number of values: the input, of shape [-1], that has the place at
+            which the values of each row begin. The first dimension then counts all values, one
+            row's after the other's. Default: None, each row of the array is one row.
 
     Raises:
         ValueError: the datatype is unknown, or the shape has other than sizes and -1.
@@ -165,8 +165,8 @@ def check_starts(specs: Sequence[TensorSpec], arrays: Sequence[np.ndarray]) -> N
     """Check the inputs that say where the values of each row begin.
 
     Args:
-        specs: of all inputs.
-        arrays: of all inputs, of those types and shapes.
+        specs: the specs of all inputs.
+        arrays: the arrays of all inputs, of the types and shapes of `specs`.
 
     Raises:
         ValueError: offsets do not begin with 0, fall, or are beyond the values.

@@ -35,7 +35,7 @@ class Feature(ABC):
     the keys are.
 
     Args:
-        column: the column's name, or its place from 0 to 255 where batches are tuples.
+        column: the column's name, or its place from 0 to 255 if batches are tuples.
     """
 
     dtype: ClassVar[type]
@@ -61,7 +61,7 @@ class Feature(ABC):
         """
 
     def state_dict(self) -> list[float] | None:
-        """Return what it has learned, as JSON values; None where it learns nothing."""
+        """Return what it has learned, as JSON values; None if it learns nothing."""
         return None
 
     def load_state_dict(self, state: Any) -> None:
@@ -154,7 +154,7 @@ class Number(Feature):
         return made.astype(np.float32)
 
     def _numbers(self, values: pa.Array) -> np.ndarray:
-        """Return a float64 copy, NaN where a value is missing."""
+        """Return a float64 copy, with NaN for a missing value."""
         if pa.types.is_null(values.type):  # nothing but missing values
             values = values.cast(pa.float64())
         if pa.types.is_dictionary(values.type):
@@ -176,8 +176,8 @@ class TimePart(Feature):
     """Transform of times to keys of their hour, weekday or another part.
 
     Args:
-        column: seconds since 1970, or an Arrow timestamp or date; UTC. A missing time, and one that
-            is not in the years 1 to 9999, has a key of its own.
+        column: seconds since 1970, or an Arrow timestamp or date; UTC. A missing time, and a time
+            that is not in the years 1 to 9999, has a key of its own.
         part: "minute", "hour", "weekday" (Monday is 0), "day" of the month from 0, "month" from 0.
 
     Example:
@@ -203,7 +203,7 @@ class TimeCycle(Feature):
     """Transform of times to sine and cosine of their hour or another part: 23:59 is next to 0:00.
 
     Args:
-        column: as for `TimePart`; both are 0 where the time is missing.
+        column: as for `TimePart`; both are 0 if the time is missing.
         part: as for `TimePart`.
 
     Example:
@@ -228,7 +228,7 @@ class TimeCycle(Feature):
 
 
 def time_parts(column: str | int, values: pa.Array, part: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return int64 parts of times, 0 where one is missing, and a mask of those that are there."""
+    """Return int64 parts of times, 0 for a missing time, and a mask of the times that are there."""
     if pa.types.is_null(values.type):
         values = values.cast(pa.float64())
     if pa.types.is_dictionary(values.type):

@@ -38,10 +38,10 @@ class Outcome:
     """Outcome of a job.
 
     Attributes:
-        code: exit code of the first worker that failed, 128 plus the signal that ended it; 0 where
-            all ended well.
+        code: exit code of the first worker that failed, 128 plus the signal that ended it; 0 if all
+            ended well.
         seconds: from its start to its end.
-        end: how the first worker that failed ended; None where none did, or mpirun did not say.
+        end: how the first worker that failed ended; None if none did, or mpirun did not say.
         stopped: whether Ctrl-C, SIGTERM or output without a reader asked the job to stop.
     """
 
@@ -143,7 +143,7 @@ def run(job: Job, restarts: int = 0) -> Outcome:
     Ctrl-C and SIGTERM ask the workers to stop, as SIGTERM; a second one ends them at once. They are
     asked to stop also if their output cannot be written any more: its reader is gone (`| head`), or
     the disk is full. Then what they print is dropped, the code is 141 (1 for another error than a
-    pipe without reader), and those that still run after 20 s are ended.
+    pipe without reader), and workers that still run after 20 s are ended.
 
     Args:
         job: what to run.

@@ -18,7 +18,7 @@ __all__ = ["Job", "find_mpirun", "mpirun_command", "worker_environment"]
 
 # Variables of an outer job, which would make the workers part of it.
 _OUTER = ("OMPI_COMM_WORLD_", "PMIX_", "PRTE_", "PMI_")
-# Variables that workers of other hosts must have as the launcher has them.
+# Variables that workers on other hosts must have as the launcher has them.
 _HANDED_ON = ("MINDSPORE_REC_", "OMP_", "GLOG_", "MS_", "PYTHON")
 _HANDED_ON_NAMES = ("PATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
 
@@ -34,7 +34,7 @@ class Job:
         threads_per_worker: threads of each worker. Default: the cores of a host shared evenly.
         hang_limit: seconds after which a wait for another worker ends the job. Default: what
             `MINDSPORE_REC_HANG_LIMIT` says, else 300.
-        bind: whether each worker keeps to cores of its own where there are enough.
+        bind: whether each worker keeps to cores of its own if there are enough.
     """
 
     workers: int
@@ -60,7 +60,7 @@ class Job:
         return max(1, cores // self.on_fullest_host())
 
     def used_hosts(self) -> list[str]:
-        """Return the hosts that get workers; empty where it is this host alone."""
+        """Return the hosts that get workers; empty if it is this host alone."""
         left, used = self.workers, []
         for name, slots in self.hosts:
             if left > 0:
@@ -91,7 +91,7 @@ def _is_setting(name: str) -> bool:
 
 
 def worker_environment(job: Job, cores: int, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of the workers, from that of the launcher.
+    """Return the environment of the workers, from the launcher's environment.
 
     Example:
         >>> job = Job(workers=2, program=("train.py",))
@@ -119,13 +119,13 @@ def worker_environment(job: Job, cores: int, environment: Mapping[str, str]) -> 
 
 
 def _placement(job: Job, cores: int) -> list[str]:
-    """Return the options on where workers run: on cores of their own where these suffice."""
+    """Return the options on where workers run: on cores of their own if there are enough."""
     needed = job.on_fullest_host() * job.threads(cores)
     if job.bind and needed <= cores:
         where = ["--map-by", f"slot:PE={job.threads(cores)}:HWTCPUS", "--bind-to", "hwthread"]
     else:
         where = ["--map-by", "slot:OVERSUBSCRIBE", "--bind-to", "none"]
-    # A worker that waits polls: it must give way where another thread wants the core.
+    # A worker that waits polls: it must give way if another thread wants the core.
     return [*where, *(["--mca", "mpi_yield_when_idle", "1"] if needed >= cores else [])]
 
 
@@ -135,7 +135,7 @@ def mpirun_command(job: Job, mpirun: Path, cores: int, environment: Mapping[str,
     Args:
         job: the job.
         mpirun: path of Open MPI's mpirun.
-        cores: cores of each host.
+        cores: number of cores of each host.
         environment: environment of the workers, as `worker_environment` makes it.
 
     Example:

@@ -41,7 +41,8 @@ class End:
 
     Attributes:
         rank: its rank.
-        code: its exit code; 128 plus the signal that ended it; 0 where it ended before the others.
+        code: its exit code; 128 plus the signal that ended it; 0 if it ended before the other
+            workers.
     """
 
     rank: int
@@ -83,8 +84,8 @@ def end_in(text: str) -> End | None:
 class Lines:
     """Copies the output of mpirun line by line: `[1,3]<stdout>: text` becomes `[3] text`.
 
-    Messages of mpirun, blocks between two rules, become `end` where they tell how a worker ended;
-    others are copied.
+    Messages of mpirun are blocks between two rules. A message becomes `end` if it tells how a
+    worker ended; other messages are copied.
 
     Once writing has failed nothing more is written, and lines are taken all the same: workers
     whose output nobody takes would wait for ever at some `print`.

@@ -87,7 +87,7 @@ class Stop:
 
     def _kill(self) -> None:
         process = self._process
-        # Its id stays that of the session until it was waited for.
+        # Its id stays the id of the session until it was waited for.
         if process is not None and process.poll() is None:
             for member in _processes_of_session(process.pid):
                 with contextlib.suppress(ProcessLookupError):

@@ -3,11 +3,11 @@
 
 Arguments come as ``(label, prediction)``, as in scikit-learn; a MindSpore metric's ``update`` takes
 ``(prediction, label)``, as ``mindspore.Model`` passes them. All arrays are ``[B]`` or ``[B, 1]``:
-labels 0 or 1 of any dtype, predictions finite floats. Where a quantity is undefined because only
-one class occurs, the value is NaN. All sums are taken in float64.
+labels 0 or 1 of any dtype, predictions finite floats. If a quantity is undefined because only one
+class occurs, the value is NaN. All sums are taken in float64.
 
 Errors of every function: ValueError for no rows, different lengths, another shape, labels other
-than 0 and 1, predictions that are NaN, infinite or (where probabilities are asked for) outside
+than 0 and 1, predictions that are NaN, infinite or (if probabilities are asked for) outside
 ``[0, 1]``; TypeError for predictions that are not numbers.
 """
 
@@ -135,8 +135,8 @@ def auc_error_bound(positive: npt.NDArray[np.number], negative: npt.NDArray[np.n
     """Largest possible distance between :func:`auc_from_counts` and the AUC of the scores.
 
     Only pairs within one bin are uncertain, each by at most one half, so the bound is half the
-    share of such pairs: ``0.5 * sum_b(P_b * N_b) / (P * N)``. It holds for any scores, and is
-    reached where every positive of a bin is above (or below) every negative of it.
+    share of these pairs: ``0.5 * sum_b(P_b * N_b) / (P * N)``. It holds for any scores, and is
+    reached if every positive of a bin is above (or below) every negative of it.
 
     Examples:
         >>> auc_error_bound(np.array([0, 1, 1]), np.array([1, 1, 0]))
@@ -149,8 +149,8 @@ def auc_error_bound(positive: npt.NDArray[np.number], negative: npt.NDArray[np.n
 def gauc(label: npt.ArrayLike, score: npt.ArrayLike, group: npt.ArrayLike) -> float:
     """Compute the mean of the groups' AUCs, weighted by the groups' rows (impressions).
 
-    ``sum_g(rows_g * AUC_g) / sum_g(rows_g)`` over the groups that hold both classes; the others are
-    skipped. Source: Zhou et al. 2018, Deep Interest Network (https://arxiv.org/abs/1706.06978),
+    ``sum_g(rows_g * AUC_g) / sum_g(rows_g)`` over the groups that hold both classes; other groups
+    are skipped. Source: Zhou et al. 2018, Deep Interest Network (https://arxiv.org/abs/1706.06978),
     section 6.3, with impressions as the weight.
 
     Args:
@@ -260,7 +260,7 @@ def normalized_entropy(
 def background_entropy(positives: int, rows: int) -> float:
     """Entropy in nats of the rate ``positives / rows``: the log loss of predicting just that rate.
 
-    NaN where the rate is 0 or 1: nothing can be measured against an entropy of 0.
+    NaN if the rate is 0 or 1: nothing can be measured against an entropy of 0.
 
     Examples:
         >>> round(background_entropy(1, 2), 4)

@@ -34,7 +34,7 @@ def task_column(values: Any, name: str, task: int = 0) -> npt.NDArray[Any]:
         task: column of ``[B, T]``. Default: 0.
 
     Returns:
-        A view ``[B]`` where the input is an array already.
+        A view ``[B]`` if the input is an array already.
 
     Raises:
         ValueError: another number of dimensions, no column, or ``task`` outside ``[0, T)``.
@@ -57,7 +57,7 @@ def task_column(values: Any, name: str, task: int = 0) -> npt.NDArray[Any]:
 
 
 def as_scores(values: npt.NDArray[Any], name: str) -> FloatArray:
-    """Return finite real scores ``[B]`` as they are, or as float32 or float64 where not floats.
+    """Return finite real scores ``[B]`` as they are, or as float32 or float64 if not floats.
 
     Raises:
         TypeError: not real numbers.
@@ -114,7 +114,7 @@ def label_remedy(labels: npt.NDArray[Any]) -> str:
     """Return how to make labels 0 and 1 of other numbers, for a message.
 
     Args:
-        labels: numbers of any shape; those after the first 100,000 are not looked at.
+        labels: numbers of any shape; numbers after the first 100,000 are not looked at.
 
     Examples:
         >>> label_remedy(np.array([1, 2, 2]))

@@ -55,7 +55,7 @@ def load_function(name: str) -> Callable[..., Any]:
     """Return the function that 'package.module:function' names.
 
     Raises:
-        ValueError: it is not of this form, or there is no such function.
+        ValueError: it is not of this form, or there is no function of that name.
 
     Example:
         >>> load_function("math:sqrt")(4.0)

@@ -32,9 +32,9 @@ _FATAL = 4  # of ONNX Runtime's log, which else warns of each weight that is an 
 class OnnxRunner(Runner):
     """Network that ONNX Runtime runs, for any number of threads at the same time.
 
-    An answer reads rows under a lock that answers share, and takes the dense parameters as they
-    are then: they are inputs of the model, so that a delta puts others in their place and nothing
-    is compiled. It computes without the lock.
+    An answer reads rows under a lock that answers share, and takes the dense parameters as they are
+    then: they are inputs of the model, so a delta can replace them and nothing is compiled. It
+    computes without the lock.
 
     Args:
         network: the network.
@@ -141,7 +141,7 @@ class OnnxRunner(Runner):
         self._weights = self.as_weights(values)
 
     def as_weights(self, values: Sequence[tuple[Any, np.ndarray]]) -> dict[str, Any]:
-        """Return copies of such values, as `weights` has them."""
+        """Return copies of the values, as `weights` has them."""
         return {
             spec.name: self._value(np.array(array, spec.dtype, order="C")) for spec, array in values
         }

@@ -20,8 +20,8 @@ def pooled(
     """Return one row a bag, float32 `[bags, dim]`; of a bag without members zeros.
 
     Args:
-        rows: of the ids, float32 `[bags, length, dim]`, or `[N, dim]` where there are offsets; of a
-            padding key zeros.
+        rows: of the ids, float32 `[bags, length, dim]`, or `[N, dim]` if there are offsets; the row
+            of a padding key is zeros.
         ids: as the rows, without the last dimension.
         lookup: has the combiner, and the padding key, which is no member.
         offsets: first position of each bag. Default: each row of the ids is a bag.

@@ -53,7 +53,7 @@ class Runner(ABC):
     _owned: bool  # whether the tables were made for this object
 
     def arrays(self, given: Sequence[Any]) -> list[np.ndarray]:
-        """Return the inputs as arrays, checked where the network's inputs are known.
+        """Return the inputs as arrays, checked if the network's inputs are known.
 
         Raises:
             TypeError, ValueError: they are not of the network's types and shapes, or have numbers
@@ -94,7 +94,7 @@ class Runner(ABC):
     def start(self, arrays: Sequence[np.ndarray]) -> Callable[[], Outputs]:
         """Read the rows and parameters of an answer; return a function that computes it.
 
-        The lock is held, to read, in this call and not in that of the function.
+        The lock is held, to read, in this call and not while the returned function is called.
 
         Args:
             arrays: of `arrays`.
@@ -121,7 +121,7 @@ class Runner(ABC):
         """
 
     def close(self) -> None:
-        """Free its tables, where they were made for it."""
+        """Free its tables, if they were made for it."""
         with self.lock.writing():
             if self._owned:
                 for table in self.tables.values():

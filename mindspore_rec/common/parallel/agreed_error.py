@@ -13,11 +13,10 @@ GRACE = 10.0
 
 
 def raise_on(rank: int, worker: int, error: Exception) -> NoReturn:
-    """Raise an error that all workers have found: at once on one of them, later on the others.
+    """Raise an error that all workers have found: at once on one, later on the other workers.
 
-    A worker that ends with an error ends the job, so that its sentence is the only one in the
-    output. Where the program goes on after the error, the others raise it too, after `GRACE`
-    seconds.
+    A worker that ends with an error ends the job, so its sentence is the only one in the output. If
+    the program goes on after the error, the other workers raise it too, after `GRACE` seconds.
 
     Args:
         rank: number of this worker.

@@ -18,7 +18,7 @@ from mindspore_rec.common.parallel.launcher import STOP_SIGNAL
 __all__ = ["ProgramEnds"]
 
 # Seconds that a program may take to end after an exception that nothing caught. Threads that wait
-# for other workers would keep it for much longer, and the others with it.
+# for other workers would keep it for much longer, and the other workers with it.
 _GRACE = 10.0
 
 

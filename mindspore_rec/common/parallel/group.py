@@ -35,16 +35,16 @@ class WorkerGroup:
     """The workers of this job; a process without a launcher is a job of one worker.
 
     Calls that exchange data are collective: all workers make them, in the same order, and each
-    waits for all. Those of the group itself are for the main thread; another thread has a channel
-    of its own (`channel`). A wait ends the job after the limit of `MINDSPORE_REC_HANG_LIMIT`
-    seconds (default: 300).
+    waits for all. The calls of the group itself are for the main thread; another thread has a
+    channel of its own (`channel`). A wait ends the job after the limit of
+    `MINDSPORE_REC_HANG_LIMIT` seconds (default: 300).
 
     Attributes:
         rank: number of this worker, 0 to `size` - 1.
         size: number of workers.
         host: name of this worker's host.
         hosts: names of the hosts of all workers, by rank.
-        local_rank: number of this worker among those of its host.
+        local_rank: number of this worker among the workers of its host.
         local_size: number of workers of its host.
 
     Example:
@@ -84,7 +84,7 @@ class WorkerGroup:
         return [json.loads(data) for data in self._gather(json.dumps(value).encode())]
 
     def broadcast(self, data: bytes | None, root: int = 0) -> bytes:
-        """Return the bytes of worker `root`; `data` of others is not used.
+        """Return the bytes of worker `root`; `data` of other workers is not used.
 
         Raises:
             ValueError: `root` is no worker.
@@ -110,8 +110,8 @@ class WorkerGroup:
             digest: any text, a checksum for example.
 
         Raises:
-            WorkerError: workers differ; on all workers, with the ranks of those that differ from
-                most.
+            WorkerError: workers differ; on all workers, with the ranks of the workers that differ
+                from most.
 
         Example:
             >>> worker_group().require_equal("configuration", "1f0a")
@@ -122,8 +122,8 @@ class WorkerGroup:
         """Check that several digests, by what they are of, are the same on all workers.
 
         Raises:
-            WorkerError: workers differ; the first of the digests that does is named, with the
-                ranks of those that differ from most.
+            WorkerError: workers differ; it names the first digest that differs, and the ranks of
+                the workers that differ from most.
         """
         every = self.all_gather_json(digests)
         for what in [*digests, *(key for one in every for key in one)]:
@@ -140,8 +140,8 @@ class WorkerGroup:
             arrays: C-contiguous arrays.
 
         Raises:
-            WorkerError: workers differ; the first array that does is named, with the ranks of
-                those that differ from worker 0.
+            WorkerError: workers differ; it names the first array that differs, and the ranks of the
+                workers that differ from worker 0.
         """
         self._require_main_thread("require_same_arrays")
         found = self._control.find_difference(list(arrays))
@@ -173,8 +173,8 @@ class WorkerGroup:
         """Return a channel for a thread of its own: 'ahead', 'checkpoint', 'merge', 'service'.
 
         It has `all_gather`, `all_to_all` and `barrier`, which are collective and for one thread,
-        and `send`, `poll` and `receive` of single messages, for any. Their tags are 0 to 16383; on
-        'service', where requests for rows by key travel too, 0 to 8191.
+        and `send`, `poll` and `receive` of single messages, for any thread. Their tags are 0 to
+        16383; on 'service', where requests for rows by key travel too, 0 to 8191.
 
         Raises:
             ValueError: there is no channel of that name.
@@ -190,7 +190,7 @@ class WorkerGroup:
 
         Raises:
             RuntimeError: an operator that the program has not waited for has failed.
-            WorkerError: another worker waits for this one in an exchange.
+            WorkerError: another worker waits for this worker in an exchange.
         """
         if self._over or not self._started:
             return
@@ -202,7 +202,7 @@ class WorkerGroup:
     def abort(self, message: str) -> None:
         """End the job at once: print the message, and end this process with code 1.
 
-        Never returns where there is a launcher, which ends all other workers.
+        Never returns if there is a launcher, which ends all other workers.
 
         Raises:
             WorkerError: there is no launcher.
@@ -232,7 +232,7 @@ class WorkerGroup:
             except BaseException:
                 _native.WorkerGroup.stop_watching()
                 raise
-        # A worker that waits for this one ends the job with this one's exit code.
+        # A worker that waits for this worker ends the job with this worker's exit code.
         if _ends.failed or not _native.WorkerGroup.leave():
             _native.WorkerGroup.stop_watching()
         else:
@@ -246,7 +246,7 @@ def _workers(ranks: Sequence[int]) -> str:
 
 
 def _difference(what: str, values: Sequence[str | None]) -> str:
-    """Return the sentence that names the workers whose value is not that of most."""
+    """Return the sentence that names the workers whose value differs from most workers' value."""
     usual = Counter(values).most_common(1)[0][0]
     others = [rank for rank, value in enumerate(values) if value != usual]
     return (
@@ -280,7 +280,7 @@ def _wait_for_engine() -> None:
 
 
 def worker_group() -> WorkerGroup:
-    """Return the workers of this job; the first call of a process meets the others.
+    """Return the workers of this job; the first call of a process meets the other workers.
 
     Under `python -m mindspore_rec.launch -n N` or Open MPI's `mpirun -n N` there are N workers.
     Without a launcher there is one, and nothing is opened.

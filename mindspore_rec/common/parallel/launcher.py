@@ -35,8 +35,8 @@ class Launched:
     """Environment that Open MPI's launcher gave this process.
 
     Attributes:
-        size: number of workers; 0 where it did not say.
-        local_size: number of workers on this host; 0 where it did not say.
+        size: number of workers; 0 if it did not say.
+        local_size: number of workers on this host; 0 if it did not say.
     """
 
     size: int

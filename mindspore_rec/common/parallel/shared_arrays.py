@@ -18,7 +18,7 @@ Array = npt.NDArray[np.generic]
 
 
 def arrays_of_first(group: Group, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Return worker 0's arrays, by name, where this worker's are others.
+    """Return by name the arrays of worker 0 that differ from this worker's arrays.
 
     A collective call. Only arrays that differ on some worker are sent.
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bfloat16 in NumPy, which has no such type: as uint16, the upper half of a float32.
+"""bfloat16 in NumPy, which lacks the type: as uint16, the upper half of a float32.
 
-With `ml_dtypes` such an array is `bits.view(ml_dtypes.bfloat16)`, without a copy either way.
+With `ml_dtypes` a bfloat16 array is `bits.view(ml_dtypes.bfloat16)`, without a copy either way.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Digest of a table: one number that says whether two tables hold the same rows.
 
-The digest of a row is 64 bits of its key and of its value's bytes; that of a table is the sum of
-its rows' modulo 2^64, so it depends on no order, threads or tiers. One row that differs always
-changes it; several changes cancel each other by chance alone, once in 2^64. It finds faults, not
-forgers.
+The digest of a row is 64 bits of its key and of its value's bytes; the digest of a table is the sum
+of its rows' digests modulo 2^64, so it depends on no order, threads or tiers. One row that differs
+always changes it; several changes cancel each other by chance alone, once in 2^64. It finds faults,
+not forgers.
 
-The bytes are those of float32, whatever precision the table has; of rows of int8 and int4 they are
-those of scale, offset and codes, so that their digests are numbers of another kind. Optimizer
-state, counts and ages are not part of it, since predictors have none.
+The value's bytes are its float32 bytes, whatever precision the table has. For rows of int8 and int4
+they are the bytes of scale, offset and codes, so the digests of these rows are numbers of another
+kind. Optimizer state, counts and ages are not part of it, since predictors have none.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ _MASK = (1 << 64) - 1
 class TableDigest:
     """Digest of a table, by parts of its keys.
 
-    A part has the keys of a range of hashes. With more of them, two tables that differ show where.
+    A part has the keys of a range of hashes. With several parts, two tables that differ show in
+    which parts.
 
     Attributes:
         numbers: type of the rows' numbers whose bytes are digested: 'float32', 'int8' or 'int4'.
@@ -73,7 +74,7 @@ class TableDigest:
         """Return the digest that `to_json` described.
 
         Raises:
-            ValueError: it is no such description.
+            ValueError: it is no description of a digest.
         """
         try:
             parts = [(rows, int(text, 16)) for rows, text in found["parts"]]
@@ -115,8 +116,8 @@ class DigestSum:
 
         Args:
             keys: int64 `[n]`, each once.
-            rows: float32 `[n, dim]`; or uint8 `[n, bytes]`, of each the scale, the offset and the
-                codes.
+            rows: float32 `[n, dim]`; or uint8 `[n, bytes]`, the scale, the offset and the codes of
+                each row.
         """
         keys = np.ascontiguousarray(keys, np.int64)
         self.add_digests(keys, _native.row_digests(keys, np.ascontiguousarray(rows)))

@@ -88,17 +88,17 @@ class HostRows(NativeAccess):
         self._synchronised().clear()
 
     def quantise_rows(self, rows: str) -> None:
-        """Keep rows with 8 or 4 bits a number from now on, for serving.
+        """Keep rows with 8 or 4 bits per number from now on, for serving.
 
-        What is written or imported afterwards is quantised as `parameter.quantise` does. Such a
-        table has no optimizer, and lookups do not insert.
+        What is written or imported afterwards is quantised as `parameter.quantise` does. A
+        quantised table has no optimizer, and lookups do not insert.
 
         Args:
             rows: 'int8' or 'int4'; or 'float32', which changes nothing.
 
         Raises:
-            ValueError: there is no such type; or the table has rows already, an optimizer, tiers
-                below host memory or a device cache, or is over several workers.
+            ValueError: there is no type of that name; or the table has rows already, an optimizer,
+                tiers below host memory or a device cache, or is over several workers.
 
         Example:
             >>> import numpy as np
@@ -186,8 +186,8 @@ class HostRows(NativeAccess):
     def digest(self, parts: int = 1) -> TableDigest:
         """Return the digest of all rows, wherever they are; reads each of them.
 
-        Rows whose eviction is due leave first. Over several workers it is that of this worker's
-        rows.
+        Rows whose eviction is due leave first. Over several workers it is the digest of this
+        worker's rows.
 
         Args:
             parts: number of parts of the digest, 1 to 65,536. Default: 1.
@@ -254,7 +254,7 @@ class HostRows(NativeAccess):
     def scrub_tiers(self, rows: int) -> tuple[int, bool]:
         """Go on with a walk over the rows on Redis and SSDs that checks each once a round.
 
-        Each record is read and compared with its checksum, also those that training has not asked
+        Each record is read and compared with its checksum, also records that training has not asked
         for in a long time, and older copies of rows that host memory has too.
 
         Args:
@@ -295,8 +295,8 @@ class HostRows(NativeAccess):
         """Set whole rows, as `export_rows` gives them; columns that are left out keep first values.
 
         Args:
-            codes: uint8 `[n, 4 + dim]`, in place of `values`: rows of int8, of each the scale, the
-                offset and the codes. A table of such rows has them as they are.
+            codes: uint8 `[n, 4 + dim]`, in place of `values`: the scale, the offset and the codes
+                of each row of int8. A table of int8 rows holds them as they are.
 
         Raises:
             ValueError: shapes that do not fit, or states of another optimizer; the table is as it

@@ -12,7 +12,7 @@ from mindspore_rec.common.checks import check_int, check_number, check_one_of
 
 __all__ = ["Admission", "CountAdmission", "Eviction", "ProbabilityAdmission", "SketchAdmission"]
 
-MAX_COUNT = (1 << 30) - 1  # of occurrences, where a row's counter saturates
+MAX_COUNT = (1 << 30) - 1  # occurrences at which a row's counter saturates
 MAX_COEFFICIENT = 1 << 20  # occurrences that one occurrence counts as, `faae_coefficient`
 MAX_SKETCH_COUNT = (1 << 16) - 1
 NEVER = 1 << 60
@@ -43,7 +43,7 @@ class CountAdmission:
         threshold: count by which a key is admitted, 1 to 2**30 - 1; -1 or None: every key is
             admitted at once; 0: counts are frozen and no new key is admitted.
         max_candidates: most counters of keys that are not admitted, at least 16, of 20 to 35 bytes
-            each. Where there would be more, a few are compared, and the one with the least count,
+            each. If there would be more, a few are compared, and the counter with the least count,
             of equals the oldest, is dropped. Default: no bound.
 
     Example:
@@ -72,13 +72,13 @@ class CountAdmission:
 
 @dataclass(frozen=True)
 class SketchAdmission:
-    """Admits a key by an approximate count, where exact counters of all keys would not fit.
+    """Admits a key by an approximate count, if exact counters of all keys would not fit.
 
-    A counting Bloom filter of a fixed size, four counters a key, as wide as the threshold needs.
-    Keys that share counters may be admitted early; where eviction by age is on, counts are halved
-    once in every idle limit. Of keys seen once, a threshold of 2 admits too early: 16 % at 1 byte
-    of sketch for each key counted, 5 % at 2, 0.9 % at 4, 0.12 % at 8
-    (`benchmarks/sketch_accuracy.py`). An exact counter costs about 28 bytes.
+    A counting Bloom filter of a fixed size, four counters per key, as wide as the threshold needs.
+    Keys that share counters may be admitted early; if eviction by age is on, counts are halved once
+    in every idle limit. Of keys seen once, a threshold of 2 admits too early: 16 % at 1 byte of
+    sketch per key counted, 5 % at 2, 0.9 % at 4, 0.12 % at 8 (`benchmarks/sketch_accuracy.py`). An
+    exact counter costs about 28 bytes.
 
     Args:
         threshold: as for `CountAdmission`, at most 65535.
@@ -161,16 +161,16 @@ class Eviction:
     Args:
         max_idle_steps: number of whole steps without being seen in training after which a row is
             evicted, at least 1: with 1, a row must be seen in every step. What is written between
-            two steps counts as seen in the one to come. Default: off (None or -1), as all below.
+            two steps counts as seen in the step to come. Default: off (None or -1), as all below.
         max_idle_seconds: the same by event time: the watermark (greatest event time of the batches
             so far) minus the watermark when the row was last seen, at least 1. Needs event times:
             `table.set_event_time`, or a timestamp column.
         max_rows: most rows at the end of a step, at least 1.
         max_bytes: most bytes of rows and index at the end of a step, at least 1.
-        order: which rows are evicted first where there are too many: 'lru', seen longest ago;
-            'lfu', seen least often; 'lfu_decay', the same, where an occurrence counts half after
+        order: which rows are evicted first if there are too many: 'lru', seen longest ago; 'lfu',
+            seen least often; 'lfu_decay', the same, but an occurrence counts half after
             `half_life_steps`; 'score', of the lowest score set by `table.set_scores` (0 for a row
-            without one). Of equals, the one seen longest ago. Default: 'lru'.
+            without one). Of equals, the row seen longest ago. Default: 'lru'.
         half_life_steps: steps after which an occurrence counts half, above 0; with 'lfu_decay' and
             only there.
         min_norm: least L2 norm of a row's value, above 0; a row of a smaller one is evicted when
@@ -181,7 +181,7 @@ class Eviction:
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, out of range, or has no effect
-            beside the others.
+            beside the other arguments.
 
     Example:
         >>> Eviction(max_idle_seconds=7 * 24 * 3600, max_rows=100_000_000).order
@@ -225,7 +225,7 @@ class Eviction:
 
     @property
     def has_capacity(self) -> bool:
-        """Whether rows are evicted where there are too many."""
+        """Whether rows are evicted if there are too many."""
         return self.max_rows != -1 or self.max_bytes != -1
 
     @property

@@ -43,11 +43,10 @@ def quantise(rows: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray, np.nd
     The offset is the row's least number, rounded down to a float16; the scale the least float16 by
     which the codes reach the row's greatest. So each number is off by at most half the scale. A row
     of equal numbers has one code, the least by which a float16 reaches them, and the nearest
-    float16 as scale: it is off by a part in a million, or 3e-8 where that is more, up to 65504 and
-    by at most a part in 2048 above. Where
-    a float16 is not large enough for that, below -65504 or above 65504 * (2^bits - 1), numbers
-    become the nearest that there are. A row with an infinity or a NaN becomes NaN as a whole: its
-    scale and offset are NaN, its codes 0.
+    float16 as scale: it is off by a part in a million, or 3e-8 if that is more, up to 65504 and by
+    at most a part in 2048 above. If a float16 is not large enough for that, below -65504 or above
+    65504 * (2^bits - 1), numbers become the nearest that there are. A row with an infinity or a NaN
+    becomes NaN as a whole: its scale and offset are NaN, its codes 0.
 
     Args:
         rows: floats `[n, dim]`.
@@ -60,7 +59,7 @@ def quantise(rows: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray, np.nd
             byte the first in its lower half, and 0 in the upper half that an odd dim leaves.
 
     Raises:
-        ValueError: rows have another shape, or there is no such number of bits.
+        ValueError: rows have another shape, or the number of bits is not supported.
 
     Example:
         >>> scale, offset, codes = quantise(np.array([[-1.0, 0.0, 0.875]], np.float32), 4)
@@ -106,7 +105,7 @@ def dequantise(
         dim: numbers of a row.
 
     Raises:
-        ValueError: shapes do not fit, or there is no such number of bits.
+        ValueError: shapes do not fit, or the number of bits is not supported.
 
     Example:
         >>> rows = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)

@@ -21,7 +21,7 @@ class ServedTable(HostTable):
     objects.
 
     Args:
-        arguments: those of `_native.Table`, from `TableConfig.native_arguments`.
+        arguments: the arguments of `_native.Table`, from `TableConfig.native_arguments`.
         key_dtype: 'Int32' or 'Int64'.
 
     Attributes:

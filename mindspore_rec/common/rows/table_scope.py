@@ -16,7 +16,7 @@ _counts: dict[str, itertools.count[int]] = {}  # of the program's scope
 
 
 def current_scope() -> int:
-    """Return the scope of tables that the calling thread makes now; 0: that of the program."""
+    """Return the scope of tables that the calling thread makes now; 0: the program's scope."""
     return getattr(_here, "scope", 0)
 
 
@@ -32,12 +32,12 @@ def next_number(kind: str) -> int:
 
 @contextmanager
 def own_scope() -> Iterator[None]:
-    """Give the tables that this thread makes inside a scope that no others have.
+    """Give the tables that this thread makes inside a scope that no other tables have.
 
-    Of two tables with one name in one scope the newer is used. Tables of different scopes do not
-    meet: two versions of a model, or the network that trains and the one that serves, have tables
-    of the same names side by side. Nothing but that depends on the scope: a table's name in files,
-    its first values and its digests are the same in each.
+    If two tables of one scope have one name, the newer is used. Tables of different scopes do not
+    meet: two versions of a model, or the network that trains and the network that serves, have
+    tables of the same names side by side. Nothing but that depends on the scope: a table's name in
+    files, its first values and its digests are the same in each.
 
     Example:
         >>> with own_scope():

@@ -114,7 +114,7 @@ class TableState(NativeAccess):
 
     @property
     def horizon(self) -> tuple[int, int]:
-        """Step and event time at which ages of rows are measured, where a trigger evicts."""
+        """Step and event time at which ages of rows are measured, if a trigger evicts."""
         return self._synchronised().horizon
 
     def set_clock(self, step: int, event_time: int) -> None:
@@ -135,7 +135,7 @@ class TableState(NativeAccess):
     def export_counters(self) -> dict[str, np.ndarray]:
         """Return the counters of keys without a row: `keys`, `counts`, `last_steps`, `last_times`.
 
-        Empty where the table counts by a sketch or does not count.
+        Empty if the table counts by a sketch or does not count.
         """
         return self._synchronised().export_counters()
 
@@ -150,7 +150,7 @@ class TableState(NativeAccess):
         self._synchronised().import_counters(keys, counts, last_steps, last_times)
 
     def export_sketch(self) -> bytes:
-        """Return the counters of a sketch as they are in memory; empty where there is none."""
+        """Return the counters of a sketch as they are in memory; empty if there is none."""
         return self._synchronised().export_sketch()
 
     def import_sketch(self, memory: bytes) -> None:

@@ -157,7 +157,7 @@ def check_follows(before: Entry, entry: Entry) -> None:
 def verify(entry: Entry, names: Container[str] | None = None) -> None:
     """Check size, checksum and contents of every file of a checkpoint against its manifest.
 
-    The contents are checked too because the checksums may be those of wrong contents.
+    The contents are checked too because the checksums may be checksums of wrong contents.
 
     Args:
         entry: the checkpoint.

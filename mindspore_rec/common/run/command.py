@@ -182,7 +182,7 @@ def _list(found: list[Entry]) -> int:
 def _verify(found: list[Entry]) -> int:
     bad = 0
     before: Entry | None = None
-    chain: list[Entry] = []  # from a full one to `before`; empty where one of them is bad
+    chain: list[Entry] = []  # from a full one to `before`; empty if one of them is bad
     for i, entry in enumerate(found):
         try:
             begun, chain = chain, []
@@ -198,7 +198,7 @@ def _verify(found: list[Entry]) -> int:
             if entry.path.exists():
                 print(f"BAD  {entry.path}: {_printable(str(error))}")
                 bad += 1
-            else:  # a run that goes on removes old ones
+            else:  # a run that goes on removes old checkpoints
                 print(f"gone {entry.path}")
         before = entry
     print(f"{len(found)} checkpoints, {bad} bad")
@@ -206,7 +206,7 @@ def _verify(found: list[Entry]) -> int:
 
 
 def _is_digested(found: list[Entry], i: int) -> bool:
-    """Whether a checkpoint's digests are compared: of a delta only where no full one follows it.
+    """Whether a checkpoint's digests are compared: of a delta only if no full one follows it.
 
     All rows of the state have to be read, and a full checkpoint was merged of the deltas before it.
     """

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Digests of tables in checkpoints: those that manifests have, and those of the files' rows.
+"""Digests of tables in checkpoints: the digests in manifests, and the digests of files' rows.
 
-`digest` of a table's part in a manifest is that of its rows in the state that the checkpoint leads
-to (`common/rows/digest.py`). Of a full checkpoint it was summed as the rows left the table, before
-they were sorted and written, or as they were merged; of a delta it is the trainer's own, kept while
-the rows changed, and may be missing. So a merged state is held to what the trainer had in memory.
+`digest` of a table's part in a manifest is the digest of its rows in the state that the checkpoint
+leads to (`common/rows/digest.py`). For a full checkpoint it was summed as the rows left the table,
+before they were sorted and written, or as they were merged. For a delta it is the trainer's own,
+kept while the rows changed, and may be missing. So a merged state is held to what the trainer had
+in memory.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _MASK = (1 << 64) - 1
 
 
 def saved_digest(table: dict[str, Any]) -> str | None:
-    """Return the digest that a manifest's entry has of a table; None where it has none."""
+    """Return the digest that a manifest's entry has of a table; None if it has none."""
     parts = parts_of(table)
     found = [int(part["digest"], 16) for part in parts if part.get("digest") is not None]
     return f"{sum(found) & _MASK:016x}" if len(found) == len(parts) else None
@@ -118,7 +119,7 @@ def _keys(rows: np.ndarray) -> np.ndarray:
 
 
 def _numbers_of(rows: np.ndarray, numbers: str) -> np.ndarray:
-    """Return the bytes of rows as a table of such numbers holds them."""
+    """Return the bytes of rows as a table of these numbers holds them."""
     value = rows.dtype["value"]
     if value.base.str == NUMBERS["int8"]:
         if numbers == "int8":

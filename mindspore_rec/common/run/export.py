@@ -41,7 +41,7 @@ def export_table(
 
     Raises:
         FileExistsError: `path` exists already.
-        CheckpointError: a file of the chain is damaged, or there is no such table.
+        CheckpointError: a file of the chain is damaged, or there is no table of that name.
         ValueError: `path` has another suffix, or does not go with `numbers`; or that is unknown.
     """
     check_rows(numbers)

@@ -51,7 +51,7 @@ class _Head:
         return int(self.rows["key"][-1])
 
     def take(self, upto: int) -> np.ndarray:
-        """Return the rows up to a key, and read on where none is left."""
+        """Return the rows up to a key, and read on if none is left."""
         assert self.rows is not None
         end = int(np.searchsorted(self.rows["key"], upto, side="right"))
         taken, rest = self.rows[:end], self.rows[end:]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Comparison of the rows that a server holds with those of the checkpoints that it loaded."""
+"""Comparison of the rows that a server holds with the rows of the checkpoints it loaded."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class LiveTable:
         name: name of the table.
         saved: digest of the rows in the checkpoint's files.
         served: digest of the rows that the server holds.
-        wrong: keys of rows that differ, with what is wrong; some of them where they are many.
+        wrong: keys of rows that differ, with what is wrong; some of them if they are many.
     """
 
     name: str
@@ -64,11 +64,11 @@ class _GoneOnError(CheckpointError):
 
 
 def compare_live(root: Path, ask: AskServer, model: str | None = None) -> list[LiveTable]:
-    """Compare the tables of a server with those of the run that it follows.
+    """Compare the tables of a server with the tables of the run that it follows.
 
-    The files are those of the full checkpoint and the deltas up to the version that the server says
-    it has; all of them are verified first. Where the server goes on to a newer state meanwhile, or
-    is busy, it is asked again, up to three times in all.
+    The rows are compared with the full checkpoint and the deltas up to the version that the server
+    says it has; all their files are verified first. If the server goes on to a newer state
+    meanwhile, or is busy, it is asked again, up to three times in all.
 
     Args:
         root: directory of the run, or a full checkpoint.
@@ -182,7 +182,7 @@ def http_client(address: str, token: str | None = None, seconds: float = 600.0) 
         seconds: how long to wait for an answer. Default: 600.
 
     Raises:
-        ValueError: it is no such address.
+        ValueError: it is no HTTP address.
 
     Example:
         >>> http_client("localhost")

@@ -54,7 +54,7 @@ def load_tables(
 def check_whole_rows(
     names: Sequence[str], chain: Sequence[Entry], shares: TableShares | None = None
 ) -> None:
-    """Raise CheckpointError where the rows of a table in a chain do not fit together."""
+    """Raise CheckpointError if the rows of a table in a chain do not fit together."""
     for name in names:
         check_alike(chain, name)
         if len({dtype_of(entry, name) for entry in chain}) > 1:
@@ -129,7 +129,7 @@ class TableUpdate:
         name: name of the table.
 
     Raises:
-        CheckpointError: the checkpoint has no such table, or a file of the checkpoint is damaged.
+        CheckpointError: the checkpoint lacks the table, or a file of the checkpoint is damaged.
     """
 
     def __init__(self, entry: Entry, name: str) -> None:

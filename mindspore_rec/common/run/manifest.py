@@ -115,8 +115,8 @@ def put_in_place(beside: Path, target: Path) -> None:
     Raises:
         OSError: the name is not on disk, and the directory has its old one again: whoever is told
             that a checkpoint could not be written must not find it later, when the next delta has
-            begun from the state before. Where that fails too, it keeps the new name, and the error
-            is that of the second renaming.
+            begun from the state before. If renaming back fails too, it keeps the new name, and the
+            error comes from the second renaming.
     """
     os.rename(beside, target)
     try:
@@ -144,7 +144,7 @@ def write_manifest(
     Args:
         directory: where all other files are.
         fields: of the manifest, without the files.
-        files: as `describe_files` returns them, where they are known. Default: None.
+        files: as `describe_files` returns them, if they are known. Default: None.
 
     Raises:
         OSError: it cannot be written.

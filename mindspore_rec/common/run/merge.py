@@ -34,7 +34,7 @@ def merge_chain(
 ) -> dict[str, Any]:
     """Write the state that a chain leads to as a full checkpoint, of as many parts as its last.
 
-    Its table files are byte for byte those that saving the network itself would write.
+    Its table files are byte for byte the files that saving the network itself would write.
 
     Args:
         chain: checkpoints from `newest_chain`; every file is checked.

@@ -5,11 +5,11 @@ The directory `network` of a run, or of a checkpoint that `save_checkpoint` wrot
 
 network.onnx   the network but for its lookups. Inputs are the network's own; of each lookup its
                result; and all dense parameters, whose first values are in the file
-ids.onnx       from the network's inputs to the ids of lookups, where it computes them
+ids.onnx       from the network's inputs to the ids of lookups, if it computes them
 network.json   this description, with sizes and CRC32C of both
 
-It is written once a network and holds no rows and no state: those are in the checkpoints. Where a
-network cannot be written, the description has the reason.
+It is written once per network and holds no rows and no state: rows and state are in the
+checkpoints. If a network cannot be written, the description has the reason.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ class Lookup:
         ids: input of the network, or output of the model of ids, that has its keys.
         tables: names of its tables: one; or one for each column of the ids.
         padding_key: id that reads zeros; None for none.
-        combiner: 'sum', 'mean' or 'sqrtn', where each row of the ids `[B, L]` is a bag that becomes
-            one row; None where each id becomes one.
+        combiner: 'sum', 'mean' or 'sqrtn', if each row of the ids `[B, L]` is a bag that becomes
+            one row; None if each id becomes one row.
         grouped: whether `tables` has one for each column of the ids.
-        offsets: input with the first position of each bag in ids `[N]`; None where bags are rows.
-        weights: input that has the weights of the ids of bags; None where all are 1.
+        offsets: input with the first position of each bag in ids `[N]`; None if bags are rows.
+        weights: input that has the weights of the ids of bags; None if all are 1.
     """
 
     result: str
@@ -93,12 +93,12 @@ class NetworkFile:
     Attributes:
         model: the manifest's entry on the builder, or None.
         features: of the FeaturePipeline that the builder returns beside the network, its
-            description, or the reason why it has none; None where it returns none.
+            description, or the reason why it has none; None if it returns none.
         inputs, outputs: of the network.
         lookups: lookups that are cut out of the model.
         tables: by name, the arguments of `_native.Table` and the dtype of the keys.
         parameters: dense parameters that are inputs of the model.
-        dense, ids: the ONNX models; `ids` is empty where ids are inputs of the network.
+        dense, ids: the ONNX models; `ids` is empty if ids are inputs of the network.
         directory: the directory that it was read from.
     """
 

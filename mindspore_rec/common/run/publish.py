@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copy of a run for predictors elsewhere: rows without optimizer state, as int8 where asked for.
+"""Copy of a run for predictors elsewhere: rows without optimizer state, as int8 if asked for.
 
-The copy is a directory like that of the run, with the same states, deltas and network, which a
+The copy is a directory like the run's directory, with the same states, deltas and network, which a
 predictor follows as it would the run. A training cannot go on from it.
 """
 
@@ -48,8 +48,8 @@ class Publisher:
 
     Args:
         run: the directory that `RecCheckpoint` writes.
-        target: the directory of the copy, which is made where it is missing. Nothing else may be
-            in it.
+        target: the directory of the copy, which is made if it is missing. Nothing else may be in
+            it.
         rows: 'same' or 'int8'. Default: 'same'.
 
     Raises:
@@ -98,7 +98,7 @@ class Publisher:
         At first that is the newest full checkpoint and what follows it.
 
         Raises:
-            CheckpointError: a checkpoint of the run is damaged; all others were copied.
+            CheckpointError: a checkpoint of the run is damaged; all other checkpoints were copied.
             ValueError: the copy is of another run.
             FileNotFoundError: there is a copy, and the run has no checkpoints any more.
             OSError: a file cannot be read or written.
@@ -112,7 +112,8 @@ class Publisher:
             raise ValueError(f"{self._target} is a copy of another run than {self._run}")
         wanted = {entry.path.name: entry for entry in found}
         for name, entry in there.items():
-            # A training that went back to an earlier step may write others with the same names.
+            # A training that went back to an earlier step may write other checkpoints with the same
+            # names.
             if name in wanted and wanted[name].state != entry.state:
                 self._remove(entry.path)
         self._copy_network()
@@ -185,8 +186,8 @@ class Publisher:
         return {entry.path.name: entry for entry in found}
 
     def _wanted(self, there: dict[str, Entry]) -> tuple[list[Entry], CheckpointError | None]:
-        """Return the run's checkpoints that are copied, or are to be, by step; and an error of
-        others, whose manifests are damaged.
+        """Return the run's checkpoints that are copied, or are to be, by step; and an error of the
+        other checkpoints, whose manifests are damaged.
         """
         found, damaged = _readable(self._run)
         damage = next(iter(damaged.values()), None)
@@ -246,7 +247,7 @@ class Publisher:
         return {**made, "counters": None}
 
     def _copy_network(self) -> None:
-        """Copy the files of the network where they have changed."""
+        """Copy the files of the network if they have changed."""
         source, target = self._run / NETWORK, self._target / NETWORK
         try:
             text = (source / DESCRIPTION).read_bytes()

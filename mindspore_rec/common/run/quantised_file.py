@@ -6,7 +6,7 @@ An Arrow or Parquet file with the columns
     key         int64
     scale       halffloat
     offset      halffloat
-    codes       fixed-size list of uint8: for int8 one a number, for int4 one for two numbers, of
+    codes       fixed-size list of uint8: for int8 one per number, for int4 one per two numbers, of
                 which the first is in the lower half
     count, last_step, last_time    uint32
 
@@ -59,7 +59,7 @@ def to_quantised_batch(rows: np.ndarray, numbers: str) -> pa.RecordBatch:
 
 
 def read_quantised(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Return keys, int64 `[n]`, and values, float32 `[n, dim]`, of such a file.
+    """Return keys, int64 `[n]`, and values, float32 `[n, dim]`, of a quantised file.
 
     Args:
         path: a `.parquet` or `.arrow` file that `export --rows int8` or `int4` wrote.

@@ -96,7 +96,7 @@ pa.register_extension_type(Int8Rows(5))
 
 
 def list_type(dtype: np.dtype) -> pa.DataType:
-    """Return the Arrow type of a column of a structured array that has several numbers a row.
+    """Return the Arrow type of a column of a structured array that has several numbers per row.
 
     Example:
         >>> list_type(np.dtype(("<f2", (3,))))
@@ -119,13 +119,13 @@ def array_of(numbers: np.ndarray, kind: pa.DataType) -> pa.Array:
 
 
 def flat_of(column: pa.Array) -> np.ndarray:
-    """Return the numbers of such an array, `[rows * width]`."""
+    """Return the numbers of an array of rows, `[rows * width]`."""
     lists = column.storage if isinstance(column, pa.ExtensionArray) else column
     return np.asarray(lists.flatten().to_numpy())
 
 
 def narrowed(numbers: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Return float32 as a column of that type keeps them, exactly those of such a table."""
+    """Return float32 as a column of that type keeps them, exactly as a table of that type does."""
     if dtype.kind == "u":
         return to_bytes(numbers, 8) if dtype.itemsize == 1 else to_bfloat16(numbers)
     with np.errstate(over="ignore"):
@@ -133,7 +133,7 @@ def narrowed(numbers: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 def widened(rows: np.ndarray) -> np.ndarray:
-    """Return rows with all numbers as float32; `rows` itself where they are.
+    """Return rows with all numbers as float32; `rows` itself if they are.
 
     Example:
         >>> rows = np.zeros(1, [("key", "<i8"), ("value", "<u2", (2,)), ("count", "<u4")])

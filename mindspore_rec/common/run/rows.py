@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of a state, sorted by key, from a full checkpoint and the deltas after it.
 
-This needs memory for the rows changed since the full checkpoint, and for a part of the others.
+This needs memory for the rows changed since the full checkpoint, and for a part of the other rows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def table_entry(entry: Entry, name: str) -> dict[str, Any]:
     """Return the manifest's entry of a table.
 
     Raises:
-        CheckpointError: the checkpoint has no such table.
+        CheckpointError: the checkpoint lacks the table.
     """
     tables: dict[str, dict[str, Any]] = entry.manifest["tables"]
     if name not in tables:
@@ -50,7 +50,7 @@ def dtype_of(entry: Entry, name: str) -> np.dtype:
 
 
 def table_rows(entry: Entry, name: str, share: Share = ALL) -> Iterator[np.ndarray]:
-    """Yield the rows in a checkpoint, all rows or those that a delta changes, by key.
+    """Yield the rows in a checkpoint, all rows or the rows that a delta changes, by key.
 
     Args:
         entry: the checkpoint.
@@ -153,7 +153,7 @@ def _changes(chain: Sequence[Entry], name: str, share: Share) -> tuple[np.ndarra
     rows, gone = np.empty(0, dtype), np.empty(0, np.int64)
     for entry in chain[1:]:
         if dtype_of(entry, name) != dtype:
-            # Another optimizer was bound: such a delta has every row, with fresh state.
+            # Another optimizer was bound: the delta then has every row, with fresh state.
             dtype = dtype_of(entry, name)
             rows = np.empty(0, dtype)
         now = np.concatenate([np.empty(0, dtype), *table_rows(entry, name, share)])

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Share: the part of a table's keys that belongs to one of several workers.
 
-A table of a checkpoint has either one part with all its keys, or, where several workers shared it,
-one part for each of them with the keys that it owned. A reader may be one of another number of
+A table of a checkpoint has either one part with all its keys, or, if several workers shared it, one
+part per worker with the keys that the worker owned. A reader may be one of another number of
 workers.
 """
 
@@ -20,7 +20,7 @@ __all__ = ["ALL", "Share", "Shares", "file_name", "parts_of", "total"]
 
 @dataclass(frozen=True)
 class Share:
-    """Part of the keys: those that worker `worker` of `workers` owns.
+    """Part of the keys: the keys that worker `worker` of `workers` owns.
 
     The owner of a key is a function of the key and the number of workers alone.
 
@@ -46,7 +46,7 @@ class Share:
         return np.asarray(_native.owners(np.ascontiguousarray(keys), self.workers) == self.worker)
 
     def overlapping(self, parts: int) -> range:
-        """Return the numbers of those of `parts` parts that may have keys of this share.
+        """Return the numbers of the parts, of `parts` in all, that may have keys of this share.
 
         A worker owns a range of hashes, the `worker`-th of `workers` equal ones.
         """
@@ -117,7 +117,7 @@ def file_name(kind: str, table: int, share: Share = ALL) -> str:
 def parts_of(table: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the parts of a table, from its entry of a manifest.
 
-    Each has the name of its `file`, the number of its `rows`, and its `counters`; that of a delta
+    Each has the name of its `file`, the number of its `rows`, and its `counters`; a part of a delta
     also has `deleted` and `deleted_rows`. A part of a table with one part may have more.
     """
     parts = table.get("parts")

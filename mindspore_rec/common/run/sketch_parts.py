@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sketches of several workers: one of what all of them counted, or what one of another number has.
+"""Sketches of several workers, joined: for all keys, or for one worker of another number.
 
 A worker counts its own keys only. The block of a sketch in which a key is counted and the worker
 that owns the key are chosen by the same bits of one hash: blocks are equal ranges of these bits,
 and so are workers. So every worker has a range of blocks for itself, and the sum of all sketches is
 the sketch that one worker would have. Only a block that a boundary between two workers lies in has
-keys of both. Where the number of workers divides that of the blocks there is none; else each of
-the two goes on with the counts of both, and if the number of workers changes once more they
-are added up: the counts of such a block may then be too high, never too low.
+keys of both. If the number of workers divides the number of blocks, there is no such block. Else
+each of the two workers goes on with the counts of both. If the number of workers changes once more,
+the counts are added up: the counts of the block may then be too high, never too low.
 
 Source: csrc/policy/sketch.h, OwnerOf in csrc/util/hash.h.
 """
@@ -23,14 +23,14 @@ from mindspore_rec.common.run.share import Share
 __all__ = ["joined_sketch"]
 
 _SHARDS = 16  # of a table, each with a sketch of its own, one after another
-_WORDS = 16  # uint32 of a block: its epoch, 0 where it is saved, and counters
+_WORDS = 16  # uint32 of a block: its epoch, 0 in a saved block, and counters
 
 
 def joined_sketch(saved: Mapping[int, bytes], bits: int, share: Share, parts: int) -> bytes:
     """Return the sketch of a share of the keys.
 
     Args:
-        saved: the sketches of those parts that may have keys of the share, by number.
+        saved: the sketches of the parts that may have keys of the share, by number.
         bits: bits of a counter, 4, 8 or 16.
         share: whose keys are counted.
         parts: number of parts that the keys were shared in when the sketches were saved.

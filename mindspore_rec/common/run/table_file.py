@@ -193,7 +193,7 @@ def read_rows(
         dtype: dtype of the rows, from `row_type`.
         rows: number of rows in the file.
         legal: the lowest and the highest legal key. Default: any int64.
-        most: most rows of a part. Default: 65,536, those of a record batch.
+        most: most rows of a part. Default: 65,536, the rows of a record batch.
 
     Raises:
         CheckpointError: the file has other contents.

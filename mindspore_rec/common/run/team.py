@@ -40,9 +40,9 @@ class Team:
     Args:
         channel: messages between the workers. Default: None, there is one worker, which does
             everything at once.
-        patient: whether workers may be much slower than others, more than the limit of a wait: a
-            thread that nothing else uses the channel of then tells all every ten seconds that a
-            worker is at work. Default: False.
+        patient: whether workers may be slower than other workers by more than the limit of a wait.
+            A thread then tells all every ten seconds that a worker is at work; nothing else may use
+            the channel. Default: False.
 
     Attributes:
         worker: number of this worker, from 0.
@@ -72,8 +72,8 @@ class Team:
 
         Raises:
             OSError: it raised an OSError on a worker, and nothing else on any.
-            Exception: it raised another error: the same on this worker, and one of the same kind
-                that names the worker on all others.
+            Exception: it raised another error: the same on this worker; on all other workers an
+                error of the same kind that names the worker.
         """
         if self._channel is None:
             return [work()]
@@ -150,7 +150,7 @@ class _Messenger:
         self._thread.start()
 
     def finish(self, report: Any) -> list[Any]:
-        """Give the last report of this worker; return those of all."""
+        """Give the last report of this worker; return the last reports of all."""
         self._last = report
         self._ready.set()
         self._thread.join()

@@ -85,7 +85,7 @@ def _begin(target: Path) -> str:
 
 
 def _write_part(beside: Path, write: Callable[[Path], Described], worker: int) -> dict[str, Any]:
-    """Write this worker's files; return their description and that of its parts of the tables."""
+    """Write this worker's files; return the description of the files and of its parts of tables."""
     if not beside.is_dir():
         raise OSError(
             f"{beside}, which worker 0 made, is not there: the directory of checkpoints must be "
@@ -124,7 +124,7 @@ def _finish(
 
 
 def joined_tables(described: list[Described]) -> Described:
-    """Return the tables' entries of a manifest from those of all workers.
+    """Return the tables' entries of a manifest from the entries of all workers.
 
     Raises:
         RuntimeError: a table is not on all workers in one state.

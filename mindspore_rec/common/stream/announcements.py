@@ -103,7 +103,7 @@ class AnnouncementReader:
 
     Args:
         brokers: "host:port", or several.
-        topic: that of the `Announcer`.
+        topic: the topic of the `Announcer`.
         heard: function of an announcement, called from a thread of this object; for
             `Predictor.wake` use `lambda _: predictor.wake()`.
         options: further settings of `kafka.KafkaConsumer`. Default: none.

@@ -24,7 +24,7 @@ __all__ = [
     "written_out_bytes",
 ]
 
-MOST_COLUMNS = 16_384  # fields, those inside others included
+MOST_COLUMNS = 16_384  # fields, including fields inside other fields
 MOST_DEPTH = 16
 _A_NODE = 256  # bytes that an array costs beside its buffers
 _A_ROW = 4  # bytes that a row counts for at least

@@ -21,7 +21,7 @@ class PassPlace:
     """Place of a batch in the passes over data that start anew with each pass.
 
     Args:
-        passes: number of passes before this one.
+        passes: number of passes before this pass.
         batches: number of batches of this pass up to this batch, it included.
         first: digest of the first batch of this pass.
         digest: digest of all of these batches in their order.
@@ -40,14 +40,14 @@ class Batch:
     """Batch of a source: columns, event time and number.
 
     Args:
-        columns: arrays ``[B, ...]`` or Tensors, the label last. Arrow arrays, where the source has
+        columns: arrays ``[B, ...]`` or Tensors, the label last. Arrow arrays, if the source has
             rows, are for a wrapper that reads them, such as `FeatureBatches`.
         names: names of the columns. Default: None, they have none.
         event_time: latest event time of the batch's rows, whole seconds since 1970, 1 to 2**32 - 1.
             Default: None, no time is known.
-        number: number of batches that the source has yielded in its life, this one included;
-            `BatchSource.state_dict(batches=number)` returns the state after this batch.
-            Default: None, the source has no state.
+        number: number of batches that the source has yielded in its life, this batch included;
+            `BatchSource.state_dict(batches=number)` returns the state after this batch. Default:
+            None, the source has no state.
         place: place in the passes over data without a state, which the training sets.
             Default: None.
 
@@ -72,9 +72,7 @@ class Batch:
         return dict(zip(self.names, self.columns, strict=True))
 
 
-LATER = Batch(
-    ()
-)  # stands for a batch that a stream has not yet, where the reader goes on meanwhile
+LATER = Batch(())  # stands for a batch that a stream has not yet, if the reader goes on meanwhile
 
 
 class BatchSource(ABC):
@@ -88,8 +86,8 @@ class BatchSource(ABC):
       no state to save;
     * neither: it cannot be resumed, and `cannot_resume` is the reason.
 
-    A subclass must define `read`; the defaults of the others are "no state, no known length". A
-    source that changes the batches of another one is a `BatchWrapper`.
+    A subclass must define `read`; the defaults of the other methods are "no state, no known
+    length". A source that changes the batches of another source is a `BatchWrapper`.
     """
 
     @abstractmethod
@@ -100,7 +98,7 @@ class BatchSource(ABC):
         """
 
     def __iter__(self) -> Iterator[Any]:
-        """Iterate over one pass: dicts of columns, or tuples where columns have no names.
+        """Iterate over one pass: dicts of columns, or tuples if columns have no names.
 
         The event time of a batch is set on `iteration_tables` as it comes out.
         """
@@ -169,7 +167,7 @@ class BatchSource(ABC):
         """Resume where a state was taken; call it before the first batch.
 
         Raises:
-            TypeError, ValueError: `state` is not a state of such a source.
+            TypeError, ValueError: `state` is not a state of this kind of source.
             RuntimeError: batches have been read.
         """
         raise ValueError(f"a {type(self).__name__} has no state")
@@ -222,7 +220,7 @@ class BatchSource(ABC):
     # ---- event time
 
     def iteration_tables(self) -> Sequence[Any]:
-        """Return the tables whose event time is set where a loop iterates over this object: none.
+        """Return the tables whose event time is set when a loop iterates over this object: none.
 
         Raises:
             ValueError: batches have a time that no table would get.
@@ -245,7 +243,7 @@ class BatchWrapper(BatchSource):
     """Source that changes the batches of another source and delegates everything else to it.
 
     So a wrapper around a wrapper around a stream has the stream's state. A wrapper may leave out
-    batches; the state is still the one after the batch that was trained last.
+    batches; the state is still the state after the batch that was trained last.
 
     Args:
         source: source of the batches.
@@ -390,7 +388,7 @@ class BatchWrapper(BatchSource):
         Raises:
             ValueError: a learner would see the rows of one worker only.
         """
-        # A learner sees all rows where the rows of each batch are divided after it.
+        # A learner sees all rows if the rows of each batch are divided after it.
         if self._learner is not None and self.source.covered_streams():
             return None
         share = self.source.split_by_worker(worker, workers)
@@ -406,7 +404,7 @@ class BatchWrapper(BatchSource):
         return self
 
     def iteration_tables(self) -> Sequence[Any]:
-        """Return the tables whose event time is set where a loop iterates over the source."""
+        """Return the tables whose event time is set when a loop iterates over the source."""
         return self.source.iteration_tables()
 
     def event_tables(self, tables: Iterable[Any]) -> list[Any]:

@@ -41,7 +41,7 @@ class DataSender:
 
     Args:
         address: of Kafka, "host:port" or several; or a `MemoryTopic`. (The address of
-            mindpandas.channel was that of its node; here a broker is between the two.)
+            mindpandas.channel was the address of its node; here a broker is between the two.)
         namespace: first part of the channel's name (default "default").
         num_shards: number of shards of the channel, at least 1; an existing channel must have as
             many (default 1).
@@ -134,12 +134,12 @@ class DataSender:
         self._producer.flush()
 
     def take_over(self) -> None:
-        """Become the only sender of this name: receivers ignore what others send from now on.
+        """Become the only sender of this name: receivers ignore other senders from now on.
 
-        What others have sent before stays. `FeatureWorker` calls this.
+        What other senders have sent before stays. `FeatureWorker` calls this.
 
         Raises:
-            ReplacedError: another sender of this name has taken over after this one, meanwhile.
+            ReplacedError: another sender of this name has taken over after this sender, meanwhile.
             RuntimeError, ConnectionError: the channel cannot be written or read.
         """
         self._epoch = self.claims.claim()
@@ -160,7 +160,7 @@ class DataSender:
 
     @property
     def claims(self) -> Claims:
-        """Log of the claims on this sender's name, beside the channel; made where it is missing."""
+        """Log of the claims on this sender's name, beside the channel; made if it is missing."""
         if self._claims is None:
             topic, address = f"{self.topic}.workers", self._address
             if isinstance(address, MemoryTopic):
@@ -184,7 +184,7 @@ class DataSender:
         return dict(zip(_SETTINGS, values, strict=True))
 
     def apply(self, settings: Mapping[str, Any]) -> None:
-        """Send with other settings from now on, such as those of an earlier run."""
+        """Send with other settings from now on, such as the settings of an earlier run."""
         self._message_rows, self.num_shards, self._full_batch = (settings[n] for n in _SETTINGS)
 
     def state_dict(self) -> dict[str, Any]:
@@ -306,10 +306,10 @@ class DataReceiver(StreamSource):
         namespace: first part of the channel's name (default "default").
         shard_id: the shard to read, or several; None is all of them (default 0).
         dataset_name: second part of the channel's name (default "dataset").
-        schema: the columns with their types. Default: those of the first message.
+        schema: the columns with their types. Default: the columns of the first message.
         batch_size: rows of a batch, at least 1 (default 4096).
-        dead_letters: topic for messages that are no such rows. Default: None, the first is an
-            error.
+        dead_letters: topic for messages that are not rows of the schema. Default: None, the first
+            is an error.
         kafka_options: settings of `kafka.KafkaConsumer`. Default: none.
         **options: as for `StreamSource`.
 
@@ -375,7 +375,7 @@ def _reader(address: Any, topic: str, options: Mapping[str, Any]) -> LogClient:
 
 
 def _check_address(address: Any) -> None:
-    """Check the address of brokers, since programs for mindpandas.channel pass that of a node."""
+    """Check the address of brokers, since programs for mindpandas.channel pass a node's address."""
     each = [address] if isinstance(address, str) else address
     if not isinstance(each, Sequence) or not each or not all(isinstance(a, str) for a in each):
         raise TypeError(

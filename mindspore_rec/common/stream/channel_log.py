@@ -24,7 +24,8 @@ def headers_of(sender: str, number: int, epoch: int) -> list[tuple[str, bytes]]:
 
     Args:
         sender: name of the sender.
-        number: number of the message; `BEGIN` for the one without rows with which an epoch begins.
+        number: number of the message; `BEGIN` for the message without rows with which an epoch
+            begins.
         epoch: epoch of the sender; 0 is none, as in messages of version 0.1.
     """
     headers = [(_PRODUCER, sender.encode())]
@@ -38,8 +39,8 @@ def headers_of(sender: str, number: int, epoch: int) -> list[tuple[str, bytes]]:
 def sequence_of(message: Message) -> MessageNumber | None:
     """Return sender, number and epoch of a message; None for someone else's message."""
     headers = dict(message.headers)
-    # Kafka's headers may have no value. A number that no sender gives must not pass for one: what
-    # has it would be a duplicate, or make those after it duplicates.
+    # Kafka's headers may have no value. A number that no sender gives must not pass for one: the
+    # message that has it would be a duplicate, or make the messages after it duplicates.
     producer, epoch = headers.get(_PRODUCER), headers.get(_EPOCH, b"0")
     if not producer or len(producer) > 1000 or not _is_number(epoch):
         return None

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims: which of several feature workers of one name is the one, decided by a log.
+"""Claims: which of several feature workers of one name is the current one, decided by a log.
 
 A worker that begins writes a claim into a log beside the channel. The offset of the claim is its
 epoch: every claim has another one, and later ones have greater ones, whatever the clocks, hosts and
 file systems of the workers are. In the channel each message has the epoch of its worker; receivers
-ignore messages of an epoch that is less than one that they have seen of that name.
+ignore messages of an epoch below an epoch that they have seen of that name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Claims", "ReplacedError"]
 
 
 class ReplacedError(RuntimeError):
-    """Another feature worker has taken over the name, and receivers ignore this one's messages."""
+    """Another feature worker has taken over the name; receivers ignore this worker's messages."""
 
 
 class Claims:
@@ -63,10 +63,10 @@ class Claims:
         self._send({"keeps": self._epoch})
 
     def claim(self) -> int:
-        """Claim the name; return the epoch, above those of all earlier claims.
+        """Claim the name; return the epoch, above the epochs of all earlier claims.
 
         Raises:
-            ReplacedError: another worker has claimed the name after this one, meanwhile.
+            ReplacedError: another worker has claimed the name after this worker, meanwhile.
             RuntimeError, ConnectionError: the log cannot be written or read.
         """
         life = uuid.uuid4().hex
@@ -116,7 +116,7 @@ class Claims:
 
 
 def _content(message: Message) -> dict[str, Any]:
-    """Return what a message says; nothing where it is someone else's."""
+    """Return what a message says; nothing if it is someone else's."""
     try:
         content = json.loads(message.value or b"")
     except (ValueError, RecursionError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interface of a message log's client, which Kafka's and others implement."""
+"""Interface of a message log's client, which Kafka's and other clients implement."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Message(NamedTuple):
         headers: names and bytes that came with it.
         key: the bytes of its key, or None.
         skipped: how many offsets just before it never were messages for a reader: the markers of
-            transactions, and what aborted ones wrote where the reader leaves it out. Other offsets
-            that are missing were messages that the log has removed.
+            transactions, and what aborted transactions wrote if the reader leaves it out. Other
+            offsets that are missing were messages that the log has removed.
     """
 
     offset: int
@@ -55,7 +55,7 @@ class LogClient(Protocol):
         """Return by partition the offset of the first message kept, and the one after the last."""
 
     def seek(self, offsets: Mapping[int, int]) -> None:
-        """Read these partitions, and no others, from these offsets on."""
+        """Read these partitions, and no other partitions, from these offsets on."""
 
     def poll(self, seconds: float, paused: Sequence[int]) -> dict[int, list[Message]]:
         """Return new messages by partition, in order; wait up to `seconds` if there are none.
@@ -87,7 +87,7 @@ class LogProducer(Protocol):
         headers: Headers = (),
         key: bytes | None = None,
     ) -> None:
-        """Queue a message; raise the error of an earlier one."""
+        """Queue a message; raise the error of an earlier message."""
 
     def flush(self) -> None:
         """Wait until every queued message is in the log; raise the error of any."""

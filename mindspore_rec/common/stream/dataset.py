@@ -171,7 +171,7 @@ class StreamingDataset(BatchSource):
         """Return this stream, which from now on reads the partitions of one worker.
 
         Returns:
-            None, and nothing changes, where rows are to be split: there are fewer partitions than
+            None, and nothing changes, if rows are to be split: there are fewer partitions than
             workers, or the transform learns, for which every worker must see all rows.
         """
         if self.learns or len(self.source.wanted_partitions) < workers:
@@ -187,7 +187,7 @@ class StreamingDataset(BatchSource):
         return [self.source]
 
     def event_tables(self, tables: Iterable[Any]) -> list[Any]:
-        """Return the tables whose event time is set: those of the transform's features, or all.
+        """Return the tables whose event time is set: tables of the transform's features, or all.
 
         Args:
             tables: tables of the network that is trained.
@@ -233,7 +233,7 @@ class StreamingDataset(BatchSource):
         """Resume where a state was taken; call it before the first batch.
 
         Raises:
-            TypeError, ValueError: `state` is not a state of such a stream and transform.
+            TypeError, ValueError: `state` is not a state of this kind of stream and transform.
             RuntimeError: batches have been read.
         """
         states = states_in(state)

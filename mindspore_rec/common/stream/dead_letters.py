@@ -17,8 +17,8 @@ class DeadLetters:
 
     The key is ``topic/partition/offset`` of the message; the headers are ``reason``, ``detail``,
     ``topic``, ``partition``, ``offset``, ``timestamp`` (milliseconds) and ``size`` (bytes) as text.
-    The value is the message's, or its beginning where it is long. After a restart the messages of
-    the part that is read again are not sent again: what is in the topic is looked up first.
+    The value is the message's, or its beginning if it is long. After a restart the messages of the
+    part that is read again are not sent again: what is in the topic is looked up first.
 
     Args:
         producer: of the topic.
@@ -72,7 +72,7 @@ class DeadLetters:
         self._there = {key for key in keys if _is_due(key, topic, offsets)}
 
     def still_missing(self, messages: list[Unsent]) -> list[Unsent]:
-        """Return those of the messages that are not in the dead-letter topic yet."""
+        """Return the messages that are not in the dead-letter topic yet."""
         if self._client is None:
             return messages
         there, _, _ = self._read(self._client, self._new_marks)

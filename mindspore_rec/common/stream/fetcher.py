@@ -58,7 +58,7 @@ class Fetcher:
         interleaver: interleaver that gets the blocks; guarded by `changed`.
         changed: notified when a block, or an error, is there.
         buffer_bytes: a partition with more than its share of these waiting is not read on.
-        sequence_of: the sequence of a message; None where there are none.
+        sequence_of: the sequence of a message; None if there are none.
         first_ends: by partition, the offset after the last message when reading begins.
         watch: notices new partitions, which the interleaver then waits for.
 
@@ -136,7 +136,7 @@ class Fetcher:
                 self._changed.notify_all()
 
     def _expect_new(self) -> None:
-        """Read further partitions too: those that the topic has got, those that a journal names."""
+        """Read further partitions too, which the topic has got or a journal names."""
         order = self._interleaver
         new = self._watch.new_partitions(self._next)
         with self._changed:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Formats of messages: Arrow record batches, lines of TSV, lines of JSON.
 
-A format reads many messages at once, for one row in a message is common and a parser's call is
-dear. Where the reading of several fails, they are halved until the bad ones are found.
+A format reads many messages at once, for one row per message is common and a parser's call is dear.
+If reading several messages fails, they are halved until the bad messages are found.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ class ArrowFormat(Format):
     """Format of messages that are Arrow IPC streams of any number of rows, about 1000 for speed.
 
     Args:
-        schema: the columns; None takes the ones of the first message that can be read.
+        schema: the columns; None takes the columns of the first message that can be read.
         max_decoded_bytes: as for `Format`. The decoded size is computed from the metadata, since
             a small message may be compressed. Columns of unions, run ends and list views
             are not taken, nor more than 16,384 columns.
@@ -275,7 +275,7 @@ class ArrowFormat(Format):
 
     def _read(self, values: Sequence[bytes]) -> tuple[pa.RecordBatch, np.ndarray]:
         table = _open(values[0])
-        if self.schema is None:  # it is that of the first message that can be read
+        if self.schema is None:  # the schema of the first message that can be read
             names = table.schema.names
             if not names or len(set(names)) < len(names):
                 raise BadMessageError("schema", f"columns must have distinct names, got {names}")

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Interleaver: takes the messages of several partitions by counting, never by time.
 
-Partitions take turns, each of so many messages, duplicates not counted; who has the turn is waited
-for. So the order is a function of what the partitions contain, whatever came first over the
-network, and what one sender dealt out to the partitions in turn comes in its order, also where it
-sent some of it twice. Where a partition may be idle for long the caller may let it leave and join,
-and add one that the topic has got meanwhile; it has to remember when it did (`journal.py`).
+Partitions take turns, each of so many messages, duplicates not counted; the partition that has the
+turn is waited for. So the order is a function of what the partitions contain, whatever came first
+over the network. What one sender dealt out to the partitions in turn comes in its order, also if it
+sent some of it twice. If a partition may be idle for long, the caller may let it leave and join,
+and add a partition that the topic has got meanwhile; the caller has to remember when it did
+(`journal.py`).
 """
 
 from __future__ import annotations
@@ -63,11 +64,11 @@ class Block:
 
     Args:
         offsets: int64, of the messages.
-        counts: int64, rows of each.
-        rows: of all of them.
-        bad: those that are no rows, by their place.
-        sequences: of each message; None where it does not matter. A message whose number is not
-            above the last of its producer is a duplicate.
+        counts: int64, number of rows of each message.
+        rows: the rows of all messages.
+        bad: the messages that are no rows, by their place.
+        sequences: sequence of each message; None if it does not matter. A message whose number is
+            not above the last number of its producer is a duplicate.
         size: bytes that it stands for.
         missing: messages that the log had before each and has removed. Default: none.
     """
@@ -104,7 +105,7 @@ class Interleaver:
         turn: messages of a turn, at least 1.
 
     Attributes:
-        partitions: those that take turns, ascending.
+        partitions: the partitions that take turns, ascending.
         offsets: by partition, the message that is next.
         waiting: partitions that take no turns yet, with the message at which each begins.
         row: rows already taken of the message that is next in the partition that has the turn.
@@ -218,7 +219,7 @@ class Interleaver:
         self._end_turn()
 
     def _end_turn(self) -> None:
-        """Pass the turn where it had as many messages as it may have, or more."""
+        """Pass the turn if it had as many messages as it may have, or more."""
         if self._used >= self.turn or len(self.partitions) == 1:
             self._pass_turn()
 
@@ -346,7 +347,7 @@ class Interleaver:
     def state_dict(self) -> dict[str, Any]:
         """Return the position as JSON values."""
         turn_of = self.partitions[self._at]
-        # Other partitions have begun messages where workers took turns of their own before.
+        # Other partitions have begun messages if workers took turns of their own before.
         others = {str(p): rows for p, rows in self._begun.items() if p != turn_of}
         epochs = {str(p): dict(each) for p, each in self.epochs.items() if each}
         return {
@@ -385,4 +386,4 @@ class Interleaver:
 
 
 def _nothing(messages: int) -> None:
-    """Do nothing: the default where good messages are not counted."""
+    """Do nothing: the default if good messages are not counted."""

@@ -77,6 +77,6 @@ class Interruption:
         self.requested = True
         if again or (self.waiting and not signals_deferred()):
             raise KeyboardInterrupt
-        # Not print: it raises where the signal came in the middle of another print.
+        # Not print: it raises if the signal came in the middle of another print.
         with contextlib.suppress(OSError):
             os.write(2, f"\nInterrupted: finishing {self._work}; once more to abort\n".encode())

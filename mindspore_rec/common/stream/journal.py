@@ -38,14 +38,13 @@ class Decision(NamedTuple):
 class Journal:
     """Decisions in order, on disk before they take effect.
 
-    Where nothing depends on the time, which is what a stream does unless asked otherwise, there are
-    none.
+    There are no decisions if nothing depends on the time, which is a stream's default.
 
     Of several workers each has a journal of its own, whose file is beside `path`; its name ends
     with the number of the worker and of workers.
 
     Args:
-        path: the file; made where it is missing. None keeps them in memory only: a restart of the
+        path: the file; made if it is missing. None keeps them in memory only: a restart of the
             process then decides anew, with each row still trained once.
 
     Raises:
@@ -63,7 +62,7 @@ class Journal:
         self._path = None if path is None else Path(path)
         self._decisions: list[Decision] = []
         self._checksums = [0]  # of none, one, two, ... of them
-        self._added = [0]  # how many of these are "add"
+        self._added = [0]  # how many of these decisions are "add"
         self._length = 0  # bytes of the file that are decisions
         self._named = False  # whether the file's name is on disk for certain
         self._file: IO[bytes] | None = None  # that this process has taken over
@@ -94,8 +93,8 @@ class Journal:
             workers: number of workers.
 
         Returns:
-            The journal in this one's file with `.<worker>-of-<workers>` behind its name; for one
-            worker, or without a file, this one.
+            The journal in this journal's file with `.<worker>-of-<workers>` behind its name; for
+            one worker, or without a file, this journal.
 
         Raises:
             ValueError, OSError: as for the constructor.
@@ -105,7 +104,7 @@ class Journal:
         return Journal(self._path.with_name(f"{self._path.name}.{worker}-of-{workers}"))
 
     def in_memory(self) -> Journal:
-        """Return a journal of the same decisions, to which others are added in memory only."""
+        """Return a journal of the same decisions, to which more are added in memory only."""
         copy = Journal()
         for decision in self._decisions:
             copy.append(decision)
@@ -123,19 +122,19 @@ class Journal:
 
     @property
     def path(self) -> Path | None:
-        """The file; None where decisions are kept in memory only."""
+        """The file; None if decisions are kept in memory only."""
         return self._path
 
     @property
     def is_there(self) -> bool:
-        """Whether there is such a file."""
+        """Whether the journal has a file that exists."""
         return self._path is not None and self._path.exists()
 
     def taken_over(self, check: Callable[[], object] = lambda: None) -> Journal:
         """Return a journal of the file as it is now, of which this process has a copy in its place.
 
-        The file is made where it is missing. A process that had taken it over before, and comes
-        back, writes to what has no name any more: that harms nobody, and is an error there.
+        The file is made if it is missing. A process that had taken it over before, and comes back,
+        writes to a file that has no name any more: that harms nobody, and is an error there.
 
         Args:
             check: function that raises if this process may not take it over, called when the copy

@@ -39,7 +39,7 @@ def ensure_topic(
 ) -> int:
     """Create a topic if it is missing.
 
-    The broker writes its own time into the messages of a new topic: it would refuse those of a
+    The broker writes its own time into the messages of a new topic: it would refuse messages of a
     process whose clock is more than an hour ahead.
 
     Args:
@@ -76,7 +76,7 @@ def ensure_topic(
         except TopicAlreadyExistsError:
             return len(admin.describe_topics([topic])[0]["partitions"])
         except kafka.errors.KafkaConnectionError as error:
-            # The broker went away between its first answer and this one; it may be back soon.
+            # The broker went away between its first answer and this answer; it may be back soon.
             if time.monotonic() > give_up:
                 raise ConnectionError(f"no Kafka broker answers at {brokers}") from error
             time.sleep(0.5)

@@ -13,10 +13,10 @@ __all__ = ["NotedBatches"]
 class NotedBatches:
     """Record of the offsets in a consumer's batches that are no messages, but of transactions.
 
-    A consumer passes over the markers at the end of transactions, and over what aborted ones wrote
-    where it reads committed messages only, without a word: the offsets look like those of messages
-    that compaction has removed. It also cannot read a message whose header's name is no UTF-8, and
-    would try for ever; here such a name is read with replacement characters.
+    A consumer passes over the markers at the end of transactions without a word, and, if it reads
+    committed messages only, over what aborted transactions wrote: their offsets look like the
+    offsets of messages that compaction has removed. It also cannot read a message whose header's
+    name is no UTF-8, and would try for ever; here such a name is read with replacement characters.
 
     Args:
         consumer: of kafka-python 3, before its first message.
@@ -34,7 +34,7 @@ class NotedBatches:
         self._noted.clear()
 
     def between(self, partition: int, begin: int, end: int) -> int:
-        """Return the number of noted offsets in `[begin, end)`; forget those before `end`."""
+        """Return the number of noted offsets in `[begin, end)`; forget offsets before `end`."""
         noted = self._noted.get(partition)
         found: set[int] = set()
         while noted and noted[0][0] < end:

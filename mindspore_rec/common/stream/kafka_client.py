@@ -28,7 +28,7 @@ class KafkaClient:
 
     Raises:
         ImportError: kafka-python or crc32c is missing.
-        ValueError: there is no such topic.
+        ValueError: the topic does not exist.
         ConnectionError: no broker answers within a minute.
     """
 

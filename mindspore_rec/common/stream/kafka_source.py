@@ -29,20 +29,22 @@ class KafkaSource(StreamSource):
     Args:
         brokers: "host:port", or several.
         topic: it must exist.
-        schema: the columns of a row, with their types. None, for "arrow" only, takes those of the
-            first message.
+        schema: the columns of a row, with their types. None, for "arrow" only, takes the columns of
+            the first message.
         format: "arrow", a message is an Arrow IPC stream (see `pack`); "tsv" or "json", it is one
             or more lines (default "arrow"); or a `Format` object, with `schema` None.
         batch_size: rows of a batch, at least 1 (default 4096).
-        dead_letters: topic where bad messages go, made where it is missing. Default: None, the
-            first bad message is an error.
+        dead_letters: topic where bad messages go, made if it is missing. Default: None, the first
+            bad message is an error.
         kafka_options: settings of `kafka.KafkaConsumer` and `KafkaProducer` alike, such as
             `security_protocol` or `sasl_mechanism`. Default: none.
-        **options: as for `StreamSource`. `turn_messages` is 1 for "arrow", 256 for the others.
+        **options: as for `StreamSource`. `turn_messages` is 1 for "arrow", 256 for the other
+            formats.
 
     Raises:
         ImportError: kafka-python or crc32c is missing; the message says how to install it.
-        TypeError, ValueError: an argument is of the wrong type or out of range; no such topic.
+        TypeError, ValueError: an argument is of the wrong type or out of range; the topic does not
+            exist.
         ConnectionError: no broker answers within a minute.
     """
 

@@ -45,14 +45,14 @@ class KafkaWriter:
     """Writer of messages in order, which survives the failure of a broker.
 
     kafka-python's producer is idempotent: while it lives each message gets into the log once, in
-    order. It lives through a broker's restart, mostly. Where it does not, or nothing is confirmed
-    for `stall_seconds`, it is replaced, and the new one gets all messages that are not confirmed,
-    in their order. Some of them may be in the log then; readers tell by a number of the sender's,
-    as `DataReceiver` does, or `still_missing` does. No message is ever given up alone, for what
-    comes after it would then be there without it.
+    order. It lives through a broker's restart, mostly. If it does not, or nothing is confirmed for
+    `stall_seconds`, it is replaced, and the new one gets all messages that are not confirmed, in
+    their order. Some of them may be in the log then; readers recognise them by a number of the
+    sender, as `DataReceiver` does, or `still_missing` does. No message is ever given up alone, for
+    what comes after it would then be there without it.
 
-    kafka-python's producer takes any number of messages; this one waits in `send` while 64 MiB are
-    on their way.
+    kafka-python's producer takes any number of messages; this writer waits in `send` while 64 MiB
+    are on their way.
 
     Args:
         brokers: "host:port", or several.
@@ -60,8 +60,8 @@ class KafkaWriter:
         stall_seconds: above 0 (default 20).
         give_up_seconds: so long without a confirmation, with messages waiting for one, is an error;
             above 0 (default 120).
-        still_missing: of messages that are not confirmed, those that are not in the log. Default:
-            all of them may be sent again.
+        still_missing: function that returns, of messages that are not confirmed, the messages that
+            are not in the log. Default: all of them may be sent again.
 
     Attributes:
         replaced: how often the producer was replaced.
@@ -187,7 +187,7 @@ class KafkaWriter:
             else:
                 self._failed = self._failed or error
             if error is not None and producer is not None:
-                producer._sender.force_close()  # no message after this one gets away
+                producer._sender.force_close()  # no message after this message gets away
             self._changed.notify_all()
 
     def _wait(self, reached: Callable[[], bool]) -> None:
@@ -249,7 +249,7 @@ class KafkaWriter:
         """End a producer at once, and drop its messages."""
         if producer is None:
             return
-        # close() would wait for its messages first, and not end where they do not get away.
+        # close() would wait for its messages first, and not end if they do not get away.
         sender = producer._sender
         sender.force_close()
         sender.join(2.0)

@@ -73,7 +73,7 @@ class MemoryTopic:
             return list(self._logs[partition])
 
     def beside(self, topic: str) -> MemoryTopic:
-        """Return the topic of this name that belongs to this one, of one partition."""
+        """Return the topic of this name that belongs to this topic, of one partition."""
         with self._changed:
             return self._beside.setdefault(topic, MemoryTopic(topic=topic))
 

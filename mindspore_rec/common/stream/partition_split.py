@@ -105,11 +105,11 @@ def state_of(
     Args:
         worker: number of the worker.
         workers: number of workers.
-        partitions: those that the worker reads.
+        partitions: the partitions that the worker reads.
         states: states of the workers of before, any number of them.
 
     Raises:
-        ValueError: as `merged_state`, where partitions get another reader.
+        ValueError: as `merged_state`, if partitions get another reader.
     """
     if len(states) == workers and list(states[worker]["partitions"]) == list(partitions):
         return dict(states[worker])
@@ -121,15 +121,15 @@ def state_of_partitions(
 ) -> dict[str, Any]:
     """Return the state from which a stream of some partitions goes on.
 
-    What is counted over all partitions is in the state of whoever has the first of them.
+    What is counted over all partitions is in the state of the worker that has the first partition.
 
     Args:
         partitions: ascending.
         states: states of the workers of before, any number of them.
 
     Raises:
-        ValueError: as `merged_state`, where partitions get another reader; nobody has read one of
-            the partitions.
+        ValueError: as `merged_state`, if partitions get another reader; nobody has read one of the
+            partitions.
     """
     merged = merged_state(states)
     if list(merged["partitions"]) == list(partitions):
@@ -200,7 +200,7 @@ def _check_mergeable(states: Sequence[Mapping[str, Any]]) -> None:
             f"states must be of one topic {states[0]['topic']!r}, and are of two of this name, one "
             f"made after the other: {sorted(ids)}"
         )
-    # That a partition was added is in the state; when others left and joined is in the journal.
+    # The state says which partitions were added; the journal says when partitions left and joined.
     if any(state["decisions"] > state.get("decisions_added", 0) for state in states):
         raise ValueError(
             "skip_idle_seconds and max_wait_seconds have decided what batches are, and their "

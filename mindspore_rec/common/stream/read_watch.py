@@ -77,7 +77,7 @@ def reading(on_wait: Callable[[], None] | None = None) -> Iterator[None]:
     """Mark what this thread reads inside the context as read for the training.
 
     Args:
-        on_wait: function that a stream calls several times a second while it waits for messages;
+        on_wait: function that a stream calls several times per second while it waits for messages;
             it may raise `ReadGivenUpError`, `ReadLaterError` or KeyboardInterrupt. Default: None.
     """
     before = getattr(_local, "reading", False)
@@ -121,8 +121,8 @@ def without_signals() -> Iterator[None]:
     """Defer the KeyboardInterrupt that a training raises for a signal while it waits for data.
 
     For code that takes locks: an exception between a lock's acquisition and its `with` block leaves
-    it locked, and the threads that share it waiting for ever. Such code calls `still_waiting` while
-    it waits, where the exception of a signal that has come is raised.
+    it locked, and the threads that share it waiting for ever. That code calls `still_waiting` while
+    it waits, which raises the exception of a signal that has come.
     """
     before = signals_deferred()
     _local.deferred = True

@@ -69,29 +69,29 @@ class StreamSource:
     a batch depends on when messages came. Give a `journal` then, which keeps these decisions for a
     restart; without one, a restart still gets each row once, maybe in other batches.
 
-    A partition that the topic gets later is read from its beginning. It takes turns with the others
-    from when it has a message, and those that the topic held when reading began are in batches. The
-    decision is in the journal too.
+    A partition that the topic gets later is read from its beginning. It takes turns with the other
+    partitions once it has a message and the messages that the topic held when reading began are in
+    batches. The decision is in the journal too.
 
     Args:
         client: reads the topic.
         format: what messages mean.
         batch_size: rows of a batch, at least 1.
-        partitions: those to read, the others are someone else's. A state may lack some of them,
-            which then begin at their first message. Default: all, also those that the topic gets
-            later.
-        start: where to begin without a state: "earliest", "latest", or offsets by partition, which
-            also say where partitions begin that a state lacks. Default: "earliest".
+        partitions: the partitions to read; other partitions are someone else's. A state may lack
+            some of them, which then begin at their first message. Default: all, also partitions
+            that the topic gets later.
+        start: where to begin without a state: "earliest", "latest", or offsets by partition; they
+            also say where partitions that a state lacks begin. Default: "earliest".
         turn_messages: messages of a partition's turn, at least 1. Default: 1 for packed messages.
         event_time: column with the time of events: seconds since 1970, or an Arrow timestamp. A
             message with an event after 2106 (2**32 - 1 seconds) is bad.
         max_future_seconds: a message with an event that is later than the message's own timestamp
             by more than this is bad. Default: None, no limit. Needs `event_time`.
         value_ranges: by column of numbers, the least and the greatest legal value, as in
-            ``{"click": (0, 1)}``; a message with another one, or with NaN, is bad. Default: none.
+            ``{"click": (0, 1)}``; a message with another value, or with NaN, is bad. Default: none.
             The format needs a schema with these columns.
         max_message_bytes: a larger message is bad (default 4 MiB).
-        dead_letters: where bad messages go. Default: None, the first one is an error.
+        dead_letters: where bad messages go. Default: None, the first bad message is an error.
         max_dead_share: more dead letters than this share of the last `dead_share_messages` are too
             many, in (0, 1]; 1 is no limit (default 0.5). Upstream has changed, it is likely, and
             the training starves.
@@ -99,16 +99,16 @@ class StreamSource:
             reason; or "warn", a warning in the log (default "stop"). A restart stops there again,
             until "warn" or a greater share lets it by.
         dead_share_messages: at least 10; fewer messages in all are never too many (default 1000).
-        on_missing: what happens where the log has removed messages between two others before they
-            were read, as compaction does: "warn", a warning in the log when their number has
+        on_missing: what happens if the log has removed messages between two other messages before
+            they were read, as compaction does: "warn", a warning in the log when their number has
             doubled; or "stop", a LookupError (default "warn"). See `missing`.
         skip_idle_seconds: partitions wait so long for one that has nothing, then leave it out until
             it has. Default: None, for ever.
         max_wait_seconds: so long rows wait for their batch to be full. Default: None, for ever.
             Both wait longer for a message that the topic held when reading began.
-        journal: see above; each of several workers writes one of its own, beside it. Default: one
-            in memory.
-        buffer_bytes: messages that are read ahead (default 64 MiB, as stored in the topic or, where
+        journal: see above; each of several workers writes a journal of its own, beside it. Default:
+            a journal in memory.
+        buffer_bytes: messages that are read ahead (default 64 MiB, as stored in the topic or, if
             that is more, decoded).
         stop: when to end by itself. Default: never.
         sequence_of: the producer's sequence of a message, by which duplicates are dropped.
@@ -188,7 +188,7 @@ class StreamSource:
         self._begins_late = start == "latest"
         self._restored = False  # whether a state was loaded
         self._decisions = 0  # of that state
-        self._decisions_added = 0  # how many of these have added a partition
+        self._decisions_added = 0  # how many of these decisions have added a partition
         self._checksum: int | None = None  # of these decisions; states of version 0.1 have none
         self.saved_partitions: list[int] = []
         self._order = self._new_order(self._wanted, turn)
@@ -250,7 +250,7 @@ class StreamSource:
 
     @property
     def reads_whole_topic(self) -> bool:
-        """Whether all partitions of the topic are read, also those that it gets later."""
+        """Whether all partitions of the topic are read, also partitions that it gets later."""
         return not self._chosen
 
     @property
@@ -261,9 +261,9 @@ class StreamSource:
     def split_by_worker(self, worker: int, workers: int) -> StreamSource:
         """Leave the other workers' partitions and their rows of each batch to them.
 
-        Worker w reads the partitions at the places w, w + workers, ... of those that this stream
-        has, in batches of `batch_size / workers` rows, as near as whole numbers are. The position
-        goes on with each partition, whatever the number of workers that saved it.
+        Worker w reads the partitions at the places w, w + workers, ... of this stream's partitions,
+        in batches of `batch_size / workers` rows, as near as whole numbers are. The position goes
+        on with each partition, whatever the number of workers that saved it.
 
         Args:
             worker: number of this worker, from 0.
@@ -334,7 +334,7 @@ class StreamSource:
     # ---- partitions that the topic gets later
 
     def limit_partitions(self, partitions: Collection[int]) -> None:
-        """Read no others of the topic's partitions at first: those that all workers know of.
+        """Read at first only the partitions of the topic that all workers know of.
 
         Args:
             partitions: numbers of partitions, before a state is loaded or batches are taken.
@@ -410,7 +410,7 @@ class StreamSource:
         return bool(waiting)
 
     def _begins(self, partitions: Collection[int]) -> dict[int, int]:
-        """Return where partitions begin that take no turns yet.
+        """Return where partitions that take no turns yet begin.
 
         Of a topic that is read as a whole they are new, so no message of them may be missing.
         """
@@ -497,7 +497,7 @@ class StreamSource:
             self._fetcher.start()
 
     def _expect_new(self) -> TopicWatch:
-        """Wait for partitions that are to be read and take no turns; return what notices others."""
+        """Wait for partitions that are to be read and take no turns; return what notices more."""
         there = self._client.partitions()
         check_same_topic(self.topic, self._topic_id, topic_id(self._client))
         if not self._chosen and self._adds != "restart":
@@ -609,7 +609,7 @@ class StreamSource:
         assert fetcher is not None
         if fetcher.error is not None:
             raise fetcher.error
-        self._changed.release()  # while others are told, messages may come
+        self._changed.release()  # messages may come meanwhile
         try:
             still_waiting()
         finally:
@@ -727,7 +727,7 @@ class StreamSource:
         }
 
     def batch_by(self, batch_size: int, turn_messages: int) -> None:
-        """Make the next batches by other settings, such as those of an earlier run."""
+        """Make the next batches by other settings, such as the settings of an earlier run."""
         with self._changed:
             self.batch_size = batch_size
             self._order.set_turn(turn_messages)
@@ -745,7 +745,7 @@ class StreamSource:
             check: as for `Journal.taken_over`.
 
         Returns:
-            Whether there is a file: one is made where decisions may depend on the time.
+            Whether there is a file: a file is made if decisions may depend on the time.
 
         Raises:
             ValueError, OSError: as for `Journal`.
@@ -767,9 +767,9 @@ class StreamSource:
 
     @property
     def lacks_decisions_by_time(self) -> bool:
-        """Whether some of these may have depended on the time.
+        """Whether some of the missing decisions may have depended on the time.
 
-        The others have added partitions, which the state itself has.
+        The other decisions have added partitions, which the state itself has.
         """
         return self.lacks_decisions and self._decisions > self._decisions_added
 
@@ -824,7 +824,7 @@ class StreamSource:
 
     @property
     def event_time(self) -> int | None:
-        """The latest event of the last batch alone, in whole seconds since 1970; None where no
+        """The latest event of the last batch alone, in whole seconds since 1970; None if no
         `event_time` was named, or all of the batch's are missing or before 1970."""
         return self._event_time
 

@@ -123,7 +123,8 @@ def check_state(state: Any, topic: str, partitions: list[int], topic_id: str | N
     Args:
         state: what is to be checked.
         topic: name of the stream's topic.
-        partitions: those that the stream is to read; the state may lack some, which are new.
+        partitions: the partitions that the stream is to read; the state may lack some, which are
+            new.
         topic_id: of the topic that there is; None is not checked.
 
     Raises:

@@ -13,7 +13,7 @@ __all__ = ["LOOK_SECONDS", "TopicWatch", "check_same_topic", "topic_id"]
 
 logger = logging.getLogger("mindspore_rec")
 
-LOOK_SECONDS = 2.0  # between two looks, none of which is a request where nothing has changed
+LOOK_SECONDS = 2.0  # between two looks; a look is no request if nothing has changed
 
 
 class TopicWatch:
@@ -21,8 +21,8 @@ class TopicWatch:
 
     Args:
         client: reads the topic.
-        wanted: function that returns, of all partitions that the topic has, those that are to be
-            read; None where these are fixed.
+        wanted: function that returns the partitions to read, of all partitions that the topic has;
+            None if the partitions are fixed.
         known: the topic's id when reading began; None if it has none.
         read_soon: whether new partitions are read by this run; else a restart reads them.
     """
@@ -80,7 +80,7 @@ def topic_id(client: LogClient) -> str | None:
 
 
 def check_same_topic(topic: str, before: str | None, now: str | None) -> None:
-    """Raise LookupError if a topic's id has changed, where both are known.
+    """Raise LookupError if a topic's id has changed and both ids are known.
 
     Args:
         topic: name of the topic.

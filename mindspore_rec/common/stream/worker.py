@@ -33,24 +33,24 @@ class FeatureWorker:
 
     At intervals it saves one state: the position in the stream, the transform's state, the number
     of the next message, and the settings that decide which rows a message has. After a kill it
-    resumes from the last state and repeats the later messages with the same numbers, of which
-    receivers drop those they have.
+    resumes from the last state and repeats the later messages with the same numbers; receivers drop
+    the messages that they have.
 
     A worker that is started with another `batch_size`, `turn_messages`, `message_rows` or
     `full_batch`, or after shards were added, repeats those messages by the old settings, and goes
-    on by the new ones with the first batch after them. Other settings of the source, such as
-    `value_ranges`, may change only where no message was sent after the state: after an ordered end.
+    on by the new settings with the first batch after them. Other settings of the source, such as
+    `value_ranges`, may change only if no message was sent after the state: after an ordered end.
     The transform may change, if it makes as many rows of a batch as before.
 
     Decisions that depend on the time (`max_wait_seconds`, `skip_idle_seconds`, the rest that
-    `StopWhen.idle_seconds` makes a batch of) are kept in the source's journal, or, where it has
-    none on disk, beside the state in a file with `.journal` behind its name.
+    `StopWhen.idle_seconds` makes a batch of) are kept in the source's journal, or, if it has none
+    on disk, beside the state in a file with `.journal` behind its name.
 
-    A state has one worker at a time: its file is locked from here to the end of `run`. Where a lock
-    does not help, as for a worker on another host that comes back, the one that began last counts:
-    receivers ignore what earlier ones of the same `sender_name` still send. These end with a
-    `ReplacedError`, and change neither state nor journal. The topic `<channel>.workers` has the
-    order in which they began.
+    A state has one worker at a time: its file is locked from here to the end of `run`. If a lock
+    does not help, as for a worker on another host that comes back, the worker that began last
+    counts: receivers ignore what earlier workers of the same `sender_name` still send. The earlier
+    workers end with a `ReplacedError`, and change neither state nor journal. The topic
+    `<channel>.workers` has the order in which they began.
 
     Args:
         dataset: the stream, with its transform.
@@ -312,7 +312,7 @@ class FeatureWorker:
         sync(self._path.parent)
 
     def close(self) -> None:
-        """Let others work with the state; `run` does so at its end."""
+        """Let other workers work with the state; `run` does so at its end."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None
@@ -353,7 +353,7 @@ def _locked(path: Path) -> FileLock:
 
 
 def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return the names of the settings whose values differ, of those in both."""
+    """Return the names of the settings that are in both and whose values differ."""
     return [name for name in now if name in before and before[name] != now[name]]
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """States of the workers of a training as one value of a checkpoint, and back.
 
-Workers whose state is the same, such as those that split the rows of the same batches, have one
-state. Workers that read partitions of their own have one each; these are kept together, so that a
-training of any number of workers can go on from them.
+Workers whose state is the same, such as workers that split the rows of the same batches, have one
+state. Workers that read partitions of their own have one state each; the states are kept together,
+so that a training of any number of workers can go on from them.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ def join_states(states: Sequence[Any]) -> Any:
     """Return the states of all workers as one.
 
     Args:
-        states: JSON values, which may have arrays in them, one of each worker in order.
+        states: JSON values, which may have arrays in them, one per worker in order.
 
     Returns:
-        The state itself where all are equal; else a dict of `workers`, the list of all, and
-        `batches`, the most batches that one of them counts.
+        The state itself if all are equal; else a dict of `workers`, the list of all, and `batches`,
+        the most batches that one of them counts.
 
     Raises:
         ValueError: there is no state.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attach the tiers of a CacheConfig, host memory and those below it, to a new table."""
+"""Attach the tiers of a CacheConfig, host memory and the tiers below it, to a new table."""
 
 from __future__ import annotations
 

@@ -40,8 +40,8 @@ class CacheConfig:
         remote: URL of a Redis server, `redis://[user:password@]host:port[/database]`, or with TLS
             `rediss://`; of any nodes of a cluster, `redis+cluster://host:port[,host:port...]` or
             `rediss+cluster://`. Default: no remote tier.
-        remote_rows: most rows in the remote tier; others go to the SSD. Default: no limit.
-        ssd_path: directory for the SSD tier, made where it is missing; a table's rows are in
+        remote_rows: most rows in the remote tier; other rows go to the SSD. Default: no limit.
+        ssd_path: directory for the SSD tier, made if it is missing; a table's rows are in
             `<ssd_path>/<table name, URL-quoted>`. Default: no SSD tier.
         ssd_bytes: limit of each table's files in bytes. Default: the disk's space.
         policy: which rows leave host memory first: 'lru', least recently trained, or 'lfu', least

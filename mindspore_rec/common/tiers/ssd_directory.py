@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The directory of a table's SSD tier: `<ssd_path>/<quoted table name>/rows-<generation>`.
 
-Each of several workers has one of its own there, `worker-<number>-of-<workers>/rows-<generation>`:
-which rows it has depends on both numbers.
+Each of several workers has a directory of its own there,
+`worker-<number>-of-<workers>/rows-<generation>`: which rows it has depends on both numbers.
 
 A generation is a row size: when an optimizer gives rows another size, the native core opens the
 next one and moves the rows over.
@@ -183,7 +183,7 @@ def _leftovers(path: Path) -> list[_Leftover]:
 
 
 def _row_bytes(path: Path) -> int:
-    """Return the size that the manifest gives, 0 where it does not."""
+    """Return the size that the manifest gives, 0 if it gives none."""
     try:
         text = (path / "MANIFEST").read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
@@ -202,7 +202,7 @@ def _remove(path: Path) -> None:
 
 
 def _lock(path: Path, purpose: str) -> FileLock:
-    """Lock the store at `path`, so that nobody opens it; raise where it is open."""
+    """Lock the store at `path`, so that nobody opens it; raise if it is open."""
     try:
         return FileLock(path / "LOCK")
     except OSError as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the checkpoints of a run, and those that lead from one state to the newest."""
+"""Find the checkpoints of a run, and the chain from one state to the newest."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ChainError(CheckpointError):
 class Catalog:
     """Checkpoints of a directory; each manifest is read once, while its directory stays the same.
 
-    A run may have thousands of deltas, and a follower looks ten times a second: a checkpoint that
+    A run may have thousands of deltas, and a follower looks ten times per second: a checkpoint that
     is known already costs one call of stat.
 
     Args:
@@ -155,8 +155,8 @@ class Catalog:
         """Return the checkpoints to apply to a state: a delta; or a full checkpoint with deltas,
         which replace everything; or none.
 
-        A training that went back to an earlier step has removed newer checkpoints: then the state
-        of its newest one is the one to go to.
+        A training that went back to an earlier step has removed newer checkpoints: then go to the
+        state of its newest checkpoint.
 
         Raises:
             ChainError: there are newer checkpoints, but no way there.

@@ -67,7 +67,7 @@ class RowDigests:
 
 
 def check_parts(parts: int, part: int = 0) -> None:
-    """Check a number of parts, and that of one of them.
+    """Check a number of parts, and the number of one part.
 
     Raises:
         ValueError: a number is out of range.

@@ -26,7 +26,7 @@ def with_learned(features: FeaturePipeline, entry: Entry) -> FeaturePipeline:
     pipeline that learns nothing needs none.
 
     Raises:
-        ValueError: the checkpoint has no such state, or that of another pipeline.
+        ValueError: the checkpoint has no state of a pipeline, or another pipeline's.
         CheckpointError: its file is damaged.
     """
     if not features.learns:
@@ -50,7 +50,7 @@ def with_learned(features: FeaturePipeline, entry: Entry) -> FeaturePipeline:
 
 
 def _learned(dataset: Any) -> Any:
-    """Return the state of a pipeline in that of a stream, or of FeatureBatches of one."""
+    """Return the state of a pipeline in the state of a stream, or of FeatureBatches of one."""
     if not isinstance(dataset, dict):
         return None
     return dataset.get("learned", dataset.get("transform"))
@@ -60,12 +60,12 @@ class InputMaker:
     """Transform of raw columns to the inputs of a network, in the order of its training.
 
     Args:
-        features: its first arrays are the first inputs; where it keeps the rest, further inputs are
+        features: its first arrays are the first inputs; if it keeps the rest, further inputs are
             columns of their names.
-        inputs: those of the network.
+        inputs: the network's inputs.
 
     Attributes:
-        columns: raw columns that are read; None where `prepare` decides.
+        columns: raw columns that are read; None if `prepare` decides.
 
     Raises:
         ValueError: the pipeline makes fewer arrays than the network takes.
@@ -109,5 +109,5 @@ def _column(made: Mapping[str, Any], name: str) -> Any:
 
 
 def _fitted(spec: TensorSpec, array: np.ndarray) -> np.ndarray:
-    """Return one value a row as a column, where the network takes a column."""
+    """Return one value per row as a column, if the network takes a column."""
     return array[:, None] if array.ndim == 1 and spec.shape[1:] == (1,) else array

@@ -99,7 +99,7 @@ class FollowedRun:
         self._error: str | None = None
         self.pulse = Pulse()
         self._failed = False  # an update broke off: only a full checkpoint helps
-        self._state = threading.Lock()  # held where all rows change, or are read as one state
+        self._state = threading.Lock()  # held while all rows change, or are read as one state
         self._scrubber: Scrubber | None = None
 
     @property

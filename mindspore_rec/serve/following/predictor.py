@@ -46,8 +46,8 @@ class Predictor:
     replaces everything, and predictions wait while its rows are copied, which takes memory twice.
 
     Tables hold values without optimizer state. Any number of threads may predict: at the same time
-    where ONNX Runtime computes, one after the other where MindSpore does. `status().runtime` says
-    which, and `docs/serving.md` when.
+    if ONNX Runtime computes, one after the other if MindSpore does. `status().runtime` says which,
+    and `docs/serving.md` when.
 
     Args:
         path: the directory that `RecCheckpoint` writes; or one that `save_checkpoint` wrote, which
@@ -55,10 +55,10 @@ class Predictor:
         network: the Cell, or a function that makes it; from inputs to predictions, with tables and
             parameters of the names that were trained. Default: the `builder` that `RecCheckpoint`
             was given.
-        inputs: inputs of the network, `TensorSpec` objects or texts such as 'ids:INT64:-1,26'.
-            With them (or `set_inputs` of the network) one graph for all batch sizes is compiled at
-            once. Default: as `set_inputs`; else, where the network is the builder's, the
-            `builder_inputs` of `RecCheckpoint`; else any.
+        inputs: inputs of the network, `TensorSpec` objects or texts such as 'ids:INT64:-1,26'. With
+            them (or `set_inputs` of the network) one graph for all batch sizes is compiled at once.
+            Default: as `set_inputs`; else, if the network is the builder's, the `builder_inputs` of
+            `RecCheckpoint`; else any.
         follow: apply new deltas by a thread. Default: True.
         poll_seconds: seconds between two looks for new deltas, above 0. Default: 0.1.
         wait_seconds: seconds to wait for a first checkpoint, at least 0. Default: 60.
@@ -66,25 +66,25 @@ class Predictor:
             training, with the statistics of the checkpoint that answers; this object itself is not
             changed. Default: the pipeline that `network`, or the builder, returns in
             `(cell, pipeline)`; without one, inputs are arrays.
-        rows: type of the numbers in the tables' rows: 'float32'; or 'int8' or 'int4', where rows
-            are quantised as they are loaded and as deltas are applied, whatever the precision of
-            the training. The network's tables must then be without rows, optimizer and tiers.
-            Default: 'float32'.
+        rows: type of the numbers in the tables' rows: 'float32'; or 'int8' or 'int4': rows are
+            quantised as they are loaded and as deltas are applied, whatever the precision of the
+            training. The network's tables must then be without rows, optimizer and tiers. Default:
+            'float32'.
         tiers: `CacheConfig` of the tiers for the rows of each table beyond `host_rows` or
             `host_bytes`: `remote` or `ssd_path`, in names or a directory of this predictor's own,
             which it makes anew and removes. Reading moves no row. Default: all rows are in host
             memory.
         scrub_seconds: seconds in which a thread compares every row once with its digest, which is
-            kept apart from it in 15 to 23 bytes a row; `status().scrub` has what it found, and an
+            kept apart from it in 15 to 23 bytes per row; `status().scrub` has what it found, and an
             error is logged. Default: 0, never.
 
     Attributes:
         inputs: inputs of the network, `TensorSpec` objects, or None if they are not known.
-        outputs: its outputs, if `inputs` is known; a first dimension of -1 is that of the batch.
+        outputs: its outputs, if `inputs` is known; a first dimension of -1 is the batch's.
 
     Raises:
-        TypeError, ValueError: an argument is wrong; a file is damaged; tables or parameters are
-            not those of the checkpoint.
+        TypeError, ValueError: an argument is wrong; a file is damaged; tables or parameters are not
+            the checkpoint's.
         TimeoutError: no checkpoint appeared in `wait_seconds`.
 
     Example:
@@ -165,7 +165,7 @@ class Predictor:
 
     @property
     def network(self) -> Any:
-        """MindSpore's Cell that computes the predictions; None where ONNX Runtime does."""
+        """MindSpore's Cell that computes the predictions; None if ONNX Runtime does."""
         return self._runner.network
 
     @property
@@ -185,17 +185,17 @@ class Predictor:
 
     @property
     def raw_columns(self) -> list[str] | None:
-        """Raw columns that its features read; None where there are none, or `prepare` decides."""
+        """Raw columns that its features read; None if there are none, or `prepare` decides."""
         return None if self._maker is None else self._maker.columns
 
     # ---- predictions
 
     def predict(self, *inputs: Any) -> Any:
-        """Return the network's output: an array, or a tuple of arrays where it gives several.
+        """Return the network's output: an array, or a tuple of arrays if it gives several.
 
         Args:
             *inputs: arrays or Tensors, in the order of its arguments. Keys without a row read the
-                table's default. Or, where there are `features`, raw columns: one dict of lists or
+                table's default. Or, if there are `features`, raw columns: one dict of lists or
                 arrays, DataFrame or Arrow RecordBatch, which may lack the label.
 
         Raises:
@@ -269,8 +269,8 @@ class Predictor:
 
         Reads every row: predictions of a table wait while its rows are read, and checkpoints are
         applied afterwards. `python -m mindspore_rec.checkpoint verify --live` compares them with
-        those of the checkpoint's files. Rows of int8 and int4 have digests of their scale, offset
-        and codes.
+        the digests of the checkpoint's files. Rows of int8 and int4 have digests of their scale,
+        offset and codes.
 
         Args:
             parts: number of parts of each digest, 1 to 65,536. Default: 1.

@@ -20,8 +20,7 @@ _SLOW_SECONDS = 600.0  # for one checkpoint, which may have hundreds of GB
 class Pulse:
     """Time of the last look at a run, and whether a checkpoint is being applied since then.
 
-    One process or thread beats, and any others read. The clock is that of all processes of a
-    machine.
+    One process or thread beats, and any others read. All processes of a machine share the clock.
 
     Args:
         memory: of `PULSE_BYTES` zeros, which several processes may share. Default: of its own.

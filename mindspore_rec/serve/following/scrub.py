@@ -23,7 +23,7 @@ __all__ = ["ComparedRows", "NotedTable", "Scrubber", "TableRows"]
 
 logger = logging.getLogger("mindspore_rec")
 
-_BLOCK = 1 << 16  # keys, where digests of many rows are noted
+_BLOCK = 1 << 16  # keys, when digests of many rows are noted
 _NOTED_AT_ONCE = 4096  # so that answers wait for no more than the reading of so many
 _MOST_NAMED = 10  # keys, in a message and in the report
 _MOST_REMEMBERED = 1000  # damaged rows of a table that are told from new ones
@@ -35,7 +35,7 @@ class ComparedRows(Protocol):
     """Rows of a table, as the scrubber reads them.
 
     Attributes:
-        where: where they are, as a message says it.
+        where: where the rows are, as a message says it.
         at_once: number of rows that are read at once.
         leave: whether rows leave the table by themselves, with age.
     """
@@ -226,7 +226,7 @@ class Scrubber:
         self._thread: threading.Thread | None = None
 
     def noted(self, tables: Mapping[str, Any]) -> dict[str, NotedTable]:
-        """Return tables to apply checkpoints to, in place of those given."""
+        """Return tables to apply checkpoints to, in place of the given tables."""
 
         def note(name: str) -> Callable[[str, Any], None]:
             return lambda what, keys: self._tables[name].notes.append((what, keys))

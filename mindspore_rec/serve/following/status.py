@@ -27,7 +27,7 @@ class Status:
         age_seconds: seconds since then.
         watermark: newest event time in it, seconds since 1970; None if there is none.
         lag: number of newer deltas in the directory.
-        following: whether new deltas are applied automatically; False too where what applies them
+        following: whether new deltas are applied automatically; False too if what applies them
             hangs.
         looked_seconds: seconds since the run was last looked at; None if it never was.
         deltas_applied: number of deltas applied so far.
@@ -38,7 +38,7 @@ class Status:
         runtime_reason: reason why it is MindSpore; None if it is not.
         tiers: None without tiers; else, for each table: `rows`, `host_rows`, distinct `keys` of
             requests, of these `host_hits` and `below_hits`, and `wait_seconds` for the latter.
-        scrub: None where rows are not scrubbed; else `seconds` of a round that are aimed at, the
+        scrub: None if rows are not scrubbed; else `seconds` of a round that are aimed at, the
             number of `rounds`, `round_seconds` of the last one, and `tables`: for each table
             `scrubbed_rows` so far, `damaged_rows` now, some of their `damaged_keys`, and
             `digest_bytes` of memory.

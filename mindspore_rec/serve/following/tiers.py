@@ -142,7 +142,7 @@ def check_tiers(tiers: Any, rows: str) -> CacheConfig | None:
 
 
 def _own_directory(parent: Path) -> tuple[Path, int]:
-    """Make a directory and lock it; remove those of predictors that were killed."""
+    """Make a directory and lock it; remove directories of predictors that were killed."""
     parent.mkdir(parents=True, exist_ok=True)
     gate = os.open(parent / "predictors.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open the network of a run: as ONNX where there is a file of it, else by MindSpore."""
+"""Open the network of a run: as ONNX if there is a file of it, else by MindSpore."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class NetworkOpener:
         network, inputs, features: as for `Predictor`.
 
     Attributes:
-        reason: why MindSpore runs the network; None where it does not.
+        reason: why MindSpore runs the network; None if it does not.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class NetworkOpener:
 
 
 def features_of(network: NetworkFile, given: FeaturePipeline | None) -> FeaturePipeline | None:
-    """Return the pipeline that was given, or the one that a network's file describes, or None."""
+    """Return the given pipeline, or the one that a network's file describes, or None."""
     if given is None and isinstance(network.features, dict):
         return described_pipeline(network.features)
     return given

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Admission of requests: a limit on those under way, and refusal while a server stops.
+"""Admission of requests: a limit on requests under way, and refusal while a server stops.
 
 HTTP and gRPC share these objects.
 """
@@ -50,7 +50,7 @@ class Drain:
 
     Attributes:
         ready: False from the first signal on: balancers send nothing new.
-        refusing: True when new requests are refused; those under way are still answered.
+        refusing: True when new requests are refused; requests under way are still answered.
     """
 
     def __init__(self) -> None:

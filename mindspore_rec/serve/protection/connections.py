@@ -42,9 +42,9 @@ def bounded_protocol(bounds: Bounds, metrics: Metrics) -> type[HttpToolsProtocol
     class Bounded(HttpToolsProtocol):
         """One connection.
 
-        Bytes that are not of a body are counted from the end of one request to that of the next:
+        Bytes that are not of a body are counted from the end of one request to the end of the next:
         the head, and the framing of chunked bodies. Times are checked by a sweep over all
-        connections, once a second: a request costs no timer.
+        connections, once per second: a request costs no timer.
         """
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -119,7 +119,7 @@ def bounded_protocol(bounds: Bounds, metrics: Metrics) -> type[HttpToolsProtocol
                 super().timeout_keep_alive_handler()
 
         def look(self, now: float) -> None:
-            """End the connection where it has done the same for too long."""
+            """End the connection if it has done the same for too long."""
             doing = self._what()
             if doing != self._doing:
                 self._doing, self._since = doing, now
@@ -187,7 +187,7 @@ class _Sweep:
 
 
 def raise_file_limit(connections: int) -> None:
-    """Let the process have so many connections open, where the system allows it."""
+    """Let the process have so many connections open, if the system allows it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + _OTHER_FILES
     unlimited = resource.RLIM_INFINITY

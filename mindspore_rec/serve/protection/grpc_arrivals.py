@@ -3,8 +3,8 @@
 
 gRPC hands a message over when all of it is there. Until then its bytes are out of sight, and each
 call that asks for one may hold as many as the largest message has; a call that does not ask is held
-to the window of its stream. So few calls ask at a time, and others wait in line, the newest first:
-whoever sends nothing but headers keeps nobody waiting for longer than `patience`.
+to the window of its stream. So few calls ask at a time, and other calls wait in line, the newest
+first: whoever sends nothing but headers keeps nobody waiting for longer than `patience`.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Arrivals:
 
     Args:
         places: messages at a time.
-        line: calls that wait for a place; where there are more, the oldest one is refused.
-        line_of_peer: those of them that one connection may have; one more is refused.
+        line: calls that wait for a place; if there are more, the oldest call is refused.
+        line_of_peer: waiting calls that one connection may have; one more is refused.
         seconds: for a message, and before it for the wait in line.
         patience: seconds after which a message that has not come gives its place to a call that
             waits.
@@ -75,7 +75,7 @@ class Arrivals:
         """Return the next message of a call, or `grpc.aio.EOF`.
 
         Raises:
-            RefusedError: it did not arrive in time, or others needed its place.
+            RefusedError: it did not arrive in time, or other calls needed its place.
         """
         loop = asyncio.get_running_loop()
         if self._free:
@@ -86,8 +86,8 @@ class Arrivals:
         self._readers[reader] = None
         self._look_soon(loop)
         try:
-            # Not cancelled where it takes too long, but ended with its call: gRPC goes on writing
-            # to what a cancelled one has given up.
+            # Not cancelled if it takes too long, but ended with its call: gRPC goes on writing to
+            # what a cancelled read has given up.
             data = await context.read()
         except Exception:
             if reader.ending is None:

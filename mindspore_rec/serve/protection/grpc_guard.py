@@ -47,10 +47,10 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
     """Interceptor of a `grpc.aio` server: tokens, limits, drain, metrics and the access log.
 
     Without a valid token (metadata `authorization: Bearer ...`) a call ends with UNAUTHENTICATED,
-    and with one that has not the role for it with PERMISSION_DENIED, except for health and
-    readiness, and its message is not read. A prediction ends with RESOURCE_EXHAUSTED where as many
-    are under way as may be, UNAVAILABLE where the server is stopping, and DEADLINE_EXCEEDED where
-    it takes too long or its message does not come.
+    and with a token that has not the role for it with PERMISSION_DENIED, except for health and
+    readiness, and its message is not read. A prediction ends with RESOURCE_EXHAUSTED if as many are
+    under way as may be, UNAVAILABLE if the server is stopping, and DEADLINE_EXCEEDED if it takes
+    too long or its message does not come.
 
     Args:
         metrics, tokens, bounds, in_flight, drain, log: as for `Guard`.
@@ -160,7 +160,7 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
             yield request
 
     async def _message(self, method: str, handler: Any, call: _Call, last: bool = True) -> Any:
-        """Return the next message; None where there is no more, which `last` forbids."""
+        """Return the next message; None if there is no more, which `last` forbids."""
         arrivals = self._of_strangers if _is_open(method) else self._arrivals
         try:
             data = await arrivals.message(call.context)
@@ -232,9 +232,9 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
 
 
 class _Streams:
-    """Calls that may last: where there are too many, the oldest one ends.
+    """Calls that may last: if there are too many, the oldest one ends.
 
-    A client that watches, and one of a balancer, begins again when its stream ends.
+    A client that watches, and a client of a balancer, begins again when its stream ends.
     """
 
     def __init__(self, most: int) -> None:

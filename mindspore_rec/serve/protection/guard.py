@@ -41,7 +41,7 @@ class Bounds:
 
     Args:
         connections: open at the same time.
-        requests: predictions under way at the same time, those that wait included.
+        requests: predictions under way at the same time, waiting ones included.
         head_bytes: of a request's line and headers.
         receive_seconds: for its head, and for its body.
         request_seconds: from its head to the end of its answer.
@@ -59,15 +59,15 @@ class Bounds:
 class Guard:
     """ASGI application around another one: tokens, limits, drain, /metrics and the access log.
 
-    A request is refused with 401 without a valid token and 403 with one that has not the role for
-    it; a prediction with 429 where as many are under way as may
-    be, and 503 where the server is stopping; any request with 431 for a head that is too large, 408
-    where its body does not come, and 503 where its answer takes too long.
+    A request is refused with 401 without a valid token and 403 with a token that has not the role
+    for it; a prediction with 429 if as many are under way as may be, and 503 if the server is
+    stopping; any request with 431 for a head that is too large, 408 if its body does not come, and
+    503 if its answer takes too long.
 
     Args:
         app: the application.
         metrics: counts requests.
-        tokens: those that are let in, with what each may do. Default: everybody may everything.
+        tokens: tokens that are let in, with what each may do. Default: everybody may everything.
         bounds: limits.
         in_flight: counter of predictions, which other protocols share. Default: one of its own.
         drain: whether the server is stopping. Default: never.

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files in which the processes of one server count together, as prometheus_client maps them.
 
-A process that writes to a mapped page of a full disk is ended by SIGBUS. So each takes the space of
-its files before it counts, where the lack of it is an error, and no page of them is missing later.
+A process that writes to a mapped page of a full disk is ended by SIGBUS. So each process takes the
+space of its files before it counts, where lack of space is an error, and no page of them is missing
+later.
 """
 
 from __future__ import annotations

@@ -50,9 +50,9 @@ _HITS = {"host": "evaluated_host_hits", "remote": "remote_hits", "ssd": "ssd_hit
 class Metrics:
     """Counters of a server, for every protocol, and the state of its models at the time of asking.
 
-    Where the environment has PROMETHEUS_MULTIPROC_DIR, an empty directory that several processes of
-    one server share, counters are those of all of them together; the figures of a model are those
-    of the process that answers. Any thread may call the methods.
+    If the environment has PROMETHEUS_MULTIPROC_DIR, an empty directory that several processes of
+    one server share, counters are of all these processes together; the figures of a model are of
+    the process that answers. Any thread may call the methods.
 
     Raises:
         ValueError: PROMETHEUS_MULTIPROC_DIR does not name a directory.
@@ -206,7 +206,7 @@ class _Models(Collector):
         for name, predictor in self._predictors.items():
             try:
                 _add_model(found, name, predictor)
-            except Exception:  # closed meanwhile, or a tier is away: the others are shown
+            except Exception:  # closed meanwhile, or a tier is away: other models are shown
                 logger.warning("the metrics of model '%s' cannot be read", name, exc_info=True)
         return iter(found.by_name.values())
 

@@ -101,7 +101,7 @@ class RoleTokens:
 
 
 def role_of_path(path: str, method: str) -> str:
-    """Return the role that a request over HTTP needs; `CONTROL` where nothing is known of it.
+    """Return the role that a request over HTTP needs; `CONTROL` if nothing is known of it.
 
     Example:
         >>> role_of_path("/v2/models/click/infer", "POST"), role_of_path("/metrics", "GET")
@@ -119,7 +119,7 @@ def role_of_path(path: str, method: str) -> str:
 
 
 def role_of_method(method: str) -> str:
-    """Return the role that a call of gRPC needs; `CONTROL` where nothing is known of it.
+    """Return the role that a call of gRPC needs; `CONTROL` if nothing is known of it.
 
     Example:
         >>> role_of_method("/inference.GRPCInferenceService/ModelInfer")

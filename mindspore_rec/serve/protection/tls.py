@@ -24,7 +24,8 @@ class Tls:
     authorities of that moment have signed.
 
     Args:
-        certificate: PEM file of the certificate, followed by those between it and the root.
+        certificate: PEM file of the certificate, followed by the certificates between it and the
+            root.
         key: PEM file of its private key, without a passphrase.
         client_ca: PEM file of authorities, one of which must have signed the certificate of each
             client. Default: clients need none.
@@ -35,7 +36,7 @@ class Tls:
 
     Raises:
         OSError: a file cannot be read.
-        ValueError: others may read the key, it and the certificate do not fit together, or
+        ValueError: other users may read the key, it and the certificate do not fit together, or
             `client_ca` has no certificate.
     """
 

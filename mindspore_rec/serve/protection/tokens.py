@@ -33,7 +33,7 @@ class Tokens:
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: others may read it, it has no tokens, or one that is too short.
+        ValueError: other users may read it, it has no tokens, or a token is too short.
 
     Example:
         >>> import tempfile

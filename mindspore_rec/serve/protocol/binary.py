@@ -5,7 +5,7 @@
     data of the first input that has the parameter binary_data_size, then of the second, ...
 
 Data are row-major and little-endian, without padding. Nothing is converted before its size is known
-to be that of its shape and datatype. In an answer, outputs for which the request has the parameter
+to fit its shape and datatype. In an answer, outputs for which the request has the parameter
 `binary_data`, or all of them by `binary_data_output`, come the same way.
 
 Source: https://github.com/triton-inference-server/server, docs/protocol/extension_binary_data.md.
@@ -117,7 +117,7 @@ def array_of_bytes(
 
 
 def check_bytes(where: str, data: memoryview | bytes, shape: list[int], dtype: np.dtype) -> None:
-    """Raise RequestError where data have another size than a shape has; as `array_of_bytes`."""
+    """Raise RequestError if data have another size than a shape has; as `array_of_bytes`."""
     size = math.prod(shape) * dtype.itemsize
     if len(data) != size:
         raise RequestError(

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON of a request and of an answer: read strictly, and quickly where orjson is installed.
+"""JSON of a request and of an answer: read strictly, and quickly if orjson is installed.
 
-orjson reads and writes several times as fast as the standard library, but where an object has a
-name twice it keeps the last value, and it makes floats of integers beyond 64 bits. Its result is
-used where neither can have happened; everything else is read by the standard library, whose errors
-also say more.
+orjson reads and writes several times as fast as the standard library, but if an object has a name
+twice it keeps the last value, and it makes floats of integers beyond 64 bits. Its result is used if
+neither can have happened; everything else is read by the standard library, whose errors also say
+more.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["MOST_SMALL_JSON", "SMALL_BODY", "dump_json", "read_json"]
 
 
 def _fast_json() -> Any:
-    """Return the module orjson, or None where it is not installed."""
+    """Return the module orjson, or None if it is not installed."""
     try:
         import orjson
     except ImportError:
@@ -108,7 +108,7 @@ def _plain(value: Any) -> Any:
 
 
 def _texts_in(value: Any, depth: int) -> int:
-    """Return the number of texts in a value, names included; less where it is nested deeper."""
+    """Return the number of texts in a value, names included; less if it is nested deeper."""
     kind = type(value)
     if kind is str:
         return 1

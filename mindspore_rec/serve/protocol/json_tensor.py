@@ -71,7 +71,7 @@ def tensor_of_json(
 
 
 def checked_shape(spec: TensorSpec, shape: Any) -> list[int]:
-    """Return a shape that an input may have; arguments and errors are those of `tensor_of_json`."""
+    """Return a shape that an input may have; arguments and errors are as for `tensor_of_json`."""
     where = f"input '{spec.name}'"
     if (
         not isinstance(shape, list)
@@ -91,7 +91,7 @@ def checked_shape(spec: TensorSpec, shape: Any) -> list[int]:
 
 
 def check_elements(spec: TensorSpec, shape: list[int], rows: int, elements: int) -> None:
-    """Raise RequestError where a shape has more rows or elements; as for `tensor_of_json`."""
+    """Raise RequestError if a shape has more rows or elements; as for `tensor_of_json`."""
     if 0 < rows < shape[0] and spec.shape[0] == -1 and spec.offsets is None:
         raise RequestError(
             f"input '{spec.name}' has {shape[0]} rows: a request must have at most {rows} "
@@ -105,7 +105,7 @@ def check_elements(spec: TensorSpec, shape: list[int], rows: int, elements: int)
 
 
 def check_ragged(inputs: Sequence[TensorSpec], arrays: Sequence[np.ndarray]) -> None:
-    """Raise RequestError where offsets do not fit the values."""
+    """Raise RequestError if offsets do not fit the values."""
     try:
         check_starts(inputs, arrays)
     except ValueError as error:

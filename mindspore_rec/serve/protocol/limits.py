@@ -15,7 +15,7 @@ __all__ = ["MOST_MESSAGE_BYTES", "Limits"]
 _MOST_ELEMENTS = 1 << 22
 _MOST_BODY_BYTES = 64 << 20
 _BYTES_AN_ELEMENT = 64  # as text, with spaces around it
-_BYTES_A_NUMBER = 12  # of a message of gRPC: 10 as a varint, and a tag where it is not packed
+_BYTES_A_NUMBER = 12  # of a message of gRPC: 10 as a varint, and a tag if it is not packed
 _BYTES_BESIDES = 1 << 20
 _MOST_VALUES = 1 << 20  # of raw columns
 _VALUES_A_ROW = 8  # of a raw column, which may have lists
@@ -32,11 +32,11 @@ class Limits:
     """Largest sizes of a request that is accepted.
 
     Args:
-        rows: in the first dimension of an input where that is free; 0: any number.
+        rows: in the first dimension of an input if that is free; 0: any number.
         elements: numbers in all its inputs together.
         body_bytes: bytes of its body.
-        lists, objects, strings: of those in its body; a list or an object of a few bytes of text
-            takes 20 to 40 times as many in memory. (Their signs are counted, in texts too.)
+        lists, objects, strings: numbers of these in its body; a list or an object of a few bytes of
+            text takes 20 to 40 times as many in memory. (Their signs are counted, in texts too.)
         string_length: characters of a string in a raw column.
     """
 
@@ -50,8 +50,8 @@ class Limits:
 
     @staticmethod
     def of(inputs: Sequence[TensorSpec], rows: int) -> Limits:
-        """For a network: as many elements as its inputs have with so many rows, where that is
-        known, and a body that has room for them.
+        """For a network: as many elements as its inputs have with so many rows, if that is known,
+        and a body that has room for them.
 
         Example:
             >>> limits = Limits.of([TensorSpec("ids", "INT64", (-1, 26))], 1024)

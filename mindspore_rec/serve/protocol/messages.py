@@ -3,7 +3,7 @@
 
 Source: https://github.com/kserve/open-inference-protocol, specification/protocol/inference_rest.md.
 Data are numbers in JSON, or behind it by the binary tensor extension (`binary.py`). In place of
-inputs a request may have raw rows or columns, where the model has features.
+inputs a request may have raw rows or columns, if the model has features.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class InferRequest:
         inputs: arrays, in the order of the network's arguments; or raw rows.
         outputs: names of the outputs it wants; None: all.
         binary: by name of an output, whether its data shall come behind the JSON; under None, of
-            all others.
+            all other outputs.
     """
 
     id: str | None
@@ -81,8 +81,8 @@ def parse_request(
 
     Args:
         body: JSON, in UTF-8, and the data behind it.
-        inputs: those of the network.
-        outputs: those of the network.
+        inputs: the network's inputs.
+        outputs: the network's outputs.
         limits: largest sizes of a request. Default: as for a network of unknown sizes.
         raw: the columns that a request may have in place of inputs. Default: none.
         json_bytes: bytes of JSON, by `header_length`. Default: all, and no data behind it.
@@ -173,7 +173,7 @@ def infer_response(
     specs: Sequence[TensorSpec],
     outputs: Sequence[np.ndarray],
 ) -> tuple[bytes, int | None]:
-    """Return the body of the answer; and the bytes of its JSON, where data are behind it.
+    """Return the body of the answer; and the bytes of its JSON, if data are behind it.
 
     Raises:
         ArithmeticError: a number in it is not finite, which JSON cannot say.

@@ -15,10 +15,10 @@ __all__ = ["Ragged", "with_starts"]
 
 
 class Ragged:
-    """Joins the inputs of several requests to those of one.
+    """Joins the inputs of several requests to the inputs of one request.
 
     Args:
-        inputs: those of the network.
+        inputs: the network's inputs.
 
     Example:
         >>> texts = "items:INT64:-1:offsets=starts", "starts:INT64:-1"
@@ -38,7 +38,7 @@ class Ragged:
         }
 
     def rows(self, arrays: Sequence[np.ndarray]) -> set[int]:
-        """Return the numbers of rows that the inputs of a request have: one, where it is right."""
+        """Return the numbers of rows that a request's inputs have: one number, if it is right."""
         if not self._of_values:
             return {len(each) for each in arrays}
         return {len(each) for i, each in enumerate(arrays) if i not in self._of_values}
@@ -62,15 +62,15 @@ class Ragged:
 def with_starts(
     inputs: Sequence[TensorSpec], given: dict[str, dict[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    """Return a request's inputs, where lists of different lengths became values and offsets.
+    """Return a request's inputs, in which lists of different lengths became values and offsets.
 
     Args:
-        inputs: those of the network.
-        given: inputs of a request by name. One of values may have as `data` a list for each row and
-            the shape `[rows, -1]`; its offsets are then left out.
+        inputs: the network's inputs.
+        given: inputs of a request by name. An input of values may have as `data` a list for each
+            row and the shape `[rows, -1]`; its offsets are then left out.
 
     Raises:
-        RequestError: the lists are of other rows than those of another input with these offsets.
+        RequestError: the lists have other rows than another input with these offsets.
     """
     made = dict(given)
     for spec in inputs:

@@ -14,7 +14,7 @@ class RequestError(ValueError):
 
 
 class NotFoundError(LookupError):
-    """There is no such model, or none of such a version: status 404."""
+    """There is no model of that name, or none of that version: status 404."""
 
 
 class NotReadyError(RuntimeError):
@@ -34,5 +34,5 @@ def shown(value: Any) -> str:
 
 
 def named(name: str) -> str:
-    """Return a name in quotes, shortened where it is long."""
+    """Return a name in quotes, shortened if it is long."""
     return f"'{name}'" if len(name) <= 80 else f"'{name[:80]}...'"

@@ -24,10 +24,10 @@ def read_rows(
     """Return the rows of a request, which has them as `rows` or as `columns`.
 
     Args:
-        request: `rows`, a list of objects, of which one that lacks a column has a missing value
-            there; or `columns`, an object of lists. Values are strings, numbers, null, or lists of
-            them that have one length in a column.
-        columns: those that are read; others are left out. None: all are read.
+        request: `rows`, a list of objects, of which an object that lacks a column has a missing
+            value there; or `columns`, an object of lists. Values are strings, numbers, null, or
+            lists of them that have one length in a column.
+        columns: the columns that are read; other columns are left out. None: all are read.
         limits: how many rows, values and characters there may be.
 
     Raises:
@@ -96,7 +96,7 @@ def _check_count(rows: int, limits: Limits) -> None:
 
 
 def _flat(where: str, values: list[Any]) -> tuple[list[Any], int]:
-    """Return the values of lists in a list, and how many each has; 0 where there are no lists."""
+    """Return the values of lists in a list, and how many each has; 0 if there are no lists."""
     if type(values[0]) is not list:
         return values, 0
     widths = {len(each) if type(each) is list else -1 for each in values}

@@ -57,8 +57,8 @@ class InferParts:
 
     Attributes:
         rest: the message without numbers, for protobuf.
-        contents: of each input, the bytes of its numbers by the names of their fields; None where
-            it has no `contents`.
+        contents: of each input, the bytes of its numbers by the names of their fields; None if it
+            has no `contents`.
         raw: `raw_input_contents`.
     """
 
@@ -72,8 +72,8 @@ def split_infer(data: bytes, most_fields: int = _MOST_FIELDS) -> InferParts:
 
     Args:
         data: the message.
-        most_fields: that it may have, those of its inputs included; numbers that are packed, as
-            they are by default, are one. Default: 16,384.
+        most_fields: the most fields it may have, its inputs' fields included; numbers that are
+            packed, as they are by default, are one. Default: 16,384.
 
     Raises:
         ManyFieldsError: it has more.
@@ -174,7 +174,7 @@ class _Walk:
         self.data, self._most, self._left = data, most, most
 
     def fields(self, at: int, end: int) -> Iterator[tuple[int, int, slice, slice]]:
-        """Yield number and kind of each field, and where it and its value are."""
+        """Yield number and kind of each field, and where the field and its value are."""
         while at < end:
             self._left -= 1
             if self._left < 0:
@@ -223,7 +223,7 @@ def _varint(number: int) -> bytes:
 
 
 def _cut(data: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield parts of some size that end where a number does."""
+    """Yield parts of some size that end where a number ends."""
     at = 0
     while at < len(data):
         end = min(at + _PART, len(data))

@@ -57,7 +57,7 @@ class BusyError(RuntimeError):
 @dataclass(frozen=True)
 class _Request:
     inputs: Inputs
-    rows: int  # 0 where requests go one by one
+    rows: int  # 0 if requests go one by one
     at: int  # nanoseconds, when it came
     future: Future[Answer] | asyncio.Future[Answer]
 
@@ -95,11 +95,11 @@ class Batcher:
     Args:
         predictor: answers requests; each row of its inputs must give a row of its outputs that does
             not depend on the other rows.
-        max_rows: rows of a call, unless one request has more. 0: requests go one by one. No
-            more than the predictor's `rows_at_once`: it gains nothing by more, and those in the
-            call wait longer.
-        observe: called for each call of the predictor, with its requests, its rows (0 where
-            requests go one by one), and the requests that still wait. Default: nothing is.
+        max_rows: rows of a call, unless one request has more. 0: requests go one by one. No more
+            than the predictor's `rows_at_once`: it gains nothing by more, and requests in the call
+            wait longer.
+        observe: called for each call of the predictor, with its requests, its rows (0 if requests
+            go one by one), and the requests that still wait. Default: nothing is.
         statistics: counts calls and their times. Default: none are counted.
 
     Example:
@@ -141,7 +141,7 @@ class Batcher:
 
         Args:
             inputs: as `Predictor.predict` takes them; the first dimensions of arrays are the same,
-                where requests go together.
+                if requests go together.
 
         Raises:
             BusyError: too many wait already, or it is closed.
@@ -224,7 +224,7 @@ class Batcher:
         except BaseException as error:
             if len(batch) == 1:
                 return [_Outcome(batch[0], None, _for_a_future(error))]
-            # One of them is to blame, the others are not.
+            # One request is to blame, the other requests are not.
             return [each for request in batch for each in self._outcomes([request])]
         return [_Outcome(request, answer) for request, answer in zip(batch, answers, strict=True)]
 
@@ -259,7 +259,7 @@ def _is_wanted(future: Future[Answer] | asyncio.Future[Answer]) -> bool:
 
 
 def _tell(outcomes: list[_Outcome]) -> None:
-    """Complete the futures: those of threads at once, those of an event loop by one call."""
+    """Complete the futures: of threads at once, of an event loop by one call."""
     loops: dict[asyncio.AbstractEventLoop, list[_Outcome]] = {}
     for each in outcomes:
         if isinstance(each.request.future, Future):

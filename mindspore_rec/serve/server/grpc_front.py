@@ -96,7 +96,7 @@ class GrpcFront:
             return await self._beside(read_asked, data)
 
     async def _shortly(self, size: int, call: Callable[..., Any], *given: Any) -> Any:
-        """Call a function here, or, where there is much to read, beside the event loop."""
+        """Call a function here, or, if there is much to read, beside the event loop."""
         if size <= _SMALL:
             return call(*given)
         return await self._beside(call, *given)
@@ -281,7 +281,7 @@ class GrpcServer:
         self._telling = asyncio.create_task(self._tell_changes())
 
     async def stop(self, grace: float) -> None:
-        """Take no more requests, and answer those that are there.
+        """Take no more requests, and answer the requests that are there.
 
         Args:
             grace: seconds after which they are given up.

@@ -35,7 +35,7 @@ def hold_port(host: str, port: int) -> socket.socket:
         held.bind((host, port))
         held.listen(1)
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)  # nobody else from here on
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # but those that say so
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # except sockets that say so
         held.shutdown(socket.SHUT_RD)  # of a listening socket: it listens no more
     except BaseException:
         held.close()

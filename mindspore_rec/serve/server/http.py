@@ -61,7 +61,7 @@ class Front:
     """The models of a server over HTTP.
 
     Args:
-        name: of its model; or Models, where there are several.
+        name: of its model; or Models, if there are several.
         max_rows: as for `Batcher`, and the most rows of one request. 0: no such limit. Default:
             1024. For Models it is what they say.
         control: whether clients may load and unload models. Default: False.
@@ -240,7 +240,7 @@ class Front:
             raise BusyError("digests are computed for another request")
         self._digesting = True
         work = self._digester.submit(read)
-        # The thread goes on where the request is given up, and no other one may begin before.
+        # The thread goes on if the request is given up, and no other thread may begin before.
         work.add_done_callback(self._digested)
         text = await asyncio.shield(asyncio.wrap_future(work))
         return Response(text, media_type="application/json")
@@ -295,8 +295,7 @@ class Front:
         return _json({"name": name})
 
     async def change(self, name: str, parameters: Mapping[str, Any], load: bool) -> None:
-        """Load or unload a model, one at a time; arguments and errors are those of
-        `change_model`."""
+        """Load or unload a model, one at a time; arguments and errors are as for `change_model`."""
         known = self.models, name, load, self._control, parameters
         await asyncio.get_running_loop().run_in_executor(self._loader, change_model, *known)
 

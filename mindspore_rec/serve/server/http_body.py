@@ -16,7 +16,7 @@ from mindspore_rec.serve.server.batcher import BusyError
 __all__ = ["BodyReader", "HeldBytes", "drop_rest"]
 
 _MOST_BYTES = 256 << 20  # of all bodies that are not answered yet
-_COUNTED = 1 << 16  # bytes of a body from which on it counts: whoever sends slowly stops no others
+_COUNTED = 1 << 16  # bytes of a body from which on it counts: slow senders stop no other client
 _MOST_DROPPED = 256 << 20  # bytes of a refused body that are read so that its client gets an answer
 _DROP_SECONDS = 5.0  # for which they are read
 

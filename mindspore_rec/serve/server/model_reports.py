@@ -90,9 +90,9 @@ def statistics(model: ServedModel) -> dict[str, Any]:
 def configuration(model: ServedModel) -> dict[str, Any]:
     """Return the configuration of a model, by the names of `ModelConfig`.
 
-    `max_batch_size` is the number of rows that a request may have, and `dims` are those of one row;
-    where the first size of an input or output is not that of the rows, or any number of rows may
-    come, it is 0 and `dims` are of the whole arrays.
+    `max_batch_size` is the number of rows that a request may have, and `dims` are of one row; if
+    the first size of an input or output is not the number of rows, or any number of rows may come,
+    `max_batch_size` is 0 and `dims` are of the whole arrays.
     """
     specs = (*model.inputs, *model.outputs)
     batched = model.max_rows > 0 and all(

@@ -116,7 +116,7 @@ class Models:
         return version is not None or self.fresh(name)
 
     def fresh(self, name: str) -> bool:
-        """Return whether the newest state of a name is not too old; True where none answers.
+        """Return whether the newest state of a name is not too old; True if none answers.
 
         Raises:
             NotFoundError: there is no such model.
@@ -194,7 +194,7 @@ class Models:
 
         Args:
             name: of it.
-            version: that it is of. Default: the newest.
+            version: the model's version. Default: the newest.
 
         Raises:
             NotFoundError: there is no such model, or it is of other versions.
@@ -236,7 +236,7 @@ class Models:
 
         Args:
             name: of the model; '': of all. Default: ''.
-            version: that it is of. Default: all versions.
+            version: the model's version. Default: all versions.
 
         Raises:
             NotFoundError, NotReadyError: as `find` does, with a version.
@@ -251,7 +251,7 @@ class Models:
         """Return name, version, state and reason of each.
 
         Args:
-            ready: only of those that answer. Default: False.
+            ready: only of models that answer. Default: False.
         """
         found = []
         for name, places in self._places.items():

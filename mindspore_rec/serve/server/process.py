@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The server process: HTTP by uvicorn and, where it is asked for, gRPC, in one event loop."""
+"""The server process: HTTP by uvicorn and, if asked for, gRPC, in one event loop."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Server(uvicorn.Server):
         self._started()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Take no more requests, and answer those that are there, of both."""
+        """Take no more requests, and answer the requests that are there, of both."""
         if self._grpc is None:
             await super().shutdown(sockets=sockets)
         else:

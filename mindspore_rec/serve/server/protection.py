@@ -40,8 +40,8 @@ class Protection:
         options: parsed by a parser that `add_protection_arguments` has extended.
 
     Attributes:
-        metrics, tokens, tls, bounds, in_flight, drain, log: the parts; None where an option of
-            them was not given.
+        metrics, tokens, tls, bounds, in_flight, drain, log: the parts; None if an option of them
+            was not given.
 
     Raises:
         OSError, ValueError: a file that an option names cannot be used; an option is out of range.
@@ -215,7 +215,7 @@ class DrainingServer(Server):
     """Server that a signal stops in steps.
 
     It is not ready any more, and answers for `drain_seconds`, in which balancers learn of it; then
-    it listens no more, refuses new requests, answers those under way, and ends. Another signal
+    it listens no more, refuses new requests, answers requests under way, and ends. Another signal
     ends the first step.
 
     Args:

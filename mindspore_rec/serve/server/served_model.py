@@ -63,7 +63,7 @@ class ServedModel:
         metrics: that show it from now on until it is closed. Default: none.
 
     Attributes:
-        inputs, outputs: those of its network.
+        inputs, outputs: its network's inputs and outputs.
         max_rows: as given.
         statistics: of its requests.
         limits: of a request.
@@ -108,7 +108,7 @@ class ServedModel:
 
     @property
     def age_seconds(self) -> float:
-        """Seconds since the trainer took the state, which is looked up once a second at most.
+        """Seconds since the trainer took the state, which is looked up once per second at most.
 
         Balancers ask for it often, and anybody may; a whole status takes longer.
         """
@@ -118,7 +118,7 @@ class ServedModel:
         return time.time() - self._saved[1]
 
     def digests(self, parts: int = 1) -> StateDigests:
-        """Return the digest of each table; arguments and errors are those of `Predictor`."""
+        """Return the digest of each table; arguments and errors are as for `Predictor`."""
         return self._predictor.digests(parts)
 
     def row_digests(self, table: str, part: int, parts: int) -> RowDigests:
@@ -126,7 +126,7 @@ class ServedModel:
         return self._predictor.row_digests(table, part, parts)
 
     def rows_of(self, table: str) -> int:
-        """Return the number of rows of a table; 0 where there is none of that name."""
+        """Return the number of rows of a table; 0 if there is no table of that name."""
         return int(self._predictor.table_stats().get(table, {"rows": 0})["rows"])
 
     def metadata(self) -> dict[str, Any]:

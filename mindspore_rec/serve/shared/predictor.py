@@ -33,7 +33,7 @@ from mindspore_rec.serve.shared.tables import ReadTable, unknown_row
 __all__ = ["SharedPredictor"]
 
 _LOOK_SECONDS = 0.01
-_KEPT = 2  # states: the newest, and the one of answers under way
+_KEPT = 2  # states: the newest, and the state of answers under way
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class _State:
 
 
 class _Runner(OnnxRunner):
-    """Network whose dense parameters are those of the state that the calling thread is in."""
+    """Network with the dense parameters of the state that the calling thread is in."""
 
     def __init__(
         self, network: NetworkFile, tables: Mapping[str, Any], state: Callable[[], _State]
@@ -229,14 +229,14 @@ class SharedPredictor(Predictor):
         path: the directory of the run, for `status`.
         copy: directory with the copy of the network that the writing process made.
         fd: descriptor of the memory.
-        places: of the memory's places for readers, those of this process.
+        places: this process's places among the memory's places for readers.
         wait_seconds: to wait for a first state.
         features: as for `Predictor`.
         pulse: of the process that follows the run. Default: not known.
         poll_seconds: time between two of its looks. Default: 0.1.
 
     Raises:
-        ValueError: the features are not those of the run.
+        ValueError: the features are not the run's.
         TimeoutError: no state was published in time.
     """
 

@@ -18,7 +18,7 @@ class SharedRows:
 
     Readers never wait for the writer, and each lookup is of one version: the newest when it begins.
     Rows of a version that nobody reads any more are freed. The server's `--workers` keep their rows
-    in such memory.
+    in this memory.
 
     Args:
         fd: descriptor of an empty file, which is laid out, or of one that was: of

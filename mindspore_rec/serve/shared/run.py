@@ -162,15 +162,15 @@ class SharedOpener(NetworkOpener):
 class PublishedRun(FollowedRun):
     """A followed run whose states are published in shared memory.
 
-    Where another process did so before and ended, it goes on from the state that is published.
+    If another process did so before and ended, it goes on from the state that is published.
 
     Args:
         path, wait_seconds, poll_seconds, features, rows: as for `FollowedRun`.
         opener: makes the network.
         fd: descriptor of the memory.
         scrub_seconds: as for `Predictor`. Default: 0, never.
-        place: of the memory's places for readers, the one by which rows are scrubbed. Default: the
-            last.
+        place: the place, of the memory's places for readers, by which rows are scrubbed. Default:
+            the last.
         pulse: in which its looks are noted. Default: one of its own.
 
     Raises:
@@ -272,7 +272,7 @@ class PublishedRun(FollowedRun):
                 raise
             try:
                 self._shared.writer.settle()
-            finally:  # it is published, also where a reader stays at the state before
+            finally:  # it is published, even if a reader stays at the state before
                 self._note_rows(chain)
 
     def _note_rows(self, chain: Sequence[Entry]) -> None:
@@ -335,7 +335,7 @@ class PublishedRun(FollowedRun):
         return json.dumps(found).encode()
 
     def _scrub_report(self) -> dict[str, Any] | None:
-        """Return what scrubbing found, anew where there is news or some time has passed."""
+        """Return what scrubbing found, anew if there is news or some time has passed."""
         if self._scrubber is None:
             return None
         now, report = time.monotonic(), self._scrubber.report()

@@ -70,7 +70,7 @@ class PublishedState:
         """Return the state; its arrays are parts of the blob.
 
         Raises:
-            ValueError: it is no such blob.
+            ValueError: it is not the blob of a state.
         """
         length = int.from_bytes(blob[:8], "little")
         if length > len(blob) - 8:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many processes that answer from one table: start them, and start again whichever ends.
 
-The supervisor has imported what its processes need, and forks them: they share the memory of it.
-It makes the shared memory and the listening socket, which are there as long as it is, whoever of
-the others ends. Then it only waits.
+The supervisor has imported what its processes need, and forks them: they share its memory. It makes
+the shared memory and the listening socket, which are there as long as it is, whichever of these
+processes ends. Then it only waits.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class _Process:
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
             self.pid = os.fork()
-        except OSError as error:  # too many processes, too little memory: the others go on
+        except OSError as error:  # too many processes, too little memory: other processes go on
             self.pid = -1
             self.due = self._started + _MOST_PAUSE
             print(f"{self.name} cannot be started yet: {error}", file=sys.stderr, flush=True)
@@ -279,7 +279,7 @@ def _end(processes: list[_Process], writer: _Process, seconds: float) -> None:
 
 
 def named_error(error: BaseException) -> str:
-    """Return an error's name and text; where memory could not be had, what else limits it."""
+    """Return an error's name and text; if memory could not be had, what else limits it."""
     text = f"{type(error).__name__}: {error}"
     limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
     if limited and ("allocate memory" in text or isinstance(error, MemoryError)):

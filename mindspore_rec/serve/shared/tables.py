@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables in shared memory: one class for the process that writes, one for those that read."""
+"""Tables in shared memory: one class for the process that writes, one for processes that read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def table_spec(arguments: Mapping[str, Any], rows: str) -> dict[str, Any]:
     """Return the description of a table for `_native.SharedMemory.create`.
 
     Args:
-        arguments: those of `_native.Table`.
+        arguments: the arguments of `_native.Table`.
         rows: 'float32', 'int8' or 'int4'.
     """
     check_rows(rows)
@@ -94,11 +94,11 @@ class WrittenTable:
         self._swept = (0, 0)
 
     def quantise_rows(self, rows: str) -> None:
-        """Do nothing: the memory was made for such rows."""
+        """Do nothing: the memory was made for these rows."""
         assert rows == self._rows
 
     def clear_rows(self) -> None:
-        """Drop all rows; those of a vocabulary get their first values."""
+        """Drop all rows; rows of a vocabulary get their first values."""
         self._writer().clear(self._number)
         self._writer().set_first_time(self._number, 0)
         self.event_time = None
@@ -193,8 +193,8 @@ class SharedTableRows:
     def digests(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the digest of each key's row, and whether it has one.
 
-        Where rows do not leave with age, every key has one: a row that reads as unknown keys do is
-        not told from a missing one.
+        If rows do not leave with age, every key has a digest: a row that reads as unknown keys do
+        is not told from a missing one.
         """
         place = self._reader.enter()
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Admission by count where data are read several times."""
+"""Admission by count if data are read several times."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class CountFirstEpoch(Callback):
     """Callback that restricts the counting of admission to the first epoch of a training.
 
     A `CountAdmission(2)` that counts in every epoch admits in the second epoch each id that occurs
-    once in the data. With this callback the counts are those of the data: after the first epoch
-    they are frozen, so the ids admitted until then have rows and are trained, and no other id gets
-    a row. When training ends, the thresholds are restored and counting continues.
+    once in the data. With this callback each id counts as often as the data have it: after the
+    first epoch the counts are frozen, so the ids admitted until then have rows and are trained, and
+    no other id gets a row. When training ends, the thresholds are restored and counting continues.
 
     A training that is resumed from a checkpoint starts a new first epoch, unless this callback is
     among the checkpoint's `states`: `RecCheckpoint(..., states={"first_epoch": callback})`.

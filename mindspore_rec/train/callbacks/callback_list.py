@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The callbacks of a run in the order in which they are called, and those that cannot work."""
+"""The callbacks of a run in the order in which they are called, and callbacks that cannot work."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class EventTime(Callback):
         self.place = len(found) - 1 if place is None else check_int("place", place, 0, 255)
 
     def on_train_step_begin(self, run_context: RunContext) -> None:
-        """Set the tables' event time to that of the step's batch."""
+        """Set the tables' event time to the event time of the step's batch."""
         batch = run_context.original_args().train_dataset_element
         if self.place >= len(batch):
             raise ValueError(

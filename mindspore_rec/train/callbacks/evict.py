@@ -143,7 +143,7 @@ class EvictCallback(Callback):
         return None
 
     def _row_counts(self) -> list[int]:
-        """Return the number of this worker's rows of each table; none where it does not matter."""
+        """Return the number of this worker's rows of each table; none if it does not matter."""
         if self._rows is None and self._bytes is None:
             return []
         return [int(table.stats()["rows"]) for table in self._tables]

@@ -35,9 +35,9 @@ _STEP = "step_"  # begins the names of saved weights
 
 
 class _Watch(ResumedCallback):
-    """Follows a metric of the evaluations, and counts those without improvement.
+    """Follows a metric of the evaluations, and counts evaluations without improvement.
 
-    Several evaluations after one step count once, and those without the metric do not count.
+    Several evaluations after one step count once, and evaluations without the metric do not count.
     """
 
     def __init__(self, monitor: str, patience: int, min_delta: float, mode: str) -> None:
@@ -149,8 +149,8 @@ class EarlyStopping(_Watch):
     in a temporary directory, which is written at each evaluation that is the best so far. After
     Ctrl-C the model keeps its last weights.
 
-    The evaluations are those of `RecModel.fit` and of an `EvalCallback`. Several after one step
-    count once; those that do not measure `monitor` do not count.
+    Evaluations are made by `RecModel.fit` and by an `EvalCallback`. Several after one step count
+    once; evaluations that do not measure `monitor` do not count.
 
     A `RecCheckpoint` beside this callback saves the last state of the model, and what this callback
     has seen; the best weights are then in the folder `best` of its directory and stay there. So a
@@ -204,7 +204,7 @@ class EarlyStopping(_Watch):
         self.best_step = 0
         self._directory = directory
         self._folder: Path | None = None
-        self._newest_step: Callable[[], int] | None = None  # of a RecCheckpoint beside this one
+        self._newest_step: Callable[[], int] | None = None  # of a RecCheckpoint beside it
         self._best_metrics: dict[str, float] = {}
 
     def state_dict(self) -> dict[str, Any]:
@@ -265,7 +265,7 @@ class EarlyStopping(_Watch):
         has_best = self.best is not None and self.restore_best
         if has_best and self.best_step < step and not run.interrupted:
             load_checkpoint(run.train_network, self._saved(), states={})
-            worker_group().barrier()  # the first worker removes what the others may still read
+            worker_group().barrier()  # the first worker removes what other workers may still read
             run.metrics = self._best_metrics
             logger.info("restored the weights of step %d: %s", self.best_step, self.best)
         self._remove()
@@ -336,13 +336,13 @@ class ReduceLROnPlateau(_Watch):
 
     All constant rates of the optimizers are multiplied by `factor`: of dense parameters and tables,
     and of each group. A checkpoint has the rates as they are then. Rates of `FTRL` stay, whose
-    state is in units of 1 / rate: in a `CombinedOptimizer` only those of the others are lowered.
+    state is in units of 1 / rate: in a `CombinedOptimizer` only the rates of the other parts are
+    lowered.
 
-    The evaluations are those of `RecModel.fit` and of an `EvalCallback`. Several after one step
-    count once; those that do not measure `monitor` do not count. A `RecCheckpoint` beside this
+    Evaluations are made by `RecModel.fit` and by an `EvalCallback`. Several after one step count
+    once; evaluations that do not measure `monitor` do not count. A `RecCheckpoint` beside this
     callback saves what it has seen, so that a restart lowers the rates when an undisturbed training
-    would. BARS' results for click models were made with
-    this, a factor of 0.1 and a patience of 1.
+    would. BARS' results for click models were made with this, a factor of 0.1 and a patience of 1.
 
     Args:
         monitor: name of the metric. Default: 'auc'.
@@ -421,7 +421,7 @@ class ReduceLROnPlateau(_Watch):
 
 
 def _rates_in(cell: nn.Cell) -> list[ms.Parameter]:
-    """Return the constant rates of a training cell's optimizers, except those of FTRL.
+    """Return the constant rates of a training cell's optimizers, except FTRL's rates.
 
     Raises:
         ValueError: there is none, or a schedule.

@@ -233,7 +233,7 @@ class ProgressBar(Callback):
     `every_seconds` seconds.
 
     Args:
-        every_seconds: seconds between two lines where there is no terminal, above 0. Default: 30.
+        every_seconds: seconds between two lines if there is no terminal, above 0. Default: 30.
 
     Example:
         >>> progress = ProgressBar(every_seconds=60)

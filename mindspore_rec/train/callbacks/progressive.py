@@ -33,8 +33,8 @@ class ProgressiveValidation(Callback):
     A step's batch is predicted in evaluation mode just before the step, so every row of the stream
     is first a test row and then a training row, and no data need to be held back. The metrics are
     exact over the last `window` rows. They are stored in `run_context.original_args().metrics`,
-    where the progress bar shows them, together with `drift`: the log loss of the window minus that
-    of all rows so far, above 0 if the model has become worse.
+    where the progress bar shows them, together with `drift`: the log loss of the window minus the
+    log loss of all rows so far, above 0 if the model has become worse.
 
     The cost is one more forward pass per step. Of several workers, each has the rows of all, in
     the order of the workers, and so the same metrics.
@@ -192,7 +192,7 @@ class ProgressiveValidation(Callback):
 def _of_all(
     group: Group, prediction: np.ndarray, label: np.ndarray, rows: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return predictions and labels of the rows of all workers; this one has `rows`, 0 if idle."""
+    """Return predictions and labels of all workers' rows; this worker has `rows`, 0 if idle."""
     mine = pack_arrays({"prediction": prediction[:rows], "label": label[:rows]})
     found = [unpack_arrays(each) for each in group.all_gather(mine)]
     return (

@@ -90,7 +90,7 @@ _Numbers = dict[str, float]
 class TableStats(Callback):
     """Callback that publishes the statistics of every table of the network during training.
 
-    The statistics are those of `table.stats()` (rows, bytes by kind, load factor, admissions,
+    The statistics are from `table.stats()` (rows, bytes by kind, load factor, admissions,
     rejections, evictions, and for a cache the rows and traffic of each tier) and the rows inserted
     per second. At least one of `log_dir`, `prometheus_file` and `prometheus_port` is needed.
 

@@ -63,7 +63,7 @@ class Validation(EvalCallback):
         self._hidden: dict[str, float] = {}  # figures of other callbacks, at the end of an epoch
 
     def metric_names(self) -> list[str]:
-        """Return the names of the metrics that are measured, and that of the loss."""
+        """Return the names of the metrics that are measured, and the loss's name."""
         return [*super().metric_names(), *["eval_loss"] * self._model._has_eval_loss]
 
     def on_train_epoch_begin(self, run_context: RunContext) -> None:

@@ -17,7 +17,7 @@ __all__ = ["BEST", "CALLBACKS", "CallbackStates"]
 
 logger = logging.getLogger("mindspore_rec")
 
-CALLBACKS = "callbacks"  # name of the states in a checkpoint, beside those of objects
+CALLBACKS = "callbacks"  # name of the states in a checkpoint, beside the states of objects
 BEST = "best"  # folder in the run's directory, of callbacks that keep the best weights
 
 
@@ -54,7 +54,7 @@ class CallbackStates:
         return found
 
     def begin(self, directory: Path, newest_step: Callable[[], int]) -> None:
-        """Tell callbacks that keep weights where these outlast the process.
+        """Tell callbacks that keep weights where the weights outlast the process.
 
         Args:
             directory: directory of the run.

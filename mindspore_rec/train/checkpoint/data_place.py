@@ -61,7 +61,7 @@ class SavedPlace:
     """Position in the data in the checkpoint that was restored.
 
     Args:
-        stream: state of data that have one; None if those that were saved have none.
+        stream: state of data that have one; None if the saved data have none.
         passes: place in passes over data without a state; None if it has none.
         path: path of the checkpoint.
         step: number of steps before it.
@@ -102,7 +102,7 @@ class DataPlace:
         return {NAME: source} if source.has_state else {}
 
     def check_restored(self, data: Any, saved: SavedPlace) -> None:
-        """Raise ValueError unless the data are those into which a checkpoint's state was loaded.
+        """Raise ValueError unless a checkpoint's state was loaded into the data.
 
         Args:
             data: the training data.
@@ -110,7 +110,7 @@ class DataPlace:
 
         Raises:
             ValueError: the data would start anew, or at a position other than the saved one; new
-                data are those of the checkpoint.
+                data are the checkpoint's data.
         """
         source = self.stateful(data).get(NAME)
         if saved.new_data:

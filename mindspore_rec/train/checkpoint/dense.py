@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dense parameters, those of the optimizer included, as arrays by parameter name."""
+"""Dense parameters, also the optimizer's, as arrays by parameter name."""
 
 from __future__ import annotations
 

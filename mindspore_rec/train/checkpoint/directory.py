@@ -189,8 +189,8 @@ def load_checkpoint(
     """Load a checkpoint into a network.
 
     Every file is checked before anything changes. The present rows of the tables are dropped.
-    Optimizer state is loaded where an optimizer covers the table, which must then be of the kind
-    that was saved.
+    Optimizer state is loaded if an optimizer covers the table; the optimizer must then be of the
+    kind that was saved.
 
     Several workers (see `mindspore_rec.launch`) call it at the same time; each checks and loads the
     parts that it needs, whatever the number of workers was when the checkpoint was written.
@@ -205,16 +205,16 @@ def load_checkpoint(
             Each loads the rows of the keys it owns, so that all together load every row once.
             Default: None, the number of workers; 1 without a launcher.
         states: objects by name, saved under these names by the `states` of `save_checkpoint` or
-            `RecCheckpoint`, whose states are restored; others stay as they are. Without it, a
-            `RuntimeWarning` names the states that were saved and are not restored; `states={}` says
-            that the network alone is meant. Default: None.
+            `RecCheckpoint`, whose states are restored; other objects stay as they are. Without it,
+            a `RuntimeWarning` names the states that were saved and are not restored; `states={}`
+            says that the network alone is meant. Default: None.
 
     Raises:
         FileNotFoundError: there is no checkpoint at `path`.
-        CheckpointError: (a ValueError) a file is damaged, or the network's tables are not those of
-            the checkpoint; the message names the file, and nothing has changed.
-        ValueError: the checkpoint has no state of such a name; or, a CheckpointError, one of
-            `states` refuses its saved state. Nothing has changed.
+        CheckpointError: (a ValueError) a file is damaged, or the network's tables are not the
+            checkpoint's; the message names the file, and nothing has changed.
+        ValueError: the checkpoint has no state of that name; or, a CheckpointError, one of `states`
+            refuses its saved state. Nothing has changed.
     """
     objects = check_states(states)
     by_hand = worker is not None or workers is not None
@@ -228,7 +228,7 @@ def load_checkpoint(
     }
     reader = Share(worker, workers) if by_hand else team.shares.of_network
     chain = team.each(lambda: _checked_chain(Path(path), cell, shares))
-    # Before the tables: where a state is refused, no row has changed.
+    # Before the tables: if a state is refused, no row has changed.
     if states is None:
         left = team.each(lambda: _names_of_states(chain[-1], reader))
     else:

@@ -35,7 +35,7 @@ def load_chain(cell: nn.Cell, chain: Sequence[Entry], shares: TableShares | None
             Default: None, all keys of all tables.
 
     Raises:
-        CheckpointError: tables, parameters or optimizers are not those that were saved.
+        CheckpointError: tables, parameters or optimizers are not the saved ones.
     """
     check_load(cell, chain, shares)
     last = chain[-1]

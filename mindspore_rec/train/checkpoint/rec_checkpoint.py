@@ -61,13 +61,13 @@ class RecCheckpoint(Callback):
     which differ after a restart.)
 
     The training data must be a source of batches with a state (a `StreamingDataset`, or a
-    `BatchWrapper` of one such as `FeatureBatches`), or give the same batches in each program and
-    have a length: a list, a finite Dataset. After `restore()` a training of `RecModel` goes on in
-    the middle of a pass over these: batches that were trained are read and left out, and `epoch`
-    counts the epochs before too, so that a program that is started again trains what is left. Other
-    batches than before are an error. Other data, such as a generator or a `GeneratorDataset` over a
-    stream, are refused before the first step with the reason why they cannot be resumed, unless
-    `data_starts_over` is True.
+    `BatchWrapper` of such a source, like `FeatureBatches`), or give the same batches in each
+    program and have a length: a list, a finite Dataset. After `restore()` a training of `RecModel`
+    goes on in the middle of a pass over these data: batches that were trained are read and left
+    out, and `epoch` counts the epochs before too, so that a program that is started again trains
+    what is left. Other batches than before are an error. Other data, such as a generator or a
+    `GeneratorDataset` over a stream, are refused before the first step with the reason why they
+    cannot be resumed, unless `data_starts_over` is True.
 
     If a checkpoint cannot be written, for example because the disk is full, a warning is logged,
     training continues, and the next delta has all changes since the last one that was written.
@@ -75,10 +75,10 @@ class RecCheckpoint(Callback):
     after 5 seconds; intervals in steps wait for the next step.
 
     Several workers (see `mindspore_rec.launch`) write one run together, each the rows that it has,
-    and any number of workers goes on from it. A write that fails on one fails on all. Random
-    generators and `states` are those of each worker. Where the number of workers has changed, an
-    object with a method `load_worker_states(states, worker, workers)` gets the states of all; any
-    other object must have had the same state on all.
+    and any number of workers goes on from it. A write that fails on one fails on all. Each worker
+    saves its own random generators and `states`. If the number of workers has changed, an object
+    with a method `load_worker_states(states, worker, workers)` gets the states of all; any other
+    object must have had the same state on all.
 
     Args:
         directory: directory of the run; made if missing. One process, or the workers of one job, at
@@ -98,17 +98,17 @@ class RecCheckpoint(Callback):
             saved, and any data are accepted. Default: False.
         keep_digests: whether tables keep the digests of their rows, so that deltas have them, a
             merged state is held to what was in memory, and `damaged_rows()` of a table finds rows
-            that changed by themselves (`docs/checkpoints.md`). It takes 8 bytes a row in host
+            that changed by themselves (`docs/checkpoints.md`). It takes 8 bytes per row in host
             memory (16 with eviction by age), a hash of each row that a delta has or that moves
             between tiers, and reads all rows of lower tiers once, when training begins. Default:
             True.
         scrub_seconds: seconds in which all rows of tables that keep digests are compared with them
-            once, some after each step, but those that were trained since the last delta; and all
+            once, some after each step, except rows that were trained since the last delta; and all
             rows on Redis and SSDs with their checksums, which takes a quarter of the time at most,
-            or the round is longer. Where one has changed by itself, training ends with a
-            RuntimeError that names it: no checkpoint has it so, and a restart goes on with the
-            right one. A million rows of 16 floats in memory take about 20 ms a round. Default: 0,
-            never.
+            or the round is longer. If a row has changed by itself, training ends with a
+            RuntimeError that names it: no checkpoint has the changed row, and a restart goes on
+            with the right one. A million rows of 16 floats in memory take about 20 ms per round.
+            Default: 0, never.
         announce: function that worker 0 calls from another thread when a checkpoint is written,
             with a dict of `run`, `kind`, `step`, `state`, `parent`, `path`, `watermark` and
             `saved_at`. Its exceptions are logged.
@@ -117,7 +117,7 @@ class RecCheckpoint(Callback):
             writes the network as ONNX, for predictors without MindSpore (`docs/serving.md`).
         builder_arguments: keyword arguments of `builder`, JSON values.
         builder_inputs: inputs of that network, as texts such as 'ids:INT64:-1,26', for predictors.
-            Default: None, those of the network's `set_inputs`.
+            Default: None, the inputs of the network's `set_inputs`.
 
     Attributes:
         directory: directory of the run.
@@ -265,8 +265,8 @@ class RecCheckpoint(Callback):
 
         Raises:
             ValueError: a file is damaged (a CheckpointError); the model, data or `states` are not
-                those that were saved (only one of checkpoint and data has a position in a stream);
-                the position in the data cannot be saved; there is no such step.
+                the saved ones (only one of checkpoint and data has a position in a stream); the
+                position in the data cannot be saved; there is no such step.
             RuntimeError: training has begun, or another process writes to the directory.
         """
         if self._lock is not None:
@@ -335,9 +335,9 @@ class RecCheckpoint(Callback):
         """Open the directory, and write the first checkpoint of a run.
 
         Raises:
-            ValueError: the position in the data cannot be saved, or is not the one that was
-                restored; the directory belongs to another run; a callback of MindSpore has
-                a state that cannot be saved.
+            ValueError: the position in the data cannot be saved, or is not the restored position;
+                the directory belongs to another run; a callback of MindSpore has a state that
+                cannot be saved.
         """
         run = run_context.original_args()
         group = worker_group()
@@ -385,8 +385,8 @@ class RecCheckpoint(Callback):
     def on_train_wait(self, run_context: RunContext) -> None:
         """Save while a stream is silent what is due by the clock, and what could not be written.
 
-        The training calls it several times a second while it waits for data; of several workers all
-        call it together.
+        The training calls it several times per second while it waits for data; of several workers
+        all call it together.
         """
         due = self._due_while_waiting
         save, full = due() if self._team.workers == 1 else self._team.told(lambda: list(due()))
@@ -406,7 +406,7 @@ class RecCheckpoint(Callback):
     def _due(self) -> tuple[bool, bool]:
         """Return whether to save now, and whether a full checkpoint: on all workers alike.
 
-        Where an interval is in seconds, worker 0 decides by its clock.
+        If an interval is in seconds, worker 0 decides by its clock.
         """
         if self._team.workers == 1 or not (self._full.by_clock or self._delta.by_clock):
             return self._due_here()

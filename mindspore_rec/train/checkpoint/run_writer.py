@@ -65,7 +65,7 @@ class Save:
 class RunWriter:
     """Writer of a run: the first full checkpoint, deltas since it, and full ones merged of them.
 
-    One thread writes deltas, another merges. Where a delta cannot be written, the next one has its
+    One thread writes deltas, another merges. If a delta cannot be written, the next one has its
     changes too. All workers call the same methods in the same order.
 
     Args:
@@ -122,7 +122,7 @@ class RunWriter:
         self._run, self._state, self.saved_step = entry.run, entry.state, entry.step
 
     def begin(self, group: WorkerGroup) -> None:
-        """Start the threads, each with a channel of its own to those of other workers."""
+        """Start the threads, each with a channel of its own to the same thread of other workers."""
         self._team = Team(group)
         if group.size > 1:
             self._writers = Team(group.channel("checkpoint"), patient=True)
@@ -174,7 +174,7 @@ class RunWriter:
         delta = Delta(cell, tables, since, states(), self._team.shares)
         marks = [(table, table.marks.new()) for table in tables.values()]
         delta.take_digests(tables)
-        self._keep_digests_of(tables.values())  # where a digest was dropped since
+        self._keep_digests_of(tables.values())  # if a digest was dropped since
         fields = self._fields("delta", step, _watermark(tables.values()))
         target = self._directory / entry_name(step, "delta")
         stall = time.perf_counter() - begin

@@ -27,7 +27,7 @@ class TableScrub:
 
     Args:
         tables: the tables.
-        seconds: for one round over all of them, where a quarter of the time is enough for it.
+        seconds: for one round over all of them, if a quarter of the time is enough for it.
 
     Attributes:
         rounds: number of rounds that have ended.

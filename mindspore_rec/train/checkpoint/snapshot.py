@@ -165,7 +165,7 @@ class Delta:
         self._states = states
 
     def take_digests(self, tables: Mapping[str, TableParameter]) -> None:
-        """Take the digests that tables keep, those of the state that the delta leads to.
+        """Take the digests that tables keep, of the state that the delta leads to.
 
         Call it after the tables are marked: then no row has changed since, and it costs nothing.
         """

@@ -26,11 +26,11 @@ _PAUSE = 60.0  # seconds without a try, after a tier that could not be read
 class TierScrub:
     """Looks for rows on Redis and SSDs that changed by themselves, each once in a while.
 
-    Of tables with such tiers (`MapParameter.scrub_tiers`).
+    For tables with these tiers (`MapParameter.scrub_tiers`).
 
     Args:
         tables: the tables.
-        seconds: for one round over all of them, where a quarter of the time is enough for it.
+        seconds: for one round over all of them, if a quarter of the time is enough for it.
 
     Attributes:
         rounds: number of rounds that have ended.
@@ -73,7 +73,7 @@ class TierScrub:
                     f"{error}. No checkpoint has them so: start again from the last one, with "
                     "tiers that begin anew (leftover='discard')"
                 ) from None
-            except (RuntimeError, OSError) as error:  # training says so where it needs the tier
+            except (RuntimeError, OSError) as error:  # training says so when it needs the tier
                 if str(error) != self._said:
                     logger.warning("rows in tiers cannot be scrubbed now: %s", error)
                 self._said = str(error)

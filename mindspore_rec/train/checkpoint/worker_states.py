@@ -24,10 +24,10 @@ class WorkerStates:
 
     Of the same number each worker has its own states back, bit for bit. Of another number
 
-    * the training data get those of all workers, and know what to do;
+    * the training data get the states of all workers, and know what to do;
     * so does an object with `load_worker_states(states, worker, workers)`;
     * any other object goes on only from a state that was the same on all workers;
-    * random generators of a worker that was not there get states made from those of worker 0.
+    * random generators of a worker that was not there get states made from worker 0's.
 
     Args:
         entry: the checkpoint.

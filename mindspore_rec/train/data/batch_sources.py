@@ -66,7 +66,7 @@ class IterableBatches(BatchSource):
     Args:
         data: iterable of tuples, lists or dicts of arrays, of single arrays, or of rows: Arrow
             RecordBatches, Tables or DataFrames. Columns of dicts and rows are in the order of the
-            first one; those of rows are Arrow arrays.
+            first one; columns of rows are Arrow arrays.
 
     Raises:
         ValueError: while reading, a dict has other columns than the first one.
@@ -138,7 +138,7 @@ class IterableBatches(BatchSource):
 
     @property
     def batches(self) -> int:
-        """Number of batches in the iterable's state; 0 where it has none."""
+        """Number of batches in the iterable's state; 0 if it has none."""
         return self._count() or 0
 
     def state_dict(self, batches: int | None = None) -> dict[str, Any]:
@@ -229,8 +229,8 @@ class DatasetBatches(BatchSource):
     def length(self) -> int | None:
         """Number of batches in a pass, if MindSpore knows it without reading; else None.
 
-        `Dataset.get_dataset_size()` runs through a generator that has no length, so an unbounded
-        one would never return: such data sets are not asked.
+        `Dataset.get_dataset_size()` runs through a generator that has no length, so with an
+        unbounded one it would never return: these data sets are not asked.
         """
         if not _has_length(self._dataset):
             return None

@@ -21,7 +21,7 @@ def event_tables(specs: tuple[FeatureSpec, ...], tables: Any) -> tuple[MapParame
     """Return the hash tables among `tables` that features are looked up in.
 
     Args:
-        specs: features, as `check_specs` returns them. Where the timestamp is the only one, every
+        specs: features, as `check_specs` returns them. If the timestamp is the only feature, every
             hash table gets the time.
         tables: a network, or tables.
 

@@ -54,12 +54,12 @@ class FeatureBatches(BatchWrapper):
         source: the source of raw batches.
 
     Yields:
-        Dicts, or tuples where the columns have no names or features are given by place.
+        Dicts, or tuples if the columns have no names or features are given by place.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type; features do not fit together, to
-            the tables or to a batch; iterating over it in training without `tables`, where a
-            feature is the timestamp.
+            the tables or to a batch; iterating over it in training without `tables`, if a feature
+            is the timestamp.
         RuntimeError: a Dataset whose batch does not fit, with the same message.
 
     Example:
@@ -104,7 +104,7 @@ class FeatureBatches(BatchWrapper):
         return length
 
     def iteration_tables(self) -> Sequence[Any]:
-        """Return `tables`, whose event time is set where a loop iterates over this object.
+        """Return `tables`, whose event time is set when a loop iterates over this object.
 
         Raises:
             ValueError: a feature is the timestamp, and there are no `tables`.
@@ -170,7 +170,7 @@ class FeatureBatches(BatchWrapper):
         return pipeline.column_names + [name for name in names if name not in taken]
 
     def event_tables(self, tables: Iterable[Any]) -> list[Any]:
-        """Return the tables whose event time is set: the argument `tables`, where it was given.
+        """Return the tables whose event time is set: the argument `tables`, if it was given.
 
         Args:
             tables: tables of the network that is trained.

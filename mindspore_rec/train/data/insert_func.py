@@ -21,15 +21,15 @@ class InsertFunc:
 
     Args:
         specs: FeatureSpec objects, or a FeaturePipeline.
-        with_time: whether the batch's event time comes out, where a feature is the timestamp.
-            False leaves its column out, and does not look for it. Default: True.
+        with_time: whether the batch's event time comes out, if a feature is the timestamp. False
+            leaves its column out, and does not look for it. Default: True.
         learn: whether a batch is taken into the pipeline's statistics first. Default: True.
 
     Attributes:
         pipeline: the FeaturePipeline that does the work.
         specs: the features.
-        features: those that are looked up.
-        timestamp: the one that is the time, or None.
+        features: the features that are looked up.
+        timestamp: the feature that is the time, or None.
         time_place: place of the event time among the columns that come out, or None.
     """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that labels suit a binary cross-entropy, which has no least value for others."""
+"""Checks that labels suit a binary cross-entropy, which has no least value for other labels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def check_label_range(batch: tuple[Any, ...], columns: BatchColumns, loss: Any, 
     """Check that the labels of a batch are in [0, 1] if the loss is a binary cross-entropy.
 
     The network would learn of other labels without an error, to ever larger predictions. Labels
-    that are not NumPy arrays or Tensors of numbers pass: others refuse them.
+    that are not NumPy arrays or Tensors of numbers pass: other checks refuse them.
 
     Args:
         batch: columns, the label last.
@@ -59,7 +59,7 @@ def check_label_range(batch: tuple[Any, ...], columns: BatchColumns, loss: Any, 
 
 
 def _remedy(label: np.ndarray, columns: BatchColumns) -> str:
-    """Return what to do; large whole numbers are ids where the label was left out or is not last.
+    """Return what to do; large whole numbers are ids if the label was left out or is not last.
 
     (As labels of clicks they would train without an error, on nonsense.)
     """

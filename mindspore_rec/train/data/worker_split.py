@@ -24,14 +24,15 @@ __all__ = ["WorkerSplit", "split_by_worker"]
 def split_by_worker(data: Any, by: str = "rows") -> WorkerSplit:
     """Return the share of a worker in data, for a training with several workers.
 
-    A training divides data by itself: streams by partition, what has a method
-    `split_by_worker(worker, workers)` by that, a MindSpore Dataset with `num_shards` by its shards,
-    and the rows of each batch of all others. This function is for another choice:
+    A training divides data by itself: streams by partition, data with a method
+    `split_by_worker(worker, workers)` by that method, a MindSpore Dataset with `num_shards` by its
+    shards, and of all other data the rows of each batch. This function is for another choice:
 
     * "rows": all workers read the same batches, and each keeps its rows of every batch: of B rows
-      worker w of N those from ``B*w//N`` to ``B*(w+1)//N - 1``. The batches of a step are together
-      the batch that one process would train, so numbers of steps, learning rates and results are
-      those of one process. That the batches are the same on all workers is checked at each.
+      worker w of N keeps the rows from ``B*w//N`` to ``B*(w+1)//N - 1``. The batches of a step are
+      together the batch that one process would train, so numbers of steps, learning rates and
+      results are as in one process. That the batches are the same on all workers is checked at
+      each.
     * "batches": worker w takes the batches w, w + N, ... So each step trains N batches of the data.
     * "worker": the data differ on each worker already, as the program has divided them.
 
@@ -62,7 +63,7 @@ class WorkerSplit(BatchWrapper):
 
     Attributes:
         fingerprint: digest of the last batch before its rows were divided, and its number of rows,
-            which must be the same on all workers; None where they need not be.
+            which must be the same on all workers; None if they need not be.
     """
 
     def __init__(self, source: BatchSource, by: str = "rows") -> None:
@@ -124,9 +125,9 @@ class WorkerSplit(BatchWrapper):
             yield from self._every(worker, workers)
 
     def _every(self, worker: int, workers: int) -> Iterator[Batch]:
-        """Yield one of as many batches as there are workers, when all of these have been read.
+        """Yield one of as many batches as there are workers, when all of them have been read.
 
-        So the position after it is that of all workers.
+        So the position after it is the position of all workers.
         """
         batches = self.source.read()
         while True:
@@ -136,7 +137,7 @@ class WorkerSplit(BatchWrapper):
                 if place == worker:
                     mine = replace(batch, columns=tuple(_copied(each) for each in batch.columns))
                 elif mine is None:
-                    mine = _rows(batch, 0, 0)  # where no batch is left for this worker
+                    mine = _rows(batch, 0, 0)  # if no batch is left for this worker
             if mine is None:
                 return
             yield replace(mine, number=number)

@@ -50,7 +50,7 @@ def compare(
 def _tried_inputs(
     specs: Sequence[TensorSpec], rows: int, most: int, rng: np.random.Generator
 ) -> list[np.ndarray]:
-    """Return inputs at random; where rows have any number of values, 0 to 3 of them."""
+    """Return inputs at random; if rows have any number of values, 0 to 3 of them."""
     ends = {name: np.cumsum(rng.integers(0, 4, rows)) for name in _offsets_of(specs)}
     arrays = []
     for spec in specs:

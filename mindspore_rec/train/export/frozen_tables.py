@@ -102,7 +102,7 @@ def frozen(network: nn.Cell) -> Iterator[None]:
     """Replace the tables of a network's lookups by `FrozenTable`s, and put them back at the end.
 
     Raises:
-        ValueError: a lookup has no such form.
+        ValueError: a lookup has no frozen form.
     """
     replaced: list[tuple[nn.Cell, str, Any]] = []
 

@@ -20,7 +20,7 @@ __all__ = ["LookupMark", "exchange", "marked"]
 
 
 class LookupMark(nn.Cell):
-    """Stand-in for a lookup during the export: Gather, then a sum where the lookup is a bag."""
+    """Stand-in for a lookup during the export: Gather, then a sum if the lookup is a bag."""
 
     def __init__(
         self,

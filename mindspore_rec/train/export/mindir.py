@@ -85,7 +85,7 @@ def export_mindir(
 
 
 def _tried_inputs(network: nn.Cell, specs: Sequence[TensorSpec], rows: int) -> list[np.ndarray]:
-    """Return inputs at random, with ids that have rows and, except for static tables, others."""
+    """Return inputs at random, with ids that have rows and, except for static tables, other ids."""
     rng = np.random.default_rng(rows)
     tables = tables_of(network)
     least = min((table.vocabulary for table in tables if table.vocabulary), default=0)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write a network as ONNX, for predictors without MindSpore.
 
-`RecCheckpoint` starts `python -m mindspore_rec.serving.export RUN` where it has a builder. Start it
-by hand for a run of an earlier version, and for a directory that `save_checkpoint` wrote:
+`RecCheckpoint` starts `python -m mindspore_rec.serving.export RUN` if it has a builder. Start it by
+hand for a run of an earlier version, and for a directory that `save_checkpoint` wrote:
 
     python -m mindspore_rec.serving.export SAVED --network my_model:served --input ids:INT64:-1,26
 """
@@ -29,14 +29,14 @@ __all__ = ["main"]
 
 
 def _end_with(parent: int) -> None:
-    """End this process when the one that started it has ended: the next one starts another."""
+    """End this process when its parent has ended: the next parent starts another."""
     while os.getppid() == parent:
         time.sleep(1.0)
     os._exit(1)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write the network of a run or a checkpoint; return the exit code, 1 where it cannot be."""
+    """Write the network of a run or a checkpoint; return the exit code, 1 if it cannot be."""
     made = argparse.ArgumentParser(
         prog="python -m mindspore_rec.serving.export",
         description="Writes a network as ONNX, for predictors without MindSpore.",

@@ -38,7 +38,7 @@ class NotExportableError(Exception):
 @dataclass(frozen=True)
 class Cut:
     """A lookup that was cut out: the Parameter that stood for it, its result, and its ids; of bags
-    also their offsets and weights, where there are such."""
+    also their offsets and weights, if there are any."""
 
     mark: str
     result: str
@@ -149,11 +149,11 @@ def cut_lookups(
         model: of `mindspore.export`.
         marks: names of the Parameters that stand for lookups; and whether it combines bags, which
             is exported as a ReduceSum of the rows.
-        parameters: names of the dense parameters, of which those that the model has become inputs.
+        parameters: names of the dense parameters; the ones in the model become inputs.
 
     Returns:
         The model of results of lookups, other inputs and parameters; the model of the ids of
-        lookups, empty where all are inputs; and the lookups, in the order of the model.
+        lookups, empty if all are inputs; and the lookups, in the order of the model.
 
     Raises:
         NotExportableError: ids depend on rows or on parameters.

@@ -60,7 +60,7 @@ def open_by_mindspore(
 
 
 def cell_and_features(made: Any) -> tuple[nn.Cell, FeaturePipeline | None]:
-    """Return the Cell that a builder has made, and its FeaturePipeline where it gives both.
+    """Return the Cell that a builder has made, and its FeaturePipeline if it gives both.
 
     Raises:
         TypeError: it is neither.

@@ -46,11 +46,11 @@ def write_network(
         make: function that returns the network, or the network and its FeaturePipeline. Its tables
             and parameters are changed.
         inputs: as for `Predictor`.
-        recorded: its inputs where neither `inputs` nor the network's `set_inputs` gives them.
+        recorded: the network's inputs if neither `inputs` nor its `set_inputs` gives them.
         model: the manifest's entry on the network.
 
     Returns:
-        The reason; None where the network was written.
+        The reason; None if the network was written.
 
     Raises:
         OSError: a file cannot be written.

@@ -43,7 +43,7 @@ _OTHER_NUMBER = "arameters number of the function|positional arg|the length of i
 def explained_by_batch(
     error: Exception, columns: BatchColumns, batch: Sequence[Tensor]
 ) -> Exception | None:
-    """Return an error with a sentence on the batch, or None where no column explains it.
+    """Return an error with a sentence on the batch, or None if no column explains it.
 
     The sentence is all of its message, so that it is the last line of what a terminal shows. What
     MindSpore said is its attribute `mindspore_text`.
@@ -78,7 +78,8 @@ def explained_by_batch(
 def _own_sentence(text: str) -> str:
     """Return what MindSpore says itself before its C++ files; empty for errors of its compiler.
 
-    Those have the place in the network's code, which in PyNative mode the traceback has.
+    Errors of the compiler have the place in the network's code, which in PyNative mode the
+    traceback has.
     """
     stack = _STACK.search(text)
     if stack is None or "Net Construct Code" in text:

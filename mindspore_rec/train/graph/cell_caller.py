@@ -29,16 +29,16 @@ class CellCaller:
     In GRAPH_MODE a graph is compiled for each shape. The first two shapes (the batch and the last,
     shorter batch of an epoch) get a graph of their own, which is fastest. With the third, the
     dimensions that have varied become dynamic, and one more graph serves every size: about 10 to
-    30 % slower a step, but never another compilation. A cell with `set_inputs` of its own is left
+    30 % slower per step, but never another compilation. A cell with `set_inputs` of its own is left
     alone.
 
-    Where the network was set to train (`set_train()`) and cells inside it to evaluation after that
-    (`cell.set_train(False)`), these stay so in training.
+    If the network was set to train (`set_train()`) and cells inside it to evaluation after that
+    (`cell.set_train(False)`), these cells stay so in training.
 
     Args:
         cell: what to call.
         backbone: the network inside it that other cells have too, and whose mode they may have
-            changed; None where there is none. Default: None.
+            changed; None if there is none. Default: None.
         labelled: whether a batch's last column is a label that the backbone does not take; error
             messages need to know. Default: False.
 
@@ -88,7 +88,7 @@ class CellCaller:
                 return output
             except (TypeError, ValueError, RuntimeError) as error:
                 with suppress(TypeError, ValueError, RuntimeError):
-                    _finish()  # or the next call would raise what else has failed in this one
+                    _finish()  # or the next call would raise what else has failed in this call
                 del seen[before[0] :]  # right batches must not be adapted to a wrong one
                 self._dynamic = before[1]
                 explained = explained_by_batch(error, self.columns, batch)

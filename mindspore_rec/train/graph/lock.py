@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one lock around calls of MindSpore cells.
 
-Two Python threads that run graphs at the same time deadlock or crash MindSpore 2.10, even where
-the cells have nothing in common. Whoever calls a cell in a process with several threads holds this
-lock for the call; everything else a thread does (reading data, native calls on a table) needs no
-lock.
+Two Python threads that run graphs at the same time deadlock or crash MindSpore 2.10, even if the
+cells have nothing in common. Whoever calls a cell in a process with several threads holds this lock
+for the call; everything else a thread does (reading data, native calls on a table) needs no lock.
 """
 
 from __future__ import annotations

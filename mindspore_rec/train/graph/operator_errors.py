@@ -2,10 +2,10 @@
 """Raise errors of the tables' operators with their own message, and repair graphs after one.
 
 MindSpore wraps an operator's message into a page of its own, and refuses to run a graph again in
-which an operator has failed, one of ours or another, although the table is as it was. Both are
-mended where MindSpore runs a Cell's graph: the exception has the operator's message, with
-MindSpore's as its `mindspore_text`, and the next call compiles the graph anew. MindSpore's error
-has no type of its own, so its text is read.
+which an operator has failed, ours or another, although the table is as it was. Both are mended
+where MindSpore runs a Cell's graph: the exception has the operator's message, with MindSpore's as
+its `mindspore_text`, and the next call compiles the graph anew. MindSpore's error has no type of
+its own, so its text is read.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def operator_error(error: BaseException) -> RuntimeError | None:
 
 @contextmanager
 def operator_errors() -> Iterator[None]:
-    """Raise errors of our operators with their own message; leave all others alone."""
+    """Raise errors of our operators with their own message; leave all other errors alone."""
     try:
         yield
     except RuntimeError as error:

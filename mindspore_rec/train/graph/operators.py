@@ -151,7 +151,7 @@ def custom_op(
         name: name of the C++ function; `<name>InferShape` must exist too, unless there are shapes.
         dtype: dtype of the output, or a tuple of dtypes.
         bprop: gradient function, as for `ops.Custom`. Default: None.
-        shapes: shapes of the outputs, where they do not depend on the inputs'. Default: None.
+        shapes: shapes of the outputs, if they do not depend on the inputs'. Default: None.
         multi_output: whether the operator has more than one output. Default: False.
     """
     infer = None if shapes is None else lambda *_: shapes
@@ -159,7 +159,7 @@ def custom_op(
     op.add_prim_attr("reg_op_name", name)
     op.tell_dtypes(dtype)
     op.raises_at_once = name in _WITH_USERS_KEYS
-    # Calls stay in program order, those with an unused result are kept, and no two are merged.
+    # Calls stay in program order, calls with an unused result are kept, and no two are merged.
     op.add_prim_attr("side_effect_mem", True)
     if multi_output:
         op.add_prim_attr("multi_output", True)
@@ -179,7 +179,7 @@ def set_num_threads(num_threads: int) -> None:
         ValueError: `num_threads` is out of range.
 
     Warns:
-        RuntimeWarning: the system lets the process start fewer threads; those are used.
+        RuntimeWarning: the system lets the process start fewer threads; these threads are used.
 
     Example:
         >>> import mindspore_rec

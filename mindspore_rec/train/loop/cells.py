@@ -43,8 +43,8 @@ def _check_axes(prediction: int, label: int) -> None:
 class _OfClasses:
     """Has a loss of classes refuse, in PyNative mode, a class that the prediction does not have.
 
-    There MindSpore runs operators behind the one that fails, without its result, and may crash. In
-    graph mode the operator's own error is raised.
+    In this mode MindSpore runs the operators after the failed one, without its result, and may
+    crash. In graph mode the operator's own error is raised.
     """
 
     loss_fn: nn.Cell

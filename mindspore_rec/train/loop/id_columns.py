@@ -36,7 +36,7 @@ class _Window:
     stop: int | None = None
 
     def of(self, columns: Sequence[np.ndarray]) -> np.ndarray | None:
-        """Return the ids, contiguous, or None where the batch has no such fields."""
+        """Return the ids, contiguous, or None if the batch lacks the fields."""
         column = _side_by_side(columns) if self.column < 0 else columns[self.column]
         if column is None or self.stop is None:
             return column if column is None else np.ascontiguousarray(column)
@@ -71,8 +71,8 @@ class IdColumns:
 
     Args:
         tables: the tables.
-        prefetch_ids: a function of the batch's columns that returns ids by table name: an array,
-            or a list of arrays. Columns of the other tables are found by hash. Default: those of
+        prefetch_ids: a function of the batch's columns that returns ids by table name: an array, or
+            a list of arrays. Columns of the other tables are found by hash. Default: the columns of
             all tables are.
 
     Raises:

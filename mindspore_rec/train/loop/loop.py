@@ -47,14 +47,14 @@ class TrainLoop:
         callbacks: a callback, or the manager of several.
         interruption: request to stop by Ctrl-C or SIGTERM.
         stage: stage that reads batches ahead.
-        event_tables: tables whose event time is set to that of a batch just before its step.
+        event_tables: tables whose event time is set to a batch's event time just before its step.
         max_steps: most steps of the run; None for no limit.
-        peers: the other workers, which take the same steps; None for the only one.
+        peers: the other workers, which take the same steps; None for the only worker.
 
     Attributes:
         summary: figures of the run.
         stop_on_nan: whether a loss that is NaN or infinite is an error.
-        finite_columns: whether such a number in a column is.
+        finite_columns: whether such a number in a column is an error.
         optimizers: optimizers of the train cell, whose lists of learning rates must last.
     """
 
@@ -200,7 +200,7 @@ class TrainLoop:
 
     @contextmanager
     def _reading(self, stream: Generator[Batch, None, None], source: BatchSource) -> Iterator[None]:
-        """Read batches of this stream inside the context, and drop those read ahead at its end."""
+        """Read batches of this stream in the context; drop the batches read ahead at its end."""
 
         def find_names() -> Sequence[str]:
             return source.column_names

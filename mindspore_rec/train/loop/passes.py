@@ -30,7 +30,7 @@ logger = logging.getLogger("mindspore_rec")
 _SEED = "dataset_seed"
 _NO_SEED = 5489  # of mindspore.dataset.config: each iterator then has an order of its own
 _COUNTS = ("epochs", "taken", "passes", "batches", "first", "digest")
-_ALIKE = ("whole", "rows")  # shares whose batches are those of all data
+_ALIKE = ("whole", "rows")  # shares with the batches of all data
 _OTHERS = "for other data, which begin at their start, say restore(model, data, new_data=True)"
 
 
@@ -129,8 +129,8 @@ class Passes:
             path: the checkpoint that has it, for messages.
 
         Raises:
-            ValueError: the data are others, or are read otherwise, than those of the state; the
-                state is damaged.
+            ValueError: the data, or how they are read, differ from the state's; the state is
+                damaged.
         """
         at = _place_of(state, path)
         if not at.batches:
@@ -153,7 +153,7 @@ class Passes:
         self._count_steps(over or at.batches == self._length)
 
     def check_new(self, state: Mapping[str, Any], path: Any) -> None:
-        """Raise ValueError if the data are those of a state, so that they would be trained twice.
+        """Raise ValueError if the data are a state's data, which would be trained twice.
 
         Args: as of `go_on`.
         """
@@ -244,10 +244,10 @@ class Passes:
     # ---- reading
 
     def read(self, source: BatchSource) -> Iterator[Batch]:
-        """Return an iterator over the next pass, or what is left of the one that is gone on with.
+        """Return an iterator over the next pass, or what is left of the pass that goes on.
 
         Raises:
-            ValueError: while reading, the batches that are left out are not those of the state.
+            ValueError: while reading, the batches that are left out are not the state's.
         """
         return self._placed(source) if self._kept else source.read()
 
@@ -288,7 +288,7 @@ class Passes:
     def _next(self, batches: Iterator[Batch]) -> Batch | None:
         """Return the next batch, which must draw no random numbers ahead of the training.
 
-        Otherwise the states of the generators after a step are not those of its own batch.
+        Otherwise the states of the generators after a step do not belong to its own batch.
         """
         if not self._has_batch():
             return next(batches, None)
@@ -313,7 +313,7 @@ class Passes:
         )
 
     def _digest(self, batch: Batch) -> int:
-        """Return a number that tells a batch from others, of all workers' rows where known."""
+        """Return a number that tells a batch from others, of all workers' rows if known."""
         whole = getattr(self._source, "fingerprint", None)
         if whole is not None:
             return int(whole[1])
@@ -344,7 +344,7 @@ def _place_of(state: Mapping[str, Any], path: Any) -> PassPlace:
     """Return the place of a state, after checking what a file may have in it.
 
     Raises:
-        ValueError: it is no such state.
+        ValueError: it is not a state of passes.
     """
     if not isinstance(state, Mapping):
         raise ValueError(f"{path} is damaged: its place in the data must be an object")

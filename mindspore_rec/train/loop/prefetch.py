@@ -50,7 +50,7 @@ class PrefetchStage:
     correct without prefetch too: its lookups then read missing rows themselves.
 
     Args:
-        tables: all tables of the network, those without a cache included.
+        tables: all tables of the network, also tables without a cache.
         prefetch_ids: as for `IdColumns`. Default: the columns of ids are found after the first
             step.
 
@@ -96,10 +96,10 @@ class PrefetchStage:
         """Start reading a stream of batches.
 
         Args:
-            read: function that returns the next batch, with Tensors as columns, None at the end, or
-                `LATER`, if `has_batch`, where there is none yet.
-            feed: where several workers train, what agrees their batches: all then read and prefetch
-                as many. Its errors are raised at once. Default: None.
+            read: function that returns the next batch, with Tensors as columns, None at the end,
+                or, if `has_batch`, `LATER` while there is none yet.
+            feed: if several workers train, what agrees their batches: all then read and prefetch as
+                many. Its errors are raised at once. Default: None.
         """
         self._read = read
         self._feed = feed
@@ -112,7 +112,7 @@ class PrefetchStage:
         An error of the source is raised after the batches before it have been returned.
 
         Args:
-            most: most batches that will be requested, this one included: no more are read from
+            most: most batches that will be requested, this batch included: no more are read from
                 the source. Default: None, no limit.
 
         Returns:

@@ -64,8 +64,8 @@ class RecModel(Model):
 
     * data are a `mindspore.dataset.Dataset`, a `mindspore_rec.stream.BatchSource`, or any iterable
       of whole batches: tuples or dicts of NumPy arrays. With `loss_fn`, a batch's last column is
-      the label and all others are the network's inputs. The data may be endless: their size is
-      never needed;
+      the label and all other columns are the network's inputs. The data may be endless: their size
+      is never needed;
     * the event time of a batch (of `FeatureBatches` or `StreamingDataset`) is set on the network's
       hash tables just before the batch's step;
     * tables learn in training and never change in evaluation and prediction. Before the first step
@@ -83,7 +83,7 @@ class RecModel(Model):
         loss_fn: cell that computes the loss from prediction and label. Default: None.
         optimizer: an optimizer of `mindspore_rec.optim`, made with all of
             `network.trainable_params()`. Default: None.
-        metrics: as for `Model`, for example those of `mindspore_rec.metrics`. Default: None.
+        metrics: as for `Model`, for example from `mindspore_rec.metrics`. Default: None.
         eval_network: as for `Model`. Default: network and `loss_fn`.
         eval_indexes: as for `Model`. Default: None.
         amp_level: 'O1', 'O2' and 'O3' let dense products of `mindspore_rec.nn` read bfloat16, and
@@ -219,7 +219,7 @@ class RecModel(Model):
                 over the data. Default: -1, an epoch is one pass.
             initial_epoch: number of epochs that an earlier run has trained. Default: 0.
             max_steps: most steps of the run. Default: None, no limit.
-            progress: show a progress bar, or lines where there is no terminal, and the summary on
+            progress: show a progress bar, or lines if there is no terminal, and the summary on
                 standard error. Default: True.
             prefetch_ids: a function of a batch's columns, NumPy arrays, that returns by table name
                 the ids that will be looked up, an array or a list of arrays: for tables whose cache
@@ -418,7 +418,7 @@ class RecModel(Model):
                 state.
             callbacks: one or several. Default: none.
             dataset_sink_mode: has no effect, since batches are fed one by one; True logs a warning
-                once. Default: None, where upstream has True.
+                once. Default: None (upstream: True).
             sink_size: number of steps of an epoch, as callbacks see it, at least 1. Default: 1.
             max_steps: most steps of the run. Default: None, no limit.
             progress: as for `train`. Default: True.
@@ -827,7 +827,7 @@ def _is_labelled(cell: nn.Cell) -> bool:
 
 
 def _optimizers_in(cell: nn.Cell) -> list[nn.Optimizer]:
-    """Return all optimizers of a training cell, those in lists, tuples and dicts included."""
+    """Return all optimizers of a training cell, also in lists, tuples and dicts."""
     found: list[nn.Optimizer] = []
     for _, inside in cell.cells_and_names():
         held: list[Any] = [inside]

@@ -23,14 +23,14 @@ class AUC(BinaryMetric):
     order of the rows nor on how they came in batches. It is NaN while only one class was seen,
     which happens to an online job and must not stop it.
 
-    Keeps 4 bytes a row, for predictions are stored as float32 (float64 predictions that are equal
+    Keeps 4 bytes per row, for predictions are stored as float32 (float64 predictions that are equal
     as float32 count as tied), and sorts them in :meth:`eval`: 10 million rows take about a second.
     For endless streams see :class:`StreamingAUC`.
 
     Args:
         from_logits: whether the predictions are logits. They are ranked as they are, since a
             float32 sigmoid would tie the large ones. Default: False.
-        task: column to take where predictions or labels are ``[B, T]``. Default: 0.
+        task: column to take if predictions or labels are ``[B, T]``. Default: 0.
 
     Examples:
         >>> metric = AUC()

@@ -38,7 +38,7 @@ class BinaryMetric(Metric):
     Args:
         from_logits: whether the predictions are logits. If not, they must lie in ``[0, 1]``.
             Default: False.
-        task: column to take where predictions or labels are ``[B, T]``. Default: 0.
+        task: column to take if predictions or labels are ``[B, T]``. Default: 0.
 
     Raises:
         TypeError: an argument of another type.
@@ -118,10 +118,10 @@ class BinaryMetric(Metric):
         return False
 
     def merge(self, others: Iterable[BinaryMetric]) -> None:
-        """Take in all rows that other metrics have seen, as if after this one's own, in order.
+        """Take in all rows that other metrics have seen, as if after this metric's own, in order.
 
-        The value is then that of one metric that has seen all rows: exactly where it is made of
-        counts or ranks, and to the rounding of sums in float64 else. The others do not change.
+        The value is then that of one metric that has seen all rows: exactly if it is made of counts
+        or ranks, else to the rounding of sums in float64. The other metrics do not change.
 
         Args:
             others: metrics of the same class with the same settings.
@@ -175,7 +175,7 @@ class BinaryMetric(Metric):
 
     @abstractmethod
     def _take_state(self, state: Mapping[str, npt.NDArray[Any]], rows: int) -> None:
-        """Take in another metric's state, of so many rows; `_rows` is still that of before."""
+        """Take in another metric's state, of so many rows; `_rows` is still the number before."""
 
     @abstractmethod
     def _add(self, label: npt.NDArray[np.bool_], prediction: FloatArray, *others: Any) -> None:

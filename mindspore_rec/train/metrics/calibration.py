@@ -32,7 +32,7 @@ class Calibration(BinaryMetric):
         bins: for :meth:`reliability_curve`, the number of bins of one width, or their rising edges
             from 0 to 1. Default: 10.
         from_logits: whether the predictions are logits. Default: False.
-        task: column to take where predictions or labels are ``[B, T]``. Default: 0.
+        task: column to take if predictions or labels are ``[B, T]``. Default: 0.
 
     Raises:
         ValueError: ``bins`` below 1, or edges that do not rise from 0 to 1.

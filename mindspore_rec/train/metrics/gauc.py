@@ -33,11 +33,11 @@ class GAUC(BinaryMetric):
     with ``eval_indexes=None``. So does ``RecModel.fit``; ``Model.fit`` of MindSpore 2.10 fails
     without ``eval_indexes``.
 
-    Keeps 13 bytes a row, and takes about 80 more a row while :meth:`eval` sorts.
+    Keeps 13 bytes per row, and takes about 80 more per row while :meth:`eval` sorts.
 
     Args:
         from_logits: whether the predictions are logits. Default: False.
-        task: column to take where predictions or labels are ``[B, T]``. Default: 0.
+        task: column to take if predictions or labels are ``[B, T]``. Default: 0.
 
     Examples:
         >>> metric = GAUC()

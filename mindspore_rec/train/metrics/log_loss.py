@@ -23,7 +23,7 @@ class LogLoss(BinaryMetric):
 
     Args:
         from_logits: whether the predictions are logits, which are not clipped. Default: False.
-        task: column to take where predictions or labels are ``[B, T]``. Default: 0.
+        task: column to take if predictions or labels are ``[B, T]``. Default: 0.
 
     Examples:
         >>> metric = LogLoss()
@@ -59,7 +59,7 @@ class NormalizedEntropy(LogLoss):
 
     Args:
         from_logits: whether the predictions are logits. Default: False.
-        task: column to take where predictions or labels are ``[B, T]``. Default: 0.
+        task: column to take if predictions or labels are ``[B, T]``. Default: 0.
 
     Examples:
         >>> metric = NormalizedEntropy()

@@ -29,7 +29,7 @@ class StreamingAUC(BinaryMetric):
     0.0002 with the default bins and logits of standard deviation 1.5).
 
     Predictions are binned in their own precision. NaN while the rows that count are of one class
-    only. Memory: 16 bytes a bin, and 4 bytes a row of the window.
+    only. Memory: 16 bytes per bin, and 4 bytes per row of the window.
 
     Args:
         num_bins: number of bins, at least 3. Default: 16384.
@@ -37,7 +37,7 @@ class StreamingAUC(BinaryMetric):
         half_life: fade: a row weighs half as much after every ``half_life`` further rows. Default:
             None, no fading. Not together with ``window``.
         from_logits: whether the predictions are logits. Default: False.
-        task: column to take where predictions or labels are ``[B, T]``. Default: 0.
+        task: column to take if predictions or labels are ``[B, T]``. Default: 0.
 
     Raises:
         TypeError: an argument of another type.

@@ -44,9 +44,9 @@ class TrainSummary:
         tables: figures of each table at the end.
         interrupted: whether a signal (Ctrl-C, SIGTERM) ended the run.
         stop_reason: reason why a callback or the stream ended the run, or ''.
-        workers: number of workers; steps, samples and loss are those of all of them.
-        waits: seconds that each worker has waited for others between steps; empty for one worker.
-            The slowest worker waits least.
+        workers: number of workers; steps, samples and loss are of all of them.
+        waits: seconds that each worker has waited for other workers between steps; empty for one
+            worker. The slowest worker waits least.
 
     Example:
         >>> TrainSummary(step_samples=3000, step_seconds=2.0).samples_per_second

@@ -36,8 +36,7 @@ _HASH_ONLY = (
 class EmbeddingBag(nn.Cell):
     r"""Lookup of bags of ids that combines each bag's rows, in one operator.
 
-    For a bag of ids :math:`i` with weights :math:`w_i` (1 where none are given) and rows
-    :math:`e_i`:
+    For a bag of ids :math:`i` with weights :math:`w_i` (1 if none are given) and rows :math:`e_i`:
 
     .. math::
         \text{sum} = \sum w_i e_i \quad

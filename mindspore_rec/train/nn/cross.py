@@ -27,9 +27,9 @@ class CrossNet(CrossLayers):
     of degree up to L + 1. Weights start as Glorot & Bengio (2010), normal; biases as 0.
     `mindspore.set_seed` decides the draw.
 
-    By induction :math:`x_l = \alpha_l x_0 + \sum_{k<l} b_k` with one number :math:`\alpha_l` a row.
-    So all layers are one matrix product and one pass over the input, however many there are. On the
-    CPU they are one operator, forward and backward.
+    By induction :math:`x_l = \alpha_l x_0 + \sum_{k<l} b_k` with one number :math:`\alpha_l` per
+    row. So all layers are one matrix product and one pass over the input, however many there are.
+    On the CPU they are one operator, forward and backward.
 
     Source: Wang et al., "Deep & Cross Network for Ad Click Predictions", ADKDD 2017,
     https://doi.org/10.1145/3124749.3124754.
@@ -39,18 +39,18 @@ class CrossNet(CrossLayers):
             joined without a copy of their own.
         layers: number of cross layers L, 1 to 64. Default: 2.
         compute_dtype: type to which the factors of products with rows are rounded, as for `MLP`.
-            The numbers are those that other layers have, but not faster: products with single
-            vectors take as long as reading the rows. Default: 'float32'.
+            The rounding is the same as in other layers, but nothing gets faster: products with
+            single vectors take as long as reading the rows. Default: 'float32'.
 
     Inputs:
-        x: float32 Tensor `[B, in_features]`, or one `[B, ...]` of so many floats a row for each of
-            the widths; or bfloat16, as a lookup with `output_dtype` returns it.
+        x: float32 Tensor `[B, in_features]`, or one `[B, ...]` of so many floats per row for each
+            of the widths; or bfloat16, as a lookup with `output_dtype` returns it.
 
     Outputs:
         float32 Tensor `[B, out_features]`.
 
     Attributes:
-        out_features: width of the output: that of the input, or of all inputs together.
+        out_features: width of the output: the width of the input, or of all inputs together.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -121,14 +121,14 @@ class CrossNetV2(CrossLayers):
             Default: 'float32'.
 
     Inputs:
-        x: float32 Tensor `[B, in_features]`, or one `[B, ...]` of so many floats a row for each of
-            the widths; or bfloat16, as a lookup with `output_dtype` returns it.
+        x: float32 Tensor `[B, in_features]`, or one `[B, ...]` of so many floats per row for each
+            of the widths; or bfloat16, as a lookup with `output_dtype` returns it.
 
     Outputs:
         float32 Tensor `[B, out_features]`.
 
     Attributes:
-        out_features: width of the output: that of the input, or of all inputs together.
+        out_features: width of the output: the width of the input, or of all inputs together.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.

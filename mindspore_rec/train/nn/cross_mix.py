@@ -59,14 +59,14 @@ class CrossNetMix(CrossLayers):
             Default: 'float32'.
 
     Inputs:
-        x: float32 Tensor `[B, in_features]`, or one `[B, ...]` of so many floats a row for each of
-            the widths.
+        x: float32 Tensor `[B, in_features]`, or one `[B, ...]` of so many floats per row for each
+            of the widths.
 
     Outputs:
         float32 Tensor `[B, out_features]`.
 
     Attributes:
-        out_features: width of the output: that of the input, or of all inputs together.
+        out_features: width of the output: the width of the input, or of all inputs together.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.

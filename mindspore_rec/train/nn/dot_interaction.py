@@ -31,8 +31,8 @@ class DotInteraction(FusedLayer):
     Recommendation Systems", 2019, https://arxiv.org/abs/1906.00091.
 
     Args:
-        fields: number of embeddings F of a row, 1 to 4096; at least two vectors are needed where
-            the diagonal is not kept.
+        fields: number of embeddings F of a row, 1 to 4096; at least two vectors are needed if the
+            diagonal is not kept.
         dim: width D of a vector, 1 to 8192.
         diagonal: whether the products of vectors with themselves are kept. Default: False.
         dense: whether there is a dense vector (the bottom MLP's output in DLRM), which takes part

@@ -21,8 +21,8 @@ class SeededDropout(nn.Cell):
 
     Args:
         width: units of a row, at least 1.
-        rate: probability that a unit is dropped in training, in [0, 1); the others are scaled by
-            1 / (1 - rate).
+        rate: probability that a unit is dropped in training, in [0, 1); the other units are scaled
+            by 1 / (1 - rate).
 
     Inputs:
         x: float32 Tensor `[B, width]`.
@@ -42,7 +42,7 @@ class SeededDropout(nn.Cell):
     """
 
     # Masks for more rows than most batches have; a prime, so that no stride meets the same rows
-    # again before it has met all others.
+    # again before it has met all other rows.
     masks = 4093
     stride = 1237
 
@@ -50,23 +50,23 @@ class SeededDropout(nn.Cell):
         super().__init__()
         width = check_int("width", width, 1, 1 << 20)
         rate = check_rate("rate", rate)
-        # NumPy's global generator is the one that mindspore.set_seed seeds.
+        # mindspore.set_seed seeds NumPy's global generator.
         random = np.random.default_rng(np.random.randint(1 << 31))  # noqa: NPY002
         kept = random.random((self.masks, width), np.float32) >= rate
         self.scaled = Tensor(kept.astype(np.float32) / np.float32(1 - rate))
         self.used = Parameter(Tensor(np.zeros(1, np.int32)), name="used", requires_grad=False)
 
     def construct(self, x: Tensor) -> Tensor:
-        """Return x with some units zero and the others scaled; in evaluation x as it is."""
+        """Return x with some units zero and the other units scaled; in evaluation x as it is."""
         if not self.training:
             return x
         used = self.take()
-        # a cumulative sum counts rows also where their number is known only when the graph runs
+        # a cumulative sum counts rows even if their number is known only when the graph runs
         row = ops.cast(ops.cumsum(ops.ones_like(x[:, 0]), 0), ms.int32)
         return x * ops.gather(self.scaled, (row + used) % self.masks, 0)
 
     def take(self) -> Tensor:
-        """Return the number of the mask before that of the next batch's first row, int32 `[1]`."""
+        """Return the number of the last mask before the next batch's first row, int32 `[1]`."""
         used = (self.used + self.stride) % self.masks
         ops.assign(self.used, used)
         return used

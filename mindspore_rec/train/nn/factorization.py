@@ -26,9 +26,9 @@ class FactorizationMachine(FusedLayer):
           = \frac{1}{2} \sum_{d=1}^{D} \Big[ \Big( \sum_{i=1}^{F} v_{i,d} \Big)^2
             - \sum_{i=1}^{F} v_{i,d}^2 \Big]
 
-    where :math:`v_i` is the embedding of field i, times the feature's value where that is not 1.
-    The right side is what is computed. The cell has no parameters: the vectors belong to the
-    embedding, and the first-order term is the sum of an embedding of width 1.
+    where :math:`v_i` is the embedding of field i, times the feature's value if that is not 1. The
+    right side is what is computed. The cell has no parameters: the vectors belong to the embedding,
+    and the first-order term is the sum of an embedding of width 1.
 
     Source: Rendle, "Factorization Machines", ICDM 2010, https://doi.org/10.1109/ICDM.2010.127; as
     part of a network Guo et al., "DeepFM: A Factorization-Machine based Neural Network for CTR

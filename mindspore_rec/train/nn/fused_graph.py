@@ -26,15 +26,15 @@ class FusedGraph(FusedLayer):
     """Layers that read inputs and each other's outputs, as one operator forward and one backward.
 
     Layers that are operators of their own hand their rows over in memory: what several layers read
-    is copied for each, and what a layer reads of several others is joined first. In one operator a
-    slice of the batch goes through all of them.
+    is copied for each, and what a layer reads from several other layers is joined first. In one
+    operator a slice of the batch goes through all of them.
 
     The layers belong to the network that made them, by which their parameters have their names;
-    this cell has no parameters. Where the fused form cannot be used (`docs/dense.md` says where; or
-    products of a layer are not float32) the layers run one after the other.
+    this cell has no parameters. If the fused form cannot be used (`docs/dense.md` says where; or
+    products of a layer are not float32), the layers run one after the other.
 
     Args:
-        inputs: floats a row of each input, by its name.
+        inputs: floats per row of each input, by its name.
         steps: by the name of what it returns, a layer and the names of what it reads: inputs, and
             steps before it. Layers are `MLP`, `CrossNet`, `CrossNetV2`, `CrossNetMix`,
             `FactorizationMachine`, `DotInteraction`, `NumberEmbedding`, `Sum`, and `nn.Dense`
@@ -43,16 +43,16 @@ class FusedGraph(FusedLayer):
         outputs: names of the steps that are returned. Default: the last one.
 
     Inputs:
-        float32 Tensors `[B, ...]`, of so many floats a row as `inputs` says, in its order; or
+        float32 Tensors `[B, ...]`, of so many floats per row as `inputs` says, in its order; or
         bfloat16, as a lookup with `output_dtype` returns them, whose gradient is bfloat16 then.
 
     Outputs:
-        float32 Tensor `[B, width]`, or a tuple of them where there are several `outputs`.
+        float32 Tensor `[B, width]`, or a tuple of them if there are several `outputs`.
 
     Raises:
-        TypeError: a layer is none of these.
+        TypeError: a layer is of another type.
         ValueError: a name is unknown or there twice, a layer is not made for what it reads, or two
-            layers read the same thing beside different others.
+            layers read the same value beside different other values.
 
     Example:
         >>> import numpy as np
@@ -244,10 +244,10 @@ def _part_of(name: str, layer: Any, widths: tuple[int, ...]) -> Any:
 
 
 def _places(graph: FusedGraph) -> tuple[tuple[int, int], ...]:
-    """Return for each value the first of those that it stands beside, and its first column there.
+    """Return for each value the first of the values joined with it, and its first column there.
 
     Raises:
-        ValueError: a value stands beside different others.
+        ValueError: a value stands beside different other values.
     """
     found: dict[int, tuple[int, int]] = {}
     joins = {part.joined(read) for part, read in zip(graph.parts, graph.reads, strict=True)}

@@ -25,13 +25,13 @@ class GroupedEmbedding(nn.Cell):
 
     Many small tables then cost little more than one large one: separate lookups would slice the
     ids, wake the threads and concatenate the rows once for each. The rows, and what the tables
-    learn, are those of separate lookups, bit for bit.
+    learn, are as with separate lookups, bit for bit.
 
     Args:
         tables: a MapParameter or StaticParameter for each column, all with rows of the same size;
             a table may serve several columns, which are then looked up in their order.
         config: a `TableConfig` for each column instead of its table, all with the same `dim` and
-            with different names. A table of its own is made of each: a MapParameter, or, where the
+            with different names. A table of its own is made of each: a MapParameter, or, if the
             config has `vocab_size`, a StaticParameter. Default: none.
         padding_key: id that reads zeros and is never trained, in all tables. Default: none.
         faae_coefficient: number of occurrences that one occurrence of an id counts as, as for
@@ -138,7 +138,7 @@ def _check_tables(tables: list[TableParameter]) -> None:
 
 
 def _new_tables(configs: list[TableConfig]) -> list[TableParameter]:
-    """Make a table of each config; all of them or, where one cannot be made, none."""
+    """Make a table of each config; all of them or, if one cannot be made, none."""
     names: set[str] = set()
     for config in configs:
         if not isinstance(config, TableConfig):

@@ -41,8 +41,8 @@ class HashEmbeddingLookup(TableLookup):
     """Embedding lookup in a hash table: any id is legal, and gets a row when it is seen.
 
     In training (`set_train()` on the network) an unknown id gets a row; in evaluation the table
-    does not change and an unknown or not admitted id reads zeros (the number, where `param_init` is
-    one). Several lookups of one table in one network are one optimizer step over the summed
+    does not change and an unknown or not admitted id reads zeros (or `param_init`, if that is a
+    number). Several lookups of one table in one network are one optimizer step over the summed
     gradients.
 
     Args:
@@ -230,7 +230,7 @@ def shared_table(table: Any, embedding_size: int, describing: list[str]) -> MapP
 
     Raises:
         TypeError: `table` is no MapParameter.
-        ValueError: an argument describes a new table, or the size is not that of the table.
+        ValueError: an argument describes a new table, or the size is not the table's.
     """
     if not isinstance(table, MapParameter):
         raise TypeError(f"table must be a MapParameter, got {type(table).__name__}")

@@ -97,7 +97,7 @@ def check_padding_key(value: int | None) -> int | None:
 
 
 def check_sparse(sparse: bool) -> None:
-    """Raise ValueError where `sparse`, whether gradients are per key, is not True.
+    """Raise ValueError unless `sparse`, whether gradients are per key, is True.
 
     Example:
         >>> check_sparse(True)

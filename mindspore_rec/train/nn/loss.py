@@ -105,13 +105,13 @@ def differentiable(loss: nn.Cell) -> nn.Cell:
     """Return a loss whose gradient is right for batches of any size.
 
     In PyNative mode the gradient of MindSpore 2.10's mean binary cross-entropy is divided by the
-    number of elements of the first batch, whatever that of the batch.
+    number of elements of the first batch, however many the batch has.
 
     Args:
         loss: any loss.
 
     Returns:
-        The loss itself, but for such a one.
+        The loss itself, unless it is that cross-entropy in PyNative mode.
 
     Example:
         >>> differentiable(nn.MSELoss())

@@ -35,7 +35,7 @@ class MLP(FusedLayer):
         h_0 = x, \quad h_k = \text{drop}(a(\text{norm}(W_k h_{k-1} + b_k))), \quad
         y = W_{n+1} h_n + b_{n+1}
 
-    where norm is batch normalization (or nothing), and the last, linear layer is there where
+    where norm is batch normalization (or nothing), and the last, linear layer is there if
     `out_features` is given; without it :math:`y = h_n`. Weights start as He et al. (2015) for
     rectifiers, as Glorot & Bengio (2010) for other activations and the last layer; biases as 0.
     `mindspore.set_seed` decides the draw.
@@ -58,8 +58,8 @@ class MLP(FusedLayer):
             for bfloat16 give the same numbers, slower than 'float32'. Default: 'float32'.
 
     Inputs:
-        x: float32 Tensor `[B, in_features]`, or one `[B, ...]` of so many floats a row for each of
-            the widths; or bfloat16, as a lookup with `output_dtype` returns it.
+        x: float32 Tensor `[B, in_features]`, or one `[B, ...]` of so many floats per row for each
+            of the widths; or bfloat16, as a lookup with `output_dtype` returns it.
 
     Outputs:
         float32 Tensor `[B, out_features]`, or `[B, hidden[-1]]`.
@@ -184,7 +184,7 @@ class MLP(FusedLayer):
 
         Args:
             packed: last output of a program in training.
-            moved: where they are in it, for each hidden layer.
+            moved: where the new statistics of each hidden layer are in `packed`.
         """
         for k in range(self.hidden):
             norm, at = self.layers[self.norms[k]], moved[k]

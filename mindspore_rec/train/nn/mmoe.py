@@ -39,7 +39,7 @@ class MMoE(FusedLayer):
     one row, so that a row's output does not depend on the other rows of its batch.
 
     All experts start with weights of their own, for experts that start alike and are weighed alike
-    get the same gradient and stay alike. `mindspore.set_seed` decides this draw and that of what is
+    get the same gradient and stay alike. `mindspore.set_seed` decides this draw and what is
     dropped: a seed gives the same training, bit by bit.
 
     The first layers of all experts are one matrix product, and so are all gates. On the CPU the
@@ -63,8 +63,8 @@ class MMoE(FusedLayer):
             'bfloat16', as for `MLP`; softmax and mixtures are float32. Default: 'float32'.
 
     Inputs:
-        x: float32 Tensor `[B, in_features]`, or one `[B, ...]` of so many floats a row for each of
-            the widths.
+        x: float32 Tensor `[B, in_features]`, or one `[B, ...]` of so many floats per row for each
+            of the widths.
 
     Outputs:
         Tuple of one float32 Tensor `[B, hidden[-1]]` a task.

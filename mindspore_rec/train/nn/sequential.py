@@ -27,8 +27,8 @@ class FusedSequential(FusedLayer):
     """The layers of an `nn.SequentialCell`, as one operator forward and one backward on the CPU.
 
     It has the layers of the stack under the names that they have there, and their parameters are
-    the same objects: a checkpoint fits both. Where the fused form cannot be used (another device,
-    an input that is not float32 `[B, in_channels]`, no oneDNN, `mindspore.export`) the stack itself
+    the same objects: a checkpoint fits both. If the fused form cannot be used (another device, an
+    input that is not float32 `[B, in_channels]`, no oneDNN, `mindspore.export`), the stack itself
     computes.
 
     Args:
@@ -69,8 +69,8 @@ class FusedSequential(FusedLayer):
             )
         self.steps = steps
         self.dense = tuple(step.at for step in steps)
-        # Past Cell.__setattr__, which would rename the parameters; the children are those of the
-        # stack, so that paths of parameters stay as they are.
+        # Past Cell.__setattr__, which would rename the parameters; the children are the stack's, so
+        # that paths of parameters stay as they are.
         object.__setattr__(self, "stack", stack)
         self._cells.update(stack._cells)
         self.set_train(stack.training)
@@ -131,7 +131,7 @@ class FusedSequential(FusedLayer):
 
 
 def _steps_of(stack: nn.SequentialCell) -> tuple[_Step, ...] | None:
-    """Return the dense layers with their activations; None where there is something else."""
+    """Return the dense layers with their activations; None if there is anything else."""
     steps: list[_Step] = []
     if _is_changed(stack):
         return None

@@ -23,10 +23,10 @@ class Sum(FusedLayer):
 
     Args:
         inputs: number of inputs n, 1 to 65536.
-        width: floats a row of each input, 1 to 65536. Default: 1.
+        width: floats per row of each input, 1 to 65536. Default: 1.
 
     Inputs:
-        float32 Tensors `[B, ...]` of `width` floats a row, n of them.
+        float32 Tensors `[B, ...]` of `width` floats per row, n of them.
 
     Outputs:
         float32 Tensor `[B, width]`.

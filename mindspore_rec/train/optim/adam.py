@@ -159,7 +159,7 @@ class Adam(LazyAdam):
 
     The two differ for a table's rows that do not occur in a batch: Adam proper would decay their
     moments and move them on, which costs a pass over the whole table each step. That is not done:
-    on tables this is `LazyAdam`. Arguments, formula and errors are those of `LazyAdam`.
+    on tables this is `LazyAdam`. Arguments, formula and errors are as for `LazyAdam`.
 
     Example:
         >>> from mindspore import nn

@@ -39,25 +39,25 @@ class SparseOptimizer(nn.Optimizer):
 
     1. ``g = g / loss_scale``;
     2. ``g = g * c`` with ``c = clip_global_norm / max(norm, clip_global_norm)``, where ``norm`` is
-       the Euclidean norm of all gradients of the optimizer, those of tables summed by key;
+       the Euclidean norm of all gradients of the optimizer, the gradients of tables summed by key;
     3. ``g = g + weight_decay * w`` (decoupled in AdamW);
     4. the rule, in the native core: one operator for all dense parameters, one for each table.
-       Dense parameters that are not float32 or whose gradients are centralized, and all of them
-       where MindSpore does not run on the CPU, are updated by MindSpore's operators.
+       Dense parameters that are not float32 or whose gradients are centralized, and all of them if
+       MindSpore does not run on the CPU, are updated by MindSpore's operators.
 
     A table's step visits the rows of the batch only, once each: gradients of a key that occurs
     several times, in one lookup or in several, are added first. That is the "lazy" form of each
     rule: a row that does not occur does not decay and its moments stay as they are.
 
-    Where several workers train together, the gradients are first made those of the batches of all
-    workers: dense ones are averaged, those of tables go to the workers that own the rows. Dense
-    parameters start with the values of worker 0.
+    If several workers train together, the gradients are first made the gradients of all workers'
+    batches: dense gradients are averaged, gradients of tables go to the workers that own the rows.
+    Dense parameters start with the values of worker 0.
 
     As in `mindspore.nn.Optimizer`, without groups the decay leaves out dense parameters with 'beta'
     or 'gamma' in their names; a table decays whatever its name. `step` counts from 1.
 
     A subclass passes its native rule and its dense state to `__init__` and defines `dense_step`,
-    and `prepare` where something is computed once a step. These update all dense parameters, unless
+    and `prepare` if something is computed once per step. These update all dense parameters, unless
     the class also has `native_dense = True`: they then say in MindSpore's operators what the native
     rule does.
 
@@ -78,7 +78,7 @@ class SparseOptimizer(nn.Optimizer):
         ValueError: an argument is out of range, or a table occurs twice.
     """
 
-    grad_centralization_flags: tuple[bool, ...]  # made by nn.Optimizer where there are groups
+    grad_centralization_flags: tuple[bool, ...]  # made by nn.Optimizer if there are groups
 
     # Whether the native rule does to dense parameters what the class defines for them.
     native_dense = False
@@ -169,7 +169,7 @@ class SparseOptimizer(nn.Optimizer):
         self, rule: str, constants: Mapping[str, Any], states: tuple[str, ...]
     ) -> None:
         native = native_dense_places(self, self._dense_index)
-        # The parameters that the native core updates, and the others.
+        # The parameters that the native core updates, and the other parameters.
         self._native_index = tuple(self._dense_index[j] for j in native)
         self._other_dense = tuple(j for j in range(len(self._dense_index)) if j not in set(native))
         self._other_index = tuple(self._dense_index[j] for j in self._other_dense)
@@ -188,7 +188,7 @@ class SparseOptimizer(nn.Optimizer):
     # ---- what a rule defines
 
     def prepare(self, step: Tensor) -> Any:
-        """Compute what `dense_step` needs of the step number, float32, 0-d, from 1; once a step."""
+        """Compute what `dense_step` needs of the step number, float32, 0-d, from 1; each step."""
         return ()
 
     def dense_step(self, j: int, w: Any, g: Any, lr: Any, decay: Any, prepared: Any) -> Any:
@@ -216,7 +216,7 @@ class SparseOptimizer(nn.Optimizer):
         """Update all parameters.
 
         Args:
-            gradients: one for each of `parameters`, in their order; that of a table is the token
+            gradients: one for each of `parameters`, in their order; a table's gradient is the token
                 its lookups' backward pass gave.
 
         Returns:
@@ -346,8 +346,9 @@ class SparseOptimizer(nn.Optimizer):
     def apply_by_handle(self, grads: Any, handles: Any) -> None:
         """Do one step of tables alone, outside a graph, by the handles of `lookup_with_handles`.
 
-        Gradients of a row that occurs several times are added; those of ids that were not admitted
-        are dropped. Counts as one step of the optimizer. Either all of it is done or nothing.
+        Gradients of a row that occurs several times are added; gradients of ids that were not
+        admitted are dropped. Counts as one step of the optimizer. Either all of it is done or
+        nothing.
 
         Args:
             grads: float32 array or Tensor `[n, dim]` (or `[*ids.shape, dim]`), or a list of them.

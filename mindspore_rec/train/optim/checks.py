@@ -61,7 +61,7 @@ def check_learning_rate(value: Any, name: str = "learning_rate") -> Any:
     """Return a learning rate in a form that `mindspore.nn.Optimizer` accepts.
 
     Args:
-        value: a number, a 0-d or 1-d Tensor or array, an iterable of numbers (one a step), or a
+        value: a number, a 0-d or 1-d Tensor or array, an iterable of numbers (one per step), or a
             `LearningRateSchedule`.
         name: the argument's name, for the message.
 

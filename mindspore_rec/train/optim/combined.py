@@ -21,9 +21,9 @@ __all__ = ["CombinedOptimizer"]
 class CombinedOptimizer(nn.Optimizer):
     """One optimizer made of several, such as FTRL for the wide part and LazyAdam for the deep one.
 
-    Its `parameters` are those of the parts, one part after the other; a step is one step of each
-    part, and `global_step` is one for all. The parts become the combination's: do not step them
-    any more by themselves.
+    Its `parameters` are the parts' parameters, one part after the other; a step is one step of each
+    part, and `global_step` is one for all. The parts become the combination's: do not step them any
+    more by themselves.
 
     Args:
         optimizers: optimizers of this package, with one loss scale and no parameter in common.
@@ -173,7 +173,7 @@ def _check_disjoint(parts: list[SparseOptimizer]) -> None:
 
 
 def _rename_rates(rates: list[Any], k: int) -> None:
-    """Rename the rates of part `k`, so that a checkpoint can hold those of all parts."""
+    """Rename the rates of part `k`, so that a checkpoint can hold the rates of all parts."""
     found: dict[int, Parameter] = {}
     for rate in rates:
         own = [rate] if isinstance(rate, Parameter) else rate.get_parameters()

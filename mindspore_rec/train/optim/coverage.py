@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Split an optimizer's parameters: tables, those that decay, those that the native core updates."""
+"""Split an optimizer's parameters: tables, what decays, what the native core updates."""
 
 from __future__ import annotations
 

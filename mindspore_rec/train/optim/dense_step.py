@@ -130,8 +130,8 @@ class DenseNorm(nn.Cell):
 def _writing_op(name: str) -> Any:
     """Return an operator of the native core that writes Parameters among its inputs."""
     op = custom_op(name, ms.float32)
-    # One signature for any number of inputs: PyNative keeps that of the first Custom operator it
-    # sees for all of them, and checks that a call has no fewer inputs than signatures.
+    # One signature for any number of inputs: PyNative keeps the signature of the first Custom
+    # operator it sees for all of them, and checks that a call has no fewer inputs than signatures.
     written = signature.sig_rw.RW_WRITE
     many = signature.sig_kind.KIND_VAR_POSITIONAL
     op.set_signatures([signature.make_sig("inputs", written, many)])

@@ -18,7 +18,7 @@ __all__ = ["DeviceStep"]
 class DeviceStep(nn.Cell):
     """Cell that updates the rows with a gradient on the device: gather, the formula, scatter.
 
-    The number of those rows changes from step to step, and with it the shapes in this part of the
+    The number of these rows changes from step to step, and with it the shapes in this part of the
     graph; it is compiled once.
 
     Args:

@@ -23,7 +23,7 @@ COMPARE_EVERY = 100
 
 
 class WorkerExchange(nn.Cell):
-    """Cell that makes the gradients of this worker's batch those of all workers' batches.
+    """Cell that turns the gradients of this worker's batch into those of all workers' batches.
 
     Gradients of tables go to the workers that own the rows, all by one exchange; dense gradients
     are averaged, with the same bits on all workers. Each worker counts by its share of the samples
@@ -66,7 +66,7 @@ class WorkerExchange(nn.Cell):
         """Return the gradients of the global batch, one for each parameter.
 
         Args:
-            gradients: those of this worker's batch; that of a table is its token.
+            gradients: the gradients of this worker's batch; a table's gradient is its token.
             step: number of steps done so far, int32, one number.
         """
         token = self._zero
@@ -97,7 +97,7 @@ class WorkerExchange(nn.Cell):
 def require_same_settings(tables: Sequence[Any], settings: Mapping[str, Any]) -> None:
     """Check that all workers train the same tables by the same rules.
 
-    A collective call of the main thread; nothing where there is one worker.
+    A collective call of the main thread; does nothing with one worker.
 
     Args:
         tables: tables of the optimizer; settings of their configs that hold for the whole table are
@@ -105,7 +105,7 @@ def require_same_settings(tables: Sequence[Any], settings: Mapping[str, Any]) ->
         settings: settings of the optimizer, by name.
 
     Raises:
-        ValueError: a setting differs; on the worker whose setting is not that of worker 0.
+        ValueError: a setting differs; on the worker whose setting is not worker 0's.
 
     Example:
         >>> require_same_settings([], {"learning_rate": 0.1})
@@ -149,7 +149,7 @@ def _text(value: Any) -> str:
 def start_alike(parameters: Sequence[Parameter]) -> None:
     """Give dense parameters the values that they have on worker 0.
 
-    A collective call of the main thread; nothing where there is one worker.
+    A collective call of the main thread; does nothing with one worker.
 
     Args:
         parameters: the parameters, the same ones on all workers.

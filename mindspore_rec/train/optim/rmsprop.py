@@ -22,8 +22,8 @@ class RMSProp(SparseOptimizer):
         w &= w - b
 
     Centered, the root is of :math:`s - \bar g^2 + \epsilon` with
-    :math:`\bar g = \rho \bar g + (1 - \rho) g`; the difference is taken as 0 where rounding leaves
-    it below. :math:`s` starts at 1, as in `mindspore.nn.RMSProp`, whose formulas these are. In a
+    :math:`\bar g = \rho \bar g + (1 - \rho) g`; the difference is taken as 0 if rounding leaves it
+    below. :math:`s` starts at 1, as in `mindspore.nn.RMSProp`, whose formulas these are. In a
     table, rows that do not occur in the batch keep value and state. Sources: Tieleman & Hinton,
     "Lecture 6.5 - rmsprop", Coursera 2012; centered: Graves, "Generating Sequences With Recurrent
     Neural Networks", 2013.
@@ -111,7 +111,7 @@ class RMSProp(SparseOptimizer):
         )
 
     def _centered_step(self, j: int, w: Any, g: Any, lr: Any) -> Any:
-        # MindSpore's ApplyCenteredRMSProp takes the root of a negative number where the mean square
+        # MindSpore's ApplyCenteredRMSProp takes the root of a negative number if the mean square
         # and the squared mean are equal but for rounding.
         keep = 1.0 - self._decay
         s = self._blend(self.mean_square[j], self._mul(g, g), keep)

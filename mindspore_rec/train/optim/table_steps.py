@@ -58,8 +58,8 @@ class TableSteps(nn.Cell):
 
         Args:
             tokens: for each table what its lookups' backward pass gave.
-            rates: learning rates, float32 `[1]`, one a table.
-            decays: weight decays, float32 `[1]`, one a table.
+            rates: learning rates, float32 `[1]`, one per table.
+            decays: weight decays, float32 `[1]`, one per table.
             scale: what to multiply gradients by, float32 `[1]`.
             step: number of the step, int32 `[1]`, from 1.
 

@@ -31,8 +31,8 @@ def trainable_tables(parameters: Iterable[Parameter]) -> dict[int, Any]:
 def bind_table(optimizer: Cell, owner: Any, rule: str, constants: Mapping[str, Any]) -> int:
     """Bind a table to the optimizer that trains it; an earlier one can no longer step it.
 
-    Rows keep their values. Their optimizer state is kept where the rule stays the same, and starts
-    fresh where it changes.
+    Rows keep their values. Their optimizer state is kept if the rule stays the same, and starts
+    fresh if it changes.
 
     Args:
         optimizer: the optimizer.
@@ -72,7 +72,7 @@ def check_covered(net: Cell, optimizer: Any) -> None:
 
     Raises:
         RuntimeError: a table is not covered, or an optimizer created later took it over; the
-            message names every such table.
+            message names all these tables.
 
     Example:
         >>> from mindspore import nn

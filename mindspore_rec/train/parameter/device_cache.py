@@ -134,13 +134,13 @@ class DeviceTier(nn.Cell):
     def prepare(self, ids: Any, padding_key: int | None = None, faae_coefficient: int = 1) -> None:
         """Do the host's part of a training lookup ahead of it: count, admit, promote rows.
 
-        Where the device is not the CPU, it has to be called for each lookup of a step, between the
-        step before and that step. On the CPU it may be left out.
+        If the device is not the CPU, call it for each lookup of a step, between the step before and
+        that step. On the CPU the call may be left out.
 
         Args:
             ids: int32 or int64 array or Tensor, as the lookup will get them.
-            padding_key: that of the lookup.
-            faae_coefficient: that of the lookup.
+            padding_key: the lookup's padding key.
+            faae_coefficient: the lookup's coefficient.
 
         Raises:
             ValueError: the lookups of the step have more distinct keys than the tier has rows; the
@@ -153,8 +153,8 @@ class DeviceTier(nn.Cell):
     def sync(self) -> None:
         """Write rows that changed on the device back to the host.
 
-        Where the device is the CPU this happens by itself. Elsewhere evaluation in a graph asks for
-        it; all that reads the table outside a graph calls it.
+        If the device is the CPU, this happens by itself. On other devices evaluation in a graph
+        asks for it, and all that reads the table outside a graph calls it.
         """
         self._move(*self._native.fetch_dirty())
 

@@ -13,7 +13,7 @@ __all__ = ["Swap"]
 
 
 class _Exchange(nn.Cell):
-    """Gather the rows at some slots, then write others; never compiled for a number of rows."""
+    """Gather the rows at some slots, then write other rows; never compiled for a number of rows."""
 
     def __init__(self, values: Parameter, states: Parameter) -> None:
         super().__init__(auto_prefix=False)

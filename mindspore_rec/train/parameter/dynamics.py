@@ -119,7 +119,7 @@ class DynamicTable(TableParameter):
         """Set the scores of rows, for eviction with `order='score'`; the lowest go first.
 
         Args:
-            keys: int32 or int64 array or Tensor `[n]`; those without a row are passed over.
+            keys: int32 or int64 array or Tensor `[n]`; keys without a row are passed over.
             scores: float32 `[n]`, no NaN.
 
         Returns:

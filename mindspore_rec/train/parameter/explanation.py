@@ -25,17 +25,17 @@ class Explanation:
         table: the table's name.
         key: the key.
         present: whether the key has a row that evaluation sees.
-        tier: tier of the row: 'host'; '' where there is none.
+        tier: tier of the row: 'host'; '' if the key has no row.
         count: number of training occurrences (times `faae_coefficient`) of the row, or of the key
-            that waits for admission; an estimate where admission is by sketch.
-        threshold: threshold of admission by count; -1 where there is none.
+            that waits for admission; an estimate if admission is by sketch.
+        threshold: threshold of admission by count; -1 if there is none.
         last_step: training step when the row was last seen; None without a row.
-        last_time: event time of the same, seconds since 1970; None without a row or time source.
+        last_time: event time of that step, seconds since 1970; None without a row or time source.
         norm: L2 norm of the value; None without a row.
-        score: frequency ('lfu_decay') or score ('score'), where the table keeps one; else None.
-        reason: text on why there is no row; '' where there is one.
+        score: frequency ('lfu_decay') or score ('score'), if the table keeps one; else None.
+        reason: text on why there is no row; '' if there is one.
         evicted_step: step of the key's last eviction, if it is remembered.
-        evicted_time: event time of the same.
+        evicted_time: event time of that step.
     """
 
     table: str

@@ -32,7 +32,7 @@ class RowInitializer:
 
     @property
     def unknown_value(self) -> float:
-        """Value that a key without a row reads: the constant where there is one, else 0."""
+        """Value that a key without a row reads: the constant if there is one, else 0."""
         return self.a if self.kind == "constant" else 0.0
 
     def native_arguments(self) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def row_initializer(
     truncated normal has 0.01 cut at two standard deviations, Xavier uniform has gain 1.
 
     Args:
-        initializer: a number, a name, or an `Initializer` object of one of those kinds.
+        initializer: a number, a name, or an `Initializer` object of one of these kinds.
         fan_in: fan in, for Xavier uniform.
         fan_out: fan out, for Xavier uniform.
         argument: name of the caller's argument, for messages.

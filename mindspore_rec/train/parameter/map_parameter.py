@@ -57,7 +57,7 @@ class MapParameter(DynamicTable):
     local name (`m = self.map`, then `m[key] = value`); `m.put(key, value)` works through any. To
     freeze a table set `requires_grad` of the MapParameter, not of the Parameter it owns; it is then
     only read, `get` included. Outside a graph keys and values may be NumPy arrays: keys int32 or
-    int64 (in the range of int32 where that is the key dtype), values float32.
+    int64 (in the range of int32 if that is the key dtype), values float32.
 
     Args:
         name: the table's name; of two open tables with one name only the newer can be used.
@@ -70,8 +70,8 @@ class MapParameter(DynamicTable):
         key_tensor: keys to start with, int32 or int64 `[n]`.
         value_tensor: their values, of the value dtype, `[n, *value_shape]`.
         default_value: first value of a new key: a number, 'normal', 'truncated_normal', 'uniform',
-            'xavier_uniform' (with both fans the row's size), 'zeros', 'ones', or such an
-            Initializer.
+            'xavier_uniform' (with both fans the row's size), 'zeros', 'ones', or an Initializer of
+            one of these kinds.
         permit_filter_value: number of occurrences of a key in training by which it gets a row.
             Until then it reads `unknown_value` and is not trained. Default: 1.
         evict_filter_value: number of training steps after which a row that was not seen is evicted.
@@ -81,8 +81,8 @@ class MapParameter(DynamicTable):
             `permit_filter_value`.
         eviction: as for `TableConfig`, instead of `evict_filter_value`. Default: by
             `evict_filter_value`.
-        unknown_value: as for `TableConfig`. Default: the number of `default_value`, zeros where
-            that is a distribution.
+        unknown_value: as for `TableConfig`. Default: the number of `default_value`, zeros if that
+            is a distribution.
         serving_unknown_value: as for `TableConfig`. Default: `unknown_value`.
         cache: as for `TableConfig`. Default: all rows in host memory.
         config: a `TableConfig` in place of the arguments above that describe the table; beside it
@@ -91,11 +91,11 @@ class MapParameter(DynamicTable):
 
     Raises:
         TypeError: an argument is of the wrong type.
-        ValueError: an argument is out of range, or the name is that of an open table, or a tier
-            holds rows of an earlier run.
+        ValueError: an argument is out of range, or an open table has the name and both have tiers
+            below host memory, or a tier holds rows of an earlier run.
         OSError, RemoteError: a tier cannot be opened.
 
-    Inputs of a call are as those of `get`.
+    A call takes the inputs of `get`.
 
     Example:
         >>> import mindspore as ms
@@ -201,7 +201,7 @@ class MapParameter(DynamicTable):
 
     @property
     def permit_filter_value(self) -> int:
-        """Count of occurrences by which a key is admitted; 1 where admission is not by count."""
+        """Count of occurrences by which a key is admitted; 1 if admission is not by count."""
         count = self.admission.threshold if isinstance(self.admission, CountAdmission) else 1
         return 1 if count is None else count
 
@@ -271,9 +271,9 @@ class MapParameter(DynamicTable):
         Args:
             key_tensor: int32 or int64, any shape.
             insert_default_value: True: keys that have no row get one with their first value (once
-                admitted), counted as a training occurrence; where an optimizer covers the table,
-                the result is differentiable. False: the table does not change; keys without a row
-                read `unknown_value`; no gradient flows.
+                admitted), counted as a training occurrence; if an optimizer covers the table, the
+                result is differentiable. False: the table does not change; keys without a row read
+                `unknown_value`; no gradient flows.
 
         Returns:
             float32 Tensor `[*key_tensor.shape, *value_shape]`.
@@ -289,8 +289,8 @@ class MapParameter(DynamicTable):
     def put(self, key_tensor: Tensor, value_tensor: Tensor | float) -> MapParameter:
         """Set the values of keys without regard to admission; of a key given twice the last stays.
 
-        With a cache, more keys than a quarter of its host rows are stored a part at a time: where
-        a tier fails, the message says how many, in the order given, were stored.
+        With a cache, more keys than a quarter of its host rows are stored a part at a time: if a
+        tier fails, the message says how many, in the order given, were stored.
 
         Args:
             key_tensor: int32 or int64, any shape.
@@ -307,8 +307,8 @@ class MapParameter(DynamicTable):
     def erase(self, key_tensor: Tensor) -> MapParameter:
         """Remove keys with value, optimizer state and count; absent ones are passed over.
 
-        With a cache, more keys than a quarter of its host rows are erased a part at a time: where
-        a tier fails, the message says how many, in the order given, were erased.
+        With a cache, more keys than a quarter of its host rows are erased a part at a time: if a
+        tier fails, the message says how many, in the order given, were erased.
         """
         self._erase(key_tensor, self.descriptor)
         return self
@@ -337,7 +337,8 @@ class MapParameter(DynamicTable):
         return self.get_keys(), self.get_values()
 
     def _rows(self) -> Tensor:
-        # One element a row: shape inference learns a length that the data decides in no other way.
+        # One element per row: shape inference learns a length that the data decides in no other
+        # way.
         return self._range(self._zero, self._size(self.descriptor).reshape(()), self._one)
 
     def __getitem__(self, key_tensor: Tensor) -> Tensor:
@@ -378,10 +379,10 @@ class MapParameter(DynamicTable):
 
         Args:
             incremental: False: every row, with status 0 (unchanged). True: what changed since the
-                last export (everything, the first time): status 1 (modified) and, after those, keys
-                with status 2 (erased or evicted), for which there is no row among the values. A row
-                counts as modified when it was put, trained, or looked up in training. It must be
-                False over several workers, whose changes `RecCheckpoint` writes.
+                last export (everything, the first time): status 1 (modified), then keys with status
+                2 (erased or evicted), for which there is no row among the values. A row counts as
+                modified when it was put, trained, or looked up in training. It must be False over
+                several workers, whose changes `RecCheckpoint` writes.
 
         Returns:
             keys `[n]` of the key dtype, values float32 `[number of rows, *value_shape]`,
@@ -406,7 +407,7 @@ class MapParameter(DynamicTable):
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
         """Return the next slice of `export_data`; call until the last element is True.
 
-        The keys are those at the first call; their values those at the call that returns them.
+        The keys are as of the first call, the values as of the call that returns them.
 
         Args:
             incremental: as for `export_data`; the same in every call of one export.
@@ -498,7 +499,7 @@ class MapParameter(DynamicTable):
 
         Args:
             init: first value of the clone's rows, as `initializer` of `TableConfig`, or 'same' for
-                that of this table. Default: 'same'.
+                the initializer of this table. Default: 'same'.
         """
         if not (isinstance(init, str) and init == "same"):
             row_initializer(init, fan_in=self.dim, fan_out=self.dim, argument="init")

@@ -53,13 +53,13 @@ class ChangeMarks:
     def keep_digest(self) -> None:
         """Have the table keep its digest while rows change, as long as a mark is held.
 
-        It keeps 8 bytes for each row in host memory, 16 where rows are evicted by age, and nothing
-        of rows in lower tiers. Rows are hashed when they are exported, demoted, promoted, or when a
-        mark is taken, not while they are trained. The first call hashes all rows, and reads those
-        in lower tiers for it. The digest is dropped where memory for it runs out, where a table of
-        a vocabulary is cleared, where a limit of age is turned on or off, where a clock that was
-        put back to no event time gets one again, and where a damaged row in a lower tier is
-        replaced: call this again after the next mark. It does nothing where a digest is kept.
+        It keeps 8 bytes for each row in host memory, 16 if rows are evicted by age, and nothing of
+        rows in lower tiers. Rows are hashed when they are exported, demoted, promoted, or when a
+        mark is taken, not while they are trained. The first call hashes all rows, and reads the
+        rows in lower tiers for it. The digest is dropped when memory for it runs out, when a table
+        of a vocabulary is cleared, when a limit of age is turned on or off, when a clock that was
+        put back to no event time gets one again, and when a damaged row in a lower tier is
+        replaced: call this again after the next mark. It does nothing if a digest is kept.
 
         Raises:
             ValueError: no mark was taken.
@@ -69,14 +69,14 @@ class ChangeMarks:
         self._table.keep_digest()
 
     def kept_digest(self) -> int | None:
-        """Return the digest that the table keeps, that of `HostRows.digest`; None without one.
+        """Return the digest that the table keeps, as `HostRows.digest`; None without one.
 
         It costs as much as a copy of the keys that changed since the last mark.
         """
         return self._table.kept_digest()
 
     def release(self, holder: object) -> None:
-        """Drop the mark of a holder; where no mark is held, no changes are recorded."""
+        """Drop the mark of a holder; if no mark is held, no changes are recorded."""
         self._marks(holder).pop(holder, None)
         self._release()
 

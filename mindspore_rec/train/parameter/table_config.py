@@ -49,9 +49,9 @@ class TableConfig:
     There are two kinds of tables. A *hash table* takes any id of its key dtype and grows as ids
     arrive. A *static table*, one with `vocab_size`, takes the ids 0 .. vocab_size - 1.
 
-    Two configs are equal where all their fields are; initializers are compared as distributions, so
-    that 'zeros' equals 0. `dataclasses.replace(config, name="other")` describes another table like
-    it.
+    Two configs are equal if all their fields are equal; initializers are compared as distributions,
+    so that 'zeros' equals 0. `dataclasses.replace(config, name="other")` describes another table
+    like it.
 
     Args:
         dim: number of floats in a row, 1 to 8192.
@@ -59,16 +59,16 @@ class TableConfig:
             checkpoints, on SSD and on a server are found by it. Of two open tables with one name
             only the newer can be used. Default: a numbered name.
         key_dtype: dtype of the keys, `int32` or `int64`; a table of int32 refuses ids of int64.
-            Keys of a static table are int64. Default: `int64`, where the signatures after MindSpore
-            and MindRec have `int32`.
+            Keys of a static table are int64. Default: `int64`; the signatures after MindSpore and
+            MindRec have `int32`.
         value_dtype: dtype of a row's values, `float32`, `bfloat16` or `float16`. What is computed
             is computed in float32, lookups give float32, and NumPy sees float32; see
             `docs/precision.md`. Default: `float32`.
         initializer: first value of a row: a number, 'normal' (standard deviation 0.01),
-            'truncated_normal', 'uniform', 'xavier_uniform', 'zeros', 'ones', or such an
-            Initializer of `mindspore.common.initializer`. Default: 'normal'.
-        seed: seed of the first values, 0 to 2**64 - 1. Default: for `create_table` that of the
-            session (`mindspore_rec.init`) where there is one, else 0.
+            'truncated_normal', 'uniform', 'xavier_uniform', 'zeros', 'ones', or an Initializer of
+            one of these kinds from `mindspore.common.initializer`. Default: 'normal'.
+        seed: seed of the first values, 0 to 2**64 - 1. Default: for `create_table` the seed of the
+            session (`mindspore_rec.init`) if there is one, else 0.
         requires_grad: whether training changes the table; a frozen one is only read.
             Default: True.
         admission: when a key gets a row: a `CountAdmission`, `SketchAdmission` or
@@ -77,7 +77,7 @@ class TableConfig:
         eviction: when a row is removed: an `Eviction`. Only for hash tables. Default: never.
         unknown_value: what a key without a row reads: a number, or `dim` numbers (list, tuple,
             array or Tensor; kept as a tuple). Only for hash tables. Default: the number of
-            `initializer`, zeros where that is a distribution.
+            `initializer`, zeros if that is a distribution.
         serving_unknown_value: what a key without a row reads in evaluation and prediction,
             likewise. Only for hash tables. Default: `unknown_value`.
         vocab_size: number of ids of a static table, 1 to 2**35. Default: a hash table.
@@ -90,13 +90,13 @@ class TableConfig:
             all and trains them alike, for small tables whose rows are looked up all the time: rows
             do not travel, but keys and gradients go to all workers. Capacities (`max_rows`,
             `max_bytes`, `max_candidates`) are of all workers together. Default: 'sharded'.
-        owner: number of the worker that has the rows where `placement` is 'owner', taken modulo the
+        owner: number of the worker that has the rows if `placement` is 'owner', taken modulo the
             number of workers, >= 0. Default: by a hash of the name.
         gradient_dtype: dtype in which gradients of the rows travel between workers, `float32` or
             `bfloat16`, which halves their bytes and rounds them to 8 bits. Default: `float32`.
-        state_dtype: dtype of optimizer states that are moving averages (those of Adam, Momentum,
+        state_dtype: dtype of optimizer states that are moving averages (in Adam, Momentum,
             RMSProp), `float32` or `bfloat16`. Default: `float32`.
-        accumulator_dtype: dtype of optimizer states that are sums of all gradients so far (those of
+        accumulator_dtype: dtype of optimizer states that are sums of all gradients so far (in
             Adagrad, row-wise Adagrad, FTRL), `float32` or `bfloat16`. A sum grows by ever smaller
             parts of itself, which 8 bits hold by chance only. Default: `float32`.
         rounding: how an optimizer step writes values and states of two bytes back: 'stochastic', to
@@ -292,7 +292,7 @@ class TableConfig:
 
 
 def check_key_dtype(where: str, key_dtype: Any) -> None:
-    """Raise TypeError where a dtype is not one of keys.
+    """Raise TypeError if a dtype is not a dtype of keys.
 
     Args:
         where: text before the argument's name in the message.

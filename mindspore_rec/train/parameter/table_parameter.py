@@ -30,7 +30,7 @@ COMBINERS = {"sum": 0, "mean": 1, "sqrtn": 2}
 
 
 _open: weakref.WeakValueDictionary[int, TableParameter] = weakref.WeakValueDictionary()
-# Those of its parent are not open in a forked child, and their names are free there.
+# In a forked child the parent's tables are not open, and their names are free.
 os.register_at_fork(after_in_child=_open.clear)
 
 
@@ -38,8 +38,8 @@ def open_tables(name: str, all_scopes: bool = False) -> list[TableParameter]:
     """Return the open tables of that name that are still referenced, in no order.
 
     Args:
-        name: of the tables.
-        all_scopes: whether those of other scopes of names count, too. Default: False.
+        name: name of the tables.
+        all_scopes: whether tables in other scopes of names count, too. Default: False.
     """
     scope = None if all_scopes else current_scope()
     named = _named(name, scope)
@@ -86,12 +86,12 @@ def _named_table(config: TableConfig) -> _native.Table:
     except NameTakenError:
         _check_replaceable(config)
     # `net = Net()`, run again in a notebook: the name `net` holds the older network until the newer
-    # one is made. What is older keeps its rows, and is an error where it is used.
+    # one is made. The older network keeps its rows; using it is an error.
     return _native.Table(**arguments, replace=True)
 
 
 def _check_replaceable(config: TableConfig) -> None:
-    """Raise NameTakenError where an older table of that name and the new one would share a tier.
+    """Raise NameTakenError if an older table of that name and the new one would share a tier.
 
     A lower tier is found by the table's name: it is a directory, or keys on a server.
     """
@@ -117,10 +117,10 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     order "all gradients of the table before its step", and a number that arithmetic would change,
     which the step refuses.
 
-    Of two tables with one name the newer is used: making a network again, as a notebook does where
-    a cell is run twice, works. The older keeps its rows; a use of it is a RuntimeError until the
-    newer is closed. Where the rows of both would be in tiers below host memory, making the newer is
-    the error, a ValueError. Networks that a predictor makes have a scope of names of their own.
+    Of two tables with one name the newer is used: making a network again, as a notebook does when a
+    cell is run twice, works. The older table keeps its rows; using it is a RuntimeError until the
+    newer one is closed. If the rows of both would be in tiers below host memory, making the newer
+    table is a ValueError. Networks that a predictor makes have a scope of names of their own.
 
     Attributes:
         anchor: the Parameter that stands for the table in `net.trainable_params()`.
@@ -128,8 +128,8 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         descriptor: int64 Tensor `[7]`, by which operators find the table; see `make_descriptor`.
         key_dtype: dtype of the keys, `int32` or `int64`; a table of int32 refuses ids of int64.
         dim: number of floats in a row.
-        cache: the CacheConfig, or None where all rows are in host memory.
-        device: the `DeviceTier`, or None where no rows are on the device.
+        cache: the CacheConfig, or None if all rows are in host memory.
+        device: the `DeviceTier`, or None if no rows are on the device.
         marks: `ChangeMarks` since which changes of the table are kept.
     """
 
@@ -166,8 +166,8 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         refuse = custom_op("MsrRefuseGradient", ms.float32)
         zeros = ops.zeros_like
 
-        # Constants may stand for their own gradient, which nothing reads. Ids may not: where they
-        # were computed from a float, their gradient flows on and has to be zero.
+        # Constants may stand for their own gradient, which nothing reads. Ids may not: if they were
+        # computed from a float, their gradient flows on and has to be zero.
         def lookup_bprop(ids, descriptor, like, anchor, out, dout):  # type: ignore[no-untyped-def]
             return zeros(ids), descriptor, like, accumulate(dout[0], out[1], descriptor)
 
@@ -202,9 +202,9 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         self._pool_eval = custom_op("MsrPoolEval", ms.float32, pool_eval_bprop)
 
     def refuse_device(self, cell: str) -> None:
-        """Raise ValueError where rows are in device memory that the host cannot read.
+        """Raise ValueError if rows are in device memory that the host cannot read.
 
-        On the CPU, whose memory the device tier shares, such a cell works.
+        On the CPU, whose memory the device tier shares, the cell works.
 
         Args:
             cell: name of the cell that reads rows on the host, for the message.
@@ -268,7 +268,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
             self.device.sync()
 
     def check_not_replaced(self) -> None:
-        """Raise RuntimeError where a newer table has the name."""
+        """Raise RuntimeError if a newer table has the name."""
         self._table.check_not_replaced()
 
     @property
@@ -298,7 +298,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         return self._lookup_train(ids, descriptor, self.like, self.anchor)[0]
 
     def lookup_eval(self, ids: Tensor, descriptor: Tensor, narrow: bool = False) -> Tensor:
-        """Return such rows without any effect on the table."""
+        """Return rows as `lookup_train` does, without any effect on the table."""
         if narrow:
             return self._narrow_eval(ids, descriptor, self.like, self.anchor)
         return self._lookup_eval(ids, descriptor, self.like, self.anchor)
@@ -306,7 +306,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     def pool_train(
         self, ids: Tensor, offsets: Tensor | None, weights: Tensor | None, descriptor: Tensor
     ) -> Tensor:
-        """Return one combined row a bag, `[bags, dim]`, of a training lookup."""
+        """Return one combined row per bag, `[bags, dim]`, of a training lookup."""
         offsets = self._no_offsets if offsets is None else offsets
         weights = self._no_weights if weights is None else weights
         return self._pool_train(ids, offsets, weights, descriptor, self.like, self.anchor)[0]
@@ -314,7 +314,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     def pool_eval(
         self, ids: Tensor, offsets: Tensor | None, weights: Tensor | None, descriptor: Tensor
     ) -> Tensor:
-        """Return one combined row a bag, `[bags, dim]`, without any effect on the table."""
+        """Return one combined row per bag, `[bags, dim]`, without any effect on the table."""
         offsets = self._no_offsets if offsets is None else offsets
         weights = self._no_weights if weights is None else weights
         return self._pool_eval(ids, offsets, weights, descriptor, self.like, self.anchor)
@@ -327,14 +327,14 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
 
         With a cache there are also: `host_rows` of at most `host_capacity_rows` in host memory,
         `below_rows` that are below only; of the distinct keys of training lookups
-        (`looked_up_keys`) those in host memory (`host_hits`) and those that the lookup itself had
-        to read (`host_misses`); `prefetched_rows`, `written_down_rows`; the seconds that lookups
-        waited for rows (`lookup_wait_seconds`) and that batches waited for their prefetch
-        (`prefetch_wait_seconds`); of the distinct keys of other lookups (`evaluated_keys`) those in
-        host memory (`evaluated_host_hits`) and below (`evaluated_below_hits`), and the seconds that
-        these waited for rows (`evaluation_wait_seconds`); and of each tier below, `remote_` and
-        `ssd_`: `rows`, `hits` (rows found there), `written_rows`, `spilled_rows` (to the next
-        tier), `read_bytes`, `written_bytes`, `disk_bytes`, `index_bytes`, `buffer_bytes`.
+        (`looked_up_keys`) the keys in host memory (`host_hits`) and the keys that the lookup itself
+        had to read (`host_misses`); `prefetched_rows`, `written_down_rows`; the seconds that
+        lookups waited for rows (`lookup_wait_seconds`) and that batches waited for their prefetch
+        (`prefetch_wait_seconds`); of the distinct keys of other lookups (`evaluated_keys`) the keys
+        in host memory (`evaluated_host_hits`) and below (`evaluated_below_hits`), and the seconds
+        that these lookups waited for rows (`evaluation_wait_seconds`); and for each tier below,
+        `remote_` and `ssd_`: `rows`, `hits` (rows found there), `written_rows`, `spilled_rows` (to
+        the next tier), `read_bytes`, `written_bytes`, `disk_bytes`, `index_bytes`, `buffer_bytes`.
         """
         return self._synchronised().stats()
 
@@ -378,10 +378,10 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         """Free the rows and the name. Any later use of the table is an error.
 
         A table that no network, optimizer or variable holds any more is closed by itself, once
-        Python's garbage collector has looked (`gc.collect()`): so are those of a loop of trials
-        with `RecModel` or `TrainStep`, but for the newest, whose graph MindSpore keeps until it
-        compiles another one. MindSpore's own `nn.TrainOneStepCell` and `Model` keep all of them in
-        graph mode until the process ends; close such tables here.
+        Python's garbage collector has looked (`gc.collect()`). So are the tables of a loop of
+        trials with `RecModel` or `TrainStep`, except the newest, whose graph MindSpore keeps until
+        it compiles another one. MindSpore's own `nn.TrainOneStepCell` and `Model` keep all tables
+        in graph mode until the process ends; close these with this method.
 
         Example:
             >>> import mindspore_rec

@@ -18,9 +18,9 @@ class TableTraining(NativeAccess):
     # ---- optimizer
 
     def bind_optimizer(self, rule: str, **constants: Any) -> int:
-        """Make an optimizer the one that steps the table; the one before can no longer do so.
+        """Let an optimizer step the table; the optimizer before can no longer do so.
 
-        Rows keep their optimizer state where the rule stays the same, else it starts fresh.
+        Rows keep their optimizer state if the rule stays the same; else it starts fresh.
 
         Args:
             rule: name of the native rule, 'adam' for example.
@@ -35,7 +35,7 @@ class TableTraining(NativeAccess):
         return self._synchronised().bind_optimizer(rule, **constants)
 
     def accumulate_by_handle(self, handles: np.ndarray, gradients: np.ndarray) -> None:
-        """Add gradients of rows to those that the next step applies.
+        """Add gradients of rows to the gradients that the next step applies.
 
         Args:
             handles: int64 `[n, 2]`, from `lookup_with_handles`.
@@ -53,8 +53,9 @@ class TableTraining(NativeAccess):
     def discard_gradients(self) -> None:
         """Drop the gradients since the last step.
 
-        For a program that computes gradients and does not hand them to the optimizer, as where a
-        loss is not finite: a table takes them in the backward pass, and its next step would refuse.
+        For a program that computes gradients and does not hand them to the optimizer, as when a
+        loss is not finite: a table takes the gradients in the backward pass, and its next step
+        would refuse.
         """
         self._synchronised().discard_gradients()
 
@@ -86,7 +87,7 @@ class TableTraining(NativeAccess):
             ids: int32 or int64 array, what the batch will look up.
 
         Returns:
-            The number of this prefetch, greater than those before.
+            The number of this prefetch, greater than all numbers before.
         """
         return self._synchronised().prefetch(ids)
 
@@ -99,7 +100,7 @@ class TableTraining(NativeAccess):
         return self._synchronised().prefetch_wait(number)
 
     def end_prefetch(self, number: int) -> None:
-        """Let the rows of a prefetch, and of those before it, be demoted again."""
+        """Let the rows of a prefetch, and of the prefetches before it, be demoted again."""
         self._synchronised().prefetch_done(number)
 
     def recent_lookups(self) -> list[tuple[int, int]]:

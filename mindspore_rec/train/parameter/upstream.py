@@ -83,7 +83,7 @@ def _same(value: Any, default: Any) -> bool:
 
 
 def describing_arguments(function: Callable[..., Any], values: Mapping[str, Any]) -> list[str]:
-    """Return those of the `given_arguments` that describe a table, `config` among them.
+    """Return the `given_arguments` that describe a table, `config` among them.
 
     Args:
         function: the maker that was called.
@@ -134,7 +134,7 @@ def check_described_once(describing: list[str], config: Any, **required: Any) ->
 
 
 def check_hash_config(maker: str, config: TableConfig) -> None:
-    """Raise ValueError where a config is not one of a hash table.
+    """Raise ValueError if a config does not describe a hash table.
 
     Args:
         maker: name of what takes the config, for the message.

@@ -39,8 +39,8 @@ class Flag(IntFlag):
     STOP = 1  # end the training before the next step
     NEEDS_BATCH = 2  # has no batch with rows, now or before
     IDS_KNOWN = 4  # knows which columns are ids
-    CONDITION = 8  # its data ended by a condition, which ends those of all
-    CHECKED = 16  # rows and fingerprint must be those of the others
+    CONDITION = 8  # its data ended by a condition, which ends all workers' data
+    CHECKED = 16  # rows and fingerprint must be the other workers'
 
 
 class Word(NamedTuple):
@@ -82,14 +82,14 @@ class Loss(NamedTuple):
 
 
 class Agreement:
-    """Rounds of one training or evaluation of this worker with the others.
+    """Rounds of one training or evaluation of this worker with the other workers.
 
     Args:
         group: the workers.
         purpose: one letter: 't' for training, 'e' for evaluation.
 
     Attributes:
-        seconds: seconds that this worker has waited for others.
+        seconds: seconds that this worker has waited for other workers.
         rounds: number of rounds so far.
     """
 

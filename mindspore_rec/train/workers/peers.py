@@ -101,7 +101,7 @@ class Peers:
         self._state.end_step(step, batch.samples)
 
     def settle(self, run: Any, context: RunContext, interruption: Interruption) -> None:
-        """Ask the others whether one stops, and if so tell all why."""
+        """Ask the other workers whether one stops, and if so tell all why."""
         if not self.feed.agree_stop() or self._told:
             return
         self._told = True
@@ -118,13 +118,13 @@ class Peers:
         return next((reason for reason in self._agreement.json(own) if reason), "")
 
     def finish(self, summary: TrainSummary) -> None:
-        """Add to a summary how long each worker waited for the others."""
+        """Add to a summary how long each worker waited for the other workers."""
         summary.workers = self._group.size
         summary.waits = [float(each) for each in self._agreement.json(self._agreement.seconds)]
 
 
 def check_same(group: Group, what: str, mine: dict[str, Any]) -> None:
-    """Raise an error if this worker's settings are not those of worker 0.
+    """Raise an error if this worker's settings are not worker 0's.
 
     Args:
         group: all workers.

@@ -21,9 +21,9 @@ logger = logging.getLogger("mindspore_rec")
 def worker_source(source: BatchSource, group: Group, argument: str) -> BatchSource:
     """Return the source of this worker's share, so that all workers have each row once.
 
-    Streams are divided by partition, other data that can divide themselves as they do it, and of
-    all others the rows of each batch; see `mindspore_rec.stream.split_by_worker`. All workers call
-    this together.
+    Streams are divided by partition, other data that can divide themselves as they do it. Of all
+    other data the rows of each batch are divided; see `mindspore_rec.stream.split_by_worker`. All
+    workers call this together.
 
     Args:
         source: the data as the program gave them, on each worker.
@@ -60,7 +60,7 @@ def worker_source(source: BatchSource, group: Group, argument: str) -> BatchSour
 
 
 def agreed_length(length: int | None, group: Group) -> int | None:
-    """Return the number of steps that all workers take: that of the worker with most batches.
+    """Return the number of steps that all workers take: the number of the worker with most batches.
 
     Args:
         length: number of this worker's batches; None if not known.

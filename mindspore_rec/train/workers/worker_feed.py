@@ -22,7 +22,7 @@ from mindspore_rec.train.workers.agreement import Agreement, Flag, State, Word
 
 __all__ = ["WorkerBatch", "WorkerFeed"]
 
-_HEARTBEAT = 1.0  # seconds of waiting for data after which the others are told
+_HEARTBEAT = 1.0  # seconds of waiting for data after which the other workers are told
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,10 @@ class WorkerBatch(Batch):
 
 
 class WorkerFeed:
-    """Batches of this worker, agreed with the others one by one.
+    """Batches of this worker, agreed with the other workers one by one.
 
-    A worker whose data have ended goes on with its last batch, without rows, until those of all
-    have; then all end.
+    A worker whose data have ended goes on with its last batch, without rows, until the data of all
+    workers have ended; then all end.
 
     Args:
         agreement: rounds with the other workers.
@@ -64,7 +64,7 @@ class WorkerFeed:
     Attributes:
         stopped: whether a worker has asked to stop, so that none trains another step.
         ids_known: whether all workers know which columns are ids, as of the last round.
-        condition: whether the data ended because those of a worker met a condition of `StopWhen`.
+        condition: whether the data ended because a worker's data met a condition of `StopWhen`.
         has_batch: function that returns whether a batch can be trained while a worker waits for its
             next one, the same on all workers.
         on_idle: function that all workers call when one of them has nothing to read, together.
@@ -90,7 +90,7 @@ class WorkerFeed:
         self._last_number: int | None = None
         self._last_place: PassPlace | None = None
         self._said = 0.0
-        self._kept: tuple[State, Batch | None] | None = None  # said, while others had none yet
+        self._kept: tuple[State, Batch | None] | None = None  # said, while others had no batch yet
 
     def start(self, read: Callable[[], Batch | None]) -> None:
         """Begin a pass.
@@ -109,7 +109,7 @@ class WorkerFeed:
     def next(self) -> WorkerBatch | None:
         """Return the next batch, or None when all workers' data have ended or one asks to stop.
 
-        Where `has_batch` it is `LATER` if a worker would have to wait for its data. An error of
+        If `has_batch`, it is `LATER` when a worker would have to wait for its data. An error of
         this worker's data is kept for `check`.
         """
         if self.stopped:
@@ -181,7 +181,7 @@ class WorkerFeed:
         return State.BATCH, batch
 
     def on_wait(self) -> None:
-        """Tell the others, about once a second, that this worker's data keep it waiting.
+        """Tell the other workers, about once per second, that this worker's data keep it waiting.
 
         Raises:
             ReadGivenUpError: a worker asks to stop.
@@ -313,7 +313,7 @@ class WorkerFeed:
         )
 
     def _borrow(self, samples: Sequence[int]) -> None:
-        """Take a batch of another worker where this one has never had any."""
+        """Take a batch of another worker if this worker has never had any."""
         group = self.agreement.group
         root = next(worker for worker, rows in enumerate(samples) if rows)
         sent = None

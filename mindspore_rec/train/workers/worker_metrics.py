@@ -19,10 +19,11 @@ __all__ = ["WorkerMetrics", "whole_outputs"]
 class WorkerMetrics:
     """Metrics that have seen the rows of all workers at the end of an evaluation.
 
-    Metrics of `mindspore_rec.metrics` see this worker's rows, and are merged at the end. All others
-    (MindSpore's, and those whose value depends on the order of rows) see the outputs of all workers
-    in every step: whatever they compute, they compute as in one process that evaluates the batches
-    of all workers as one. A loss is then the mean of the workers' losses, weighted by their rows.
+    Metrics of `mindspore_rec.metrics` see this worker's rows, and are merged at the end. All other
+    metrics (MindSpore's, and metrics whose value depends on the order of rows) see the outputs of
+    all workers in every step: whatever they compute, they compute as in one process that evaluates
+    the batches of all workers as one. A loss is then the mean of the workers' losses, weighted by
+    their rows.
 
     Args:
         group: the workers.
@@ -70,7 +71,7 @@ class WorkerMetrics:
             update(self._fed, tuple(Tensor(array) for array in each))
 
     def merge(self) -> None:
-        """Make the metrics of this worker those of all workers."""
+        """Make the metrics of this worker cover the rows of all workers."""
         states = {name: metric.state_dict() for name, metric in self._merged.items()}
         flat = {
             f"{name}/{key}": value for name, state in states.items() for key, value in state.items()
@@ -88,7 +89,7 @@ class WorkerMetrics:
 def whole_outputs(
     parts: Sequence[tuple[int, list[np.ndarray]]], summed: bool
 ) -> list[list[np.ndarray]]:
-    """Return the outputs of all workers as those of one batch, or of each worker's where unclear.
+    """Return all workers' outputs as those of one batch, or of each worker's if unclear.
 
     Args:
         parts: number of rows and outputs of each worker that has rows.

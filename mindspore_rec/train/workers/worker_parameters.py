@@ -14,7 +14,7 @@ __all__ = ["share_parameters"]
 
 
 def share_parameters(group: Group, cell: nn.Cell) -> None:
-    """Set the dense parameters of this worker to those of worker 0, where they differ.
+    """Set this worker's dense parameters to worker 0's, if they differ.
 
     First values are random numbers, which differ between processes without `mindspore.set_seed`.
     The rows of tables need no sharing: they depend on the table's seed and the key. All workers

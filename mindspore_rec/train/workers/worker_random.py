@@ -19,8 +19,8 @@ _UNSEEDED = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)  # on the CPU all process
 
 
 def draw_apart(group: Group, network: nn.Cell) -> None:
-    """Seed MindSpore's random operators by worker, and warn of cells whose masks are not those of
-    one process.
+    """Seed MindSpore's random operators by worker, and warn of cells whose masks are not as in one
+    process.
 
     With one `mindspore.set_seed` on all workers, `nn.Dropout` would drop the same units of
     different workers' rows. Layers of this package that run as one operator need nothing: they

@@ -74,7 +74,8 @@ class WorkerState:
         every = [np.frombuffer(data, np.float32) for data in self._group.all_gather(mine.tobytes())]
         having = np.flatnonzero(samples)
         values = np.stack([every[worker] for worker in having]).astype(np.float64)
-        # Of a single row MindSpore's variance is NaN, which the others' need not become.
+        # Of a single row MindSpore's variance is NaN, which the other workers' variance need not
+        # become.
         weights = np.where(np.isfinite(values), samples[having, None], 0.0)
         total = weights.sum(0)
         sums = (np.where(weights > 0, values, 0.0) * weights).sum(0)

@@ -279,7 +279,7 @@ def _code(error: Exception) -> tuple[str, str]:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and those it came of."""
+    """Yield an error and the errors that it came of."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__

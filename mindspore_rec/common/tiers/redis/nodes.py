@@ -82,7 +82,7 @@ class Nodes:
     def _disarm(self, link: Link, entry: tuple[Address, object, bytes]) -> None:
         """Kill a broken connection on the server, with the commands it has not read yet.
 
-        A server that hung would otherwise run old writes after newer ones.
+        A server that hung would otherwise run old writes after newer writes.
         """
         if link.server == entry[1]:
             try:
@@ -102,7 +102,7 @@ class Nodes:
         link.close()
 
     def broken(self, link: Link) -> None:
-        """Close a connection that failed, and all idle ones to the same server."""
+        """Close a connection that failed, and all idle connections to the same server."""
         link.close()
         with self._lock:
             if link.client_id is not None and link.server is not None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows as values on the server: their bytes and a checksum behind them.
 
-Version 0.1 wrote the bytes alone. Such values are told by their length, and are taken over with
+Version 0.1 wrote the bytes alone. These values are told by their length, and are taken over with
 `leftover="keep"`; each row that is written from then on has a checksum.
 """
 

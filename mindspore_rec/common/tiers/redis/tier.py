@@ -7,14 +7,15 @@ bytes and 4 little-endian bytes of CRC32C over field and row, in hash
 Worker w of several, N, has hashes of its own: `emb{t/w<w>of<N>/g...}v`. Each bucket also has two
 fields that mark it: `t`, the token of the opening that owns it, and `s`, the number of the last
 command that wrote to it. Version 0.1 wrote values without the checksum, of `row_bytes` bytes. With
-`leftover="keep"` they are read beside the others, which are 4 bytes longer, and each that is
-written again has a checksum from then on; any other opening finds no such value legal. (So with
-`leftover="keep"` a value that lost just its checksum is taken for an older one.)
+`leftover="keep"` they are read beside values with a checksum, which are 4 bytes longer, and each
+value that is written again has a checksum from then on; any other opening finds no value without a
+checksum legal. (So with `leftover="keep"` a value that lost just its checksum is taken for an older
+value.)
 
 Guarantees.
 * A bit of a row or its checksum that changed on the server, and a row under another key than it was
   written for, raise `RowDamagedError` in each read and scan that meets them; it names the keys.
-  Writing such a row, erasing it and clearing the tier are legal.
+  Writing a damaged row, erasing it and clearing the tier are legal.
 * A read never returns an old row. The marker is read with each read of rows, and on each
   new connection before rows go over it. A server that restarted empty or with an older state (a
   snapshot, a replica that had lagged) and a bucket that someone deleted raise `RowsLostError`; a
@@ -76,7 +77,7 @@ class RedisTier:
     Args:
         url: `redis://[[user]:password@]host[:port][/db]`, `rediss://` for TLS,
             `redis+cluster://host:port[,host:port...]` for a cluster. Options come after `?`:
-            `timeout`, `retry_seconds`, and those of redis-py's connections, for instance
+            `timeout`, `retry_seconds`, and the options of redis-py's connections, for instance
             `rediss://host?ssl_ca_certs=/etc/ca.pem&retry_seconds=120`.
         table: name of the table.
         row_bytes: bytes of a row, 1 to 2**26.
@@ -362,7 +363,7 @@ class RedisTier:
         """Return counts since the tier was opened, and the number of rows.
 
         Keys: rows, hits, misses, read_rows, written_rows, read_bytes, written_bytes, retries. Bytes
-        are those of values, checksums included.
+        are bytes of values, checksums included.
         """
         with self._count_lock:
             counts: dict[str, int | float] = dict(self._counts)

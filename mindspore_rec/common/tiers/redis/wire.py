@@ -38,11 +38,11 @@ class Piece(NamedTuple):
 def bucket_names(
     table: str, generation: int, row_bytes: int, worker: int = 0, workers: int = 1
 ) -> list[bytes]:
-    """Return the keys of a table's buckets on the server, those of one worker.
+    """Return the keys of one worker's buckets of a table on the server.
 
     The braces are a hash tag, from which a cluster computes the slot. Generation and row length are
-    part of the name, so rows of another layout are not found; so are, where there are several, the
-    worker and their number, on which it depends who has which rows.
+    part of the name, so rows of another layout are not found. If there are several workers, the
+    worker and their number are part of it too, since they decide which worker has which rows.
 
     Example:
         >>> bucket_names("user id", 0, 212)[5]
@@ -108,7 +108,7 @@ class Packer:
         return order, pieces
 
     def _fields(self, keys: np.ndarray, order: np.ndarray, width: int) -> np.ndarray:
-        """Return a matrix with a line a key, whose first 12 bytes are the packed field."""
+        """Return a matrix with one line per key, whose first 12 bytes are the packed field."""
         lines = np.empty((len(keys), width), np.uint8)
         lines[:, :4] = self._head
         # A field is the key as 8 little-endian bytes, on every machine.

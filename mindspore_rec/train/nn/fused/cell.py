@@ -29,8 +29,8 @@ __all__ = ["ProgramCell", "native_operator", "program_cell", "refusal_of"]
 
 _ROW_UNIT = 16  # of csrc/ops/dense_ops.cc
 _PACKED_UNIT = 4096
-# Programs of so many inputs take them in bfloat16, each as it is; those of more have them cast. An
-# operator's types are fixed when it is made: there is one for each choice.
+# Programs of so many inputs take them in bfloat16, each as it is; programs of more inputs have them
+# cast. An operator's types are fixed when it is made: there is one operator for each choice.
 _MOST_NARROW_INPUTS = 3
 
 _SOURCE = '''# SPDX-License-Identifier: Apache-2.0
@@ -206,8 +206,8 @@ def native_operator(
         narrow: which outputs are bfloat16 instead, as the sum of 2**i. Default: 0, none.
     """
     dtypes = tuple(ms.bfloat16 if narrow >> i & 1 else ms.float32 for i in range(outputs))
-    # Without a side effect: two calls with the same arguments may be merged, as they are where a
-    # train step computes the network for the loss and again for the gradients.
+    # Without a side effect: two calls with the same arguments may be merged, as they are if a train
+    # step computes the network for the loss and again for the gradients.
     op = TableOperator(f"{LIBRARY}:{name}", None, dtypes, "aot", bprop)
     op.add_prim_attr("reg_op_name", name)
     op.tell_dtypes(dtypes)

@@ -41,7 +41,7 @@ _state = _State()
 
 
 def set_dense_device(device: str) -> None:
-    """Set the device that dense layers run on, of those that are made from now on.
+    """Set the device of dense layers that are made from now on.
 
     A layer has the device that is set when its constructor runs: `MLP(...)`, `CrossNet(...)`, a
     whole `FusedGraph(...)`. It keeps that device and so do copies of it, whatever is set later;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Base of the layers that run as one operator where they can, and as MindSpore's otherwise."""
+"""Base of the layers that run as one operator if they can, and as MindSpore's otherwise."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _Layer = TypeVar("_Layer", bound="FusedLayer")
 class FusedLayer(nn.Cell):
     """Base of layers with a fused form: one operator forward, one backward.
 
-    The fused form is used on the CPU, where oneDNN is found. Other devices, `mindspore.export`,
-    layers in float16 (`to_float`) and processes without oneDNN use the layers of MindSpore that the
-    cell consists of; both have the same parameters. So does a layer if a cell inside has hooks, is
-    in another mode (`set_train(False)`, which freezes a normalization or a dropout) or was
-    replaced, with a `RuntimeWarning` that names the cell.
+    The fused form is used on the CPU, if oneDNN is found. Other devices, `mindspore.export`, layers
+    in float16 (`to_float`) and processes without oneDNN use the layers of MindSpore that the cell
+    consists of; both have the same parameters. So does a layer if a cell inside has hooks, is in
+    another mode (`set_train(False)`, which freezes a normalization or a dropout) or was replaced,
+    with a `RuntimeWarning` that names the cell.
 
     A subclass sets `in_features`, the widths of its inputs, calls `_fuse` at the end of its
     `__init__`, and in `construct` asks `self.is_fused`. `add_to` describes its fused form.
@@ -66,10 +66,10 @@ class FusedLayer(nn.Cell):
         self._made_of: list[nn.Cell] = []
 
     def set_compute_dtype(self: _Layer, compute_dtype: str) -> _Layer:
-        """Let products read another type, those of the layers in this one too.
+        """Let products read another type, in the layers inside this layer too.
 
         Networks that the layers are a part of are compiled anew when they are called next; a
-        function under `jit` that is compiled already keeps the type it has.
+        function under `jit` that is compiled already keeps its type.
 
         Args:
             compute_dtype: type of the products' factors, 'float32' or 'bfloat16'.
@@ -256,7 +256,7 @@ def devices_of_parameters(network: nn.Cell) -> dict[int, str]:
         {'cpu'}
     """
     devices: dict[int, str] = {}
-    for _, cell in network.cells_and_names():  # a layer comes before those that it is made of
+    for _, cell in network.cells_and_names():  # a layer comes before the layers that it is made of
         if isinstance(cell, FusedLayer) and cell.is_fused:
             device = cell.fused_training.runs_on
             for parameter in cell.get_parameters():
@@ -271,7 +271,7 @@ def _is_half(cell: nn.Cell) -> bool:
 
 
 def _is_exporting() -> bool:
-    """Return whether `mindspore.export` is on the stack: it writes operators that others know."""
+    """Return whether `mindspore.export` is on the stack: it writes operators known elsewhere."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds and opens oneDNN: the copy that MindSpore ships, or the one that an environment names."""
+"""Finds and opens oneDNN: the copy that MindSpore ships, or one named in the environment."""
 
 from __future__ import annotations
 

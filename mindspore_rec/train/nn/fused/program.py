@@ -85,12 +85,12 @@ class Program:
         self.moved: list[int] = []  # where each normalization of a batch leaves moving statistics
 
     def input(self, columns: Columns) -> None:
-        """Read the next input Tensor, of `columns.width` floats a row, into columns of a value."""
+        """Read the next input, `columns.width` floats per row, into columns of a value."""
         self._native.add_input(columns)
         self._inputs += 1
 
     def inputs(self, *widths: int) -> Columns:
-        """Return the columns of input Tensors of so many floats a row, joined."""
+        """Return the columns of input Tensors of so many floats per row, joined."""
         joined = self.value(sum(widths))
         offset = 0
         for width in widths:
