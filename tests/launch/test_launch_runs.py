@@ -85,7 +85,7 @@ def test_the_last_code_stays_where_restarts_are_used_up(tmp_path: Path) -> None:
     done = launch("-n", "2", "--restarts", "1", "train.py", "9", cwd=tmp_path)
     assert done.returncode == 9
     assert (tmp_path / "tries-1").read_text() == "2"
-    assert "worker 1 ended with exit code 9" in done.stderr.splitlines()[-1]
+    assert "worker 1 ended with exit code 9" in done.stderr.splitlines()[-1], done.stderr
 
 
 def test_a_module_of_the_folder_and_more_workers_than_cores(tmp_path: Path) -> None:

@@ -156,6 +156,26 @@ def read_all(brokers: str, topic: str) -> list[Any]:
     return found
 
 
+def test_a_broker_that_knows_no_broker_yet_is_waited_for(
+    broker: Broker, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a broker answers for a moment after it has started."""
+    from kafka.errors import MetadataEmptyBrokerList
+
+    client = KafkaClient(broker.address, topic())
+    answer, empty = client._consumer.partitions_for_topic, [True] * 3
+
+    def partitions_for_topic(name: str) -> Any:
+        if empty:
+            empty.pop()
+            raise MetadataEmptyBrokerList("no brokers")
+        return answer(name)
+
+    monkeypatch.setattr(client._consumer, "partitions_for_topic", partitions_for_topic)
+    assert client.partitions() == [0] and not empty
+    client.close()
+
+
 def test_messages_deleted_unread_are_an_error(broker: Broker, topic: Callable[..., str]) -> None:
     from kafka import TopicPartition
     from kafka.admin import KafkaAdminClient

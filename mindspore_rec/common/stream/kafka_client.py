@@ -63,9 +63,18 @@ class KafkaClient:
 
     def partitions(self) -> list[int]:
         """Return the topic's partitions."""
-        deadline = time.monotonic() + 3
+        began = time.monotonic()
+        deadline = began + 3
         while True:
-            found = self._consumer.partitions_for_topic(self.topic)
+            try:
+                found = self._consumer.partitions_for_topic(self.topic)
+            except self._kafka.errors.KafkaError as error:
+                # A broker that has just started may know of no broker, itself included.
+                if not error.retriable or time.monotonic() > began + PATIENCE:
+                    raise
+                time.sleep(0.1)
+                deadline = time.monotonic() + 3
+                continue
             if found:
                 return sorted(found)
             if time.monotonic() > deadline:
