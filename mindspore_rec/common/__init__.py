@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What training and serving share; nothing here needs MindSpore."""
+"""Modules that training and serving share; none needs MindSpore."""

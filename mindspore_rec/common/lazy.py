@@ -21,7 +21,7 @@ _TRAINING = ("mindspore_rec.train", "mindspore_rec.compat")
 
 
 class _Home(NamedTuple):
-    """Where a name of a face is defined."""
+    """Module that defines a name of a face, and its name there."""
 
     module: str
     name: str

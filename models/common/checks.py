@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check of numbers with a least value, beside those of `mindspore_rec.common.checks`."""
+"""Check of numbers with a least value, beside the checks of `mindspore_rec.common.checks`."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def read_all(brokers: str, topic: str) -> list[Any]:
 def test_a_broker_that_knows_no_broker_yet_is_waited_for(
     broker: Broker, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a broker answers for a moment after it has started."""
+    """A broker answers so for a moment after it has started."""
     from kafka.errors import MetadataEmptyBrokerList
 
     client = KafkaClient(broker.address, topic())

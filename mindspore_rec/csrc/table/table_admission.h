@@ -22,8 +22,8 @@ class TableAdmission {
   // Return what is known of keys without rows: exact counters as metadata, or the sketch's memory.
   std::vector<RowMeta> ExportCounters();
   std::vector<char> ExportSketch();
-  // Set counters, all at once or, where memory runs out, some of them. Those of keys with a row
-  // are passed over. Throws where the table does not count so, or a sketch has another size.
+  // Set counters, all at once or, where memory runs out, some of them. Keys with a row are
+  // passed over. Throws where the table does not count so, or a sketch has another size.
   void ImportCounters(const std::vector<RowMeta>& counters);
   void ImportSketch(const char* data, size_t bytes);
 

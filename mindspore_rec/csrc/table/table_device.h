@@ -35,7 +35,7 @@ class TableDevice {
   // shared memory it writes them back by itself and returns nothing.
   RowMoves FetchDirty();
   // values, states: how many numbers there are; throws std::invalid_argument, and nothing is taken
-  // over, unless they are those of the rows being moved.
+  // over, unless they belong to the rows being moved.
   void FinishMove(const float* out_values, size_t values, const float* out_states, size_t states);
   // Slots whose rows have a gradient; without shared memory.
   size_t CountTouched();

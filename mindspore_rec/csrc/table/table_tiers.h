@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // TableTiers: the calls on the tiers below a table's host memory (table/cache/). As Table: from any
-// thread, under the table's mutex, with its exceptions. Those for tiers that the table does not
+// thread, under the table's mutex, with its exceptions. Calls for tiers that the table does not
 // have throw std::invalid_argument.
 #pragma once
 

@@ -123,7 +123,7 @@ class NetworkOpener:
 
 
 def features_of(network: NetworkFile, given: FeaturePipeline | None) -> FeaturePipeline | None:
-    """Return the given pipeline, or the one that a network's file describes, or None."""
+    """Return the given pipeline, or the pipeline that a network's file describes, or None."""
     if given is None and isinstance(network.features, dict):
         return described_pipeline(network.features)
     return given

@@ -23,7 +23,7 @@ COMPARE_EVERY = 100
 
 
 class WorkerExchange(nn.Cell):
-    """Cell that turns the gradients of this worker's batch into those of all workers' batches.
+    """Cell that turns gradients of this worker's batch into gradients of all workers' batches.
 
     Gradients of tables go to the workers that own the rows, all by one exchange; dense gradients
     are averaged, with the same bits on all workers. Each worker counts by its share of the samples

@@ -89,7 +89,7 @@ class WorkerMetrics:
 def whole_outputs(
     parts: Sequence[tuple[int, list[np.ndarray]]], summed: bool
 ) -> list[list[np.ndarray]]:
-    """Return all workers' outputs as those of one batch, or of each worker's if unclear.
+    """Return all workers' outputs joined as outputs of one batch, or per worker if that is unclear.
 
     Args:
         parts: number of rows and outputs of each worker that has rows.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far an answer depends on what goes through ONNX Runtime with it (docs/following.md)."""
+"""Bits of an answer that depend on the rows beside it in ONNX Runtime (docs/following.md)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the settings and the clock of a table say of one row, given by its block (row_layout.h): its
+// Rules for one row by the settings and the clock of a table, given its block (row_layout.h): its
 // first contents, whether it is to leave and why, its place in the order of leaving. The block may
 // be in host memory or a copy from a lower tier.
 #pragma once

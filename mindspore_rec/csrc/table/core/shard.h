@@ -41,7 +41,7 @@ struct ShardStats {
   }
 };
 
-// Bytes of a shard, by what they are for; those of candidates and of evicted keys are elsewhere.
+// Bytes of a shard by their purpose, without the bytes of candidates and of evicted keys.
 struct ShardMemory {
   size_t rows, index, changes, digests;
 };
@@ -115,7 +115,7 @@ class Shard {
   // Keys without rows.
   Candidates& candidates() { return candidates_; }
   EvictionLog& evictions() { return evictions_; }
-  // What changed, by epochs, which begin by BeginEpoch and end by StopRecording only. Rows are
+  // Changed keys by epochs, which begin by BeginEpoch and end by StopRecording only. Rows are
   // noted by Touch.
   ChangeLog& changes() { return changes_; }
   // The digests of rows, if they are kept. Keep is for shards whose changes are recorded.

@@ -78,7 +78,7 @@ class UpperTier {
 
   // ---- demote
 
-  // Choose about that many rows to demote, those of the lowest priority in a sample; none that the
+  // Choose about that many rows to demote, the lowest in priority of a sample; none that the
   // step or call holds, and those that prefetched batches hold only with `prefetched`. Sorted by
   // shard and place.
   VictimCandidates Victims(size_t rows, bool by_count, bool prefetched);
