@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         Message as Message,
     )
     from mindspore_rec.common.stream.dataset import StreamingDataset as StreamingDataset
+    from mindspore_rec.common.stream.dead_letter_policy import DeadLetterPolicy as DeadLetterPolicy
     from mindspore_rec.common.stream.dead_letters import DeadLetters as DeadLetters
     from mindspore_rec.common.stream.dead_share import (
         TooManyDeadLettersError as TooManyDeadLettersError,
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     from mindspore_rec.common.stream.kafka_client import KafkaClient as KafkaClient
     from mindspore_rec.common.stream.kafka_source import KafkaSource as KafkaSource
     from mindspore_rec.common.stream.kafka_writer import KafkaWriter as KafkaWriter
+    from mindspore_rec.common.stream.limits import StreamLimits as StreamLimits
     from mindspore_rec.common.stream.memory import MemoryTopic as MemoryTopic
     from mindspore_rec.common.stream.source import StreamSource as StreamSource
     from mindspore_rec.common.stream.stop import StopWhen as StopWhen

@@ -71,15 +71,7 @@ def batches_read_ahead_wait() -> list[Replaced]:
 
 def cut_of_no_rows() -> list[Replaced]:
     """A cut of the journal makes a batch, though with another batch size it has no rows."""
-    replay = StreamSource._replay
-
-    def always_cuts(self: Any) -> Any:
-        decision = replay(self)
-        if decision is not None and decision.kind == "cut" and not self._rows_pending:
-            self._pending, self._rows_pending = [], self.batch_size  # the batch counts as full
-        return decision
-
-    return [(StreamSource, "_replay", always_cuts)]
+    return [(StreamSource, "_ends_batch", lambda self, replayed: replayed.kind == "cut")]
 
 
 _GROWS = {"by_time": True, "grows": 2, "made_anew": False, "resizes": False}

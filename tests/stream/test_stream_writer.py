@@ -113,11 +113,11 @@ def test_letters_are_not_doubled_by_a_new_producer(
     name, dead = topic(), topic()
     write(broker.address, name, [pack(pa.table({"x": [1]})), *([b"bad"] * 50)] * 40)
     source = KafkaSource(
-        broker.address, name, pa.schema({"x": pa.int64()}), batch_size=1, dead_letters=dead,
-        stop=StopWhen(batches=40), max_dead_share=1,
+        broker.address, name, pa.schema({"x": pa.int64()}), batch_size=1,
+        dead_letters=DeadLetterPolicy(dead, max_dead_share=1), stop=StopWhen(batches=40),
     )  # fmt: skip
-    assert source._dead_letters is not None
-    writer = source._dead_letters._producer
+    assert source._bad._letters is not None
+    writer = source._bad._letters._producer
     assert isinstance(writer, KafkaWriter)
     for number, _ in enumerate(source):
         if number == 20:

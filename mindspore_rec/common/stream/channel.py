@@ -20,11 +20,13 @@ from mindspore_rec.common.columns.arrow_columns import to_record_batch
 from mindspore_rec.common.stream.channel_log import bounds_of, headers_of, last_number, sequence_of
 from mindspore_rec.common.stream.claims import Claims
 from mindspore_rec.common.stream.client import LogClient, LogProducer
+from mindspore_rec.common.stream.dead_letter_policy import DeadLetterPolicy
 from mindspore_rec.common.stream.formats import ArrowFormat, pack
 from mindspore_rec.common.stream.interleave import BEGIN
 from mindspore_rec.common.stream.kafka_client import KafkaClient, KafkaWriter, ensure_topic
-from mindspore_rec.common.stream.kafka_source import dead_letters_of
+from mindspore_rec.common.stream.kafka_source import policy_with_letters
 from mindspore_rec.common.stream.memory import MemoryTopic
+from mindspore_rec.common.stream.old_arguments import policy_of
 from mindspore_rec.common.stream.source import StreamSource
 
 __all__ = ["DataReceiver", "DataSender"]
@@ -308,8 +310,8 @@ class DataReceiver(StreamSource):
         dataset_name: second part of the channel's name (default "dataset").
         schema: the columns with their types. Default: the columns of the first message.
         batch_size: rows of a batch, at least 1 (default 4096).
-        dead_letters: topic for messages that are not rows of the schema. Default: None, the first
-            is an error.
+        dead_letters: topic for messages that are not rows of the schema, or a `DeadLetterPolicy`
+            with the topic. Default: None, the first is an error.
         kafka_options: settings of `kafka.KafkaConsumer`. Default: none.
         **options: as for `StreamSource`.
 
@@ -328,27 +330,28 @@ class DataReceiver(StreamSource):
         *,
         schema: pa.Schema | None = None,
         batch_size: int = 4096,
-        dead_letters: str | None = None,
+        dead_letters: DeadLetterPolicy | str | None = None,
         kafka_options: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
-        letters = None
+        policy = policy_of(dead_letters, options)
         if not isinstance(address, MemoryTopic):
             _check_address(address)
-        elif dead_letters is not None:
+        elif policy.topic is not None:
             raise ValueError("dead_letters must be None for a MemoryTopic")
         client = _reader(address, _topic(namespace, dataset_name), kafka_options or {})
         self.num_shards = len(client.partitions())
         shards = [shard_id] if isinstance(shard_id, int) else shard_id
-        if dead_letters is not None:
-            letters = dead_letters_of(address, dead_letters, kafka_options)  # type: ignore[arg-type]
+        if not isinstance(address, MemoryTopic):
+            policy = policy_with_letters(address, policy, kafka_options)
+        format = ArrowFormat(schema)
+        format.sequence_of = sequence_of
         super().__init__(
             client,
-            ArrowFormat(schema),
+            format,
             batch_size,
             partitions=None if shards is None else list(shards),
-            dead_letters=letters,
-            sequence_of=sequence_of,
+            dead_letters=policy,
             **options,
         )
         self.shard_id = shard_id

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from mindspore_rec.common.checks import check_int, check_number, check_one_of
+from mindspore_rec.common.stream.dead_letter_policy import DeadLetterPolicy
 
 __all__ = ["DeadShare", "TooManyDeadLettersError"]
 
@@ -29,16 +29,11 @@ class DeadShare:
     stream's state.
 
     Args:
-        most: greatest share of bad messages that is allowed, in (0, 1]; 1 is no limit.
-        then: "stop", an error; or "warn", a warning in the log, again when it was better between.
-        messages: of the window, at least 10.
+        policy: how many bad messages are too many, and what happens then.
         topic: its name, for the message.
 
-    Raises:
-        TypeError, ValueError: an argument is of the wrong type or out of range.
-
     Example:
-        >>> share = DeadShare(0.5, "stop", 10, "clicks")
+        >>> share = DeadShare(DeadLetterPolicy(dead_share_messages=10), "clicks")
         >>> share.good(4)
         >>> for _ in range(5):
         ...     share.bad("schema", "column 'x' is missing")
@@ -49,12 +44,10 @@ class DeadShare:
         6 of the last 10 messages of topic 'clicks' are bad
     """
 
-    def __init__(self, most: float, then: str, messages: int, topic: str) -> None:
-        self._most = check_number("max_dead_share", most)
-        if not 0 < self._most <= 1:
-            raise ValueError(f"max_dead_share must be in (0, 1], got {most}")
-        self._then = check_one_of("on_dead_share", then, ("stop", "warn"))
-        self._part = check_int("dead_share_messages", messages, _PARTS, 1 << 30) // _PARTS
+    def __init__(self, policy: DeadLetterPolicy, topic: str) -> None:
+        self._most = policy.max_dead_share
+        self._then = policy.on_dead_share
+        self._part = policy.dead_share_messages // _PARTS
         self._topic = topic
         self._full: list[dict[str, Any]] = []  # the last parts, at most a window
         self._good = 0

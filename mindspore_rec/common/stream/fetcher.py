@@ -16,36 +16,13 @@ from mindspore_rec.common.columns.columns import MAX_EVENT_TIME
 from mindspore_rec.common.stream.client import LogClient, Message
 from mindspore_rec.common.stream.formats import BadMessageError, Decoded, Format
 from mindspore_rec.common.stream.interleave import BEGIN, BadEntry, Block, Interleaver, Sequence
+from mindspore_rec.common.stream.limits import StreamLimits
 from mindspore_rec.common.stream.topic_watch import TopicWatch
 
-__all__ = ["Fetcher", "Limits"]
+__all__ = ["Fetcher", "event_seconds"]
 
 _KEPT_OF_BAD = 1 << 16
 _NOTHING = Decoded(pa.RecordBatch.from_pylist([], pa.schema([])), np.zeros(0, np.int64), {})
-
-
-class Limits:
-    """Limits that a message must meet.
-
-    Args:
-        message_bytes: the most bytes of a message.
-        event_time: column with the time of events, in seconds since 1970 or as an Arrow timestamp.
-        future_seconds: how much later than the message's own timestamp an event may be; None for no
-            limit.
-        value_ranges: by column of numbers, the least and the greatest value that it may have.
-    """
-
-    def __init__(
-        self,
-        message_bytes: int,
-        event_time: str | None,
-        future_seconds: float | None,
-        value_ranges: Mapping[str, tuple[float, float]],
-    ) -> None:
-        self.message_bytes = message_bytes
-        self.event_time = event_time
-        self.future_seconds = future_seconds
-        self.value_ranges = dict(value_ranges)
 
 
 class Fetcher:
@@ -54,10 +31,11 @@ class Fetcher:
     Args:
         client: client that only this thread uses while it runs.
         format: format of the messages.
-        limits: limits beyond which messages are refused.
+        limits: limits beyond which messages are refused; a partition with more than its share of
+            `buffer_bytes` waiting is not read on.
+        event_time: column with the time of events; None if there is none.
         interleaver: interleaver that gets the blocks; guarded by `changed`.
         changed: notified when a block, or an error, is there.
-        buffer_bytes: a partition with more than its share of these waiting is not read on.
         sequence_of: the sequence of a message; None if there are none.
         first_ends: by partition, the offset after the last message when reading begins.
         watch: notices new partitions, which the interleaver then waits for.
@@ -73,10 +51,10 @@ class Fetcher:
         self,
         client: LogClient,
         format: Format,
-        limits: Limits,
+        limits: StreamLimits,
+        event_time: str | None,
         interleaver: Interleaver,
         changed: threading.Condition,
-        buffer_bytes: int,
         sequence_of: Callable[[Message], Sequence | None] | None,
         first_ends: Mapping[int, int],
         watch: TopicWatch,
@@ -87,9 +65,9 @@ class Fetcher:
         self._client = client
         self._format = format
         self._limits = limits
+        self._event_time = event_time
         self._interleaver = interleaver
         self._changed = changed
-        self._buffer = buffer_bytes
         self._sequence_of = sequence_of
         self._next = {**interleaver.offsets, **interleaver.waiting}
         self._first_ends = first_ends
@@ -161,7 +139,7 @@ class Fetcher:
         """Return the partitions with enough waiting, which pause until half of it is taken."""
         with self._changed:
             waiting = {p: self._interleaver.waiting_bytes(p) for p in self._next}
-        share = max(1, self._buffer // len(waiting))
+        share = max(1, self._limits.buffer_bytes // len(waiting))
         self.paused = {
             p for p, size in waiting.items() if size > (share // 2 if p in self.paused else share)
         }
@@ -187,6 +165,7 @@ class Fetcher:
         return np.diff(offsets, prepend=begin - 1) - 1 - skipped
 
     def _decode(self, messages: list[Message]) -> Block:
+        most = self._limits.max_message_bytes
         values: list[bytes] = []
         places: list[int] = []
         bad: dict[int, BadMessageError] = {}
@@ -200,10 +179,8 @@ class Fetcher:
                 continue
             if not value:
                 bad[i] = BadMessageError("empty", "no bytes")
-            elif len(value) > self._limits.message_bytes:
-                bad[i] = BadMessageError(
-                    "size", f"{len(value)} bytes, at most {self._limits.message_bytes} are taken"
-                )
+            elif len(value) > most:
+                bad[i] = BadMessageError("size", f"{len(value)} bytes, at most {most} are taken")
             else:
                 values.append(value)
                 places.append(i)
@@ -245,7 +222,7 @@ class Fetcher:
         self, rows: pa.RecordBatch, owner: np.ndarray, messages: list[Message]
     ) -> dict[int, BadMessageError]:
         """Return the messages with an event after 2106, or too long after the message."""
-        column, most = self._limits.event_time, self._limits.future_seconds
+        column, most = self._event_time, self._limits.max_future_seconds
         if column is None:
             return {}
         times = event_seconds(rows.column(column))

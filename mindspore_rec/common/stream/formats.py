@@ -8,7 +8,7 @@ If reading several messages fails, they are halved until the bad messages are fo
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +23,7 @@ from mindspore_rec.common.stream.arrow_bounds import (
     may_repeat,
     written_out_bytes,
 )
+from mindspore_rec.common.stream.client import Message
 
 __all__ = [
     "ArrowFormat",
@@ -97,6 +98,10 @@ class Format(ABC):
             have no missing value. Columns that are not in it are left out.
         max_decoded_bytes: a message whose rows would take more in memory is bad, at least 1; twice
             its own size it may always take (default 64 MiB).
+
+    Attributes:
+        sequence_of: function that returns a message's producer and number, by which duplicates are
+            dropped, or None. Default: None, no message has a number.
     """
 
     def __init__(self, schema: pa.Schema | None, max_decoded_bytes: int = _MOST_DECODED) -> None:
@@ -105,6 +110,7 @@ class Format(ABC):
         if schema is not None and (not len(schema) or len(set(schema.names)) < len(schema)):
             raise ValueError(f"schema must have columns with distinct names, got {schema.names}")
         self.schema = schema
+        self.sequence_of: Callable[[Message], Any] | None = None
         self._widths: tuple[int, int] | None = None
         self.max_decoded_bytes = check_int("max_decoded_bytes", max_decoded_bytes, 1, 1 << 40)
 

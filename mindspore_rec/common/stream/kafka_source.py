@@ -4,17 +4,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
 from mindspore_rec.common.checks import check_one_of
+from mindspore_rec.common.stream.dead_letter_policy import DeadLetterPolicy
 from mindspore_rec.common.stream.dead_letters import DeadLetters
 from mindspore_rec.common.stream.formats import ArrowFormat, Format, JsonFormat, TsvFormat
 from mindspore_rec.common.stream.kafka_client import KafkaClient, KafkaWriter, ensure_topic
+from mindspore_rec.common.stream.limits import StreamLimits
+from mindspore_rec.common.stream.old_arguments import limits_of, policy_of
 from mindspore_rec.common.stream.source import StreamSource
 
-__all__ = ["KafkaSource", "dead_letters_of"]
+__all__ = ["KafkaSource", "policy_with_letters"]
 
 _ROW_TURN = 256
 
@@ -34,12 +38,12 @@ class KafkaSource(StreamSource):
         format: "arrow", a message is an Arrow IPC stream (see `pack`); "tsv" or "json", it is one
             or more lines (default "arrow"); or a `Format` object, with `schema` None.
         batch_size: rows of a batch, at least 1 (default 4096).
-        dead_letters: topic where bad messages go, made if it is missing. Default: None, the first
-            bad message is an error.
+        limits: as for `StreamSource`; `turn_messages` is 1 for "arrow", 256 for the other formats.
+        dead_letters: topic where bad messages go, made if it is missing; or a `DeadLetterPolicy`
+            with the topic. Default: None, the first bad message is an error.
         kafka_options: settings of `kafka.KafkaConsumer` and `KafkaProducer` alike, such as
             `security_protocol` or `sasl_mechanism`. Default: none.
-        **options: as for `StreamSource`. `turn_messages` is 1 for "arrow", 256 for the other
-            formats.
+        **options: as for `StreamSource`.
 
     Raises:
         ImportError: kafka-python or crc32c is missing; the message says how to install it.
@@ -56,37 +60,45 @@ class KafkaSource(StreamSource):
         *,
         format: str | Format = "arrow",
         batch_size: int = 4096,
-        dead_letters: str | None = None,
+        limits: StreamLimits | None = None,
+        dead_letters: DeadLetterPolicy | str | None = None,
         kafka_options: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
         chosen = _format(format, schema)
-        options.setdefault("turn_messages", 1 if isinstance(chosen, ArrowFormat) else _ROW_TURN)
-        if dead_letters == topic:
+        limits, policy = limits_of(limits, options), policy_of(dead_letters, options)
+        if limits.turn_messages is None and not isinstance(chosen, ArrowFormat):
+            limits = replace(limits, turn_messages=_ROW_TURN)
+        if policy.topic == topic:
             raise ValueError(f"dead_letters must be another topic than {topic!r}")
         client = KafkaClient(brokers, topic, kafka_options)
-        letters = None
         try:
             client.partitions()
-            if dead_letters is not None:
-                letters = dead_letters_of(brokers, dead_letters, kafka_options)
-            super().__init__(client, chosen, batch_size, dead_letters=letters, **options)
+            policy = policy_with_letters(brokers, policy, kafka_options)
+            super().__init__(
+                client, chosen, batch_size, limits=limits, dead_letters=policy, **options
+            )
         except BaseException:
             client.close()
-            if letters is not None:
-                letters.close()
+            if isinstance(policy.topic, DeadLetters):
+                policy.topic.close()
             raise
 
 
-def dead_letters_of(
-    brokers: str | Sequence[str], topic: str, options: Mapping[str, Any] | None
-) -> DeadLetters:
-    """Return a dead-letter topic of Kafka, which is made if missing."""
+def policy_with_letters(
+    brokers: str | Sequence[str], policy: DeadLetterPolicy, options: Mapping[str, Any] | None
+) -> DeadLetterPolicy:
+    """Return a policy with `DeadLetters` of Kafka for its topic, which is made if missing."""
+    topic = policy.topic
+    if topic is None:
+        return policy
+    if not isinstance(topic, str):
+        raise TypeError(f"dead_letters must be the name of a topic, got {type(topic).__name__}")
     ensure_topic(brokers, topic, 1, options or {})
     writer = KafkaWriter(brokers, options)
     letters = DeadLetters(writer, topic, KafkaClient(brokers, topic, options))
     writer.still_missing = letters.still_missing
-    return letters
+    return replace(policy, topic=letters)
 
 
 def _format(format: str | Format, schema: pa.Schema | None) -> Format:

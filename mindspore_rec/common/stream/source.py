@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import deque
@@ -13,16 +12,21 @@ from typing import Any
 
 import pyarrow as pa
 
-from mindspore_rec.common.checks import check_int, check_one_of
+from mindspore_rec.common.checks import check_int
 from mindspore_rec.common.columns.arrow_columns import join_rows
 from mindspore_rec.common.parallel.group import worker_group
-from mindspore_rec.common.stream.client import LogClient, Message
+from mindspore_rec.common.stream.bad_messages import BadMessages
+from mindspore_rec.common.stream.client import LogClient
+from mindspore_rec.common.stream.dead_letter_policy import DeadLetterPolicy
 from mindspore_rec.common.stream.dead_letters import DeadLetters
-from mindspore_rec.common.stream.dead_share import DeadShare, TooManyDeadLettersError
+from mindspore_rec.common.stream.decisions import Decisions
 from mindspore_rec.common.stream.fetcher import Fetcher, event_seconds
 from mindspore_rec.common.stream.formats import Format
-from mindspore_rec.common.stream.interleave import BadEntry, Interleaver, Sequence
+from mindspore_rec.common.stream.interleave import Interleaver
 from mindspore_rec.common.stream.journal import Decision, Journal
+from mindspore_rec.common.stream.left_out import LeftOut
+from mindspore_rec.common.stream.limits import StreamLimits
+from mindspore_rec.common.stream.old_arguments import limits_of, policy_of, sequence_of
 from mindspore_rec.common.stream.partition_split import (
     merged_state,
     partitions_of,
@@ -31,6 +35,7 @@ from mindspore_rec.common.stream.partition_split import (
     state_of_partitions,
     with_partitions,
 )
+from mindspore_rec.common.stream.patience import Patience
 from mindspore_rec.common.stream.read_watch import (
     ReadLaterError,
     check_read,
@@ -39,9 +44,8 @@ from mindspore_rec.common.stream.read_watch import (
 )
 from mindspore_rec.common.stream.source_checks import (
     STATE_VERSION,
-    check_limits,
+    check_columns,
     check_partitions,
-    check_seconds,
     check_start,
     check_state,
 )
@@ -51,10 +55,7 @@ from mindspore_rec.common.stream.worker_states import states_in
 
 __all__ = ["StreamSource"]
 
-logger = logging.getLogger("mindspore_rec")
-
 _STATES_KEPT = 1024
-_LOOK = 0.2  # seconds of waiting for messages after which a signal is looked for
 _MOST = (1 << 62) - 1
 
 
@@ -65,8 +66,8 @@ class StreamSource:
     time: all have `batch_size` rows, and partitions take turns by counted messages (`Interleaver`).
     So a run that resumes from a saved state gets exactly the batches of an uninterrupted run.
 
-    Two options give that up for speed of reaction: with `skip_idle_seconds` and `max_wait_seconds`
-    a batch depends on when messages came. Give a `journal` then, which keeps these decisions for a
+    Two limits give that up for speed of reaction: with `skip_idle_seconds` and `max_wait_seconds` a
+    batch depends on when messages came. Give a `journal` then, which keeps these decisions for a
     restart; without one, a restart still gets each row once, maybe in other batches.
 
     A partition that the topic gets later is read from its beginning. It takes turns with the other
@@ -82,43 +83,23 @@ class StreamSource:
             that the topic gets later.
         start: where to begin without a state: "earliest", "latest", or offsets by partition; they
             also say where partitions that a state lacks begin. Default: "earliest".
-        turn_messages: messages of a partition's turn, at least 1. Default: 1 for packed messages.
         event_time: column with the time of events: seconds since 1970, or an Arrow timestamp. A
             message with an event after 2106 (2**32 - 1 seconds) is bad.
-        max_future_seconds: a message with an event that is later than the message's own timestamp
-            by more than this is bad. Default: None, no limit. Needs `event_time`.
-        value_ranges: by column of numbers, the least and the greatest legal value, as in
-            ``{"click": (0, 1)}``; a message with another value, or with NaN, is bad. Default: none.
-            The format needs a schema with these columns.
-        max_message_bytes: a larger message is bad (default 4 MiB).
-        dead_letters: where bad messages go. Default: None, the first bad message is an error.
-        max_dead_share: more dead letters than this share of the last `dead_share_messages` are too
-            many, in (0, 1]; 1 is no limit (default 0.5). Upstream has changed, it is likely, and
-            the training starves.
-        on_dead_share: what happens then: "stop", a `TooManyDeadLettersError` with the commonest
-            reason; or "warn", a warning in the log (default "stop"). A restart stops there again,
-            until "warn" or a greater share lets it by.
-        dead_share_messages: at least 10; fewer messages in all are never too many (default 1000).
-        on_missing: what happens if the log has removed messages between two other messages before
-            they were read, as compaction does: "warn", a warning in the log when their number has
-            doubled; or "stop", a LookupError (default "warn"). See `missing`.
-        skip_idle_seconds: partitions wait so long for one that has nothing, then leave it out until
-            it has. Default: None, for ever.
-        max_wait_seconds: so long rows wait for their batch to be full. Default: None, for ever.
-            Both wait longer for a message that the topic held when reading began.
+        limits: limits of messages, of waiting and of reading ahead. Default: `StreamLimits()`.
+        dead_letters: where bad messages go; or a `DeadLetterPolicy`, which says too how many are
+            too many. Default: None, the first bad message is an error.
         journal: see above; each of several workers writes a journal of its own, beside it. Default:
             a journal in memory.
-        buffer_bytes: messages that are read ahead (default 64 MiB, as stored in the topic or, if
-            that is more, decoded).
         stop: when to end by itself. Default: never.
-        sequence_of: the producer's sequence of a message, by which duplicates are dropped.
+        **old: fields of the limits and of the policy by their own names, which is deprecated.
 
     Attributes:
         stop_reason: reason why iteration ended, or ''.
         saved_partitions: partitions of all workers whose states were loaded; empty without.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type or out of range.
+        TypeError, ValueError: an argument is of the wrong type or out of range, or is given beside
+            the settings that have it.
 
     Example:
         >>> from mindspore_rec.stream import ArrowFormat, MemoryTopic, StopWhen, pack
@@ -145,22 +126,12 @@ class StreamSource:
         *,
         partitions: list[int] | None = None,
         start: str | Mapping[int, int] = "earliest",
-        turn_messages: int = 1,
         event_time: str | None = None,
-        max_future_seconds: float | None = None,
-        value_ranges: Mapping[str, tuple[float, float]] | None = None,
-        max_message_bytes: int = 4 << 20,
-        dead_letters: DeadLetters | None = None,
-        max_dead_share: float = 0.5,
-        on_dead_share: str = "stop",
-        dead_share_messages: int = 1000,
-        on_missing: str = "warn",
-        skip_idle_seconds: float | None = None,
-        max_wait_seconds: float | None = None,
+        limits: StreamLimits | None = None,
+        dead_letters: DeadLetterPolicy | DeadLetters | None = None,
         journal: Journal | None = None,
-        buffer_bytes: int = 64 << 20,
         stop: StopWhen | None = None,
-        sequence_of: Callable[[Message], Sequence | None] | None = None,
+        **old: Any,
     ) -> None:
         self.batch_size = check_int("batch_size", batch_size, 1, _MOST)
         self.topic = client.topic
@@ -170,34 +141,26 @@ class StreamSource:
         self._chosen = partitions is not None
         self._wanted = check_partitions(partitions, client.partitions(), client.topic)
         self._topic_id = topic_id(client)
-        turn = check_int("turn_messages", turn_messages, 1, _MOST)
-        self._buffer = check_int("buffer_bytes", buffer_bytes, 1, _MOST)
-        self._limits = check_limits(
-            format, event_time, max_future_seconds, value_ranges, max_message_bytes
-        )
-        self._skip_idle = check_seconds("skip_idle_seconds", skip_idle_seconds)
-        self._max_wait = check_seconds("max_wait_seconds", max_wait_seconds)
+        self._limits = limits_of(limits, old)
+        self._event_column = event_time
+        check_columns(self._limits, event_time, format.schema)
         if stop is not None and stop.watermark is not None and event_time is None:
             raise ValueError("event_time must be given to stop at a watermark")
-        self._stop_when = stop if stop is not None else StopWhen()
-        self._dead_letters = dead_letters
-        self._share = DeadShare(max_dead_share, on_dead_share, dead_share_messages, self.topic)
-        self._sequence_of = sequence_of
-        self._journal = journal if journal is not None else Journal()
-        self._repeats = journal is not None  # batches of an earlier run that were not saved
-        self._begins_late = start == "latest"
-        self._restored = False  # whether a state was loaded
-        self._decisions = 0  # of that state
-        self._decisions_added = 0  # how many of these decisions have added a partition
-        self._checksum: int | None = None  # of these decisions; states of version 0.1 have none
-        self.saved_partitions: list[int] = []
-        self._order = self._new_order(self._wanted, turn)
+        self._bad = BadMessages(policy_of(dead_letters, old), self.topic)
+        self._sequence_of = sequence_of(old) or format.sequence_of
+        if old:
+            raise TypeError(
+                f"StreamSource.__init__() got an unexpected keyword argument {next(iter(old))!r}"
+            )
+        self._left_out = LeftOut(self._limits.on_missing, self.topic)
+        self._order = self._new_order(self._wanted, self._limits.turn_messages or 1)
+        self._decisions = Decisions(journal, self._order, self._known_message_next)
+        self._decisions.on_add = self._want
+        self._patience = Patience(self._limits, stop if stop is not None else StopWhen())
         self._start = check_start(start, self._wanted)
         self._order.offsets = self._first_offsets(self._start)
-        self._adds = "live"  # when further partitions take turns; or "asked", or "restart"
-        self._on_missing = check_one_of("on_missing", on_missing, ("warn", "stop"))
-        self._missing_reported = self._outdated_reported = 0
-        self._sends_letters = True
+        self._restored = False  # whether a state was loaded
+        self.saved_partitions: list[int] = []
         self._split: tuple[int, int] | None = None  # the worker whose share it is, and how many
         self._apart: tuple[int, int] | None = None  # the worker who reads it and no other
         self._worker_states: list[Any] = []  # that were loaded
@@ -209,31 +172,27 @@ class StreamSource:
         self._schema: str | None = None
         self._pending: list[pa.RecordBatch] = []
         self._rows_pending = 0
-        self._first_row: float | None = None  # when the first of them was taken
-        self._decided = 0
-        self._ahead: list[Decision] = []  # made, to take effect after the message taken in part
         self._batches = 0
         self._first_batch = 0
         self._rows = 0
         self._watermark: float | None = None
         self._event_time: int | None = None
-        self._dead: dict[str, int] = {}
-        self._dead_marks: dict[str, int] | None = None
         self._states: deque[dict[str, Any]] = deque(maxlen=_STATES_KEPT)
-        self._waits: dict[int, float] = {}
-        self._began = 0.0
-        self._last_row = 0.0
 
     def _new_order(self, partitions: list[int], turn: int) -> Interleaver:
         order = Interleaver(partitions, turn)
-        order.on_bad = self._on_bad
-        order.on_good = self._share.good
-        order.on_missing = self._report_missing
-        order.on_outdated = self._report_outdated
+        self._bad.watch(order)
+        self._left_out.watch(order)
         return order
 
+    def _set_order(self, order: Interleaver) -> None:
+        self._order = self._decisions.order = order
+
+    def _want(self, partition: int) -> None:
+        self._wanted = sorted({*self._wanted, partition})
+
     def _check_journal(self) -> None:
-        if self._begins_late and not self._restored and len(self._journal):
+        if self._start == "latest" and not self._restored and len(self._decisions):
             raise ValueError("journal must be new where start is 'latest': it is of another stream")
 
     # ---- workers
@@ -256,7 +215,7 @@ class StreamSource:
     @property
     def depends_on_time(self) -> bool:
         """Whether `skip_idle_seconds` or `max_wait_seconds` may decide what a batch is."""
-        return self._skip_idle is not None or self._max_wait is not None
+        return self._patience.depends_on_time
 
     def split_by_worker(self, worker: int, workers: int) -> StreamSource:
         """Leave the other workers' partitions and their rows of each batch to them.
@@ -316,9 +275,8 @@ class StreamSource:
         if self._fetcher is not None:
             raise RuntimeError("a stream must be given to a worker before its first batch")
         self._apart = (worker, workers)
-        self._journal = self._journal.of_worker(worker, workers)
+        self._decisions.read_apart(worker, workers)
         self._check_journal()
-        self._decided = self._decided_before()
         self._states.clear()
 
     def read_alike(self, worker: int) -> None:
@@ -327,9 +285,8 @@ class StreamSource:
         A partition that the topic gets meanwhile would be noticed at another batch by each worker:
         a restart adds it, see `add_partitions`.
         """
-        self._sends_letters = worker == 0
-        self._adds = "restart"
-        self._journal = self._journal.in_memory()  # all workers make the same decisions
+        self._bad.sends = worker == 0
+        self._decisions.read_alike()
 
     # ---- partitions that the topic gets later
 
@@ -342,7 +299,7 @@ class StreamSource:
         self._wanted = [p for p in self._wanted if p in partitions]
         if not self._restored:
             offsets = self._order.offsets
-            self._order = self._new_order(self._wanted, self._order.turn)
+            self._set_order(self._new_order(self._wanted, self._order.turn))
             self._order.offsets = {p: offsets[p] for p in self._wanted}
             self._states.clear()
 
@@ -368,7 +325,7 @@ class StreamSource:
         For a reader whose state is on disk before it reads on: the state is then the journal of the
         decision, and what the reader sent since the state before is repeated as it was.
         """
-        self._adds = "asked"
+        self._decisions.adds = "asked"
 
     @property
     def partitions_wait(self) -> bool:
@@ -376,38 +333,21 @@ class StreamSource:
         if self._fetcher is None:
             return False
         with self._changed:
-            return self._decided == len(self._journal) and bool(self._waiting_partitions())
+            return self._decisions.next is None and bool(self._decisions.waiting())
 
     def add_waiting_partitions(self) -> None:
         """Give new partitions that have messages turns from what is taken next on."""
         if self._fetcher is None:
             return
         with self._changed:
-            if self._decided < len(self._journal) or not self._add_waiting():
+            decisions, between_batches = self._decisions, not self._rows_pending
+            if decisions.next is not None or not decisions.add_waiting(between_batches):
                 return
             last = self._states.pop()
             if self._rows_pending:  # they are not in that state, and the decision is after them
-                self._states.append({**last, **self._ahead_fields()})
+                self._states.append({**last, **decisions.state_ahead()})
             else:
                 self._states.append(self._snapshot())
-
-    def _waiting_partitions(self) -> list[int]:
-        """Return the partitions to add: none before what an earlier run may have read."""
-        # The last one first: then the turn goes from the first of them to the next.
-        waiting = [p for p in sorted(self._order.waiting, reverse=True) if self._order.has(p)]
-        return waiting if waiting and not self._known_message_next() else []
-
-    def _add_waiting(self) -> bool:
-        """Return whether a partition was added."""
-        waiting = self._waiting_partitions()
-        for p in waiting:
-            if self._order.row == 0 and (self._adds == "live" or not self._rows_pending):
-                self._decide("add", p)
-            else:  # after the message that is taken in part, and after the state that is saved
-                taken = self._order.taken + (self._order.row > 0)
-                self._ahead.append(Decision(taken, "add", p))
-                self._journal.append(self._ahead[-1])
-        return bool(waiting)
 
     def _begins(self, partitions: Collection[int]) -> dict[int, int]:
         """Return where partitions that take no turns yet begin.
@@ -438,8 +378,8 @@ class StreamSource:
         if self._closed and self.stop_reason:
             raise StopIteration
         self._begin()
-        reason = self._stop_when.before(
-            self._batches - self._first_batch, time.monotonic() - self._began, self._watermark
+        reason = self._patience.reason_to_end(
+            time.monotonic(), self._batches - self._first_batch, self._watermark
         )
         with without_signals():
             try:
@@ -474,22 +414,21 @@ class StreamSource:
         watch = self._expect_new()
         offsets = {**self._order.offsets, **self._order.waiting}
         self._check_kept(offsets)
-        if self._dead_letters is not None:
-            self._dead_letters.look_up(self.topic, offsets, self._dead_marks)
+        self._bad.look_up(offsets)
         self._client.seek(offsets)
         with without_signals():
             self._first_batch = self._batches
             if self._states:
                 self._states.pop()
             self._states.append(self._snapshot())
-            self._began = self._last_row = time.monotonic()
+            self._patience.begin(time.monotonic())
             self._fetcher = Fetcher(
                 self._client,
                 self.format,
                 self._limits,
+                self._event_column,
                 self._order,
                 self._changed,
-                self._buffer,
                 self._sequence_of,
                 self._first_ends,
                 watch,
@@ -500,10 +439,11 @@ class StreamSource:
         """Wait for partitions that are to be read and take no turns; return what notices more."""
         there = self._client.partitions()
         check_same_topic(self.topic, self._topic_id, topic_id(self._client))
-        if not self._chosen and self._adds != "restart":
+        adds = self._decisions.adds != "restart"
+        if not self._chosen and adds:
             self._wanted = sorted({*self._wanted, *self._share_of(there)})
         whole = None if self._chosen else self._share_of
-        watch = TopicWatch(self._client, whole, self._topic_id, self._adds != "restart")
+        watch = TopicWatch(self._client, whole, self._topic_id, adds)
         for p, offset in self._begins(self._wanted).items():
             self._order.expect(p, offset)
         if self._order.waiting:
@@ -514,10 +454,9 @@ class StreamSource:
         """Take rows until a batch is complete; return False if the stream ends before."""
         while self._rows_pending < self.batch_size:
             with self._changed:
-                replayed = self._replay()
+                replayed = self._decisions.replay()
                 if replayed is not None:
-                    # With another batch size than before, the rows may have filled a batch there.
-                    if replayed.kind == "cut" and self._rows_pending:
+                    if self._ends_batch(replayed):
                         return True
                     continue
                 rows = self._take()
@@ -530,71 +469,25 @@ class StreamSource:
             if rows.num_rows:
                 self._pending.append(rows)
                 self._rows_pending += rows.num_rows
-                self._last_row = time.monotonic()
-                self._first_row = self._first_row or self._last_row
+                self._patience.rows_came(time.monotonic())
         return True
 
+    def _ends_batch(self, replayed: Decision) -> bool:
+        # With another batch size than before, the rows may have filled a batch there.
+        return replayed.kind == "cut" and bool(self._rows_pending)
+
     def _take(self) -> pa.RecordBatch | None:
-        stop = None
-        if self._decided < len(self._journal):
-            stop = self._journal[self._decided].taken
-        elif self._order.row == 0:
-            if not (self._repeats and self._known_message_next()):
-                self._rejoin()
-            if self._adds == "live":
-                self._add_waiting()
+        repeated = self._decisions.next
+        if repeated is None and self._order.row == 0:
+            self._decisions.decide_before_message(not self._rows_pending)
+        stop = None if repeated is None else repeated.taken
         rows = self._order.take(self.batch_size - self._rows_pending, stop)
         if rows is not None:
-            self._waits.clear()
+            self._patience.message_came()
         return rows
 
-    def _replay(self) -> Decision | None:
-        """Repeat the decisions that an earlier run made at this point."""
-        if self._decided == len(self._journal):
-            return None
-        decision = self._journal[self._decided]
-        if decision.taken > self._order.taken:
-            return None
-        self._decided += 1
-        self._ahead = [each for each in self._ahead if each != decision]
-        self._apply(decision)
-        return decision
-
-    def _decide(self, kind: str, partition: int = -1) -> None:
-        decision = Decision(self._order.taken, kind, partition)
-        self._journal.append(decision)
-        self._decided += 1
-        self._apply(decision)
-
-    def _apply(self, decision: Decision) -> None:
-        if decision.kind == "leave":
-            self._order.leave(decision.partition)
-        elif decision.kind == "join":
-            self._order.join(decision.partition)
-        elif decision.kind == "add" and decision.partition not in self._order.offsets:
-            if decision.partition not in self._order.waiting:
-                self._order.expect(decision.partition, 0)
-            self._order.add(decision.partition)
-            self._wanted = sorted({*self._wanted, decision.partition})
-
-    def _decided_before(self) -> int:
-        """Return how many of the journal's decisions were made before the state that was loaded."""
-        journal = self._journal
-        if not self.lacks_decisions:
-            return self._decisions
-        # That journal was lost. What there is was decided after this state, or one before.
-        return sum(journal[i].taken < self._order.taken for i in range(len(journal)))
-
-    def _rejoin(self) -> None:
-        for partition in sorted(self._order.idle):
-            if self._order.has(partition):
-                self._decide("join", partition)
-
     def _known_message_next(self) -> bool:
-        """Return whether the topic held the next message when reading began, fetched yet or not.
-
-        An earlier run may have gone on with it: without a decision, so none may be made now.
-        """
+        """Return whether the topic held the next message when reading began, fetched yet or not."""
         current, fetcher = self._order.current, self._fetcher
         if current is None or fetcher is None:
             return False
@@ -605,7 +498,7 @@ class StreamSource:
 
     def _wait(self) -> bool:
         """Wait for messages; return True if the batch is to end incomplete."""
-        fetcher, first_row = self._fetcher, self._first_row
+        fetcher, order, decisions = self._fetcher, self._order, self._decisions
         assert fetcher is not None
         if fetcher.error is not None:
             raise fetcher.error
@@ -614,47 +507,27 @@ class StreamSource:
             still_waiting()
         finally:
             self._changed.acquire()
-        if self._order.current is not None and self._order.has(self._order.current):
+        if order.current is not None and order.has(order.current):
             return False
-        if self._order.current is None and self._decided < len(self._journal):
-            raise ValueError(
-                f"the journal is of another stream: its decision {self._decided + 1} is of message "
-                f"{self._journal[self._decided].taken}, and all partitions are idle at message "
-                f"{self._order.taken}"
-            )
-        now = time.monotonic()
-        live = (
-            self._decided == len(self._journal)
-            and self._order.row == 0
-            and not self._known_message_next()
+        decisions.check_not_stuck()
+        kind, reason, seconds = self._patience.look(
+            time.monotonic(), decisions.may_decide, order.current, len(order.partitions) > 1
         )
-        until = now + _LOOK
-        if live and self._max_wait is not None and first_row is not None:
-            if now >= first_row + self._max_wait:
-                self._decide("cut")
-                return True
-            until = min(until, first_row + self._max_wait)
-        current = self._order.current
-        others = len(self._order.partitions) > 1
-        if live and self._skip_idle is not None and current is not None and others:
-            since = self._waits.setdefault(current, now)
-            if now >= since + self._skip_idle:
-                self._decide("leave", current)
-                return False
-            until = min(until, since + self._skip_idle)
-        self.stop_reason = self._stop_when.waiting(now - self._began, now - self._last_row)
-        if self.stop_reason:
-            if self._rows_pending and live and self._stop_when.keeps_rest(self.stop_reason):
-                self._decide("cut")
-                return True
-            self._drop_pending()
+        if kind == "leave" and order.current is not None:
+            decisions.decide("leave", order.current)
             return False
-        until = min(until, self._stop_when.next_look(now, self._began, self._last_row))
-        self._changed.wait(max(until - now, 0.001))
-        return False
+        if kind == "cut":
+            decisions.decide("cut")
+        elif kind == "end":
+            self._drop_pending()
+        else:
+            self._changed.wait(seconds)
+        self.stop_reason = reason
+        return kind == "cut"
 
     def _drop_pending(self) -> None:
-        self._pending, self._rows_pending, self._first_row = [], 0, None
+        self._pending, self._rows_pending = [], 0
+        self._patience.batch_ended()
 
     def _hand_out(self) -> pa.RecordBatch:
         pieces = self._pending
@@ -662,8 +535,8 @@ class StreamSource:
         batch = join_rows(pieces)
         self._batches += 1
         self._rows += batch.num_rows
-        if self._limits.event_time is not None:
-            latest = float(event_seconds(batch.column(self._limits.event_time)).max())
+        if self._event_column is not None:
+            latest = float(event_seconds(batch.column(self._event_column)).max())
             self._watermark = max(latest, self._watermark or latest)
             self._event_time = int(latest) if latest >= 1 else None
         with self._changed:
@@ -674,42 +547,6 @@ class StreamSource:
         self.stop_reason = reason
         self.close()
 
-    def _on_bad(self, partition: int, entry: BadEntry) -> None:
-        if self._dead_letters is None:
-            raise ValueError(
-                f"message {entry.offset} of partition {partition} of topic {self.topic!r} is bad "
-                f"({entry.error}), and there is no dead-letter topic to put it in"
-            )
-        if self._sends_letters:
-            self._dead_letters.send(self.topic, partition, entry)
-        self._dead[entry.error.reason] = self._dead.get(entry.error.reason, 0) + 1
-        try:
-            self._share.bad(entry.error.reason, entry.error.detail)
-        except TooManyDeadLettersError:
-            self._dead_letters.flush()
-            raise
-
-    def _report_missing(self, partition: int, offset: int, count: int) -> None:
-        text = (
-            f"messages {offset - count} to {offset - 1} of partition {partition} of topic "
-            f"{self.topic!r}, or {count} of those shortly before {offset}, were removed before "
-            "they were read, as compaction does: topics of events need cleanup.policy=delete"
-        )
-        if self._on_missing == "stop":
-            raise LookupError(text)
-        if self._order.missing >= 2 * self._missing_reported:
-            logger.warning("%s; %d in all", text, self._order.missing)
-            self._missing_reported = self._order.missing
-
-    def _report_outdated(self, partition: int, sequence: Sequence) -> None:
-        if self._order.outdated >= 2 * self._outdated_reported:
-            logger.warning(
-                "messages of sender %r in partition %d of topic %r are ignored, %d in all: another "
-                "worker of that name has taken over",
-                sequence.producer, partition, self.topic, self._order.outdated,
-            )  # fmt: skip
-            self._outdated_reported = self._order.outdated
-
     # ---- what a feature worker keeps
 
     @property
@@ -719,9 +556,9 @@ class StreamSource:
         return {
             "batch_size": self.batch_size,
             "turn_messages": self._order.turn,
-            "event_time": limits.event_time,
-            "max_future_seconds": limits.future_seconds,
-            "max_message_bytes": limits.message_bytes,
+            "event_time": self._event_column,
+            "max_future_seconds": limits.max_future_seconds,
+            "max_message_bytes": limits.max_message_bytes,
             "value_ranges": {name: list(each) for name, each in limits.value_ranges.items()},
             **({} if schema is None else {"schema": str(schema.remove_metadata())}),
         }
@@ -735,7 +572,7 @@ class StreamSource:
     @property
     def journal_path(self) -> Path | None:
         """File of the journal; None if it is in memory only."""
-        return self._journal.path
+        return self._decisions.path
 
     def keep_decisions(self, path: Path, check: Callable[[], object]) -> bool:
         """Keep the decisions on disk, in a file that no other process writes any more.
@@ -750,20 +587,13 @@ class StreamSource:
         Raises:
             ValueError, OSError: as for `Journal`.
         """
-        if self._journal.path is None:
-            self._journal, self._repeats = Journal(path), True
-        decides = self.depends_on_time or self._stop_when.idle_seconds is not None
-        if not decides and not self._journal.is_there:
-            return False
-        self._journal = self._journal.taken_over(check)
-        self._decided = self._decided_before()
-        return True
+        decides = self.depends_on_time or self._patience.stop.idle_seconds is not None
+        return self._decisions.keep_on_disk(path, check, decides)
 
     @property
     def lacks_decisions(self) -> bool:
         """Whether the journal lacks decisions that were made before the state that was loaded."""
-        count, known = self._decisions, self._checksum
-        return count > len(self._journal) or known not in (None, self._journal.checksum(count))
+        return self._decisions.lacking
 
     @property
     def lacks_decisions_by_time(self) -> bool:
@@ -771,7 +601,7 @@ class StreamSource:
 
         The other decisions have added partitions, which the state itself has.
         """
-        return self.lacks_decisions and self._decisions > self._decisions_added
+        return self._decisions.lacking_by_time
 
     # ---- places
 
@@ -846,8 +676,7 @@ class StreamSource:
         Raises:
             ValueError: that position is not kept.
         """
-        if self._dead_letters is not None:
-            self._dead_letters.flush()
+        self._bad.flush()
         with self._changed:
             if not self._states:
                 self._states.append(self._snapshot())
@@ -889,22 +718,13 @@ class StreamSource:
         schema = state["schema"]
         if self.format.schema is None and schema is not None:
             self.format.schema = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(schema)))
-        self._order = self._new_order(list(state["partitions"]), self._order.turn)
+        self._set_order(self._new_order(list(state["partitions"]), self._order.turn))
         self._order.load_state_dict(state["order"])
-        self._decisions = int(state["decisions"])
-        self._decisions_added = int(state.get("decisions_added", 0))
-        self._checksum = state.get("decisions_crc32")
-        self._decided = self._decided_before()
-        self._ahead = [Decision(*each) for each in state.get("decisions_ahead", ())]
-        if self._decided == len(self._journal):  # else the journal has them
-            for decision in self._ahead:
-                self._journal.append(decision)
+        self._decisions.load_state_dict(state)
         self._batches = int(state["batches"])
         self._rows = int(state["rows"])
         self._watermark = state["watermark"]
-        self._dead = dict(state["dead"])
-        self._dead_marks = state["dead_marks"]
-        self._share.load_state_dict(state.get("dead_share"))
+        self._bad.load_state_dict(state)
         self._states.clear()
         self._restored = True
 
@@ -937,30 +757,11 @@ class StreamSource:
             "batches": self._batches,
             "rows": self._rows,
             "watermark": self._watermark,
-            "dead": dict(self._dead),
-            "dead_marks": self._marks(),
-            "dead_share": self._share.state_dict(),
-            "decisions": self._decided,
-            **self._journal_fields(),
+            **self._bad.state_dict(reading=self._fetcher is not None),
+            **self._decisions.state_dict(),
             "schema": self._schema,
             "order": self._order.state_dict(),
         }
-
-    def _journal_fields(self) -> dict[str, Any]:
-        added = self._journal.added(self._decided)
-        return {
-            **({"decisions_crc32": self._journal.checksum(self._decided)} if self._decided else {}),
-            **({"decisions_added": added} if added else {}),
-            **self._ahead_fields(),
-        }
-
-    def _ahead_fields(self) -> dict[str, Any]:
-        return {"decisions_ahead": [list(each) for each in self._ahead]} if self._ahead else {}
-
-    def _marks(self) -> dict[str, int] | None:
-        if self._dead_letters is None or self._fetcher is None:
-            return self._dead_marks
-        return dict(self._dead_letters.marks)
 
     def close(self) -> None:
         """Stop reading; `state_dict` still works."""
@@ -969,8 +770,7 @@ class StreamSource:
         self._closed = True
         if self._fetcher is not None:
             self._fetcher.stop()
-        if self._dead_letters is not None:
-            self._dead_letters.close()
+        self._bad.close()
         self._client.close()
 
     def __enter__(self) -> StreamSource:

@@ -3,22 +3,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from mindspore_rec.common.checks import check_int, check_number
-from mindspore_rec.common.stream.fetcher import Limits
-from mindspore_rec.common.stream.formats import Format
+from mindspore_rec.common.checks import check_int
+from mindspore_rec.common.stream.limits import StreamLimits
 from mindspore_rec.common.stream.topic_watch import check_same_topic
 
 __all__ = [
     "STATE_VERSION",
-    "check_limits",
+    "check_columns",
     "check_partitions",
-    "check_seconds",
     "check_start",
     "check_state",
 ]
@@ -51,29 +48,20 @@ def check_start(start: Any, partitions: list[int]) -> Any:
     return start
 
 
-def check_seconds(argument: str, value: Any) -> float | None:
-    """Check a number of seconds above 0, or None, and return it."""
-    if value is None:
-        return None
-    seconds = check_number(argument, value)
-    if seconds <= 0:
-        raise ValueError(f"{argument} must be above 0, got {value}")
-    return seconds
-
-
-def check_limits(
-    format: Format, event_time: Any, future_seconds: Any, value_ranges: Any, message_bytes: Any
-) -> Limits:
-    """Check the limits of messages, and return them."""
-    most = check_int("max_message_bytes", message_bytes, 1, 1 << 31)
-    ranges = _check_ranges(format.schema, value_ranges)
+def check_columns(limits: StreamLimits, event_time: Any, schema: pa.Schema | None) -> None:
+    """Check that a schema has the columns of the event time and of the limits' value ranges."""
+    numbers = [] if schema is None else [field.name for field in schema if _is_number(field.type)]
+    for name in limits.value_ranges:
+        if name not in numbers:
+            raise ValueError(
+                f"value_ranges must be of columns of numbers of the schema, {numbers}, got {name!r}"
+            )
     if event_time is None:
-        if future_seconds is not None:
+        if limits.max_future_seconds is not None:
             raise ValueError("max_future_seconds needs event_time, the column with the time")
-        return Limits(most, None, None, ranges)
+        return
     if not isinstance(event_time, str):
         raise TypeError(f"event_time must be a column's name, got {event_time!r}")
-    schema = format.schema
     if schema is None:
         raise ValueError("event_time needs a format with a schema that has that column")
     if event_time not in schema.names or not _is_time(schema.field(event_time).type):
@@ -81,32 +69,6 @@ def check_limits(
             f"event_time must be a column of numbers or timestamps of {schema.names}, "
             f"got {event_time!r}"
         )
-    if future_seconds is not None:
-        future_seconds = check_number("max_future_seconds", future_seconds)
-        if not 0 <= future_seconds < math.inf:
-            raise ValueError(f"max_future_seconds must be at least 0, got {future_seconds}")
-    return Limits(most, event_time, future_seconds, ranges)
-
-
-def _check_ranges(schema: pa.Schema | None, ranges: Any) -> dict[str, tuple[float, float]]:
-    if ranges is None:
-        return {}
-    if not isinstance(ranges, Mapping):
-        raise TypeError(f"value_ranges must be a dict of (least, greatest), got {ranges!r}")
-    numbers = [] if schema is None else [field.name for field in schema if _is_number(field.type)]
-    checked = {}
-    for name, limits in ranges.items():
-        if name not in numbers:
-            raise ValueError(
-                f"value_ranges must be of columns of numbers of the schema, {numbers}, got {name!r}"
-            )
-        pair = isinstance(limits, Sequence) and len(limits) == 2
-        if not pair or not all(isinstance(value, (int, float)) for value in limits):
-            raise TypeError(f"value_ranges[{name!r}] must be (least, greatest), got {limits!r}")
-        if not limits[0] <= limits[1]:  # NaN too
-            raise ValueError(f"value_ranges[{name!r}] must be ascending, got {limits!r}")
-        checked[name] = (float(limits[0]), float(limits[1]))
-    return checked
 
 
 def _is_number(kind: pa.DataType) -> bool:

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""BadMessages: what becomes of a stream's bad messages, and how many there were of each kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mindspore_rec.common.stream.dead_letter_policy import DeadLetterPolicy
+from mindspore_rec.common.stream.dead_letters import DeadLetters
+from mindspore_rec.common.stream.dead_share import DeadShare, TooManyDeadLettersError
+from mindspore_rec.common.stream.interleave import BadEntry, Interleaver
+
+__all__ = ["BadMessages"]
+
+
+class BadMessages:
+    """Counter of a stream's bad messages, which sends each to the dead letters.
+
+    Args:
+        policy: where they go, and how many are too many.
+        topic: name of the stream's topic.
+
+    Attributes:
+        sends: whether messages are sent; they are counted in any case.
+
+    Raises:
+        TypeError: the policy has the name of a topic instead of its `DeadLetters`.
+
+    Example:
+        >>> from mindspore_rec.common.stream.formats import BadMessageError
+        >>> from mindspore_rec.common.stream.memory import MemoryTopic
+        >>> dead = MemoryTopic()
+        >>> policy = DeadLetterPolicy(DeadLetters(dead.producer(), "dead"))
+        >>> bad = BadMessages(policy, "clicks")
+        >>> bad.take(0, BadEntry(7, 0, BadMessageError("empty", "no bytes"), b"", 0))
+        >>> [message.key for message in dead.messages()], bad.state_dict(True)["dead"]
+        ([b'clicks/0/7'], {'empty': 1})
+    """
+
+    def __init__(self, policy: DeadLetterPolicy, topic: str) -> None:
+        letters = policy.topic
+        if isinstance(letters, str):
+            raise TypeError(f"dead_letters must be a DeadLetters, got the name {letters!r}")
+        self.sends = True
+        self._letters: DeadLetters | None = letters
+        self._topic = topic
+        self._share = DeadShare(policy, topic)
+        self._counts: dict[str, int] = {}  # by reason
+        self._marks: dict[str, int] | None = None  # of an earlier run
+
+    def watch(self, order: Interleaver) -> None:
+        """Count the messages that are taken from an interleaver."""
+        order.on_bad = self.take
+        order.on_good = self._share.good
+
+    def take(self, partition: int, entry: BadEntry) -> None:
+        """Count a bad message of a partition, and send it.
+
+        Raises:
+            ValueError: there is no dead-letter topic.
+            TooManyDeadLettersError: too many of the last messages are bad.
+        """
+        if self._letters is None:
+            raise ValueError(
+                f"message {entry.offset} of partition {partition} of topic {self._topic!r} is bad "
+                f"({entry.error}), and there is no dead-letter topic to put it in"
+            )
+        if self.sends:
+            self._letters.send(self._topic, partition, entry)
+        self._counts[entry.error.reason] = self._counts.get(entry.error.reason, 0) + 1
+        try:
+            self._share.bad(entry.error.reason, entry.error.detail)
+        except TooManyDeadLettersError:
+            self._letters.flush()
+            raise
+
+    def look_up(self, offsets: Mapping[int, int]) -> None:
+        """Look up which messages from these offsets on are in the dead-letter topic already."""
+        if self._letters is not None:
+            self._letters.look_up(self._topic, offsets, self._marks)
+
+    def flush(self) -> None:
+        """Wait until all messages are in the dead-letter topic."""
+        if self._letters is not None:
+            self._letters.flush()
+
+    def close(self) -> None:
+        """Flush, and release connections and threads."""
+        if self._letters is not None:
+            self._letters.close()
+
+    def state_dict(self, reading: bool) -> dict[str, Any]:
+        """Return the counts, and where a later run looks letters up, as JSON values.
+
+        Args:
+            reading: whether messages are read, so that the marks of an earlier run are outdated.
+        """
+        marks = self._marks
+        if reading and self._letters is not None:
+            marks = dict(self._letters.marks)
+        return {
+            "dead": dict(self._counts),
+            "dead_marks": marks,
+            "dead_share": self._share.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state_dict` returned; older states have no "dead_share"."""
+        self._counts = dict(state["dead"])
+        self._marks = state["dead_marks"]
+        self._share.load_state_dict(state.get("dead_share"))

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decisions: repeats what an earlier run of a stream decided, and keeps what this one decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from mindspore_rec.common.stream.interleave import Interleaver
+from mindspore_rec.common.stream.journal import Decision, Journal
+
+__all__ = ["Decisions"]
+
+
+class Decisions:
+    """Decisions of one stream, which take effect on its interleaver.
+
+    The decisions of the journal come first, each at the message at which it was made; then new ones
+    are made, and are in the journal before they take effect.
+
+    Args:
+        journal: where decisions are kept; None for a new journal in memory.
+        order: interleaver whose partitions leave, join and are added.
+        known_message_next: function that returns whether the topic held the next message when
+            reading began. An earlier run may have gone on with it: without a decision, so none may
+            be made now.
+
+    Attributes:
+        order: the interleaver; a stream that continues from a state gets another one.
+        adds: when further partitions take turns: "live", between two messages; "asked", when
+            `add_waiting` is called; or "restart", never.
+        on_add: function that is called with a partition that the journal adds.
+
+    Example:
+        >>> order = Interleaver([0, 1], 1)
+        >>> journal = Journal()
+        >>> Decisions(journal, order).decide("leave", 0)
+        >>> order.current
+        1
+        >>> again = Interleaver([0, 1], 1)
+        >>> Decisions(journal, again).replay()
+        Decision(taken=0, kind='leave', partition=0)
+        >>> again.current
+        1
+    """
+
+    def __init__(
+        self,
+        journal: Journal | None,
+        order: Interleaver,
+        known_message_next: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.order = order
+        self.adds = "live"
+        self.on_add: Callable[[int], None] = lambda partition: None
+        self._journal = journal if journal is not None else Journal()
+        self._repeats = journal is not None  # batches of an earlier run that were not saved
+        self._known_message_next = known_message_next
+        self._made = 0  # how many of the journal have taken effect
+        self._ahead: list[Decision] = []  # made, to take effect after the message taken in part
+        self._saved = 0  # how many were made before the state that was loaded
+        self._saved_added = 0  # how many of these have added a partition
+        self._saved_checksum: int | None = None  # of these; states of version 0.1 have none
+
+    # ---- the journal
+
+    @property
+    def path(self) -> Path | None:
+        """File of the journal; None if it is in memory only."""
+        return self._journal.path
+
+    def __len__(self) -> int:
+        return len(self._journal)
+
+    @property
+    def lacking(self) -> bool:
+        """Whether the journal lacks decisions that were made before the state that was loaded."""
+        count, known = self._saved, self._saved_checksum
+        return count > len(self._journal) or known not in (None, self._journal.checksum(count))
+
+    @property
+    def lacking_by_time(self) -> bool:
+        """Whether some of the missing decisions may have depended on the time.
+
+        The other decisions have added partitions, which the state itself has.
+        """
+        return self.lacking and self._saved > self._saved_added
+
+    def read_apart(self, worker: int, workers: int) -> None:
+        """Go on with the journal of one of several workers."""
+        self._journal = self._journal.of_worker(worker, workers)
+        self._made = self._made_before()
+
+    def read_alike(self) -> None:
+        """Keep further decisions in memory, as all workers make the same, and add no partition."""
+        self._journal = self._journal.in_memory()
+        self.adds = "restart"
+
+    def keep_on_disk(self, path: Path, check: Callable[[], object], decides: bool) -> bool:
+        """Keep the decisions in a file that no other process writes any more.
+
+        Args:
+            path: the file, if there is no journal on disk.
+            check: as for `Journal.taken_over`.
+            decides: whether there may be decisions.
+
+        Returns:
+            Whether there is a file.
+
+        Raises:
+            ValueError, OSError: as for `Journal`.
+        """
+        if self._journal.path is None:
+            self._journal, self._repeats = Journal(path), True
+        if not decides and not self._journal.is_there:
+            return False
+        self._journal = self._journal.taken_over(check)
+        self._made = self._made_before()
+        return True
+
+    # ---- repeating
+
+    @property
+    def next(self) -> Decision | None:
+        """The decision of an earlier run that is to be repeated next; None if there is none."""
+        return self._journal[self._made] if self._made < len(self._journal) else None
+
+    def replay(self) -> Decision | None:
+        """Repeat a decision that an earlier run made at this message, and return it."""
+        decision = self.next
+        if decision is None or decision.taken > self.order.taken:
+            return None
+        self._made += 1
+        self._ahead = [each for each in self._ahead if each != decision]
+        self._apply(decision)
+        return decision
+
+    def check_not_stuck(self) -> None:
+        """Raise a ValueError if all partitions are idle, and the next decision is of later."""
+        if self.order.current is None and self.next is not None:
+            raise ValueError(
+                f"the journal is of another stream: its decision {self._made + 1} is of message "
+                f"{self.next.taken}, and all partitions are idle at message {self.order.taken}"
+            )
+
+    # ---- deciding
+
+    @property
+    def may_decide(self) -> bool:
+        """Whether a decision may be made here, on what is waited for."""
+        return self.next is None and self.order.row == 0 and not self._known_message_next()
+
+    def decide(self, kind: str, partition: int = -1) -> None:
+        """Make a decision, which is kept and takes effect when this returns.
+
+        Args:
+            kind: as of `Decision`.
+            partition: as of `Decision`.
+
+        Raises:
+            OSError: it cannot be kept, and has no effect.
+        """
+        decision = Decision(self.order.taken, kind, partition)
+        self._journal.append(decision)
+        self._made += 1
+        self._apply(decision)
+
+    def decide_before_message(self, between_batches: bool) -> None:
+        """Include partitions that have messages again, or for the first time.
+
+        Args:
+            between_batches: as for `add_waiting`.
+        """
+        if not (self._repeats and self._known_message_next()):
+            for partition in sorted(self.order.idle):
+                if self.order.has(partition):
+                    self.decide("join", partition)
+        if self.adds == "live":
+            self.add_waiting(between_batches)
+
+    def waiting(self) -> list[int]:
+        """Return the partitions to add: none before what an earlier run may have read."""
+        # The last one first: then the turn goes from the first of them to the next.
+        waiting = [p for p in sorted(self.order.waiting, reverse=True) if self.order.has(p)]
+        return waiting if waiting and not self._known_message_next() else []
+
+    def add_waiting(self, between_batches: bool) -> bool:
+        """Give waiting partitions turns, and return whether there was one.
+
+        Args:
+            between_batches: whether no rows wait for their batch to be full.
+        """
+        waiting = self.waiting()
+        for p in waiting:
+            if self.order.row == 0 and (self.adds == "live" or between_batches):
+                self.decide("add", p)
+            else:  # after the message that is taken in part, and after the state that is saved
+                taken = self.order.taken + (self.order.row > 0)
+                self._ahead.append(Decision(taken, "add", p))
+                self._journal.append(self._ahead[-1])
+        return bool(waiting)
+
+    def _apply(self, decision: Decision) -> None:
+        order, partition = self.order, decision.partition
+        if decision.kind == "leave":
+            order.leave(partition)
+        elif decision.kind == "join":
+            order.join(partition)
+        elif decision.kind == "add" and partition not in order.offsets:
+            if partition not in order.waiting:
+                order.expect(partition, 0)
+            order.add(partition)
+            self.on_add(partition)
+
+    # ---- state
+
+    def _made_before(self) -> int:
+        """Return how many of the journal's decisions were made before the state that was loaded."""
+        journal = self._journal
+        if not self.lacking:
+            return self._saved
+        # That journal was lost. What there is was decided after this state, or one before.
+        return sum(journal[i].taken < self.order.taken for i in range(len(journal)))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return how many decisions have taken effect, and what tells them, as JSON values."""
+        made = self._made
+        added = self._journal.added(made)
+        return {
+            "decisions": made,
+            **({"decisions_crc32": self._journal.checksum(made)} if made else {}),
+            **({"decisions_added": added} if added else {}),
+            **self.state_ahead(),
+        }
+
+    def state_ahead(self) -> dict[str, Any]:
+        """Return the part of the state with the decisions that have not taken effect yet."""
+        return {"decisions_ahead": [list(each) for each in self._ahead]} if self._ahead else {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from a saved position, at which `order` must be already."""
+        self._saved = int(state["decisions"])
+        self._saved_added = int(state.get("decisions_added", 0))
+        self._saved_checksum = state.get("decisions_crc32")
+        self._made = self._made_before()
+        self._ahead = [Decision(*each) for each in state.get("decisions_ahead", ())]
+        if self.next is None:  # else the journal has them
+            for decision in self._ahead:
+                self._journal.append(decision)

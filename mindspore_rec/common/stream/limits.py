@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""StreamLimits: what a stream takes from its topic, how long it waits, how far it reads ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mindspore_rec.common.checks import check_int, check_number, check_one_of
+
+__all__ = ["StreamLimits"]
+
+_MOST = (1 << 62) - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamLimits:
+    """Limits of a stream: of a message, of waiting, of reading ahead.
+
+    Args:
+        max_message_bytes: a larger message is bad, 1 to 2**31 (default 4 MiB).
+        value_ranges: by column of numbers, the least and the greatest legal value, as in
+            ``{"click": (0, 1)}``; a message with another value, or with NaN, is bad. Default: none.
+            The stream's format needs a schema with these columns.
+        max_future_seconds: a message with an event that is later than the message's own timestamp
+            by more than this, at least 0, is bad. Default: None, no limit. The stream needs
+            `event_time`.
+        turn_messages: messages of a partition's turn, at least 1. Default: None, 1; of a
+            `KafkaSource` of lines 256.
+        skip_idle_seconds: partitions wait so long, above 0, for a partition that has nothing, then
+            leave it out until it has. Default: None, for ever.
+        max_wait_seconds: so long, above 0, rows wait for their batch to be full. Default: None, for
+            ever. Both wait longer for a message that the topic held when reading began.
+        buffer_bytes: messages that are read ahead, at least 1 (default 64 MiB, as stored in the
+            topic or, if that is more, decoded).
+        on_missing: what happens if the log has removed messages between two other messages before
+            they were read, as compaction does: "warn", a warning in the log when their number has
+            doubled; or "stop", a LookupError (default "warn").
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or out of range.
+
+    Example:
+        >>> StreamLimits(max_wait_seconds=2, value_ranges={"click": (0, 1)}).value_ranges
+        {'click': (0.0, 1.0)}
+        >>> StreamLimits(buffer_bytes=0)
+        Traceback (most recent call last):
+        ...
+        ValueError: buffer_bytes must be in [1, 4611686018427387903], got 0
+    """
+
+    max_message_bytes: int = 4 << 20
+    value_ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    max_future_seconds: float | None = None
+    turn_messages: int | None = None
+    skip_idle_seconds: float | None = None
+    max_wait_seconds: float | None = None
+    buffer_bytes: int = 64 << 20
+    on_missing: str = "warn"
+
+    def __post_init__(self) -> None:
+        turn, most = self.turn_messages, self.max_message_bytes
+        checked = {
+            "turn_messages": None if turn is None else check_int("turn_messages", turn, 1, _MOST),
+            "buffer_bytes": check_int("buffer_bytes", self.buffer_bytes, 1, _MOST),
+            "max_message_bytes": check_int("max_message_bytes", most, 1, 1 << 31),
+            "on_missing": check_one_of("on_missing", self.on_missing, ("warn", "stop")),
+            "value_ranges": _ranges(self.value_ranges),
+            "max_future_seconds": _future(self.max_future_seconds),
+            "skip_idle_seconds": _seconds("skip_idle_seconds", self.skip_idle_seconds),
+            "max_wait_seconds": _seconds("max_wait_seconds", self.max_wait_seconds),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+
+def _seconds(argument: str, value: Any) -> float | None:
+    if value is None:
+        return None
+    seconds = check_number(argument, value)
+    if seconds <= 0:
+        raise ValueError(f"{argument} must be above 0, got {value}")
+    return seconds
+
+
+def _future(value: Any) -> float | None:
+    if value is None:
+        return None
+    seconds = check_number("max_future_seconds", value)
+    if seconds < 0:
+        raise ValueError(f"max_future_seconds must be at least 0, got {value}")
+    return seconds
+
+
+def _ranges(ranges: Any) -> dict[str, tuple[float, float]]:
+    if ranges is None:
+        return {}
+    if not isinstance(ranges, Mapping):
+        raise TypeError(f"value_ranges must be a dict of (least, greatest), got {ranges!r}")
+    checked = {}
+    for name, limits in ranges.items():
+        pair = isinstance(limits, Sequence) and len(limits) == 2
+        if not pair or not all(isinstance(value, (int, float)) for value in limits):
+            raise TypeError(f"value_ranges[{name!r}] must be (least, greatest), got {limits!r}")
+        if not limits[0] <= limits[1]:  # NaN too
+            raise ValueError(f"value_ranges[{name!r}] must be ascending, got {limits!r}")
+        checked[name] = (float(limits[0]), float(limits[1]))
+    return checked
