@@ -41,7 +41,7 @@ from examples.online_learning.parts import (
 )
 from mindspore_rec import ProgressiveValidation, RecCheckpoint, RecModel
 from mindspore_rec.parallel import worker_group
-from mindspore_rec.stream import DataReceiver, Journal, StreamingDataset, ensure_topic
+from mindspore_rec.stream import DataReceiver, Journal, StreamingDataset, StreamLimits, ensure_topic
 
 
 class Reports(Callback):
@@ -83,7 +83,7 @@ def train(brokers: str, events: EventSet, directory: Path, options: Any) -> None
         schema=channel_schema(pipeline, events.batch(0, 1, sent=1.0)),
         batch_size=options.batch,
         event_time="sent",  # of a batch's events: set on the tables just before its step
-        max_wait_seconds=options.wait,
+        limits=StreamLimits(max_wait_seconds=options.wait),
         journal=Journal(directory / journal_name(group.rank, group.size)),
     )
     stream = StreamingDataset(receiver, columns=pipeline.column_names)

@@ -36,6 +36,7 @@ from mindspore_rec.stream import (
     Journal,
     KafkaSource,
     StreamingDataset,
+    StreamLimits,
     ensure_topic,
     to_record_batch,
 )
@@ -91,8 +92,10 @@ def work(
         events.schema,
         batch_size=batch,
         dead_letters=f"{EVENTS}-dead",
-        value_ranges=events.ranges,
-        max_wait_seconds=wait,  # with few events, send a smaller batch
+        limits=StreamLimits(
+            value_ranges=events.ranges,
+            max_wait_seconds=wait,  # with few events, send a smaller batch
+        ),
         journal=Journal(directory / "worker.journal"),
     )
     sender = EvenSender(brokers, NAMESPACE, shards, DATASET, sender_name="worker-0")

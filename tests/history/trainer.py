@@ -25,6 +25,7 @@ from mindspore_rec.stream import (
     FeatureWorker,
     KafkaSource,
     StreamingDataset,
+    StreamLimits,
 )
 from tests.history.defects import put_back
 from tests.history.network import BATCH, INPUTS, KEYS, SCHEMA, Counting, NegativeSum
@@ -79,8 +80,9 @@ def work(options: dict[str, Any]) -> None:
         options["topic"],
         SCHEMA,
         batch_size=options["batch"],
-        max_wait_seconds=options["wait"],
-        skip_idle_seconds=options["skip_idle"],
+        limits=StreamLimits(
+            max_wait_seconds=options["wait"], skip_idle_seconds=options["skip_idle"]
+        ),
         kafka_options={"metadata_max_age_ms": 1000},  # in which partitions are noticed
     )
     sender = DataSender(

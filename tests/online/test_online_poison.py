@@ -26,12 +26,14 @@ from mindspore_rec import (
 )
 from mindspore_rec.stream import (
     Category,
+    DeadLetterPolicy,
     FeaturePipeline,
     KafkaSource,
     LogScale,
     Number,
     StopWhen,
     StreamingDataset,
+    StreamLimits,
     pack,
 )
 from tests.stream.test_stream_kafka import read_all
@@ -168,9 +170,9 @@ def test_poison_by_the_thousand(
 
     def stream(life: Life, stop: StopWhen) -> StreamingDataset:
         source = KafkaSource(
-            broker.address, name, SCHEMA, batch_size=BATCH, dead_letters=dead, event_time="t",
-            max_future_seconds=3600.0, value_ranges={"click": (0, 1)}, max_dead_share=1,
-            stop=stop,
+            broker.address, name, SCHEMA, batch_size=BATCH, event_time="t", stop=stop,
+            dead_letters=DeadLetterPolicy(dead, max_dead_share=1),
+            limits=StreamLimits(max_future_seconds=3600.0, value_ranges={"click": (0, 1)}),
         )  # fmt: skip
         return StreamingDataset(source, life.pipeline)
 

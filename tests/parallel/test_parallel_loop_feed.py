@@ -20,6 +20,7 @@ from mindspore_rec.stream import (
     Batch,
     BatchSource,
     StopWhen,
+    StreamLimits,
     batch_source,
     pack,
     split_by_worker,
@@ -389,8 +390,8 @@ def test_partitions_of_a_checkpoint_that_nobody_reads_are_refused(
 
 def test_batches_that_depend_on_the_time_are_not_divided_by_rows() -> None:
     topic = topic_of([[3]])
-    for option in ("skip_idle_seconds", "max_wait_seconds"):
-        share = split_by_worker(stream_of(topic, 2, **{option: 1.0}))
+    for limits in (StreamLimits(skip_idle_seconds=1.0), StreamLimits(max_wait_seconds=1.0)):
+        share = split_by_worker(stream_of(topic, 2, limits=limits))
         with pytest.raises(ValueError, match="depend on the time"):
             share.split_by_worker(0, 2)
 

@@ -17,7 +17,14 @@ from mindspore_rec.common.stream import source as source_module
 from mindspore_rec.common.stream.journal import Decision
 from mindspore_rec.common.stream.partition_split import partitions_of
 from mindspore_rec.common.stream.worker_states import join_states, state_for, states_in
-from mindspore_rec.stream import Journal, MemoryTopic, StreamingDataset, pack, split_by_worker
+from mindspore_rec.stream import (
+    Journal,
+    MemoryTopic,
+    StreamingDataset,
+    StreamLimits,
+    pack,
+    split_by_worker,
+)
 from tests.support.topics import stream_of, topic_of
 
 PARTITIONS = 4
@@ -129,20 +136,23 @@ def test_what_cannot_be_divided_is_refused() -> None:
             stream.split_by_worker(0, 2)
 
 
+WAIT = StreamLimits(max_wait_seconds=0.05)
+
+
 def test_decisions_by_time_need_the_same_number_of_workers() -> None:
     topic = topic_of([[3], [3]])
     states = []
     for worker in range(2):
-        with stream_of(topic, 8, max_wait_seconds=0.05) as stream:
+        with stream_of(topic, 8, limits=WAIT) as stream:
             stream.split_by_worker(worker, 2)
             assert len(next(stream)[0]) == 3  # cut short of 4 rows
             states.append(stream.state_dict())
     state = join_states(states)
-    with stream_of(topic, 8, max_wait_seconds=0.05) as stream:
+    with stream_of(topic, 8, limits=WAIT) as stream:
         stream.load_state_dict(state)
         with pytest.raises(ValueError, match="go on with as many workers as before"):
             next(stream)
-    with stream_of(topic, 8, max_wait_seconds=0.05) as stream:
+    with stream_of(topic, 8, limits=WAIT) as stream:
         stream.load_state_dict(state)
         stream.split_by_worker(1, 2)
         assert stream.source.position == {1: 1}
@@ -153,7 +163,7 @@ def test_each_worker_repeats_its_own_decisions(tmp_path: Path) -> None:
     topic = topic_of([[], []])
 
     def stream() -> StreamingDataset:
-        return stream_of(topic, 8, max_wait_seconds=0.05, journal=Journal(tmp_path / "journal"))
+        return stream_of(topic, 8, limits=WAIT, journal=Journal(tmp_path / "journal"))
 
     states: list[list[Any]] = []
     expected = []

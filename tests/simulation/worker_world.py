@@ -36,6 +36,7 @@ from mindspore_rec.stream import (
     MemoryTopic,
     StopWhen,
     StreamingDataset,
+    StreamLimits,
     StreamSource,
     pack,
 )
@@ -319,14 +320,13 @@ class World:
     def _options(self, life: int, last: bool) -> dict[str, Any]:
         """Return the settings of a life."""
         chance = random.Random(f"life {self.seed} {life if self.settings.changes else 0}")
-        source: dict[str, Any] = {
-            "batch_size": 1 if last else chance.randint(1, 6),
-            "turn_messages": chance.randint(1, 2),
-        }
+        batch = 1 if last else chance.randint(1, 6)
+        limits: dict[str, Any] = {"turn_messages": chance.randint(1, 2)}
         if self.settings.by_time or last:
-            source["max_wait_seconds"] = TICK * chance.choice((50, 500))
+            limits["max_wait_seconds"] = TICK * chance.choice((50, 500))
             if self.settings.partitions + self.settings.grows > 1:
-                source["skip_idle_seconds"] = TICK * chance.choice((100, 1000))
+                limits["skip_idle_seconds"] = TICK * chance.choice((100, 1000))
+        source = {"batch_size": batch, "limits": StreamLimits(**limits)}
         # All lives have one journal: decisions in several would be of several streams.
         journal = random.Random(f"journal {self.seed}").random() < 0.5
         return {"source": source, "message_rows": chance.randint(1, 4), "journal": journal}

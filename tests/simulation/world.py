@@ -62,6 +62,7 @@ from mindspore_rec.stream import (
     Journal,
     StopWhen,
     StreamingDataset,
+    StreamLimits,
     StreamSource,
 )
 from tests.simulation.contents import batches_of, parsed
@@ -275,7 +276,9 @@ class World:
         settings = self.settings
         options: dict[str, Any] = {"event_time": "time"}
         if settings.by_time:
-            options |= {"skip_idle_seconds": 200 * TICK, "max_wait_seconds": 500 * TICK}
+            options["limits"] = StreamLimits(
+                skip_idle_seconds=200 * TICK, max_wait_seconds=500 * TICK
+            )
             if settings.journal:
                 options["journal"] = Journal(self.run.parent / f"journal of {self.run.name}")
             if not settings.endless:

@@ -13,6 +13,7 @@ import pytest
 
 from mindspore_rec.stream import (
     ArrowFormat,
+    DeadLetterPolicy,
     DeadLetters,
     MemoryTopic,
     StopWhen,
@@ -31,11 +32,14 @@ def filled(bad: list[bool], value: bytes = NO_Y, partitions: int = 1) -> MemoryT
     return topic_of_messages((value if each else GOOD for each in bad), partitions, "clicks")
 
 
-def stream(topic: MemoryTopic, most: int = 500, **options: Any) -> StreamSource:
-    letters = DeadLetters(MemoryTopic().producer(), "dead")
-    options.setdefault("stop", StopWhen(idle_seconds=3.0))
-    options["dead_letters"] = letters
-    return StreamSource(topic.client(most), ArrowFormat(SCHEMA), 10, **options)
+IDLE = StopWhen(idle_seconds=3.0)
+
+
+def stream(
+    topic: MemoryTopic, most: int = 500, stop: StopWhen = IDLE, **settings: Any
+) -> StreamSource:
+    policy = DeadLetterPolicy(DeadLetters(MemoryTopic().producer(), "dead"), **settings)
+    return StreamSource(topic.client(most), ArrowFormat(SCHEMA), 10, dead_letters=policy, stop=stop)
 
 
 def rows(source: StreamSource) -> int:

@@ -14,7 +14,7 @@ import pytest
 
 from examples.online_learning.kafka.broker import Broker
 from mindspore_rec.common.stream.kafka_client import KafkaClient, KafkaWriter
-from mindspore_rec.stream import KafkaSource, StopWhen, pack
+from mindspore_rec.stream import DeadLetterPolicy, KafkaSource, StopWhen, StreamLimits, pack
 from tests.support.kafka_broker import make_topic
 
 pytestmark = [
@@ -75,7 +75,7 @@ def test_a_killed_broker_loses_and_repeats_nothing(own_broker: Broker) -> None:
     name = make_topic(own_broker.address)
     write(own_broker.address, name, [message(10 * i, 10) for i in range(400)])
     stream = KafkaSource(
-        own_broker.address, name, SCHEMA, batch_size=7, buffer_bytes=20_000,
+        own_broker.address, name, SCHEMA, batch_size=7, limits=StreamLimits(buffer_bytes=20_000),
         stop=StopWhen(batches=571, seconds=120.0),
         kafka_options={"max_partition_fetch_bytes": 9000},
     )  # fmt: skip
@@ -121,8 +121,9 @@ def test_poison_by_the_thousand(broker: Broker, topic: Callable[..., str]) -> No
 
     def stream(stop: StopWhen) -> KafkaSource:
         return KafkaSource(
-            broker.address, name, schema, batch_size=50, dead_letters=dead, event_time="t",
-            max_future_seconds=600.0, max_dead_share=1, stop=stop,
+            broker.address, name, schema, batch_size=50, event_time="t", stop=stop,
+            dead_letters=DeadLetterPolicy(dead, max_dead_share=1),
+            limits=StreamLimits(max_future_seconds=600.0),
         )  # fmt: skip
 
     first = stream(StopWhen(batches=30))
@@ -252,7 +253,7 @@ def test_partitions_that_a_topic_gets_are_read(broker: Broker, topic: Callable[.
     write(broker.address, name, [message(0, 10)])
     stream = KafkaSource(
         broker.address, name, SCHEMA, batch_size=10, stop=StopWhen(batches=9, seconds=60.0),
-        skip_idle_seconds=1.0, kafka_options={"metadata_max_age_ms": 500},
+        limits=StreamLimits(skip_idle_seconds=1.0), kafka_options={"metadata_max_age_ms": 500},
     )  # fmt: skip
     with stream:
         found = xs(next(stream))

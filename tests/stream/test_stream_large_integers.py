@@ -20,6 +20,7 @@ from mindspore_rec.stream import (
     StandardScale,
     StopWhen,
     StreamingDataset,
+    StreamLimits,
     StreamSource,
     pack,
 )
@@ -43,14 +44,17 @@ def source_of(values, kind, **more):
 @pytest.mark.parametrize("kind", [pa.int64(), pa.uint64()])
 def test_outside_a_range_they_are_bad(kind):
     large = [each for each in [*LARGE, 2**64 - 1] if _fits(each, kind)]
-    source, dead = source_of([5, *large, 7], kind, value_ranges={"t": (1, 2**32 - 1)})
+    source, dead = source_of(
+        [5, *large, 7], kind, limits=StreamLimits(value_ranges={"t": (1, 2**32 - 1)})
+    )
     assert [batch.column(0).to_pylist() for batch in source] == [[5], [7]]
     reasons = [dict(each.headers)["reason"] for each in dead.messages()]
     assert reasons == [b"value"] * len(large)
 
 
 def test_inside_a_range_they_are_good():
-    source, dead = source_of(LARGE, pa.int64(), value_ranges={"t": (-(2.0**63), 2.0**63)})
+    limits = StreamLimits(value_ranges={"t": (-(2.0**63), 2.0**63)})
+    source, dead = source_of(LARGE, pa.int64(), limits=limits)
     assert len(list(source)) == 3 and not dead.messages()
 
 

@@ -24,12 +24,14 @@ from mindspore_rec.stream import (
     MemoryTopic,
     Message,
     StopWhen,
+    StreamLimits,
     StreamSource,
     pack,
 )
 from tests.support.topics import topic_of_messages
 
 SCHEMA = pa.schema({"x": pa.int64()})
+STOP = StreamLimits(on_missing="stop")
 
 
 def message(number: int) -> bytes:
@@ -93,7 +95,7 @@ def test_what_is_missing_is_counted_and_told(
 def test_markers_of_transactions_are_not_missing(
     topic: MemoryTopic, caplog: pytest.LogCaptureFixture
 ) -> None:
-    source = stream(topic, gone=set(), on_missing="stop")
+    source = stream(topic, gone=set(), limits=STOP)
     assert sum(batch.num_rows for batch in source) == 1000 - len(MARKERS)
     # Only ours: kafka-python may log a retry while it looks for the broker.
     said = [each for each in caplog.records if each.name.startswith("mindspore_rec")]
@@ -101,12 +103,12 @@ def test_markers_of_transactions_are_not_missing(
 
 
 def test_they_are_an_error_by_option(topic: MemoryTopic) -> None:
-    source = stream(topic, gone={500, 501, 502}, on_missing="stop", stop=StopWhen(batches=40))
+    source = stream(topic, gone={500, 501, 502}, limits=STOP, stop=StopWhen(batches=40))
     with pytest.raises(LookupError, match="messages 500 to 502 of partition 0 .* were removed"):
         list(source)
     assert source.position[0] <= 500
     with pytest.raises(ValueError, match="on_missing must be one of"):
-        stream(topic, on_missing="raise")
+        stream(topic, limits=StreamLimits(on_missing="raise"))
 
 
 def test_the_count_is_part_of_the_state(topic: MemoryTopic) -> None:
@@ -187,7 +189,7 @@ def test_transactions_leave_no_gaps(
             plain.send(name, message(number), partition=0).get(10)
             committed.append(number)
             number += 1
-    options = {"kafka_options": {"isolation_level": isolation}, "on_missing": "stop"}
+    options = {"kafka_options": {"isolation_level": isolation}, "limits": STOP}
     with from_kafka(broker, name, **options) as source:
         rows = [x for batch in source for x in batch["x"].to_pylist()]
     expected = committed if isolation == "read_committed" else sorted(committed + aborted)
@@ -226,7 +228,10 @@ def test_a_marker_at_the_end_is_no_message_to_wait_for(
     for number in range(40):
         plain.send(name, message(number), partition=0)
     plain.flush()
-    options = {"kafka_options": {"isolation_level": isolation}, "skip_idle_seconds": 0.3}
+    options = {
+        "kafka_options": {"isolation_level": isolation},
+        "limits": StreamLimits(skip_idle_seconds=0.3),
+    }
     journal = Journal(tmp_path / "journal")
     with from_kafka(broker, name, journal=journal, **options) as source:
         rows = [x for batch in source for x in batch["x"].to_pylist()]
@@ -271,7 +276,7 @@ def test_compaction_is_told(
             rows = [x for batch in source for x in batch["x"].to_pylist()]
     assert source.missing == number - len(rows) > 200
     assert any("were removed before they were read" in each.getMessage() for each in caplog.records)
-    with from_kafka(broker, name, on_missing="stop", start={0: 0}) as source:
+    with from_kafka(broker, name, limits=STOP, start={0: 0}) as source:
         with pytest.raises(LookupError, match="of topic 'compacted'.* were removed before they"):
             list(source)
 

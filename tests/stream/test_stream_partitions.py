@@ -8,6 +8,7 @@ import logging
 import random
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from mindspore_rec.stream import (
     MemoryTopic,
     StopWhen,
     StreamingDataset,
+    StreamLimits,
     StreamSource,
     pack,
 )
@@ -102,9 +104,9 @@ def test_a_journal_repeats_the_batches_with_partitions_added(seed: int, tmp_path
     chance = random.Random(seed)
     topic = MemoryTopic(chance.randint(1, 2))
     path = tmp_path / "journal"
-    options: dict[str, Any] = {"turn_messages": chance.randint(1, 3)}
+    limits = StreamLimits(turn_messages=chance.randint(1, 3))
     if chance.random() < 0.5:
-        options |= {"skip_idle_seconds": 0.03, "max_wait_seconds": 0.05}
+        limits = replace(limits, skip_idle_seconds=0.03, max_wait_seconds=0.05)
     batch = chance.randint(1, 5)
     events = itertools.count()  # as many as the machine is fast
 
@@ -119,13 +121,13 @@ def test_a_journal_repeats_the_batches_with_partitions_added(seed: int, tmp_path
     states: list[dict[str, Any]] = []
     state = None
     for _ in range(5):  # lives, each from a state of the life before, maybe not its last
-        source = stream(topic, batch, journal=Journal(path), **options)
+        source = stream(topic, batch, journal=Journal(path), limits=limits)
         if state is not None:
             source.load_state_dict(state)
         at = source.batches
         states[at:] = [source.state_dict()]
         until = time.monotonic() + 0.3
-        source._stop_when = StopWhen(seconds=0.5)
+        source._patience.stop = StopWhen(seconds=0.5)
         grown = False
         for made in source:
             number = source.batches - 1
@@ -143,8 +145,8 @@ def test_a_journal_repeats_the_batches_with_partitions_added(seed: int, tmp_path
         source.close()
         produce()
         state = states[max(0, len(states) - 1 - chance.randrange(4))]
-    options |= {"skip_idle_seconds": 0.03, "stop": StopWhen(idle_seconds=1.0)}
-    last = stream(topic, batch, journal=Journal(path), **options)
+    limits, stop = replace(limits, skip_idle_seconds=0.03), StopWhen(idle_seconds=1.0)
+    last = stream(topic, batch, journal=Journal(path), limits=limits, stop=stop)
     assert state is not None
     last.load_state_dict(state)
     begin = last.batches
@@ -192,7 +194,7 @@ def test_a_feature_worker_goes_on_with_a_partition_added_by_its_state(
     def run(batches: int) -> None:
         sender = DataSender(features, sender_name="w", message_rows=2)
         stop = StopWhen(batches=batches)  # by nothing that would need a journal
-        dataset = StreamingDataset(stream(raw, 2, turn_messages=2, stop=stop))
+        dataset = StreamingDataset(stream(raw, 2, limits=StreamLimits(turn_messages=2), stop=stop))
         FeatureWorker(dataset, sender, tmp_path / "state", 0.0).run()
 
     append(raw, 0, 0, 1)
@@ -233,7 +235,9 @@ def test_a_feature_worker_reads_a_new_partition_while_the_others_are_silent(
     def work(topic: MemoryTopic, **options: Any) -> dict[int, int]:
         options.setdefault("stop", StopWhen(idle_seconds=0.4))
         sender = DataSender(channel, sender_name="w", message_rows=2)
-        dataset = StreamingDataset(stream(topic, 2, skip_idle_seconds=0.05, **options))
+        dataset = StreamingDataset(
+            stream(topic, 2, limits=StreamLimits(skip_idle_seconds=0.05), **options)
+        )
         FeatureWorker(dataset, sender, tmp_path / "state", 0.0).run()
         return dataset.source.position
 
@@ -252,7 +256,8 @@ def test_one_partition_that_is_silent_is_looked_at_now_and_then() -> None:
     """Nobody else could have its turn: `skip_idle_seconds` is of no use."""
     topic, looks = MemoryTopic(), list[float]()
     append(topic, 0, 1)
-    source = stream(topic, 2, skip_idle_seconds=0.01, stop=StopWhen(idle_seconds=0.5))
+    limits = StreamLimits(skip_idle_seconds=0.01)
+    source = stream(topic, 2, limits=limits, stop=StopWhen(idle_seconds=0.5))
     with source, waiting(lambda: looks.append(time.monotonic())):
         assert [batch.num_rows for batch in source] == [1]
     assert 0 < len(looks) < 20

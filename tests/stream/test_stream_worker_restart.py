@@ -28,6 +28,7 @@ from mindspore_rec.stream import (
     MemoryTopic,
     StopWhen,
     StreamingDataset,
+    StreamLimits,
     StreamSource,
     pack,
 )
@@ -99,7 +100,7 @@ def test_lives_with_settings_of_their_own(
     for _ in range(data.draw(st.integers(1, 3))):
         worker = make(
             raw, channel, state, data.draw(st.integers(1, 12)),
-            turn_messages=data.draw(st.integers(1, 3)),
+            limits=StreamLimits(turn_messages=data.draw(st.integers(1, 3))),
             message_rows=data.draw(st.integers(1, 6)),
             save_seconds=data.draw(st.sampled_from([0.0, 1e9])),
             stop=StopWhen(idle_seconds=0.05),
@@ -107,7 +108,8 @@ def test_lives_with_settings_of_their_own(
         run_until(worker, data.draw(st.integers(0, 4)))
     # The others may end too early on a busy machine, this one and the receiver must not. After
     # turns of different lengths a partition may have ended before the others.
-    make(raw, channel, state, 1, skip_idle_seconds=0.1, stop=StopWhen(idle_seconds=0.5)).run()
+    limits = StreamLimits(skip_idle_seconds=0.1)
+    make(raw, channel, state, 1, limits=limits, stop=StopWhen(idle_seconds=0.5)).run()
     got = received(channel, idle=0.5)
     assert sorted(got) == list(range(ROWS))
     if partitions == 1:
@@ -120,8 +122,8 @@ def test_decisions_by_the_time_are_kept(tmp_path: Path, journal: str) -> None:
     own = {"none": None, "own": Journal(tmp_path / "decisions"), "in memory": Journal()}[journal]
 
     def worker(wait: float | None) -> FeatureWorker:
-        options: dict[str, Any] = {} if wait is None else {"max_wait_seconds": wait}
-        return make(raw, channel, tmp_path / "state", 7, journal=own, message_rows=2, **options)
+        limits = StreamLimits(max_wait_seconds=wait)
+        return make(raw, channel, tmp_path / "state", 7, journal=own, message_rows=2, limits=limits)
 
     run_until(worker(0.01), 12)  # the last batch is cut short
     for at in range(ROWS, ROWS + 6):
@@ -132,12 +134,12 @@ def test_decisions_by_the_time_are_kept(tmp_path: Path, journal: str) -> None:
 
 def test_a_journal_that_is_gone_is_missed(tmp_path: Path) -> None:
     raw, channel, state = raw_topic(), MemoryTopic(), tmp_path / "state"
-    run_until(make(raw, channel, state, 7, max_wait_seconds=0.01), 12)
+    run_until(make(raw, channel, state, 7, limits=StreamLimits(max_wait_seconds=0.01)), 12)
     kept = (tmp_path / "state.journal").rename(tmp_path / "elsewhere")
     saved = state.read_bytes()
     for wait in (0.01, None):
         with pytest.raises(ValueError, match=r"journal must have the decisions .*state\.journal"):
-            make(raw, channel, state, 7, max_wait_seconds=wait)
+            make(raw, channel, state, 7, limits=StreamLimits(max_wait_seconds=wait))
         (tmp_path / "state.journal").unlink(missing_ok=True)
     assert state.read_bytes() == saved
     kept.rename(tmp_path / "state.journal")
@@ -154,8 +156,8 @@ def test_a_setting_that_cannot_be_repeated_is_named(tmp_path: Path) -> None:
 
     def worker(least: float) -> FeatureWorker:
         source = StreamSource(
-            raw.client(), ArrowFormat(schema), 7, value_ranges={"n": (least, 1e9)},
-            stop=StopWhen(idle_seconds=0.1),
+            raw.client(), ArrowFormat(schema), 7, stop=StopWhen(idle_seconds=0.1),
+            limits=StreamLimits(value_ranges={"n": (least, 1e9)}),
         )  # fmt: skip
         sender = DataSender(channel, sender_name="w", message_rows=3)
         return FeatureWorker(StreamingDataset(source), sender, state, 1e9)
@@ -211,7 +213,9 @@ def comes_back(raw: MemoryTopic, channel: Any, state: Path) -> None:
         sent += 1
         if sent == 6:
             first.close()  # as a file system that loses locks does
-            second = make(raw, channel, state, 7, max_wait_seconds=0.01, save_seconds=0.0)
+            second = make(
+                raw, channel, state, 7, limits=StreamLimits(max_wait_seconds=0.01), save_seconds=0.0
+            )
             run_until(second, 3)
         send(rows)
 

@@ -15,7 +15,14 @@ import pytest
 
 from examples.online_learning.kafka.broker import Broker
 from mindspore_rec.common.stream.kafka_writer import KafkaWriter, Unsent
-from mindspore_rec.stream import DataReceiver, DataSender, KafkaSource, StopWhen, pack
+from mindspore_rec.stream import (
+    DataReceiver,
+    DataSender,
+    DeadLetterPolicy,
+    KafkaSource,
+    StopWhen,
+    pack,
+)
 from tests.stream.test_stream_kafka import read_all, write
 
 pytestmark = [

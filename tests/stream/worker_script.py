@@ -16,6 +16,7 @@ from mindspore_rec.stream import (
     MinMaxScale,
     StopWhen,
     StreamingDataset,
+    StreamLimits,
 )
 
 SCHEMA = pa.schema({"user": pa.string(), "price": pa.float64(), "row": pa.float32()})
@@ -23,7 +24,8 @@ SCHEMA = pa.schema({"user": pa.string(), "price": pa.float64(), "row": pa.float3
 if __name__ == "__main__":
     brokers, topic, channel, state = sys.argv[1:]
     source = KafkaSource(
-        brokers, topic, SCHEMA, format="tsv", batch_size=50, turn_messages=16,
+        brokers, topic, SCHEMA, format="tsv", batch_size=50,
+        limits=StreamLimits(turn_messages=16),
         dead_letters=topic + ".dead", event_time="row", stop=StopWhen(watermark=19_999),
     )  # fmt: skip
     pipeline = FeaturePipeline(
