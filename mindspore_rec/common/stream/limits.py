@@ -51,7 +51,7 @@ class StreamLimits:
     """
 
     max_message_bytes: int = 4 << 20
-    value_ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    value_ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict, hash=False)
     max_future_seconds: float | None = None
     turn_messages: int | None = None
     skip_idle_seconds: float | None = None

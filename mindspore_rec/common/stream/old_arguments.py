@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import fields
 from types import FrameType
 from typing import Any
@@ -73,7 +73,7 @@ def sequence_of(options: dict[str, Any]) -> Callable[[Message], Sequence | None]
 
 
 def _removed(
-    options: dict[str, Any], names: Collection[str], argument: str, form: str, both: bool
+    options: dict[str, Any], names: set[str], argument: str, form: str, both: bool
 ) -> dict[str, Any]:
     """Remove old arguments from others and return them, with a warning for each.
 

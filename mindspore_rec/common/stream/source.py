@@ -15,12 +15,13 @@ import pyarrow as pa
 from mindspore_rec.common.checks import check_int
 from mindspore_rec.common.columns.arrow_columns import join_rows
 from mindspore_rec.common.parallel.group import worker_group
+from mindspore_rec.common.stream.assignment import Assignment
 from mindspore_rec.common.stream.bad_messages import BadMessages
 from mindspore_rec.common.stream.client import LogClient
 from mindspore_rec.common.stream.dead_letter_policy import DeadLetterPolicy
 from mindspore_rec.common.stream.dead_letters import DeadLetters
 from mindspore_rec.common.stream.decisions import Decisions
-from mindspore_rec.common.stream.fetcher import Fetcher, event_seconds
+from mindspore_rec.common.stream.fetcher import Fetcher
 from mindspore_rec.common.stream.formats import Format
 from mindspore_rec.common.stream.interleave import Interleaver
 from mindspore_rec.common.stream.journal import Decision, Journal
@@ -36,6 +37,7 @@ from mindspore_rec.common.stream.partition_split import (
     with_partitions,
 )
 from mindspore_rec.common.stream.patience import Patience
+from mindspore_rec.common.stream.progress import Progress
 from mindspore_rec.common.stream.read_watch import (
     ReadLaterError,
     check_read,
@@ -45,8 +47,6 @@ from mindspore_rec.common.stream.read_watch import (
 from mindspore_rec.common.stream.source_checks import (
     STATE_VERSION,
     check_columns,
-    check_partitions,
-    check_start,
     check_state,
 )
 from mindspore_rec.common.stream.stop import StopWhen
@@ -138,11 +138,9 @@ class StreamSource:
         self.format = format
         self.stop_reason = ""
         self._client = client
-        self._chosen = partitions is not None
-        self._wanted = check_partitions(partitions, client.partitions(), client.topic)
+        self._assigned = Assignment(client, partitions, start)
         self._topic_id = topic_id(client)
         self._limits = limits_of(limits, old)
-        self._event_column = event_time
         check_columns(self._limits, event_time, format.schema)
         if stop is not None and stop.watermark is not None and event_time is None:
             raise ValueError("event_time must be given to stop at a watermark")
@@ -153,15 +151,14 @@ class StreamSource:
                 f"StreamSource.__init__() got an unexpected keyword argument {next(iter(old))!r}"
             )
         self._left_out = LeftOut(self._limits.on_missing, self.topic)
-        self._order = self._new_order(self._wanted, self._limits.turn_messages or 1)
+        self._order = self._new_order(self._assigned.partitions, self._limits.turn_messages or 1)
+        self._order.offsets = self._assigned.first_offsets()
         self._decisions = Decisions(journal, self._order, self._known_message_next)
-        self._decisions.on_add = self._want
+        self._decisions.on_add = self._assigned.add
         self._patience = Patience(self._limits, stop if stop is not None else StopWhen())
-        self._start = check_start(start, self._wanted)
-        self._order.offsets = self._first_offsets(self._start)
+        self._progress = Progress(event_time)
         self._restored = False  # whether a state was loaded
         self.saved_partitions: list[int] = []
-        self._split: tuple[int, int] | None = None  # the worker whose share it is, and how many
         self._apart: tuple[int, int] | None = None  # the worker who reads it and no other
         self._worker_states: list[Any] = []  # that were loaded
         self._only_split: ValueError | None = None  # why they are of no use to one worker
@@ -172,11 +169,6 @@ class StreamSource:
         self._schema: str | None = None
         self._pending: list[pa.RecordBatch] = []
         self._rows_pending = 0
-        self._batches = 0
-        self._first_batch = 0
-        self._rows = 0
-        self._watermark: float | None = None
-        self._event_time: int | None = None
         self._states: deque[dict[str, Any]] = deque(maxlen=_STATES_KEPT)
 
     def _new_order(self, partitions: list[int], turn: int) -> Interleaver:
@@ -188,11 +180,8 @@ class StreamSource:
     def _set_order(self, order: Interleaver) -> None:
         self._order = self._decisions.order = order
 
-    def _want(self, partition: int) -> None:
-        self._wanted = sorted({*self._wanted, partition})
-
     def _check_journal(self) -> None:
-        if self._start == "latest" and not self._restored and len(self._decisions):
+        if self._assigned.start == "latest" and not self._restored and len(self._decisions):
             raise ValueError("journal must be new where start is 'latest': it is of another stream")
 
     # ---- workers
@@ -205,12 +194,12 @@ class StreamSource:
     @property
     def wanted_partitions(self) -> list[int]:
         """Partitions to read, whether they take turns yet or not, in ascending order."""
-        return list(self._wanted)
+        return list(self._assigned.partitions)
 
     @property
     def reads_whole_topic(self) -> bool:
         """Whether all partitions of the topic are read, also partitions that it gets later."""
-        return not self._chosen
+        return self._assigned.whole
 
     @property
     def depends_on_time(self) -> bool:
@@ -236,11 +225,12 @@ class StreamSource:
                 was loaded cannot go on with other workers.
             RuntimeError: batches have been taken.
         """
-        if self._split == (worker, workers):
+        assigned = self._assigned
+        if assigned.split == (worker, workers):
             return self
-        if self._fetcher is not None or self._split is not None:
+        if self._fetcher is not None or assigned.split is not None:
             raise RuntimeError("a stream must be split by worker before its first batch, and once")
-        mine = partitions_of(worker, workers, self._wanted)
+        mine = partitions_of(worker, workers, assigned.partitions)
         first, last = row_share(self.batch_size, worker, workers)
         if self.batch_size < workers:
             raise ValueError(f"batch_size must be at least 1 a worker, got {self.batch_size}")
@@ -250,12 +240,12 @@ class StreamSource:
         if known:
             state = state_of(worker, workers, known, states)
         else:  # all that this worker reads is new
-            whole = with_partitions(merged_state(states), self._begins(set(mine)))
+            whole = with_partitions(merged_state(states), self._begins(mine))
             state = state_of_partitions(mine, [whole])
         self.read_apart(worker, workers)
         self.batch_size = last - first
-        self._wanted = mine
-        self._split, self._only_split = (worker, workers), None
+        assigned.partitions, assigned.split = mine, (worker, workers)
+        self._only_split = None
         self.load_state_dict(state)
         return self
 
@@ -296,16 +286,16 @@ class StreamSource:
         Args:
             partitions: numbers of partitions, before a state is loaded or batches are taken.
         """
-        self._wanted = [p for p in self._wanted if p in partitions]
+        mine = self._assigned.partitions = [p for p in self._assigned.partitions if p in partitions]
         if not self._restored:
             offsets = self._order.offsets
-            self._set_order(self._new_order(self._wanted, self._order.turn))
-            self._order.offsets = {p: offsets[p] for p in self._wanted}
+            self._set_order(self._new_order(mine, self._order.turn))
+            self._order.offsets = {p: offsets[p] for p in mine}
             self._states.clear()
 
     def new_partitions(self) -> list[int]:
         """Return the partitions with messages that are to be read and take no turns yet."""
-        new = [p for p in self._wanted if p not in self._order.offsets]
+        new = [p for p in self._assigned.partitions if p not in self._order.offsets]
         return [p for p, (first, last) in self._client.bounds(new).items() if last > first]
 
     def add_partitions(self, partitions: Collection[int]) -> None:
@@ -314,7 +304,7 @@ class StreamSource:
         Args:
             partitions: some of `new_partitions()`.
         """
-        for p, offset in sorted(self._begins(set(partitions)).items(), reverse=True):
+        for p, offset in sorted(self._begins(partitions).items(), reverse=True):
             self._order.expect(p, offset)
             self._order.add(p)
         self._states.clear()
@@ -350,23 +340,8 @@ class StreamSource:
                 self._states.append(self._snapshot())
 
     def _begins(self, partitions: Collection[int]) -> dict[int, int]:
-        """Return where partitions that take no turns yet begin.
-
-        Of a topic that is read as a whole they are new, so no message of them may be missing.
-        """
-        new = [p for p in partitions if p not in self._order.offsets]
-        if isinstance(self._start, Mapping):
-            return {p: self._start.get(p, 0) for p in new}
-        if self._chosen and new:
-            return {p: first for p, (first, _) in self._client.bounds(new).items()}
-        return dict.fromkeys(new, 0)
-
-    def _share_of(self, partitions: list[int]) -> list[int]:
-        """Return which of all partitions of the topic this stream reads."""
-        if self._split is None:
-            return partitions
-        worker, workers = self._split
-        return partitions_of(worker, workers, partitions)
+        """Return where those of some partitions begin that take no turns yet."""
+        return self._assigned.begins(partitions, self._order.offsets)
 
     # ---- iteration
 
@@ -379,7 +354,7 @@ class StreamSource:
             raise StopIteration
         self._begin()
         reason = self._patience.reason_to_end(
-            time.monotonic(), self._batches - self._first_batch, self._watermark
+            time.monotonic(), self._progress.batches_of_run, self._progress.watermark
         )
         with without_signals():
             try:
@@ -417,7 +392,7 @@ class StreamSource:
         self._bad.look_up(offsets)
         self._client.seek(offsets)
         with without_signals():
-            self._first_batch = self._batches
+            self._progress.begin()
             if self._states:
                 self._states.pop()
             self._states.append(self._snapshot())
@@ -426,7 +401,7 @@ class StreamSource:
                 self._client,
                 self.format,
                 self._limits,
-                self._event_column,
+                self._progress.event_column,
                 self._order,
                 self._changed,
                 self._sequence_of,
@@ -439,12 +414,12 @@ class StreamSource:
         """Wait for partitions that are to be read and take no turns; return what notices more."""
         there = self._client.partitions()
         check_same_topic(self.topic, self._topic_id, topic_id(self._client))
-        adds = self._decisions.adds != "restart"
-        if not self._chosen and adds:
-            self._wanted = sorted({*self._wanted, *self._share_of(there)})
-        whole = None if self._chosen else self._share_of
-        watch = TopicWatch(self._client, whole, self._topic_id, adds)
-        for p, offset in self._begins(self._wanted).items():
+        assigned, adds = self._assigned, self._decisions.adds != "restart"
+        if assigned.whole and adds:
+            assigned.add(*assigned.share_of(there))
+        share = assigned.share_of if assigned.whole else None
+        watch = TopicWatch(self._client, share, self._topic_id, adds)
+        for p, offset in self._begins(assigned.partitions).items():
             self._order.expect(p, offset)
         if self._order.waiting:
             watch.report(self._order.waiting)
@@ -533,12 +508,7 @@ class StreamSource:
         pieces = self._pending
         self._drop_pending()
         batch = join_rows(pieces)
-        self._batches += 1
-        self._rows += batch.num_rows
-        if self._event_column is not None:
-            latest = float(event_seconds(batch.column(self._event_column)).max())
-            self._watermark = max(latest, self._watermark or latest)
-            self._event_time = int(latest) if latest >= 1 else None
+        self._progress.count(batch)
         with self._changed:
             self._states.append(self._snapshot())
         return batch
@@ -556,7 +526,7 @@ class StreamSource:
         return {
             "batch_size": self.batch_size,
             "turn_messages": self._order.turn,
-            "event_time": self._event_column,
+            "event_time": self._progress.event_column,
             "max_future_seconds": limits.max_future_seconds,
             "max_message_bytes": limits.max_message_bytes,
             "value_ranges": {name: list(each) for name, each in limits.value_ranges.items()},
@@ -605,12 +575,6 @@ class StreamSource:
 
     # ---- places
 
-    def _first_offsets(self, start: str | Mapping[int, int]) -> dict[int, int]:
-        if isinstance(start, Mapping):
-            return dict(start)
-        side = 0 if start == "earliest" else 1
-        return {p: b[side] for p, b in self._client.bounds(self._wanted).items()}
-
     def _check_kept(self, offsets: Mapping[int, int]) -> None:
         bounds = self._client.bounds(sorted(offsets))
         self._first_ends = {p: last for p, (_, last) in bounds.items()}
@@ -640,7 +604,7 @@ class StreamSource:
     @property
     def batches(self) -> int:
         """Number of batches read in the stream's life."""
-        return self._batches
+        return self._progress.batches
 
     @property
     def missing(self) -> int:
@@ -650,13 +614,13 @@ class StreamSource:
     @property
     def watermark(self) -> float | None:
         """Latest event time of all batches, in seconds since 1970."""
-        return self._watermark
+        return self._progress.watermark
 
     @property
     def event_time(self) -> int | None:
         """The latest event of the last batch alone, in whole seconds since 1970; None if no
         `event_time` was named, or all of the batch's are missing or before 1970."""
-        return self._event_time
+        return self._progress.event_time
 
     @property
     def position(self) -> dict[int, int]:
@@ -698,7 +662,7 @@ class StreamSource:
         if self._fetcher is not None:
             raise RuntimeError("a state must be loaded before the first batch is taken")
         states = states_in(state)
-        if states is None and self._split is None and self._has_less_than(state):
+        if states is None and self._assigned.split is None and self._has_less_than(state):
             states = [state]
         if states is not None:
             for each in states:
@@ -709,21 +673,19 @@ class StreamSource:
             try:
                 state = self._own_state(states)
             except ValueError as error:
-                if self._split is not None:
+                if self._assigned.split is not None:
                     raise
                 self._only_split = error  # as many workers as before may go on
-                self._batches = int(state["batches"])
+                self._progress.batches = int(state["batches"])
                 return
-        check_state(state, self.topic, self._wanted, self._topic_id)
+        check_state(state, self.topic, self._assigned.partitions, self._topic_id)
         schema = state["schema"]
         if self.format.schema is None and schema is not None:
             self.format.schema = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(schema)))
         self._set_order(self._new_order(list(state["partitions"]), self._order.turn))
         self._order.load_state_dict(state["order"])
         self._decisions.load_state_dict(state)
-        self._batches = int(state["batches"])
-        self._rows = int(state["rows"])
-        self._watermark = state["watermark"]
+        self._progress.load_state_dict(state)
         self._bad.load_state_dict(state)
         self._states.clear()
         self._restored = True
@@ -731,13 +693,13 @@ class StreamSource:
     def _has_less_than(self, state: Any) -> bool:
         """Return whether this is one of several workers, each with some of a state's partitions."""
         saved = state.get("partitions", ()) if isinstance(state, Mapping) else ()
-        return set(self._wanted) < set(saved) and worker_group().size > 1
+        return set(self._assigned.partitions) < set(saved) and worker_group().size > 1
 
     def _own_state(self, states: list[Any]) -> dict[str, Any]:
         """Return the state from which this stream goes on, of the states of several workers."""
-        known = [p for p in self._wanted if p in self.saved_partitions]
-        if self._split is not None:
-            return state_of(*self._split, known, states)
+        known = [p for p in self._assigned.partitions if p in self.saved_partitions]
+        if self._assigned.split is not None:
+            return state_of(*self._assigned.split, known, states)
         workers = worker_group().size
         mine = [each for each in states if list(each["partitions"]) == known]
         if workers == len(states) and len(mine) == 1:
@@ -754,9 +716,7 @@ class StreamSource:
             "topic": self.topic,
             "partitions": self.partitions,
             **({} if self._topic_id is None else {"topic_id": self._topic_id}),
-            "batches": self._batches,
-            "rows": self._rows,
-            "watermark": self._watermark,
+            **self._progress.state_dict(),
             **self._bad.state_dict(reading=self._fetcher is not None),
             **self._decisions.state_dict(),
             "schema": self._schema,

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Assignment: which partitions of a topic a stream reads, and where each begins."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from mindspore_rec.common.stream.client import LogClient
+from mindspore_rec.common.stream.partition_split import partitions_of
+from mindspore_rec.common.stream.source_checks import check_partitions, check_start
+
+__all__ = ["Assignment"]
+
+
+class Assignment:
+    """Partitions that a stream reads, whether they take turns yet or not.
+
+    Args:
+        client: reads the topic.
+        partitions: as of `StreamSource`; None for all, also partitions that the topic gets later.
+        start: as of `StreamSource`.
+
+    Attributes:
+        partitions: the partitions, ascending.
+        whole: whether the topic is read as a whole.
+        start: where to begin without a state.
+        split: the worker whose share it is, and how many workers there are; None if they have not
+            divided the topic.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or out of range.
+
+    Example:
+        >>> from mindspore_rec.common.stream.memory import MemoryTopic
+        >>> assignment = Assignment(MemoryTopic(3).client(), None, "earliest")
+        >>> assignment.partitions, assignment.begins([2, 3], [2])
+        ([0, 1, 2], {3: 0})
+        >>> assignment.split = (1, 2)
+        >>> assignment.share_of([0, 1, 2, 3])
+        [1, 3]
+    """
+
+    def __init__(
+        self,
+        client: LogClient,
+        partitions: Sequence[int] | None,
+        start: str | Mapping[int, int],
+    ) -> None:
+        self.whole = partitions is None
+        self.partitions = check_partitions(partitions, client.partitions(), client.topic)
+        self.start = check_start(start, self.partitions)
+        self.split: tuple[int, int] | None = None
+        self._client = client
+
+    def add(self, *partitions: int) -> None:
+        """Read these partitions too."""
+        self.partitions = sorted({*self.partitions, *partitions})
+
+    def first_offsets(self) -> dict[int, int]:
+        """Return where each partition begins without a state."""
+        if isinstance(self.start, Mapping):
+            return dict(self.start)
+        side = 0 if self.start == "earliest" else 1
+        return {p: b[side] for p, b in self._client.bounds(self.partitions).items()}
+
+    def begins(self, partitions: Collection[int], known: Collection[int]) -> dict[int, int]:
+        """Return where those partitions begin that are not known, and so take no turns yet.
+
+        Of a topic that is read as a whole they are new, so no message of them may be missing.
+        """
+        new = [p for p in partitions if p not in known]
+        if isinstance(self.start, Mapping):
+            return {p: self.start.get(p, 0) for p in new}
+        if not self.whole and new:
+            return {p: first for p, (first, _) in self._client.bounds(new).items()}
+        return dict.fromkeys(new, 0)
+
+    def share_of(self, partitions: list[int]) -> list[int]:
+        """Return which of all partitions of the topic the stream reads, if it reads it whole."""
+        if self.split is None:
+            return partitions
+        worker, workers = self.split
+        return partitions_of(worker, workers, partitions)

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Progress: how much a stream has handed out, and up to which event time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from mindspore_rec.common.stream.fetcher import event_seconds
+
+__all__ = ["Progress"]
+
+
+class Progress:
+    """Counter of a stream's batches and rows, with the latest times of their events.
+
+    Args:
+        event_column: column with the time of events; None if there is none.
+
+    Attributes:
+        event_column: that column.
+        batches: number of batches in the stream's life.
+        rows: number of rows in the stream's life.
+        watermark: latest event time of all batches, in seconds since 1970; None if there is none.
+        event_time: latest event of the last batch alone, in whole seconds since 1970; None if
+            there is none, or it is before 1970.
+
+    Example:
+        >>> progress = Progress("t")
+        >>> progress.count(pa.record_batch({"t": [7.5, 3.0]}))
+        >>> progress.count(pa.record_batch({"t": [5.0]}))
+        >>> progress.rows, progress.watermark, progress.event_time
+        (3, 7.5, 5)
+    """
+
+    def __init__(self, event_column: str | None) -> None:
+        self.event_column = event_column
+        self.batches = self.rows = 0
+        self.watermark: float | None = None
+        self.event_time: int | None = None
+        self._first_batch = 0
+
+    def begin(self) -> None:
+        """Count the batches of a run from now on."""
+        self._first_batch = self.batches
+
+    @property
+    def batches_of_run(self) -> int:
+        """Number of batches of this run."""
+        return self.batches - self._first_batch
+
+    def count(self, batch: pa.RecordBatch) -> None:
+        """Count a batch that is handed out."""
+        self.batches += 1
+        self.rows += batch.num_rows
+        if self.event_column is not None:
+            latest = float(event_seconds(batch.column(self.event_column)).max())
+            self.watermark = max(latest, self.watermark or latest)
+            self.event_time = int(latest) if latest >= 1 else None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the counts of the stream's life as JSON values."""
+        return {"batches": self.batches, "rows": self.rows, "watermark": self.watermark}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from what `state_dict` returned."""
+        self.batches, self.rows = int(state["batches"]), int(state["rows"])
+        self.watermark = state["watermark"]
