@@ -110,16 +110,14 @@ def learn(model: mr.RecModel, batches: Any) -> tuple[np.ndarray, np.ndarray]:
     return seen["prediction"], seen["label"]
 
 
-def windowed(logit: np.ndarray, label: np.ndarray, window: int, step: int) -> list[list[float]]:
-    """Return numbers of events, and the AUC of the last `window` events at each."""
-    ends = range(window, len(label) + 1, step)
-    return [
-        [end, functional.auc(label[end - window : end], logit[end - window : end])] for end in ends
-    ]
+def windowed(logit: np.ndarray, label: np.ndarray, window: int, every: int) -> list[float]:
+    """Return the AUC of the last `window` events, first at event `window`, then `every` so many."""
+    ends = range(window, len(label) + 1, every)
+    return [functional.auc(label[end - window : end], logit[end - window : end]) for end in ends]
 
 
 def one_seed(options: Any, broker: str, events: Ratings, train: Split, seed: int) -> dict[str, Any]:
-    """AUC and curves of one seed; by update interval, and of the model as it was."""
+    """Return AUC, log loss and curve of one seed by update interval, and of the model as it was."""
     name = f"bench.movielens.{seed}"
     model = train_offline(train, seed, options.epochs, name, options.row_dtype)
     found: dict[str, Any] = {}
@@ -136,7 +134,7 @@ def one_seed(options: Any, broker: str, events: Ratings, train: Split, seed: int
             found[str(run)] = {
                 "auc": functional.auc(label, logit),
                 "log_loss": functional.log_loss(label, logit, from_logits=True),
-                "curve": windowed(logit, label, options.window, options.window // 10),
+                "curve": windowed(logit, label, options.window, options.every),
             }
     return found
 
@@ -153,6 +151,7 @@ def main() -> None:
     parser.add_argument("--window", type=int, default=2000, help="events of a point of the curve")
     parser.add_argument("--plot", type=Path, help="draw the curves into this file")
     options = parser.parse_args()
+    options.every = max(1, options.window // 5)  # events between two points of a curve
     ms.set_context(mode=ms.GRAPH_MODE)
     validating = options.part == "validation"
     data = load(options.data, "time", 0.2, 0.125 if validating else 0.0)
@@ -185,13 +184,14 @@ def main() -> None:
             f"{gain.mean():+.4f} (least {gain.min():+.4f}), log loss {table[name]['log_loss_mean']}"
         )
     curves = {
-        name: [[[at, round(value, 4)] for at, value in run["curve"]] for run in runs]
+        name: np.mean([run["curve"] for run in runs], axis=0).round(4).tolist()
         for name, runs in results.items()
     }
+    settings = {**vars(options), "json": None, "data": None, "plot": None}
+    record = {**settings, "results": table, "curves": curves}
     if options.plot is not None:
-        online_movielens(curves, options.window, options.plot)
-    said = {**vars(options), "json": None, "data": None, "plot": None}
-    bench_common.save(options.json, {**said, "results": table, "curves": curves})
+        online_movielens(record, options.plot)
+    bench_common.save(options.json, record)
 
 
 if __name__ == "__main__":

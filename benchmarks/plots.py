@@ -20,13 +20,12 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def online_movielens(curves: dict[str, Any], window: int, path: Path) -> None:
-    """Draw the AUC over MovieLens' stream: the mean over seeds, and a band with all of them.
+def online_movielens(result: dict[str, Any], path: Path) -> None:
+    """Draw the AUC over MovieLens' stream, the mean over seeds.
 
     Args:
-        curves: by update interval ("static": no update), for each seed points of events so far and
-            AUC.
-        window: events of a point.
+        result: `curves` has by update interval ("static": no update) the AUC of the last `window`
+            events, first at event `window`, then `every` so many.
         path: of the picture, .png.
     """
     import matplotlib
@@ -36,16 +35,12 @@ def online_movielens(curves: dict[str, Any], window: int, path: Path) -> None:
     from PIL import Image
 
     figure, axes = pyplot.subplots(figsize=(7, 3.4), dpi=80)
-    for name, runs in curves.items():
-        at = [point[0] for point in runs[0]]
-        values = np.array([[point[1] for point in run] for run in runs])
+    for name, curve in result["curves"].items():
+        at = result["window"] + result["every"] * np.arange(len(curve))
         text = "left as it was" if name == "static" else f"updated every {name} events"
-        (line,) = axes.plot(
-            at, values.mean(0), label=text, color="black" if name == "static" else None
-        )
-        axes.fill_between(at, values.min(0), values.max(0), color=line.get_color(), alpha=0.15)
+        axes.plot(at, curve, label=text, color="black" if name == "static" else None)
     axes.set_xlabel("ratings of the last 20 %, in order of time")
-    axes.set_ylabel(f"AUC of the last {window:,}")
+    axes.set_ylabel(f"AUC of the last {result['window']:,}")
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
     figure.tight_layout()
@@ -54,10 +49,6 @@ def online_movielens(curves: dict[str, Any], window: int, path: Path) -> None:
     with Image.open(path) as picture:  # a palette is a third of the size
         small = picture.convert("RGB").quantize(64)
     small.save(path, optimize=True)
-
-
-def _draw_online_movielens(result: dict[str, Any], path: Path) -> None:
-    online_movielens(result["curves"], result["window"], path)
 
 
 def _draw_dynamic_features(result: dict[str, Any], path: Path) -> None:
@@ -69,7 +60,7 @@ def _draw_dynamic_features(result: dict[str, Any], path: Path) -> None:
 # A picture's name: the result it is drawn from, and how.
 PICTURES: dict[str, tuple[str, Callable[[dict[str, Any], Path], None]]] = {
     "dynamic_features.png": ("example_dynamic_features", _draw_dynamic_features),
-    "online_movielens.png": ("online_movielens", _draw_online_movielens),
+    "online_movielens.png": ("online_movielens", online_movielens),
 }
 
 

@@ -109,7 +109,8 @@ def test_pictures_are_drawn_from_stored_results(run_all, tmp_path, capsys):
         },
         "online_movielens": {
             "window": 20,
-            "curves": {"static": [[[20, 0.5], [40, 0.6]]], "100": [[[20, 0.6], [40, 0.7]]]},
+            "every": 4,
+            "curves": {"static": [0.5, 0.6], "100": [0.6, 0.7]},
         },
     }
     command = ["--json", str(tmp_path), "--out", str(tmp_path / "pictures")]

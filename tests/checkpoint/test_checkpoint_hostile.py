@@ -42,10 +42,10 @@ from tests.checkpoint.hostile_checkpoint import (
 )
 from tests.fuzz.mutate import mutate_bytes, mutate_json
 from tests.support.native_table import native_of
-from tests.support.nightly import NIGHTLY
+from tests.support.settings import SETTINGS
 
 FULL, DELTA, LAST = "000000000000.full", "000000000002.delta", "000000000004.delta"
-COUNT = int(os.environ.get("MINDSPORE_REC_CHANGES", "60" if NIGHTLY else "30"))  # to a file
+COUNT = SETTINGS.file_changes
 EACH = 6  # every so many are used in all ways, the others are verified and loaded
 
 

@@ -1,18 +1,71 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The walk of docs/architecture.md names files that are there, each of them once."""
+"""The walks of docs/architecture.md name files that are there, each once, and no room twice."""
 
 from __future__ import annotations
 
 import re
 
+import pytest
+
 from tests.support.processes import ROOT
 
+PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+INSIDE = (ROOT / "docs" / "inside.md").read_text(encoding="utf-8")
+FILE = re.compile(r"`([\w/]+\.(?:py|cc|h|inl))`")
+Stop = tuple[str, list[str]]
 
-def test_the_walk_goes_from_file_to_file_and_never_back() -> None:
-    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    walk = page.partition("## One id, from Kafka to SSD and back")[2].partition("\n## ")[0]
-    files = re.findall(r"`([\w/]+\.(?:py|cc|h|inl))`", walk)
-    assert files[0].startswith("common/stream/") and files[-1].startswith("train/export/")
-    assert any(file.startswith("csrc/tier/") for file in files)
-    assert [file for file in files if not (ROOT / "mindspore_rec" / file).is_file()] == []
-    assert [file for file in files if files.count(file) > 1] == []
+
+def walks() -> dict[str, list[Stop]]:
+    """Return the walks by their headings: of each stop its room and the files named in it."""
+    section = PAGE.partition("\n## Walks\n")[2].partition("\n## ")[0]
+    headings = section.split("\n### ")[1:]
+    return {text.partition("\n")[0]: stops_of(text) for text in headings}
+
+
+def stops_of(walk: str) -> list[Stop]:
+    """Return the stops of a walk, items that begin with the name of a room."""
+    return [
+        (stop.partition("`")[0], FILE.findall(stop))
+        for stop in re.split(r"^\* `", walk, flags=re.M)
+    ][1:]
+
+
+WALKS = walks()
+
+
+def test_there_are_four_walks() -> None:
+    assert len(WALKS) == 4
+    id_walk = [room for room, _ in WALKS["An id, from Kafka to SSD and back to an answer"]]
+    assert id_walk[0] == "common.stream" and "csrc/tier" in id_walk
+    assert id_walk[-1] == "common.rows"
+
+
+@pytest.mark.parametrize("walk", WALKS)
+def test_each_file_of_a_walk_is_in_its_room(walk: str) -> None:
+    for room, files in WALKS[walk]:
+        folder = ROOT / "mindspore_rec" / room.replace(".", "/")
+        assert files, room
+        assert [file for file in files if not (folder / file).is_file()] == [], room
+
+
+@pytest.mark.parametrize("walk", WALKS)
+def test_a_walk_comes_to_each_room_and_file_once(walk: str) -> None:
+    rooms = [room for room, _ in WALKS[walk]]
+    assert [room for room in rooms if rooms.count(room) > 1] == []
+    for room, files in WALKS[walk]:
+        assert [file for file in files if files.count(file) > 1] == [], room
+
+
+def test_files_named_outside_the_walks_are_there() -> None:
+    names = {path.name for path in (ROOT / "mindspore_rec").rglob("*.*")}
+    names |= {path.name for path in (ROOT / "tests").rglob("*.py")}
+    names |= {"setup.py", "Python.h", "mpi.h"}
+    missing = {
+        page: [file for file in FILE.findall(text) if file.rpartition("/")[2] not in names]
+        for page, text in {"architecture": PAGE, "inside": INSIDE}.items()
+    }
+    assert missing == {"architecture": [], "inside": []}
+
+
+def test_the_page_is_short() -> None:
+    assert len(PAGE.splitlines()) <= 200

@@ -3,13 +3,12 @@
 
 FeatureSpecs with strings, admission, eviction by event time, timestamps, host memory for a part of
 the rows with the others on SSD, batches read ahead, a transform that learns, deltas, Kafka.
-MINDSPORE_REC_KILLS is how often the trainer is killed (default 5, 20 in a nightly run).
+The setting `combination_kills` (tests/support/settings.py) is how often the trainer is killed.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +24,7 @@ from mindspore_rec.stream import KafkaWriter
 from tests.online.combined_trainer import BATCH, SCHEMA
 from tests.online.setting import BEGIN, PARTITIONS, packed
 from tests.support.lives import Lives, assert_same
-from tests.support.nightly import NIGHTLY
+from tests.support.settings import SETTINGS
 
 pytestmark = [
     pytest.mark.kafka,
@@ -33,7 +32,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:open_text is deprecated"),
 ]
 
-KILLS = int(os.environ.get("MINDSPORE_REC_KILLS", "20" if NIGHTLY else "5"))
+KILLS = SETTINGS.combination_kills
 BATCHES = 160
 
 

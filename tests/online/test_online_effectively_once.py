@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kills of trainer, feature worker and broker: the end is that of a run without any, bit for bit.
 
-MINDSPORE_REC_KILLS is how often the trainer is killed in the first test (default 8, 20 in a
-nightly run).
+The setting `kills` (tests/support/settings.py) is how often the trainer is killed in the first
+test.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +28,7 @@ from tests.stream.test_stream_kafka import read_all
 from tests.support.kafka_broker import make_topic
 from tests.support.lives import Lives, assert_same
 from tests.support.nightly import NIGHTLY
+from tests.support.settings import SETTINGS
 
 pytestmark = [
     pytest.mark.kafka,
@@ -36,7 +36,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:open_text is deprecated"),
 ]
 
-KILLS = int(os.environ.get("MINDSPORE_REC_KILLS", "20" if NIGHTLY else "8"))
+KILLS = SETTINGS.kills
 
 
 def half_written(root: Path) -> bool:

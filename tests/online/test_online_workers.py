@@ -4,13 +4,12 @@
 With equal numbers of workers the end is that of a run without any kill, bit for bit; where their
 number has changed, to rounding.
 
-MINDSPORE_REC_WORKER_KILLS is how often a worker is killed in the first test (default 2), and
-MINDSPORE_REC_KILLED_WORKERS how many workers there are (default 2).
+The settings `worker_kills` and `killed_workers` (tests/support/settings.py) are how often a worker
+is killed in the first test, and how many workers there are.
 """
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Callable
@@ -28,6 +27,7 @@ from tests.online.workers_setting import BATCH, PARTITIONS, Job, Run, fill, mess
 from tests.stream.test_stream_kafka import read_all
 from tests.support.lives import assert_same
 from tests.support.nightly import NIGHTLY
+from tests.support.settings import SETTINGS
 
 pytestmark = [
     pytest.mark.kafka,
@@ -36,8 +36,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:open_text is deprecated"),
 ]
 
-KILLS = int(os.environ.get("MINDSPORE_REC_WORKER_KILLS", "2"))
-WORKERS = int(os.environ.get("MINDSPORE_REC_KILLED_WORKERS", "2"))
+KILLS = SETTINGS.worker_kills
+WORKERS = SETTINGS.killed_workers
 MOMENTS = ("save", "exchange", "step", "merge", "start", "launcher")
 
 

@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random networks trained by several workers are those that one process trains.
 
-`MINDSPORE_REC_NETWORKS` is the number of networks, `MINDSPORE_REC_NETWORKS_FIRST` the number of the
-first one, `MINDSPORE_REC_NETWORKS_WORKERS` the numbers of workers: "1,2,3,4",
-`MINDSPORE_REC_NETWORKS_CHANGES` those before and after a restart: "2-3,3-2,2-1,1-4", and
-`MINDSPORE_REC_NETWORKS_MODE` 'pynative', whose cases need no compiling, or 'graph'.
+The settings of tests/support/settings.py say which networks, and how many workers train them:
+``MINDSPORE_REC_TESTS="networks=200,network_workers=1/2/3/4,network_changes=2-3/3-2/2-1/1-4"``.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,23 +17,18 @@ from tests.parallel.networks.comparison import (
     Saved,
     assert_same_bits,
     compare,
-    count,
     redis_database,
     run,
 )
 from tests.parallel.networks.random_case import SHRUNK, Case, draw_case
 from tests.support.nightly import NIGHTLY
 from tests.support.redis_server import RedisServer
+from tests.support.settings import SETTINGS
 from tests.support.workers import need_mpi
 
-FIRST = count("MINDSPORE_REC_NETWORKS_FIRST", 97)
-COUNT = count("MINDSPORE_REC_NETWORKS", 6 if NIGHTLY else 1)  # these six have it all
-WORKERS = [
-    int(n)
-    for n in os.environ.get("MINDSPORE_REC_NETWORKS_WORKERS", "2,3" if NIGHTLY else "3").split(",")
-]
-CHANGES = os.environ.get("MINDSPORE_REC_NETWORKS_CHANGES", "2-3")
-MODE = os.environ.get("MINDSPORE_REC_NETWORKS_MODE", "")
+FIRST, COUNT = SETTINGS.first_network, SETTINGS.networks
+WORKERS = [int(n) for n in SETTINGS.network_workers]
+MODE = SETTINGS.network_mode
 A_START = 25  # networks in one start: each leaves memory behind in MindSpore
 
 
@@ -100,7 +92,7 @@ def test_workers_train_what_one_process_trains(
                 assert_same_bits(many[case["seed"]], again[case["seed"]], f"case {case}")
 
 
-@pytest.mark.parametrize("change", CHANGES.split(","))
+@pytest.mark.parametrize("change", SETTINGS.network_changes)
 def test_another_number_of_workers_goes_on(
     change: str, tmp_path: Path, redis: str, alone: Alone
 ) -> None:

@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <random>
@@ -81,12 +80,6 @@ inline bool SameBits(const float* a, const float* b, size_t n) {
 }
 inline bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && SameBits(a.data(), b.data(), a.size());
-}
-
-// A number that who runs the tests may set.
-inline uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
 // Sizes the process-wide pool, and sizes it back at the end of the scope.

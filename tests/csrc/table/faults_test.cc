@@ -6,8 +6,8 @@
 // yet. Of clear and evict, which a tier can fail after the table has done them, it may be as after.
 // Lives named float_mode have no failure: their calls come in another floating-point mode.
 //
-// MINDSPORE_REC_LIVES says how many lives of each kind are run, MINDSPORE_REC_LIVES_FIRST which
-// seed is the first: a life that fails says the command that repeats it.
+// The settings `lives` and `first_life` are the number of lives of each kind and the seed of the
+// first: a life that fails says the command that repeats it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,6 +29,7 @@
 #include "hostile_float_mode.h"
 #include "map_tier.h"
 #include "no_more_threads.h"
+#include "settings.h"
 #include "table/table.h"
 #include "table_state.h"
 #include "table_testing.h"
@@ -621,11 +622,11 @@ TEST_P(TableFaults, EveryCallDoesAllOrNothing) {
   std::vector<float> out(ids.size() * 3);
   Table(of_all).LookupEval(View(ids), {}, out.data());
   int thrown = 0, compared_digests = 0;
-  const uint64_t first = FromEnvironment("MINDSPORE_REC_LIVES_FIRST", 0);
-  const uint64_t lives = FromEnvironment("MINDSPORE_REC_LIVES", kLives);
+  const uint64_t first = Setting("first_life", 0);
+  const uint64_t lives = Setting("lives", kLives);
   for (uint64_t seed = first; seed < first + lives; ++seed) {
     const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-    SCOPED_TRACE("again: MINDSPORE_REC_LIVES=1 MINDSPORE_REC_LIVES_FIRST=" + std::to_string(seed) +
+    SCOPED_TRACE("again: MINDSPORE_REC_TESTS=lives=1,first_life=" + std::to_string(seed) +
                  " msrec_tests --gtest_filter=" + test->test_suite_name() + "." + test->name());
     TableConfig config = of_all;
     config.admission.threshold = std::vector<int64_t>{-1, 3, -1, 2}[seed % 4];

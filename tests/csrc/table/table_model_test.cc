@@ -12,6 +12,7 @@
 #include <limits>
 #include <string>
 
+#include "settings.h"
 #include "statistics.h"
 #include "tiers_below.h"
 
@@ -672,8 +673,8 @@ TEST_P(TableLife, EqualsTheModelsLifeOverTiers) {
                                                  {"written_down_rows", 100}};
   std::map<std::string, double> seen;
   constexpr Below kinds[] = {Below::kMap, Below::kTwoMaps, Below::kMap, Below::kSsd};
-  const uint64_t first = FromEnvironment("MINDSPORE_REC_LIVES_FIRST", 300);
-  const uint64_t lives = FromEnvironment("MINDSPORE_REC_LIVES", 24 / kFewer);
+  const uint64_t first = Setting("first_life", 300);
+  const uint64_t lives = Setting("lives", 24 / kFewer);
   for (uint64_t seed = first; seed < first + lives; ++seed) {
     SCOPED_TRACE(seed);
     TableConfig config = Config(1 + static_cast<int>(seed % 11));

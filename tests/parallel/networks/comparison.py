@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -187,8 +186,3 @@ def assert_close(
 def redis_database(url: str | None, number: int) -> str | None:
     """Return the URL of a database of its own on a server."""
     return None if url is None else f"{url}/{number}"
-
-
-def count(name: str, default: int) -> int:
-    """Return a number that the environment may raise."""
-    return int(os.environ.get(name, default))

@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Counts of what is hard to read: one idea in several forms, one thing in several words.
+
+    python tools/counts.py
+    python tools/counts.py --places vague_variables
+
+The code is read, not imported. `tests/tools/test_counts.py` has an upper bound of each count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import functools
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "mindspore_rec"
+READ = ("mindspore_rec", "models", "examples", "datasets", "benchmarks", "tools")
+"""Folders whose Python is for readers."""
+
+MOST_ARGUMENTS = 10
+# A table's settings, which the library's own cells take in place of arguments of their own; and
+# records that the library makes and returns.
+MAY_HAVE_MORE = ("TableConfig", "Explanation", "Outcome", "Status", "TrainSummary", "WorkerOutcome")
+OTHER_WORDS = re.compile(r"^(embedding_size|dim)$|quantis", re.IGNORECASE)
+VAGUE = ("found", "given", "held", "said")
+# A comment or a page may break the line between the words.
+PRONOUNS = re.compile(r"\b(?:those\s+(?://|#)?\s*of|the\s+(?://|#)?\s*one\s+(?://|#)?\s*that)\b")
+ONE_WORKER = re.compile(r"peers is (?:not )?None|group\.size (?:==|>|!=) 1|\.size == 1")
+TWINS = (
+    ("Predictor", "SharedPredictor"),
+    ("FollowedRun", "PublishedRun"),
+    ("NetworkOpener", "SharedOpener"),
+    ("TableRows", "SharedTableRows"),
+)
+"""Classes that do one thing for rows of a process and for rows in shared memory."""
+
+
+class Public(NamedTuple):
+    """A public function, constructor or method, and the names of its arguments."""
+
+    name: str
+    module: str
+    arguments: tuple[str, ...]
+
+
+# ---- the source
+
+
+def files(*patterns: str, folders: tuple[str, ...] = READ) -> list[Path]:
+    """Return the files of folders, without what is built."""
+    return [
+        file
+        for folder in folders
+        for pattern in patterns
+        for file in sorted((ROOT / folder).rglob(pattern))
+    ]
+
+
+@functools.cache
+def tree(file: Path) -> ast.Module:
+    """Return the parsed source of a file."""
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+def place(file: Path, line: int) -> str:
+    """Return how a place is named."""
+    return f"{file.relative_to(ROOT)}:{line}"
+
+
+def matches(pattern: re.Pattern[str], *sources: Path) -> list[str]:
+    """Return the places of what matches in files."""
+    places = []
+    for file in sources:
+        text = file.read_text(encoding="utf-8")
+        places += [
+            place(file, text.count("\n", 0, match.start()) + 1) for match in pattern.finditer(text)
+        ]
+    return places
+
+
+# ---- public names
+
+
+def faces() -> list[Path]:
+    """Return the modules with public names (docs/architecture.md)."""
+    lazy = [
+        file
+        for file in files("*.py", folders=(PACKAGE.name,))
+        if "lazily(__name__" in file.read_text()
+    ]
+    return [*lazy, PACKAGE / "plan" / "__init__.py"]
+
+
+def definition(module: str, name: str) -> tuple[str, ast.stmt] | None:
+    """Return the class or function of a name, and its module; None if it is something else."""
+    path = ROOT.joinpath(*module.split("."))
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    if not file.is_file():
+        return None
+    for node in tree(file).body:
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and node.name == name:
+            return module, node
+    for each in ast.walk(tree(file)):
+        if isinstance(each, ast.ImportFrom) and (each.module or "").startswith(PACKAGE.name):
+            for alias in each.names:
+                if (alias.asname or alias.name) == name and (each.module, alias.name) != (
+                    module,
+                    name,
+                ):
+                    return definition(str(each.module), alias.name)
+    return None
+
+
+def arguments(function: ast.FunctionDef) -> tuple[str, ...]:
+    """Return the names of a function's arguments, without `self`."""
+    every = function.args
+    named = [*every.posonlyargs, *every.args, *every.kwonlyargs, every.vararg, every.kwarg]
+    return tuple(each.arg for each in named if each is not None and each.arg not in ("self", "cls"))
+
+
+def constructor(module: str, kind: ast.ClassDef) -> tuple[str, ...]:
+    """Return the names of a constructor's arguments; a dataclass has its fields."""
+    for node in kind.body:
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+            return arguments(node)
+    bases = [ast.unparse(base).partition("[")[0] for base in kind.bases]
+    inherited: tuple[str, ...] = ()
+    for base in bases:
+        definition_of_base = definition(module, base)
+        if definition_of_base is not None and isinstance(definition_of_base[1], ast.ClassDef):
+            inherited = constructor(definition_of_base[0], definition_of_base[1])
+            break
+    if "NamedTuple" in bases or any("dataclass" in ast.unparse(d) for d in kind.decorator_list):
+        return inherited + tuple(
+            node.target.id
+            for node in kind.body
+            if isinstance(node, ast.AnnAssign)
+            and isinstance(node.target, ast.Name)
+            and not re.search(r"ClassVar|KW_ONLY|init=False", ast.unparse(node))
+        )
+    return inherited
+
+
+@functools.cache
+def public() -> tuple[Public, ...]:
+    """Return what users call: functions, constructors and methods of faces, but for `compat`."""
+    homes = {
+        (node.module, alias.name)
+        for face in faces()
+        for node in ast.walk(tree(face))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGE.name)
+        for alias in node.names
+        if alias.name != "lazily"
+    }
+    return tuple(
+        each
+        for home, name in sorted(homes, key=str)
+        for each in called(str(home), name)
+        if not each.module.startswith(f"{PACKAGE.name}.compat")
+    )
+
+
+def called(module: str, name: str) -> Iterator[Public]:
+    """Yield a public function, or the constructor and the public methods of a class."""
+    there = definition(module, name)
+    if there is None:
+        return
+    home, node = there
+    if isinstance(node, ast.FunctionDef):
+        yield Public(name, home, arguments(node))
+    elif isinstance(node, ast.ClassDef):
+        yield Public(name, home, constructor(home, node))
+        for method in node.body:
+            if isinstance(method, ast.FunctionDef) and not method.name.startswith("_"):
+                yield Public(f"{name}.{method.name}", home, arguments(method))
+
+
+# ---- the counts
+
+
+def one_worker_branches() -> list[str]:
+    """Branches on whether there is one worker or several."""
+    return matches(ONE_WORKER, *files("*.py", folders=(PACKAGE.name,)))
+
+
+def long_signatures() -> list[str]:
+    """Public callables with more than ten arguments, outside `compat`."""
+    return [
+        f"{each.name} ({len(each.arguments)})"
+        for each in public()
+        if len(each.arguments) > MOST_ARGUMENTS and each.name.partition(".")[0] not in MAY_HAVE_MORE
+    ]
+
+
+def other_words() -> list[str]:
+    """Public names and arguments that are not the field's: embedding_dim, quantize."""
+    named = [
+        f"{each.name}({argument}=)"
+        for each in public()
+        for argument in each.arguments
+        if OTHER_WORDS.search(argument)
+    ]
+    return named + [each.name for each in public() if OTHER_WORDS.search(each.name.split(".")[-1])]
+
+
+def twins() -> list[str]:
+    """Pairs of classes that do the same for rows in two places."""
+    classes = {
+        node.name
+        for file in files("*.py", folders=(PACKAGE.name,))
+        for node in tree(file).body
+        if isinstance(node, ast.ClassDef)
+    }
+    return [f"{first}, {second}" for first, second in TWINS if {first, second} <= classes]
+
+
+def vague_variables() -> list[str]:
+    """Variables and arguments that are named by how their value came."""
+    places = []
+    for file in files("*.py"):
+        for node in ast.walk(tree(file)):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                name, line = node.id, node.lineno
+            elif isinstance(node, ast.arg):
+                name, line = node.arg, node.lineno
+            else:
+                continue
+            if name in VAGUE:
+                places.append(f"{place(file, line)} {name}")
+    return places
+
+
+def pronouns() -> list[str]:
+    """Pronouns in the place of a noun, on pages and in comments and docstrings."""
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
+    pages += files("*.md", folders=(*READ, "docs"))
+    return matches(PRONOUNS, *pages, *files("*.py", "*.h", "*.cc", "*.inl"))
+
+
+def readme_lines() -> list[str]:
+    """Lines of the first page."""
+    readme = ROOT / "README.md"
+    return [place(readme, line) for line in range(1, readme.read_text().count("\n") + 1)]
+
+
+COUNTS: dict[str, Callable[[], list[str]]] = {
+    count.__name__: count
+    for count in (
+        one_worker_branches,
+        long_signatures,
+        other_words,
+        twins,
+        vague_variables,
+        pronouns,
+        readme_lines,
+    )
+}
+"""Each count: the function that returns what is counted."""
+
+
+def main(command: list[str] | None = None) -> int:
+    """Print the counts, or the places of one."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--places", choices=COUNTS, help="print what this count counts")
+    options = parser.parse_args(command)
+    if options.places is not None:
+        print("\n".join(COUNTS[options.places]()))
+        return 0
+    for name, count in COUNTS.items():
+        print(f"{len(count()):5} {name}: {(count.__doc__ or '').rstrip('.').lower()}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
