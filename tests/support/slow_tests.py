@@ -48,6 +48,10 @@ FIRST = (
     "tests/parameter/test_digest.py",
     "tests/checkpoint/test_checkpoint_scrub.py",
     *SLOW,
+    # Long files of short tests.
+    "tests/checkpoint/test_checkpoint_resume.py",
+    "tests/stream/test_stream_missing.py",
+    "tests/train/test_train_named_columns.py",
 )
 
 # Ids of the cases that every run has (`*` is any text), so that each kind of thing is tried once in
