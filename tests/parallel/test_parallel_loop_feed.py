@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +29,7 @@ from mindspore_rec.stream import (
 from mindspore_rec.train.data.worker_split import WorkerSplit
 from mindspore_rec.train.graph.tensors import as_tensors
 from mindspore_rec.train.workers.agreement import Agreement, State, loss_of
+from mindspore_rec.train.workers.feed import Reader
 from mindspore_rec.train.workers.worker_data import agreed_length, worker_source
 from mindspore_rec.train.workers.worker_feed import WorkerBatch, WorkerFeed
 from tests.parallel.loop_workers import (  # noqa: F401
@@ -60,7 +62,9 @@ class Lists(BatchSource):
         return len(self.sizes)
 
 
-def feed_of(group: ThreadGroup, source: BatchSource) -> WorkerFeed:
+def feed_of(
+    group: ThreadGroup, source: BatchSource, wants_stop: Callable[[], bool] = lambda: False
+) -> WorkerFeed:
     """Return a feed that has begun."""
     feed = WorkerFeed(Agreement(group, "t"), source, "train_dataset")
     batches = source.read()
@@ -70,7 +74,7 @@ def feed_of(group: ThreadGroup, source: BatchSource) -> WorkerFeed:
             batch = next(batches, None)
         return batch and replace(batch, columns=as_tensors(batch.columns))
 
-    feed.start(read)
+    feed.start(read, Reader(wants_stop))
     return feed
 
 
@@ -127,9 +131,8 @@ def test_a_stop_of_any_worker_stops_all_before_the_same_step(
     workers: int, at: dict[int, int]
 ) -> None:
     def work(group: ThreadGroup) -> tuple[int, bool]:
-        feed = feed_of(group, Lists([2] * 6, 0))
+        feed = feed_of(group, Lists([2] * 6, 0), lambda: at.get(group.rank, 99) <= steps)
         steps = 0
-        feed.wants_stop = lambda: at.get(group.rank, 99) <= steps
         while feed.next() is not None:
             steps += 1
         return steps, feed.stopped
@@ -141,9 +144,10 @@ def test_a_stop_of_any_worker_stops_all_before_the_same_step(
 
 def test_stop_without_a_batch_is_agreed() -> None:
     def work(group: ThreadGroup) -> list[bool]:
-        feed = feed_of(group, Lists([1], 0))
+        stops: set[int] = set()
+        feed = feed_of(group, Lists([1], 0), lambda: group.rank in stops)
         first = feed.agree_stop()
-        feed.wants_stop = lambda: group.rank == 1
+        stops.add(1)
         return [first, feed.agree_stop(), feed.agree_stop(), feed.next() is None]
 
     assert run_workers(3, work) == [[False, True, True, True]] * 3
@@ -278,8 +282,7 @@ def test_a_silent_stream_stops_with_the_others_and_loses_nothing() -> None:
         stream = stream_of(topic, 4)
         source = worker_source(stream, group, "train_dataset")
         assert source is stream and stream.source.partitions == [group.rank]
-        feed = feed_of(group, source)
-        feed.wants_stop = lambda: group.rank == 0 and time.monotonic() > began + 1.5
+        feed = feed_of(group, source, lambda: group.rank == 0 and time.monotonic() > began + 1.5)
         found = taken(feed)
         state = stream.state_dict()["source"]["order"]["offsets"]
         with stream:

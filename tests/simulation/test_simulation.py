@@ -12,8 +12,8 @@ from tests.simulation.run import first_finding
 from tests.simulation.world import simulate
 from tests.support.nightly import NIGHTLY
 
-SCHEDULES = 1200
-PARTS = 4  # for processes of pytest-xdist
+SCHEDULES = 1200 if NIGHTLY else 600
+PARTS = SCHEDULES // 300
 NIGHTLY_SECONDS = 900.0
 
 

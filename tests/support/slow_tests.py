@@ -48,6 +48,10 @@ FIRST = (
     "tests/parameter/test_digest.py",
     "tests/checkpoint/test_checkpoint_scrub.py",
     *SLOW,
+    # Long files of short tests.
+    "tests/checkpoint/test_checkpoint_resume.py",
+    "tests/stream/test_stream_missing.py",
+    "tests/train/test_train_named_columns.py",
 )
 
 # Ids of the cases that every run has (`*` is any text), so that each kind of thing is tried once in
@@ -120,6 +124,16 @@ EVERY_RUN: dict[str, tuple[str, ...]] = {
         "3-count and seconds",
         "4-sketch",
     ),
+    "tests/checkpoint/test_checkpoint_resume.py::test_other_data_are_refused_before_a_step": (
+        "another order",
+        "an order that is lost",
+        "other steps of an epoch",
+    ),
+    "tests/checkpoint/test_checkpoint_resume.py::test_random_stops_change_nothing": (
+        "list--1-0",
+        "reader--1-0",
+        "shuffled by NumPy-7-0",
+    ),
     "tests/checkpoint/test_checkpoint_run.py::test_damage_is_named_and_changes_nothing": (
         "swap-delta",
         "remove-delta",
@@ -127,6 +141,8 @@ EVERY_RUN: dict[str, tuple[str, ...]] = {
         "truncate-full",
     ),
     "tests/checkpoint/test_checkpoint_run.py::test_it_goes_on_bit_for_bit": ("cadence1",),
+    "tests/checkpoint/test_checkpoint_scrub.py::"
+    "test_nothing_is_found_where_rows_only_are_trained": ("ssd",),
     "tests/checkpoint/test_checkpoint_workers.py::test_a_full_disk_of_one_worker_is_one_of_all": (),
     "tests/datasets/test_datasets_criteo_parts.py::"
     "test_a_killed_conversion_goes_on_to_the_same_bytes": ("parquet",),
@@ -210,6 +226,11 @@ EVERY_RUN: dict[str, tuple[str, ...]] = {
         "mix-float32",
         "v2-bfloat16",
     ),
+    "tests/nn/test_nn_cross_fused.py::test_rows_of_another_width_are_refused": (
+        "graph-v1",
+        "graph-mix linear",
+        "pynative-*",
+    ),
     "tests/nn/test_nn_dot_interaction.py::"
     "test_learns_products_of_fields_that_a_linear_model_of_its_size_cannot": (),
     "tests/nn/test_nn_embedding.py::test_a_list_of_26_tables_learns": ("graph-Model.train",),
@@ -225,6 +246,17 @@ EVERY_RUN: dict[str, tuple[str, ...]] = {
         "graph-weighted-static-sqrtn",
         "graph-weighted-hash-sum",
         "pynative-*",
+    ),
+    "tests/nn/test_nn_fused_changed.py::test_each_cell_inside_may_be_frozen": (
+        "gelu",
+        "mix",
+        "graph",
+    ),
+    "tests/nn/test_nn_fused_changed.py::test_hooks_of_each_cell_inside_are_called": (
+        "mlp",
+        "mix",
+        "stack",
+        "graph",
     ),
     "tests/nn/test_nn_fused_compute_dtype.py::test_it_is_used_at_once": (
         "graph-False-mmoe",
@@ -320,6 +352,18 @@ EVERY_RUN: dict[str, tuple[str, ...]] = {
         "FTRL-power",
         "RMSProp-centered",
     ),
+    "tests/optim/test_optim_gradient_arithmetic.py::"
+    "test_a_mean_over_passes_is_refused_and_their_sum_is_taken": (
+        "graph-lookup",
+        "graph-device",
+        "pynative-*",
+    ),
+    "tests/optim/test_optim_gradient_arithmetic.py::test_changed_gradients_are_refused_by_name": (
+        "graph-global norm",
+        "graph-dropped",
+        "graph-float16",
+        "pynative-*",
+    ),
     "tests/optim/test_optim_gradient_count.py::test_nothing_is_updated": (
         "graph-0-*-LazyAdam",
         "graph-3-*-SGD",
@@ -367,7 +411,6 @@ EVERY_RUN: dict[str, tuple[str, ...]] = {
     "tests/serving/following/test_serving_tiers.py::"
     "test_answers_are_of_whole_states_while_deltas_arrive": ("both",),
     "tests/serving/network/test_serving_onnx.py::test_onnx_answers_are_those_of_mindspore": (
-        "wide_deep_embed",
         "dcn_v2_mixture_bn",
         "mmoe",
     ),
@@ -400,8 +443,30 @@ EVERY_RUN: dict[str, tuple[str, ...]] = {
         "batches_read_ahead_wait",
         "cut_of_no_rows",
     ),
+    "tests/simulation/test_simulation_workers.py::test_defects_are_found": (
+        "settings_not_in_the_state",
+        "decisions_not_kept",
+        "states_of_replaced_workers",
+        "state_in_the_place_of_a_later_one",
+        "one_journal_for_two_workers",
+    ),
+    "tests/stream/test_stream_batches.py::test_whatever_wraps_a_stream_goes_on_at_every_batch": (
+        "stream",
+        "features with time",
+        "some features",
+        "some that learn twice",
+        "one stage that learns, of some",
+        "duck",
+    ),
     "tests/stream/test_stream_broker.py::test_messages_survive_kill_and_restart": (),
     "tests/stream/test_stream_clock.py::test_a_sender_whose_clock_is_wrong": ("2",),
+    "tests/stream/test_stream_missing.py::test_a_marker_at_the_end_is_no_message_to_wait_for": (
+        "committed-read_committed",
+        "aborted-read_uncommitted",
+    ),
+    "tests/stream/test_stream_missing.py::test_transactions_leave_no_gaps": ("read_committed",),
+    "tests/stream/test_stream_partitions.py::"
+    "test_a_journal_repeats_the_batches_with_partitions_added": ("0", "1", "3"),
     "tests/stream/test_stream_worker.py::test_kills_lose_and_double_nothing": (),
     "tests/stream/test_stream_writer.py::test_a_broker_that_dies_and_comes_back": (),
     "tests/test_promises_step.py::test_several_lookups_are_one_lookup_of_them_all": (
@@ -427,6 +492,17 @@ EVERY_RUN: dict[str, tuple[str, ...]] = {
     ),
     "tests/train/test_train_interrupt.py::"
     "test_a_signal_finishes_the_step_and_leaves_the_table_whole": ("silent-15", "dataset-2"),
+    "tests/train/test_train_named_columns.py::test_columns_have_their_names": (
+        "<lambda>-columns[1-4]-*",
+        "<lambda>-columns[6-9]-*",
+        "as_dataset-columns10-*",
+        "as_dataset-columns1[3-4]-*",
+        "as_dataset-columns1[6-8]-*",
+    ),
+    "tests/train/test_train_named_columns.py::test_so_do_later_batches_of_any_size": (
+        "columns0-*",
+        "columns[34]-*",
+    ),
     "tests/train/test_train_rec_model.py::test_every_kind_of_source_trains_the_same": (
         "graph-unsized",
         "graph-dataset",

@@ -13,11 +13,11 @@ import pytest
 from tests.support.nightly import nightly
 
 SCRIPT = Path(__file__).with_name("freed_script.py")
-TRIALS = 20
+TRIALS = 10
 
 
 @pytest.mark.parametrize("mode", ["graph", *nightly("pynative")])
-def test_twenty_networks_take_the_memory_of_two(mode: str) -> None:
+def test_ten_networks_take_the_memory_of_two(mode: str) -> None:
     """The newest may be held by MindSpore's last graph; the tables of all others are freed."""
     done = subprocess.run(
         [sys.executable, str(SCRIPT), mode, str(TRIALS)], capture_output=True, text=True, check=True
@@ -25,7 +25,7 @@ def test_twenty_networks_take_the_memory_of_two(mode: str) -> None:
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"open"')]
     assert len(lines) == TRIALS
     assert max(line["open"] for line in lines) <= 1
-    # A table has 27 MiB: the 15 after the fifth would be 400.
+    # A table has 27 MiB: the 5 after the fifth would be 135.
     assert lines[-1]["mib"] - lines[4]["mib"] < 60
     # MindSpore's own training cell keeps its network; `close` frees the table all the same.
     assert json.loads(done.stdout.splitlines()[-1])["closed"] == 0

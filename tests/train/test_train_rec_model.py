@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import gc
 import itertools
 import threading
 
@@ -158,6 +159,20 @@ def test_batches_of_any_sizes_train_as_in_graphs_of_their_own(sizes):
 
 
 _numbers = itertools.count()
+
+
+def test_an_older_network_that_is_garbage_costs_no_compilation(graph_mode, unique, monkeypatch):
+    monkeypatch.undo()  # tests/conftest.py sees to it for all other cells
+    compiled = []
+    gc.disable()  # so that MindSpore collects the older one
+    try:
+        for _ in range(3):
+            model = make_model(unique())
+            model.train(1, [make_batch(4)] * 3, progress=False)
+            compiled.append(len(model._train_network.compile_cache))
+    finally:
+        gc.enable()
+    assert compiled == [1, 1, 1]
 
 
 def test_a_second_dimension_may_vary_too(unique):

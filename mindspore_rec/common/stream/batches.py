@@ -65,6 +65,11 @@ class Batch:
     place: PassPlace | None = None
 
     @property
+    def idle(self) -> bool:
+        """Whether this worker of several has no rows of the batch."""
+        return False
+
+    @property
     def plain(self) -> dict[str, Any] | tuple[Any, ...]:
         """Columns alone: a dict by name, or a tuple if they have no names."""
         if self.names is None:

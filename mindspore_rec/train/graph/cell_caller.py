@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -114,6 +115,9 @@ class CellCaller:
         else:
             seen.append(signature)
         self.compilations += 1
+        # MindSpore collects garbage inside a compilation. If an older network died there, the graph
+        # would be compiled once more at the next call, for it drops its record of the arguments.
+        gc.collect()
 
     def _make_dynamic(self, signatures: list[_Signature]) -> None:
         shapes: Sequence[Sequence[int | None]] = [shape for shape, _ in signatures[0]]

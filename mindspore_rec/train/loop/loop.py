@@ -21,16 +21,15 @@ from mindspore_rec.train.data.given_data import no_batch
 from mindspore_rec.train.data.label_range import check_label_range
 from mindspore_rec.train.graph.cell_caller import CellCaller
 from mindspore_rec.train.graph.loss_value import loss_value
-from mindspore_rec.train.graph.tensors import as_tensors, row_count
+from mindspore_rec.train.graph.tensors import as_tensors
 from mindspore_rec.train.loop.hints import hint_vocabulary
 from mindspore_rec.train.loop.passes import Passes
 from mindspore_rec.train.loop.prefetch import PrefetchStage
 from mindspore_rec.train.metrics.summary import TrainSummary
 from mindspore_rec.train.optim.rates import check_rates
 from mindspore_rec.train.parameter.map_parameter import MapParameter
-from mindspore_rec.train.workers.peers import Peers
-from mindspore_rec.train.workers.worker_data import share_way
-from mindspore_rec.train.workers.worker_feed import WorkerBatch
+from mindspore_rec.train.workers.feed import Reader
+from mindspore_rec.train.workers.peers import Alone
 
 __all__ = ["TrainLoop"]
 
@@ -49,7 +48,7 @@ class TrainLoop:
         stage: stage that reads batches ahead.
         event_tables: tables whose event time is set to a batch's event time just before its step.
         max_steps: most steps of the run; None for no limit.
-        peers: the other workers, which take the same steps; None for the only worker.
+        peers: the workers of the training, which take the same steps.
 
     Attributes:
         summary: figures of the run.
@@ -67,7 +66,7 @@ class TrainLoop:
         stage: PrefetchStage,
         event_tables: Sequence[MapParameter],
         max_steps: int | None,
-        peers: Peers | None = None,
+        peers: Alone,
     ) -> None:
         self.summary = TrainSummary(history=run.history)
         self.stop_on_nan = False
@@ -84,17 +83,18 @@ class TrainLoop:
         self._max_steps = max_steps
         self._last = max_steps  # no more batches than this many steps need are read
         self._peers = peers
-        share, workers = "whole", 1
-        if peers is not None:
-            share, workers = share_way(run.train_source), peers.workers
-        self._passes = Passes(run.train_source, share, workers, run, lambda: stage.has_batch)
+        self._passes = Passes(
+            run.train_source, peers.share, peers.workers, run, lambda: stage.has_batch
+        )
         run.data_passes = self._passes
-        self._reads_on = False  # whether the source may be left while it waits
-        if peers is not None:
-            peers.feed.wants_stop = self._asks_to_stop
-            peers.feed.knows_ids = lambda: stage.ids_known
-            peers.feed.has_batch = self._can_go_on
-            peers.feed.on_idle = self._idle
+        self._reader = Reader(
+            wants_stop=lambda: interruption.requested or bool(self._context.get_stop_requested()),
+            interrupted=lambda: interruption.requested,
+            knows_ids=lambda: stage.ids_known,
+            # The source may be left while it waits.
+            has_batch=lambda: peers.reads_on and stage.has_batch,
+            on_idle=self._idle,
+        )
 
     def run_passes(
         self, source: BatchSource, epochs: int, epoch_steps: int | None, initial_epoch: int = 0
@@ -150,7 +150,7 @@ class TrainLoop:
                 break
             self._step(batch, begin)
         self._settle()
-        run.interrupted = self._interrupted()
+        run.interrupted = self._peers.interrupted(self._interruption)
         # Before callbacks at its end, which may ask to stop.
         taken = passes.taken
         complete = run.epoch_complete = ended or taken in (steps, run.batch_num)
@@ -165,7 +165,6 @@ class TrainLoop:
     def _batches(self, source: BatchSource) -> Generator[Batch, None, None]:
         copy = self._stage.reads_ahead
         columns = self._call.columns
-        self._reads_on = source.reads_on if self._peers is None else self._peers.reads_on
         batches = self._passes.read(source)
         place = 0
         seen = False
@@ -195,8 +194,7 @@ class TrainLoop:
             yield from self._not_empty(source)
 
     def _not_empty(self, source: BatchSource) -> Generator[Batch, None, None]:
-        name = "" if self._peers is None else self._peers.name
-        return _not_empty(self._batches(source), source, name, self._passes.goes_on)
+        return _not_empty(self._batches(source), source, self._peers.name, self._passes.goes_on)
 
     @contextmanager
     def _reading(self, stream: Generator[Batch, None, None], source: BatchSource) -> Iterator[None]:
@@ -205,11 +203,8 @@ class TrainLoop:
         def find_names() -> Sequence[str]:
             return source.column_names
 
-        if self._peers is None:
-            self._stage.start(lambda: self._read(stream))
-        else:
-            self._peers.feed.start(lambda: self._read(stream))
-            self._stage.start(self._peers.feed.next, self._peers.feed)
+        self._peers.feed.start(lambda: self._read(stream), self._reader)
+        self._stage.start(self._peers.feed)
         try:
             with closing(stream), self._call.columns.named(find_names):
                 yield
@@ -228,22 +223,11 @@ class TrainLoop:
             self._interruption.waiting = False
 
     def _on_wait(self) -> None:
-        if self._peers is None:
-            if self._interruption.requested:
-                raise KeyboardInterrupt
-            if self._can_go_on():
-                raise ReadLaterError
-            self._idle()
-            return
-        self._interruption.waiting = False  # no signal may end a round in the middle
+        self._interruption.waiting = False  # no signal may end a round or a callback in the middle
         try:
             self._peers.feed.on_wait()
         finally:
             self._interruption.waiting = True
-
-    def _can_go_on(self) -> bool:
-        """Return whether a batch can be trained while the source has no further one."""
-        return self._reads_on and self._stage.has_batch
 
     def _idle(self) -> None:
         """Tell callbacks that the data keep the training waiting."""
@@ -254,22 +238,9 @@ class TrainLoop:
 
     def _next(self) -> Batch | None:
         most = None if self._last is None else self._last - self._run.cur_step_num
-        if self._peers is not None:
-            return self._next_of_all(self._peers, most)
-        batch = self._stage.next(most)
+        batch = self._peers.next(self._stage.next, most)
         # If Ctrl-C ended the wait for a later batch, the batches read before it are not trained.
-        return None if self._interruption.requested else batch
-
-    def _next_of_all(self, peers: Peers, most: int | None) -> Batch | None:
-        rounds = peers.rounds
-        batch = self._stage.next(most)
-        if peers.rounds == rounds:  # it was read before: only whether to stop is asked
-            peers.feed.agree_stop()
-        if peers.feed.stopped:
-            return None
-        if batch is None:
-            peers.feed.check()
-        return batch
+        return None if self._peers.interrupted(self._interruption) else batch
 
     def _limit(self, steps: int) -> None:
         self._last = steps if self._last is None else min(steps, self._last)
@@ -287,7 +258,7 @@ class TrainLoop:
         run.cur_step_num += 1
         run.train_dataset_element = columns
         run.train_batch = batch
-        own = self._begin_step(batch)
+        samples = self._begin_step(batch)
         self._set_event_time(batch)
         self._callbacks.on_train_step_begin(self._context)
         self._stage.begin_step()
@@ -298,17 +269,13 @@ class TrainLoop:
         self._stage.end_step()
         self._passes.taken += 1
         self._interruption.restore()
-        bad, rows = None, own
-        if self._peers is not None and isinstance(batch, WorkerBatch):
-            run.net_outputs = self._peers.outputs(run.net_outputs, batch)
-            self._peers.end_step(run.cur_step_num, batch)
-            bad, rows = self._peers.bad, sum(batch.samples)
+        run.net_outputs = self._peers.end_step(run.cur_step_num, batch, run.net_outputs)
         if self.stop_on_nan:
-            _check_loss(run.net_outputs, run.cur_step_num, bad)
-        run.samples += rows
+            _check_loss(run.net_outputs, run.cur_step_num, self._peers.bad)
+        run.samples += sum(samples)
         if self._call.compilations == compilations and run.cur_step_num > 1:
             summary.step_seconds += time.perf_counter() - begin
-            summary.step_samples += rows
+            summary.step_samples += sum(samples)
         self._callbacks.on_train_step_end(self._context)
 
     def _check_rates(self) -> None:
@@ -323,14 +290,11 @@ class TrainLoop:
                 f"{self._rated_steps} of this run: give more, or a LearningRateSchedule"
             )
 
-    def _begin_step(self, batch: Batch) -> int:
-        """Tell all workers' tables of the step; return the rows of this worker."""
-        own = row_count(batch.columns)
-        if self._peers is not None and isinstance(batch, WorkerBatch):
-            self._peers.begin_step(self._run.cur_step_num, batch)
-            own = batch.own_samples
-        self._run.batch_samples = own
-        return own
+    def _begin_step(self, batch: Batch) -> Sequence[int]:
+        """Tell all workers' tables of the step; return the number of rows of each worker."""
+        samples = self._peers.begin_step(self._run.cur_step_num, batch)
+        self._run.batch_samples = samples[self._peers.rank]
+        return samples
 
     def _set_event_time(self, batch: Batch) -> None:
         if batch.event_time is not None:
@@ -339,26 +303,16 @@ class TrainLoop:
 
     # ---- the end
 
-    def _asks_to_stop(self) -> bool:
-        return self._interruption.requested or bool(self._context.get_stop_requested())
-
     def _settle(self) -> None:
-        if self._peers is not None:
-            self._peers.settle(self._run, self._context, self._interruption)
-
-    def _interrupted(self) -> bool:
-        peers = self._peers
-        return self._interruption.requested if peers is None else peers.interrupted
+        self._peers.settle(self._run, self._context, self._interruption)
 
     def _over(self) -> bool:
-        if self._asks_to_stop() if self._peers is None else self._peers.feed.stopped:
+        if self._peers.feed.stopped:
             return True
         return self._max_steps is not None and self._run.cur_step_num >= self._max_steps
 
     def source_stop_reason(self, source: BatchSource) -> str:
         """Return the reason why the data ended, on whichever worker, or ''."""
-        if self._peers is None:
-            return source.stop_reason
         return self._peers.stop_reason(source.stop_reason)
 
     def finish(self, seconds: float) -> TrainSummary:
@@ -369,9 +323,8 @@ class TrainLoop:
         summary.seconds = seconds
         summary.loss = loss_value(run.net_outputs)
         summary.metrics = run.get("metrics") or {}
-        summary.interrupted = self._interrupted()
-        if self._peers is not None:
-            self._peers.finish(summary)
+        summary.interrupted = self._peers.interrupted(self._interruption)
+        self._peers.finish(summary)
         summary.stop_reason = run.stop_reason
         return summary
 

@@ -8,7 +8,7 @@ another one. The slow part, reading rows from the tiers, is done by native threa
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -17,9 +17,11 @@ from mindspore import Tensor
 from mindspore_rec.common.stream.batches import LATER, Batch
 from mindspore_rec.train.loop.id_columns import IdColumns, PrefetchIds
 from mindspore_rec.train.parameter.table_parameter import TableParameter
-from mindspore_rec.train.workers.worker_feed import WorkerBatch, WorkerFeed
+from mindspore_rec.train.workers.feed import Feed, OwnFeed
 
 __all__ = ["PrefetchStage", "prefetched_tables"]
+
+_NO_IDS = np.zeros(0, np.int64)
 
 
 class _Ahead(NamedTuple):
@@ -70,12 +72,10 @@ class PrefetchStage:
         self._tables = {table.name: table for table in cached}
         self._columns = IdColumns(cached, prefetch_ids)
         self._depth = max((_depth(table) for table in cached), default=0)
-        self._read: Callable[[], Batch | None] = lambda: None
         self._ahead: deque[_Ahead] = deque()
         self._current: _Ahead | None = None
         self._ended = True
-        self._error: Exception | None = None
-        self._feed: WorkerFeed | None = None
+        self._feed: Feed = OwnFeed()
 
     @property
     def ids_known(self) -> bool:
@@ -92,24 +92,13 @@ class PrefetchStage:
         """Whether batches are read from the source before earlier ones have been trained."""
         return self._depth > 0
 
-    def start(self, read: Callable[[], Batch | None], feed: WorkerFeed | None = None) -> None:
-        """Start reading a stream of batches.
-
-        Args:
-            read: function that returns the next batch, with Tensors as columns, None at the end,
-                or, if `has_batch`, `LATER` while there is none yet.
-            feed: if several workers train, what agrees their batches: all then read and prefetch as
-                many. Its errors are raised at once. Default: None.
-        """
-        self._read = read
+    def start(self, feed: Feed) -> None:
+        """Start reading the batches of a feed, which has started; all workers prefetch as many."""
         self._feed = feed
         self._ended = False
-        self._error = None
 
     def next(self, most: int | None = None) -> Batch | None:
         """Return the next batch.
-
-        An error of the source is raised after the batches before it have been returned.
 
         Args:
             most: most batches that will be requested, this batch included: no more are read from
@@ -118,17 +107,10 @@ class PrefetchStage:
         Returns:
             The batch, or None at the end.
         """
-        known = self._columns.known if self._feed is None else self._feed.ids_known
-        wanted = 1 + (self._depth if known else 0)
+        wanted = 1 + (self._depth if self._feed.ids_known else 0)
         wanted = wanted if most is None else min(wanted, most)
         while not self._ended and len(self._ahead) < wanted:
-            try:
-                batch = self._read()
-            except Exception as error:  # raised after the batches before it
-                if self._feed is not None:
-                    raise
-                self._error = error
-                batch = None
+            batch = self._feed.next()
             if batch is LATER:  # the step must not wait for it
                 break
             if batch is None:
@@ -138,29 +120,17 @@ class PrefetchStage:
         if self._ahead:
             self._current = self._ahead.popleft()
             return self._current.batch
-        if self._error is not None:
-            raised, self._error = self._error, None
-            raise raised
         return None
 
     def _take(self, batch: Batch) -> None:
         ahead = _Ahead(batch, {})
         self._ahead.append(ahead)
-        if self._feed is not None:
-            if self._feed.ids_known:
-                self._take_with_others(ahead)
-        elif self._columns.known:
-            for name, ids in self._columns.ids(_arrays(batch.columns)).items():
-                ahead.tickets[name] = self._tables[name].prefetch(ids)
-
-    def _take_with_others(self, ahead: _Ahead) -> None:
-        """Prefetch for every table, as all workers do, maybe without ids."""
-        found = self._columns.ids(_arrays(ahead.batch.columns))
-        none = np.zeros(0, np.int64)
-        idle = isinstance(ahead.batch, WorkerBatch) and ahead.batch.idle
+        if not self._feed.ids_known:
+            return
+        # For every table, as all workers do, maybe without ids.
+        found = {} if batch.idle else self._columns.ids(_arrays(batch.columns))
         for name, table in self._tables.items():
-            ids = none if idle else found.get(name, none)
-            ahead.tickets[name] = table.prefetch(ids)
+            ahead.tickets[name] = table.prefetch(found.get(name, _NO_IDS))
 
     def begin_step(self) -> None:
         """Wait until the rows of the current batch are in host memory.
@@ -179,8 +149,8 @@ class PrefetchStage:
         current, self._current = self._current, None
         for name, number in current.tickets.items():
             self._tables[name].end_prefetch(number)
-        idle = isinstance(current.batch, WorkerBatch) and current.batch.idle
-        if self._columns.watching and not idle:  # the lookups of an idle worker have no ids
+        # The lookups of an idle worker have no ids.
+        if self._columns.watching and not current.batch.idle:
             self._columns.watch(_arrays(current.batch.columns))
 
     def stop(self) -> None:

@@ -45,10 +45,10 @@ from mindspore_rec.train.metrics.summary import TableSummary, TrainSummary
 from mindspore_rec.train.nn.tables import tables_of
 from mindspore_rec.train.optim.tables import check_covered
 from mindspore_rec.train.parameter.map_parameter import MapParameter
-from mindspore_rec.train.workers.agreement import Agreement
-from mindspore_rec.train.workers.peers import Peers, check_same, current_group
+from mindspore_rec.train.workers.feed import Reader
+from mindspore_rec.train.workers.peers import Alone, Peers, check_same, current_group
 from mindspore_rec.train.workers.worker_data import agreed_length, worker_source
-from mindspore_rec.train.workers.worker_feed import WorkerFeed
+from mindspore_rec.train.workers.worker_feed import evaluation_feed
 from mindspore_rec.train.workers.worker_metrics import WorkerMetrics
 from mindspore_rec.train.workers.worker_parameters import share_parameters
 from mindspore_rec.train.workers.worker_random import draw_apart
@@ -502,15 +502,8 @@ class RecModel(Model):
         self._has_rows = True  # from the first step on
         tables = tables_of(self._train_network)
         stage = PrefetchStage(tables, prefetch_ids)
-        group = current_group()
-        peers = None
-        if group.size > 1:
-            check_same(group, "the training", self._settings(run, tables, max_steps))
-            share_parameters(group, self._train_network)
-            draw_apart(group, self._network)
-            state = WorkerState(group, self._network)
-            peers = Peers(group, run.train_source, self._sums_loss(), state)
-        progress = progress and group.rank == 0
+        peers = self._meet(run, tables, max_steps)
+        progress = progress and peers.rank == 0
         timed = [t for t in run.train_source.event_tables(tables) if isinstance(t, MapParameter)]
         run.list_callback = callback_list(callbacks, bool(tables)) + (
             [ProgressBar()] if progress else []
@@ -537,6 +530,17 @@ class RecModel(Model):
         if progress:
             print(summary, file=sys.stderr, flush=True)
         return summary
+
+    def _meet(self, run: Any, tables: list[Any], max_steps: int | None) -> Alone:
+        """Return the workers of a training, which start alike."""
+        group = current_group()
+        if group.size == 1:
+            return Alone(run.train_source)
+        check_same(group, "the training", self._settings(run, tables, max_steps))
+        share_parameters(group, self._train_network)
+        draw_apart(group, self._network)
+        state = WorkerState(group, self._network)
+        return Peers(group, run.train_source, self._sums_loss(), state)
 
     def _sums_loss(self) -> bool:
         """Return whether the loss of a batch is the sum over its rows, not their mean."""
@@ -625,35 +629,9 @@ class RecModel(Model):
             tqdm(desc="eval", unit="batch", delay=2, leave=False, disable=hidden) as bar,
             self._caller(self._eval_network).columns.named(lambda: source.column_names),
         ):
-            if group.size == 1:
-                self._evaluate(run, manager, bar)
-            else:
-                self._evaluate_with_others(run, manager, bar, group)
+            self._evaluate(run, manager, bar, group)
         hint_undefined(self._metric_fns, run.metrics)
         return dict(run.metrics)
-
-    def _evaluate(self, run: Any, manager: Any, bar: Any) -> None:
-        context = RunContext(run)
-        call = self._caller(self._eval_network)
-        manager.on_eval_begin(context)
-        manager.on_eval_epoch_begin(context)
-        for read in run.valid_source.read():
-            batch = self._eval_columns(read, call.columns, run)
-            run.cur_step_num += 1
-            run.eval_dataset_element = batch
-            manager.on_eval_step_begin(context)
-            run.net_outputs = call(False, *batch)
-            self._update_metrics(run.net_outputs)
-            bar.update(1)
-            manager.on_eval_step_end(context)
-            if context.get_stop_requested():
-                break
-        if run.cur_step_num == 0:
-            raise no_batch("valid_dataset", run.valid_source)
-        manager.on_eval_epoch_end(context)
-        run.metrics = self._get_metrics()
-        run.eval_results = dict(run.metrics)
-        manager.on_eval_end(context)
 
     def _eval_columns(self, batch: Batch, columns: BatchColumns, run: Any) -> tuple[Tensor, ...]:
         """Return the columns of the next batch as Tensors, checked."""
@@ -665,13 +643,12 @@ class RecModel(Model):
             check_label_range(batch.columns, columns, self._loss_fn, where)
         return as_tensors(batch.columns, columns=columns)
 
-    def _evaluate_with_others(self, run: Any, manager: Any, bar: Any, group: Group) -> None:
-        """Evaluate this worker's share, with as many steps as all workers."""
+    def _evaluate(self, run: Any, manager: Any, bar: Any, group: Group) -> None:
+        """Evaluate this worker's share, in as many steps as all workers."""
         context = RunContext(run)
         call = self._caller(self._eval_network)
         metrics = WorkerMetrics(group, self._metric_fns, self._sums_loss())
-        feed = WorkerFeed(Agreement(group, "e"), run.valid_source, "valid_dataset")
-        feed.wants_stop = context.get_stop_requested
+        feed = evaluation_feed(group, run.valid_source, "valid_dataset")
         batches = run.valid_source.read()
 
         def read() -> Batch | None:
@@ -681,18 +658,20 @@ class RecModel(Model):
             columns = self._eval_columns(batch, call.columns, run)
             return replace(batch, columns=columns)
 
-        feed.start(read)
+        feed.start(read, Reader(wants_stop=context.get_stop_requested))
         manager.on_eval_begin(context)
         manager.on_eval_epoch_begin(context)
         while (batch := feed.next()) is not None:
             run.cur_step_num += 1
             run.eval_dataset_element = batch.columns
-            group.begin_step(run.cur_step_num, list(batch.samples))
+            samples = feed.begin_step(run.cur_step_num, batch)
             manager.on_eval_step_begin(context)
             run.net_outputs = call(False, *batch.columns)
-            metrics.update(run.net_outputs, batch.samples, self._update_some)
+            metrics.update(run.net_outputs, samples, self._update_some)
             bar.update(1)
             manager.on_eval_step_end(context)
+            if feed.stopped:
+                break
         feed.check()
         if run.cur_step_num == 0:
             raise_on(group.rank, 0, no_batch("valid_dataset", run.valid_source))

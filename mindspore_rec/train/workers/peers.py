@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Peers: the other workers, as the training loop of one of several workers sees them."""
+"""Peers: the workers of a training, as the training loop of one of them sees them."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import mindspore as ms
@@ -15,16 +16,18 @@ from mindspore.train import RunContext
 from mindspore_rec.common.parallel.agreed_error import raise_on
 from mindspore_rec.common.parallel.channel import Group
 from mindspore_rec.common.parallel.group import worker_group
-from mindspore_rec.common.stream.batches import BatchSource
+from mindspore_rec.common.stream.batches import Batch, BatchSource
 from mindspore_rec.common.stream.interrupt import Interruption
 from mindspore_rec.train.graph.loss_value import loss_value
 from mindspore_rec.train.graph.operator_errors import operator_errors
 from mindspore_rec.train.metrics.summary import TrainSummary
 from mindspore_rec.train.workers.agreement import Agreement
+from mindspore_rec.train.workers.feed import Feed, OwnFeed
+from mindspore_rec.train.workers.worker_data import share_way
 from mindspore_rec.train.workers.worker_feed import WorkerBatch, WorkerFeed
 from mindspore_rec.train.workers.worker_state import WorkerState
 
-__all__ = ["Peers", "check_same", "current_group"]
+__all__ = ["Alone", "Peers", "check_same", "current_group"]
 
 
 def current_group() -> Group:
@@ -32,54 +35,111 @@ def current_group() -> Group:
     return worker_group()
 
 
-class Peers:
-    """The other workers of a training.
+class Alone:
+    """The only worker of a training: it agrees nothing, and its steps are as they are.
+
+    Attributes:
+        feed: its batches.
+        rank: its number, 0.
+        workers: number of workers, 1.
+        name: its name in messages, ''.
+        share: its share of the data, "whole", as `Passes` takes it.
+        reads_on: whether its source has `reads_on`.
+        bad: worker whose last loss is NaN or infinite; None, since the loop reads this loss itself.
+    """
+
+    rank, workers, name, share = 0, 1, "", "whole"
+    bad: int | None = None
+
+    def __init__(self, source: BatchSource) -> None:
+        self.feed: Feed = OwnFeed()
+        self.reads_on = source.reads_on
+
+    def next(self, read: Callable[[int | None], Batch | None], most: int | None) -> Batch | None:
+        """Return the next batch to train, by `read(most)`; None if there is none or all stop."""
+        batch = read(most)
+        if batch is None:
+            self.feed.check()
+        return batch
+
+    def begin_step(self, step: int, batch: Batch) -> Sequence[int]:
+        """Return the number of rows of each worker in a step."""
+        return self.feed.begin_step(step, batch)
+
+    def end_step(self, step: int, batch: Batch, outputs: Any) -> Any:
+        """Return the outputs of a step with the loss of all workers as the first one."""
+        return outputs
+
+    def settle(self, run: Any, context: RunContext, interruption: Interruption) -> None:
+        """Tell all workers that one stops, and why."""
+
+    def interrupted(self, interruption: Interruption) -> bool:
+        """Return whether a signal has stopped the training on some worker."""
+        return interruption.requested
+
+    def stop_reason(self, own: str) -> str:
+        """Return the reason why the data of a worker ended, of the lowest one that has any."""
+        return own
+
+    def finish(self, summary: TrainSummary) -> None:
+        """Add to a summary how long each worker waited for the other workers."""
+
+
+class Peers(Alone):
+    """The workers of a training, of which this one is one of several.
 
     Args:
         group: all workers.
         source: this worker's share of the training data.
         summed: whether the loss is a sum over the rows of a batch, not their mean.
         state: what steps change in the network beside the optimizer.
-
-    Attributes:
-        feed: batches of which all workers take the same number.
-        reads_on: whether the sources of all workers have `reads_on`.
-        bad: lowest worker whose last loss is NaN or infinite; None if all are finite.
-        interrupted: whether a signal has stopped the training on some worker.
     """
+
+    feed: WorkerFeed
 
     def __init__(self, group: Group, source: BatchSource, summed: bool, state: WorkerState) -> None:
         self._group = group
         self._state = state
         self._agreement = Agreement(group, "t")
         self.feed = WorkerFeed(self._agreement, source, "train_dataset")
+        self.rank, self.workers = group.rank, group.size
+        self.name = f"worker {group.rank} of {group.size}"
+        self.share = share_way(source)
         self.reads_on = all(group.all_gather_json(source.reads_on))
-        self.bad: int | None = None
-        self.interrupted = False
+        self._interrupted = False
         self._summed = summed
         self._told = False
 
-    @property
-    def name(self) -> str:
-        """This worker for messages: 'worker 1 of 4'."""
-        return f"worker {self._group.rank} of {self._group.size}"
+    def next(self, read: Callable[[int | None], Batch | None], most: int | None) -> Batch | None:
+        """Return the next batch to train, by `read(most)`; None if there is none or all stop."""
+        rounds = self._agreement.rounds
+        batch = read(most)
+        if self._agreement.rounds == rounds:  # it was read before: only whether to stop is asked
+            self.feed.agree_stop()
+        if self.feed.stopped:
+            return None
+        if batch is None:
+            self.feed.check()
+        return batch
 
-    @property
-    def workers(self) -> int:
-        """Number of workers."""
-        return self._group.size
+    def begin_step(self, step: int, batch: Batch) -> Sequence[int]:
+        """Return the number of rows of each worker in a step, after telling the tables."""
+        return self.feed.begin_step(step, batch, self._summed)
 
-    @property
-    def rounds(self) -> int:
-        """Number of rounds so far."""
-        return self._agreement.rounds
+    def end_step(self, step: int, batch: Batch, outputs: Any) -> Any:
+        """Make what a step has changed in the network alike; return outputs with one loss.
 
-    def begin_step(self, step: int, batch: WorkerBatch) -> None:
-        """Tell the tables and the optimizer how many rows each worker has in a step."""
-        self._group.begin_step(step, list(batch.samples), self._summed)
+        The loss over all workers is the first output.
+        """
+        assert isinstance(batch, WorkerBatch)
+        outputs = self._with_loss(outputs, batch)
+        if ms.get_context("mode") == ms.PYNATIVE_MODE:
+            # Operators of this step weigh by its rows, so they end before the next one begins.
+            _pynative_executor.sync()
+        self._state.end_step(step, batch.samples)
+        return outputs
 
-    def outputs(self, outputs: Any, batch: WorkerBatch) -> Any:
-        """Return the outputs of a train step with the loss over all workers as the first one."""
+    def _with_loss(self, outputs: Any, batch: WorkerBatch) -> Any:
         many = isinstance(outputs, (tuple, list)) and bool(outputs)
         first = outputs[0] if many else outputs
         own = math.nan
@@ -93,25 +153,22 @@ class Peers:
         made = Tensor(np.array(loss.value, np.float32))
         return (made, *outputs[1:]) if many else made
 
-    def end_step(self, step: int, batch: WorkerBatch) -> None:
-        """Make what the step has changed in the network alike on all workers."""
-        if ms.get_context("mode") == ms.PYNATIVE_MODE:
-            # Operators of this step weigh by its rows, so they end before the next one begins.
-            _pynative_executor.sync()
-        self._state.end_step(step, batch.samples)
-
     def settle(self, run: Any, context: RunContext, interruption: Interruption) -> None:
         """Ask the other workers whether one stops, and if so tell all why."""
         if not self.feed.agree_stop() or self._told:
             return
         self._told = True
         said = self._agreement.json([run.stop_reason, interruption.requested])
-        self.interrupted = any(signal for _, signal in said)
+        self._interrupted = any(signal for _, signal in said)
         run.stop_reason = next((reason for reason, _ in said if reason), "")
-        if self.interrupted:
+        if self._interrupted:
             interruption.requested = True
         else:
             context.request_stop()
+
+    def interrupted(self, interruption: Interruption) -> bool:
+        """Return whether a signal has stopped the training on some worker."""
+        return self._interrupted
 
     def stop_reason(self, own: str) -> str:
         """Return the reason why the data of a worker ended, of the lowest one that has any."""
@@ -119,7 +176,7 @@ class Peers:
 
     def finish(self, summary: TrainSummary) -> None:
         """Add to a summary how long each worker waited for the other workers."""
-        summary.workers = self._group.size
+        summary.workers = self.workers
         summary.waits = [float(each) for each in self._agreement.json(self._agreement.seconds)]
 
 

@@ -14,13 +14,15 @@ from mindspore import Tensor
 
 from mindspore_rec.common.parallel.agreed_error import raise_on
 from mindspore_rec.common.parallel.array_message import pack_arrays, unpack_arrays
+from mindspore_rec.common.parallel.channel import Group
 from mindspore_rec.common.stream.batches import LATER, Batch, BatchSource, PassPlace
 from mindspore_rec.common.stream.read_watch import ReadGivenUpError, ReadLaterError
 from mindspore_rec.train.data.worker_split import WorkerSplit
 from mindspore_rec.train.graph.tensors import as_tensors, row_count
 from mindspore_rec.train.workers.agreement import Agreement, Flag, State, Word
+from mindspore_rec.train.workers.feed import Feed, OwnFeed, Reader
 
-__all__ = ["WorkerBatch", "WorkerFeed"]
+__all__ = ["WorkerBatch", "WorkerFeed", "evaluation_feed"]
 
 _HEARTBEAT = 1.0  # seconds of waiting for data after which the other workers are told
 
@@ -65,9 +67,6 @@ class WorkerFeed:
         stopped: whether a worker has asked to stop, so that none trains another step.
         ids_known: whether all workers know which columns are ids, as of the last round.
         condition: whether the data ended because a worker's data met a condition of `StopWhen`.
-        has_batch: function that returns whether a batch can be trained while a worker waits for its
-            next one, the same on all workers.
-        on_idle: function that all workers call when one of them has nothing to read, together.
     """
 
     def __init__(self, agreement: Agreement, source: BatchSource, argument: str) -> None:
@@ -75,10 +74,7 @@ class WorkerFeed:
         self.stopped = False
         self.ids_known = False
         self.condition = False
-        self.wants_stop: Callable[[], bool] = lambda: False
-        self.knows_ids: Callable[[], bool] = lambda: False
-        self.has_batch: Callable[[], bool] = lambda: False
-        self.on_idle: Callable[[], None] = lambda: None
+        self._reader = Reader(lambda: False)
         self._source = source
         self._argument = argument
         self._split = source if isinstance(source, WorkerSplit) else None
@@ -92,14 +88,15 @@ class WorkerFeed:
         self._said = 0.0
         self._kept: tuple[State, Batch | None] | None = None  # said, while others had no batch yet
 
-    def start(self, read: Callable[[], Batch | None]) -> None:
+    def start(self, read: Callable[[], Batch | None], reader: Reader) -> None:
         """Begin a pass.
 
         Args:
             read: function that returns the next batch of this worker, with Tensors as columns, or
                 None at the end.
+            reader: training or evaluation that takes the batches, on this worker.
         """
-        self._read = read
+        self._read, self._reader = read, reader
         self._ended = False
         self._error, self._failed = None, None
         self._kept = None
@@ -109,8 +106,8 @@ class WorkerFeed:
     def next(self) -> WorkerBatch | None:
         """Return the next batch, or None when all workers' data have ended or one asks to stop.
 
-        If `has_batch`, it is `LATER` when a worker would have to wait for its data. An error of
-        this worker's data is kept for `check`.
+        If the reader has a batch, it is `LATER` when a worker would have to wait for its data. An
+        error of this worker's data is kept for `check`.
         """
         if self.stopped:
             return None
@@ -120,10 +117,10 @@ class WorkerFeed:
             return LATER  # type: ignore[return-value]
         words = self._round(state, batch)
         while any(word.state == State.WAITING for word in words):
-            if self.has_batch():
+            if self._reader.has_batch():
                 self._kept = state, batch
                 return LATER  # type: ignore[return-value]
-            self.on_idle()
+            self._reader.on_idle()
             words = self._round(state, batch)
         if not words:
             return None
@@ -138,6 +135,12 @@ class WorkerFeed:
             self._ended = True
             return None
         return self._agreed(batch, words)
+
+    def begin_step(self, step: int, batch: Batch, summed: bool = False) -> Sequence[int]:
+        """Tell the tables and the optimizer how many rows each worker has in a step."""
+        assert isinstance(batch, WorkerBatch)
+        self.agreement.group.begin_step(step, list(batch.samples), summed)
+        return batch.samples
 
     def agree_stop(self) -> bool:
         """Return whether a worker asks to stop; a round without a batch."""
@@ -162,7 +165,7 @@ class WorkerFeed:
     def _own(self) -> tuple[State, Batch | None]:
         """Return what this worker has to say: its next batch, or the end."""
         self._said = time.monotonic()
-        if self.wants_stop():
+        if self._reader.wants_stop():
             return State.NOTHING, None
         if self._ended:
             return State.ENDED, None
@@ -174,7 +177,7 @@ class WorkerFeed:
             self._error, self._ended = error, True
             return State.FAILED, None
         if batch is None:
-            if self.wants_stop():  # Ctrl-C while it waited
+            if self._reader.wants_stop():  # Ctrl-C while it waited
                 return State.NOTHING, None
             self._ended = True
             return State.ENDED, None
@@ -187,14 +190,14 @@ class WorkerFeed:
             ReadGivenUpError: a worker asks to stop.
             ReadLaterError: all workers have a batch to train meanwhile.
         """
-        later = self.has_batch()
+        later = self._reader.has_batch()
         if time.monotonic() < self._said + _HEARTBEAT and not later:
             return
         if self._round(State.WAITING, None):
             if later:
                 raise ReadLaterError
-            self.on_idle()
-            if self.wants_stop():  # a signal came meanwhile
+            self._reader.on_idle()
+            if self._reader.wants_stop():  # a signal came meanwhile
                 self._round(State.WAITING, None)
         self._said = time.monotonic()
         if self.stopped:
@@ -204,8 +207,8 @@ class WorkerFeed:
         """Return what all workers say; nothing once one has asked to stop."""
         if self.stopped:
             return []
-        flags = Flag.STOP if self.wants_stop() else Flag(0)
-        flags |= Flag.IDS_KNOWN if self.knows_ids() else Flag(0)
+        flags = Flag.STOP if self._reader.wants_stop() else Flag(0)
+        flags |= Flag.IDS_KNOWN if self._reader.knows_ids() else Flag(0)
         rows = row_count(batch.columns) if batch is not None else 0
         if not rows and self._last is None:
             flags |= Flag.NEEDS_BATCH
@@ -325,6 +328,19 @@ class WorkerFeed:
         if self._last is None:
             found = unpack_arrays(received)
             self._last = as_tensors(tuple(found[str(i)] for i in range(len(found))))
+
+
+def evaluation_feed(group: Group, source: BatchSource, argument: str) -> Feed:
+    """Return the batches of an evaluation on this worker.
+
+    Args:
+        group: the workers.
+        source: this worker's share of the data.
+        argument: name of the data in messages.
+    """
+    if group.size == 1:
+        return OwnFeed()
+    return WorkerFeed(Agreement(group, "e"), source, argument)
 
 
 def _columns_digest(batch: Batch | None) -> int:

@@ -19,11 +19,13 @@ __all__ = ["WorkerMetrics", "whole_outputs"]
 class WorkerMetrics:
     """Metrics that have seen the rows of all workers at the end of an evaluation.
 
-    Metrics of `mindspore_rec.metrics` see this worker's rows, and are merged at the end. All other
-    metrics (MindSpore's, and metrics whose value depends on the order of rows) see the outputs of
-    all workers in every step: whatever they compute, they compute as in one process that evaluates
-    the batches of all workers as one. A loss is then the mean of the workers' losses, weighted by
-    their rows.
+    With one worker all metrics see its outputs, and nothing is merged.
+
+    With several, metrics of `mindspore_rec.metrics` see this worker's rows, and are merged at the
+    end. All other metrics (MindSpore's, and metrics whose value depends on the order of rows) see
+    the outputs of all workers in every step: whatever they compute, they compute as in one process
+    that evaluates the batches of all workers as one. A loss is then the mean of the workers'
+    losses, weighted by their rows.
 
     Args:
         group: the workers.
@@ -37,7 +39,7 @@ class WorkerMetrics:
         self._merged = {
             name: metric
             for name, metric in metrics.items()
-            if isinstance(metric, BinaryMetric) and not metric.order_matters
+            if group.size == 1 or (isinstance(metric, BinaryMetric) and not metric.order_matters)
         }
         self._fed = {name: metric for name, metric in metrics.items() if name not in self._merged}
 
@@ -54,7 +56,7 @@ class WorkerMetrics:
             samples: number of rows of each worker in the step.
             update: function that updates metrics, given by name, with outputs.
         """
-        idle = samples[self._group.rank] == 0
+        idle = self._group.size > 1 and samples[self._group.rank] == 0
         if not idle and self._merged:
             update(self._merged, outputs)
         if not self._fed:
@@ -72,6 +74,8 @@ class WorkerMetrics:
 
     def merge(self) -> None:
         """Make the metrics of this worker cover the rows of all workers."""
+        if self._group.size == 1:
+            return
         states = {name: metric.state_dict() for name, metric in self._merged.items()}
         flat = {
             f"{name}/{key}": value for name, state in states.items() for key, value in state.items()
