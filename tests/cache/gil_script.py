@@ -63,7 +63,7 @@ def drop_beside() -> None:
 
 def main() -> None:
     for name in sys.argv[1:] or [*native_calls.public_names(), "(drop)"]:
-        faulthandler.dump_traceback_later(20, exit=True)  # needs no lock of the interpreter
+        faulthandler.dump_traceback_later(60, exit=True)  # needs no lock of the interpreter
         print("calling", name, flush=True)
         if name == "(drop)":
             drop_beside()

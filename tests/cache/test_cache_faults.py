@@ -42,7 +42,7 @@ def test_full_disk(small_disk, unique):
     for word in (f"table '{trainer.parameters[-1].name}'", "No space left", str(small_disk)):
         assert word in message
     assert "No space left" in trainer.train_until_error(1)  # it stays one, and does no harm
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - began < 120
     # Rows that the disk did not take are there, each by its key.
     keys = trainer.tables[0].keys()
     trainer.same(*(table.export_keys(keys, with_state=True) for table in trainer.tables))

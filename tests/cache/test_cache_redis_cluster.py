@@ -18,6 +18,7 @@ from mindspore_rec.common.tiers.redis.link import RemoteError, RemoteUnavailable
 from mindspore_rec.common.tiers.redis.tier import RedisTier
 from mindspore_rec.common.tiers.redis.wire import bucket_names
 from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.redis
 
@@ -69,12 +70,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RedisServ
 def settle(nodes: list[RedisServer]) -> None:
     """Waits until every node knows that all slots are served."""
     for node in nodes:
-        for _ in range(400):
-            if "cluster_state:ok" in node.cli("cluster", "info"):
-                break
-            time.sleep(0.05)
-        else:
-            raise AssertionError(node.cli("cluster", "info"))
+        wait_until(lambda node=node: "cluster_state:ok" in node.cli("cluster", "info"), 120)
 
 
 def url_of(nodes: list[RedisServer]) -> str:
@@ -106,17 +102,19 @@ def test_a_single_node_url_does_not_do(cluster: list[RedisServer]) -> None:
 
 
 def test_one_node_down_and_back(cluster: list[RedisServer], unique: Callable[[], str]) -> None:
-    tier = RedisTier(url_of(cluster), unique(), ROW, timeout=1, retry_seconds=1.5)
+    tier = RedisTier(url_of(cluster), unique(), ROW, timeout=1)
     tier.write(KEYS, rows_of(KEYS, 1))
     cluster[1].kill()
+    patience, tier._client._retry_seconds = tier._client._retry_seconds, 1.5
     start = time.monotonic()
     with pytest.raises(RemoteUnavailableError, match="table 'test"):
         tier.write(KEYS, rows_of(KEYS, 2))
     with pytest.raises(RemoteUnavailableError):
         check(tier, KEYS, 2)
-    assert time.monotonic() - start < 8
+    assert time.monotonic() - start < 60
     cluster[1].start()
     settle(cluster)
+    tier._client._retry_seconds = patience
     tier.write(KEYS, rows_of(KEYS, 3))
     check(tier, KEYS, 3)
     assert tier.size() == len(KEYS)
@@ -207,4 +205,4 @@ def test_tls_and_password(start_redis: Start, certificate: Path) -> None:
     start = time.monotonic()
     with pytest.raises(RemoteError, match="(?i)certificate"):
         RedisTier(f"rediss://:s3c%2Fret@127.0.0.1:{server.port}", "u", ROW)
-    assert time.monotonic() - start < 3
+    assert time.monotonic() - start < 20  # without retries, which take 30

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -23,6 +25,7 @@ from mindspore_rec.common.tiers.redis.nodes import Nodes
 from mindspore_rec.common.tiers.redis.tier import RedisTier
 from mindspore_rec.common.tiers.redis.wire import bucket_names, bucket_of, pack
 from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.redis
 
@@ -37,6 +40,15 @@ def rows_of(keys: np.ndarray, version: int) -> np.ndarray:
     rows[:, :8] = keys.view(np.uint8).reshape(-1, 8)
     rows[:, 8:16] = np.full(len(keys), version).view(np.uint8).reshape(-1, 8)
     return rows
+
+
+@contextlib.contextmanager
+def giving_up_after(seconds: float, tier: RedisTier) -> Iterator[None]:
+    """Let calls of a tier raise after so many seconds of retries, instead of 30."""
+    before = tier._client._retry_seconds
+    tier._client._retry_seconds = seconds
+    yield
+    tier._client._retry_seconds = before
 
 
 def read(tier: RedisTier, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -67,23 +79,26 @@ def test_killed_and_restarted_with_persistence_training_goes_on(start_redis: Sta
         except BaseException as error:
             errors.append(error)
 
+    def kill_and_start() -> None:
+        server.kill()
+        time.sleep(0.1)
+        server.start(wait=False)
+
     reader = threading.Thread(target=keep_reading)
     reader.start()
     try:
-        end = time.monotonic() + 20
+        end = time.monotonic() + 120
         while kills < 6 and time.monotonic() < end and not errors:
             if version % 10 == 5:
-                killer = threading.Timer(0.004 * (kills % 5), server.kill)
+                killer = threading.Timer(0.004 * (kills % 5), kill_and_start)
                 killer.start()
-                starter = threading.Timer(0.1, server.start, kwargs={"wait": False})
-                starter.start()
                 kills += 1
             version += 1
             tier.write(KEYS, rows_of(KEYS, version))
             done = version
             if version % 10 == 8 and kills:
-                starter.join()
-        starter.join()
+                killer.join()
+        killer.join()
     finally:
         stop.set()
         reader.join()
@@ -221,8 +236,13 @@ def test_out_of_memory(start_redis: Start) -> None:
 
 def test_memory_is_raised_while_it_retries(start_redis: Start) -> None:
     server = start_redis("maxmemory 4mb", "maxmemory-policy noeviction")
-    tier = RedisTier(server.url, "t", ROW, retry_seconds=20)
-    more = threading.Timer(1.0, server.cli, ("config", "set", "maxmemory", "200mb"))
+    tier = RedisTier(server.url, "t", ROW, retry_seconds=60)
+
+    def give_more() -> None:
+        wait_until(lambda: tier.stats()["retries"] > 0, 60)
+        server.cli("config", "set", "maxmemory", "200mb")
+
+    more = threading.Thread(target=give_more)
     more.start()
     keys = np.arange(60_000)
     tier.write(keys, rows_of(keys, 1))
@@ -263,12 +283,12 @@ def test_a_server_that_does_not_say_whether_it_evicts(start_redis: Start) -> Non
 
 def test_wrong_password_is_an_error_at_once_and_not_shown(start_redis: Start) -> None:
     server = start_redis("requirepass secret", cli=("-a", "secret", "--no-auth-warning"))
-    start = time.monotonic()
     for auth in ("", ":hunter2@"):
+        url = server.url.replace("redis://", f"redis://{auth}")
+        # After retries it would say how many.
         with pytest.raises(RemoteError, match=r"table 't': Auth") as error:
-            RedisTier(server.url.replace("redis://", f"redis://{auth}"), "t", ROW)
+            RedisTier(f"{url}?retry_seconds=60", "t", ROW)
         assert "hunter2" not in str(error.value)
-    assert time.monotonic() - start < 2
     RedisTier(server.url.replace("redis://", "redis://:secret@"), "t", ROW).close()
 
 
@@ -280,23 +300,24 @@ def test_no_server(start_redis: Start) -> None:
         RedisTier(
             server.url.replace("//", "//me:secret@") + "?retry_seconds=0.7&timeout=0.5", "t", ROW
         )
-    assert 0.5 < time.monotonic() - start < 3
+    assert 0.5 < time.monotonic() - start < 30
     assert "me:***@" in str(error.value) and "secret" not in str(error.value)
 
 
 def test_a_server_that_hangs(start_redis: Start) -> None:
     """The wait is bounded; what it reads of the old connection later does no harm."""
     server = start_redis()
-    tier = RedisTier(server.url, "t", ROW, timeout=0.2, retry_seconds=0.4)
+    tier = RedisTier(server.url, "t", ROW, timeout=0.2)
     tier.write(KEYS, rows_of(KEYS, 1))
     for version in (2, 3):
         server.hang()
         start = time.monotonic()
-        with pytest.raises(RemoteUnavailableError, match="[Tt]ime"):
-            tier.write(KEYS, rows_of(KEYS, version))
-        with pytest.raises(RemoteUnavailableError, match="[Tt]ime"):
-            read(tier, KEYS)
-        assert time.monotonic() - start < 5
+        with giving_up_after(0.4, tier):
+            with pytest.raises(RemoteUnavailableError, match="[Tt]ime"):
+                tier.write(KEYS, rows_of(KEYS, version))
+            with pytest.raises(RemoteUnavailableError, match="[Tt]ime"):
+                read(tier, KEYS)
+        assert time.monotonic() - start < 30
         server.go_on()
     tier.write(KEYS, rows_of(KEYS, 10))
     for _ in range(20):
@@ -331,10 +352,13 @@ def test_what_follows_a_refused_command_is_repeated_after_it(start_redis: Start)
 def test_a_server_that_is_read_only_for_a_while(start_redis: Start) -> None:
     """A replica whose master does not answer, until it is promoted."""
     server = start_redis()
-    tier = RedisTier(server.url, "t", ROW, retry_seconds=0.5)
+    tier = RedisTier(server.url, "t", ROW)
     tier.write(KEYS, rows_of(KEYS, 1))
     server.cli("replicaof", "127.0.0.1", "1")
-    with pytest.raises(RemoteUnavailableError, match="ReadOnlyError"):
+    with (
+        giving_up_after(0.5, tier),
+        pytest.raises(RemoteUnavailableError, match="ReadOnlyError"),
+    ):
         tier.write(KEYS, rows_of(KEYS, 2))
     assert (read(tier, KEYS)[0] == rows_of(KEYS, 1)).all()
     promote = threading.Timer(0.2, server.cli, ("replicaof", "no", "one"))
@@ -348,12 +372,12 @@ def test_a_hung_write_does_not_come_after_a_newer_one(start_redis: Start) -> Non
     """A large write that failed still sits, unread, before a server that hangs; a small one that
     comes when it goes on is the newest."""
     server = start_redis()
-    tier = RedisTier(server.url, "t", 20_000, timeout=0.2, retry_seconds=0)
+    tier = RedisTier(server.url, "t", 20_000, timeout=0.2)
     keys = np.arange(400)
     for turn in range(5):
         old = np.full((400, 20_000), 2 * turn + 1, np.uint8)
         server.hang()
-        with pytest.raises(RemoteUnavailableError):
+        with giving_up_after(0, tier), pytest.raises(RemoteUnavailableError):
             tier.write(keys, old)
         server.go_on()
         tier.write(keys[::40], old[::40] + 1)
@@ -366,7 +390,9 @@ def test_a_hung_write_does_not_come_after_a_newer_one(start_redis: Start) -> Non
         tier.write(keys, old + 1)
     assert tier.size() == 400
     # The race is the server's; that it was told to forget the old connection is seen for sure.
-    assert "cmdstat_client|kill:calls=5" in server.cli("info", "commandstats")
+    told = re.search(r"cmdstat_client\|kill:calls=(\d+)", server.cli("info", "commandstats"))
+    # More often if an answer took longer than `timeout`.
+    assert told is not None and int(told[1]) >= 5
 
 
 def test_a_write_that_comes_late_all_the_same_is_an_error(start_redis: Start) -> None:

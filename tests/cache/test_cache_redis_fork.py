@@ -49,7 +49,7 @@ def test_a_child_forked_beside_a_write_is_told(redis_url: str, unique: Callable[
     tier = RedisTier(redis_url, name, ROW)
     tier.write(KEYS, np.ones((3, ROW), np.uint8))
     server = redis.Redis.from_url(redis_url)
-    server.client_pause(30_000, all=False)  # writes wait
+    server.client_pause(120_000, all=False)  # writes wait
     writer = threading.Thread(target=tier.write, args=(KEYS, np.full((3, ROW), 2, np.uint8)))
     writer.start()
     time.sleep(0.5)  # the server has the write by now
@@ -57,7 +57,7 @@ def test_a_child_forked_beside_a_write_is_told(redis_url: str, unique: Callable[
     results = context.SimpleQueue()
     child = context.Process(target=in_child, args=(tier, results))
     child.start()
-    child.join(20)
+    child.join(60)
     server.client_unpause()
     ended = child.exitcode
     if ended is None:

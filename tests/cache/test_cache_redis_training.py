@@ -100,7 +100,7 @@ def test_redis_restarted_empty(graph_mode, start_redis: Start, unique):
     with pytest.raises(Exception, match="restarted without persistence") as caught:
         run_model(name, cache, restart, 60)
     assert f"table '{name}'" in str(caught.value)
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 120
 
 
 def test_redis_away_for_good(graph_mode, start_redis: Start, unique):
@@ -111,7 +111,7 @@ def test_redis_away_for_good(graph_mode, start_redis: Start, unique):
     with pytest.raises(Exception, match=f"127.0.0.1:{server.port}") as caught:
         run_model(name, cache, lambda step: server.kill() if step == 20 else None, 60)
     assert f"table '{name}'" in str(caught.value)
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 120
 
 
 def test_redis_out_of_memory(start_redis: Start, unique):
@@ -122,7 +122,7 @@ def test_redis_out_of_memory(start_redis: Start, unique):
     message = trainer.train_until_error(200)
     for word in (f"table '{trainer.parameters[-1].name}'", "maxmemory", str(server.port)):
         assert word in message
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - began < 120
     server.cli("config", "set", "maxmemory", "0")
     insist(trainer.tables[-1].flush)
     trainer.train_all(10)

@@ -21,8 +21,11 @@ from tests.support.waiting import wait_until
 
 def children(pid: int) -> dict[str, int]:
     """The processes that a process has started, by their names."""
-    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return {Path(f"/proc/{n}/comm").read_text().strip(): int(n) for n in found}
+    found = {}
+    for number in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        with contextlib.suppress(OSError):  # it has ended since it was listed
+            found[Path(f"/proc/{number}/comm").read_text().strip()] = int(number)
+    return found
 
 
 class Client:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import random
+import secrets
 import shutil
 import signal
 import socket
@@ -23,7 +23,8 @@ def need_server() -> None:
 def free_port() -> int:
     """A port that is free, as is the one 10000 above it, which a cluster's node uses."""
     while True:
-        port = random.randrange(20000, 30000)
+        # Not of `random`, whose seed tests set: processes beside one another would choose alike.
+        port = 20000 + secrets.randbelow(10000)
         try:
             for number in (port, port + 10000):
                 with socket.socket() as probe:
@@ -72,7 +73,8 @@ class RedisServer:
             self.wait()
 
     def wait(self) -> None:
-        for _ in range(400):
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline:
             assert self.process is not None and self.process.poll() is None, self.log()
             try:
                 if self.cli("ping") == "PONG":

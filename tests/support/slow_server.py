@@ -2,8 +2,9 @@
 """A server process with all protection around an application that is as slow as a request says.
 
 `python tests/support/slow_server.py [OPTIONS OF PROTECTION]` prints its port. A prediction waits
-for as many seconds as its body says, and answers with it; /big answers with 32 MiB; /wait/SECONDS
-does not look at the body before so many seconds are over.
+for as many seconds as its body says, or until the file that its body names is there, and answers
+with its body; /big answers with 32 MiB; /wait/SECONDS does not look at the body before so many
+seconds are over.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import argparse
 import asyncio
 import http.client
 import json
+import os
 import re
 import signal
 import socket
@@ -39,6 +41,9 @@ async def slow(scope: Any, receive: Any, send: Any) -> None:
         more = message["more_body"]
     if scope["path"] == "/big":
         body = b"x" * (32 << 20)
+    elif body.startswith(b"/") and scope["path"] == INFER:
+        while not os.path.exists(body):
+            await asyncio.sleep(0.01)
     elif body and scope["path"] == INFER:
         await asyncio.sleep(float(body))
     headers = [(b"content-length", str(len(body)).encode())]
@@ -59,13 +64,13 @@ class SlowServer:
 
     def socket(self) -> socket.socket:
         """A connection."""
-        return socket.create_connection(("127.0.0.1", self.port), timeout=30)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=60)
 
     def connection(self, context: ssl.SSLContext | None = None) -> http.client.HTTPConnection:
         """A connection that is kept."""
         if context is not None:
-            return http.client.HTTPSConnection("localhost", self.port, timeout=30, context=context)
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+            return http.client.HTTPSConnection("localhost", self.port, timeout=60, context=context)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
 
     def ask(
         self, body: str | None = None, path: str | None = None, **headers: str
@@ -93,6 +98,10 @@ class SlowServer:
             for key, value in pairs
             if key.startswith(wanted)
         }
+
+    def under_way(self) -> float:
+        """Requests under way, without the one that asks."""
+        return self.series("requests_under_way")['requests_under_way{protocol="http"}'] - 1
 
     def __enter__(self) -> SlowServer:
         return self

@@ -36,7 +36,7 @@ async def ready(scope: Any, receive: Any, send: Any) -> None:
 
 def test_a_connection_with_short_requests_stays() -> None:
     """Each sweep sees it do nothing, and it has not been idle."""
-    protocol = bounded_protocol(Bounds(idle_seconds=1.5), Metrics())
+    protocol = bounded_protocol(Bounds(idle_seconds=4.0), Metrics())
     config = uvicorn.Config(ready, http=protocol, ws="none", log_level="error", lifespan="off")
 
     async def main() -> int:
@@ -47,7 +47,7 @@ def test_a_connection_with_short_requests_stays() -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:
             await server.startup(sockets=[listener])
             reader, writer = await asyncio.open_connection(*listener.getsockname())
-            end = asyncio.get_running_loop().time() + 5
+            end = asyncio.get_running_loop().time() + 9
             while asyncio.get_running_loop().time() < end:
                 writer.write(b"GET / HTTP/1.1\r\nhost: here\r\n\r\n")
                 answer = await reader.readuntil(b"\r\n\r\n")
