@@ -100,7 +100,7 @@ class SlowServer:
         }
 
     def under_way(self) -> float:
-        """Requests under way, without the one that asks."""
+        """Requests under way, without the request for this figure."""
         return self.series("requests_under_way")['requests_under_way{protocol="http"}'] - 1
 
     def __enter__(self) -> SlowServer:

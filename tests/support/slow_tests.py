@@ -51,7 +51,6 @@ FIRST = (
     # Long files of short tests.
     "tests/checkpoint/test_checkpoint_resume.py",
     "tests/stream/test_stream_missing.py",
-    "tests/train/test_train_named_columns.py",
 )
 
 # Ids of the cases that every run has (`*` is any text), so that each kind of thing is tried once in

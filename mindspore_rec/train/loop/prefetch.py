@@ -128,9 +128,9 @@ class PrefetchStage:
         if not self._feed.ids_known:
             return
         # For every table, as all workers do, maybe without ids.
-        found = {} if batch.idle else self._columns.ids(_arrays(batch.columns))
+        ids = {} if batch.idle else self._columns.ids(_arrays(batch.columns))
         for name, table in self._tables.items():
-            ahead.tickets[name] = table.prefetch(found.get(name, _NO_IDS))
+            ahead.tickets[name] = table.prefetch(ids.get(name, _NO_IDS))
 
     def begin_step(self) -> None:
         """Wait until the rows of the current batch are in host memory.
