@@ -13,7 +13,7 @@ logger = logging.getLogger("mindspore_rec")
 
 
 class LeftOut:
-    """Reporter of messages that the log removed unread, and of those of replaced senders.
+    """Reporter of messages that the log removed unread, and of messages of replaced senders.
 
     Each is a warning in the log when their number has doubled.
 

@@ -340,7 +340,7 @@ class StreamSource:
                 self._states.append(self._snapshot())
 
     def _begins(self, partitions: Collection[int]) -> dict[int, int]:
-        """Return where those of some partitions begin that take no turns yet."""
+        """Return the offsets at which partitions begin that take no turns yet."""
         return self._assigned.begins(partitions, self._order.offsets)
 
     # ---- iteration
