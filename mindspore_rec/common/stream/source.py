@@ -642,14 +642,18 @@ class StreamSource:
                 self._decide("leave", current)
                 return False
             until = min(until, since + self._skip_idle)
-        self.stop_reason = self._stop_when.waiting(now - self._began, now - self._last_row)
+        # After a pause of the process nobody has looked yet for what came meanwhile.
+        looked = fetcher.looked >= self._last_row
+        idle = now - self._last_row if looked else 0.0
+        self.stop_reason = self._stop_when.waiting(now - self._began, idle)
         if self.stop_reason:
             if self._rows_pending and live and self._stop_when.keeps_rest(self.stop_reason):
                 self._decide("cut")
                 return True
             self._drop_pending()
             return False
-        until = min(until, self._stop_when.next_look(now, self._began, self._last_row))
+        since = self._last_row if looked else now
+        until = min(until, self._stop_when.next_look(now, self._began, since))
         self._changed.wait(max(until - now, 0.001))
         return False
 
