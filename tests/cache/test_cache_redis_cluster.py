@@ -69,8 +69,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RedisServ
 
 def settle(nodes: list[RedisServer]) -> None:
     """Waits until every node knows that all slots are served."""
-    for node in nodes:
-        wait_until(lambda: "cluster_state:ok" in node.cli("cluster", "info"), 120)  # noqa: B023
+    wait_until(
+        lambda: all("cluster_state:ok" in node.cli("cluster", "info") for node in nodes), 120
+    )
 
 
 def url_of(nodes: list[RedisServer]) -> str:

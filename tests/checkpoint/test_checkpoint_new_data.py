@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from mindspore_rec.serving import Predictor
 from mindspore_rec.stream import DataReceiver, MemoryTopic, StopWhen, StreamingDataset
 from tests.checkpoint.resume_program import network
 from tests.support.topics import topic_of_rows
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
 
@@ -91,9 +91,7 @@ class Life:
 
 def follows(predictor: Predictor, life: Life) -> None:
     """Wait until a predictor has the state of a training that is over, and compare answers."""
-    until = time.monotonic() + 30
-    while predictor.status().version != life.checkpoint.step and time.monotonic() < until:
-        time.sleep(0.02)
+    wait_until(lambda: predictor.status().version == life.checkpoint.step, 120)
     ids = np.array([[-1, -3], [5, 40], [63, 63]])
     expected = life.model.predict(ids).asnumpy()
     np.testing.assert_allclose(predictor.predict(ids), expected, rtol=1e-4, atol=1e-6)

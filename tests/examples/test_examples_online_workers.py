@@ -101,7 +101,7 @@ def test_every_event_is_trained_once_by_one_worker(runs):
                 [
                     np.stack(batch["ids"].to_numpy(zero_copy_only=False))
                     for batch in DataReceiver(
-                        broker.address, NAMESPACE, shard, DATASET, stop=StopWhen(idle_seconds=5.0)
+                        broker.address, NAMESPACE, shard, DATASET, stop=StopWhen(idle_seconds=10.0)
                     )
                 ]
             )
@@ -136,9 +136,12 @@ def test_predictor_follows_and_the_model_learns(runs):
     assert len(versions) > 1
     assert last["version"] > max(versions) if later else last["version"] == max(versions)
     assert last["freshness"] > 0
-    assert last["auc"] > 0.6
+    # A trainer that goes on knows it again some thousand rows later, and the run may end before.
+    assert all(line["auc"] > 0.5 for line in first if line["trained"] > 20_000 and line["auc"])
+    assert any(line["auc"] for line in first)
     online = states_of(directory, 0)["online"]  # each row was scored before it was trained on
     label, logit = online["label"][-10_000:], online["prediction"][-10_000:]
+    assert functional.auc(label, logit) > 0.6
     rate = np.full(len(label), np.mean(label))  # the best of predictions that are all the same
     assert functional.log_loss(label, logit, from_logits=True) < functional.log_loss(label, rate)
     assert max(line["events_per_second"] for history in runs[1] for line in history) > 100

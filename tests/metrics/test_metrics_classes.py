@@ -240,15 +240,16 @@ def test_logits_that_saturate_a_float32_sigmoid_still_rank(kind) -> None:
 
 
 def test_auc_of_a_hundred_thousand_rows_takes_less_than_50_ms() -> None:
+    """Of a processor: others may be using the machine."""
     rng = np.random.default_rng(0)
     prediction = rng.random(100_000, np.float32)
     label = (rng.random(100_000) < 0.25).astype(np.float32)
     times = []
-    for _ in range(7):  # the best of some, for others may be using the machine
+    for _ in range(7):
         metric = AUC()
-        start = time.perf_counter()
+        start = time.thread_time()
         for part in range(0, 100_000, 4096):
             metric.update(prediction[part : part + 4096], label[part : part + 4096])
         metric.eval()
-        times.append(time.perf_counter() - start)
+        times.append(time.thread_time() - start)
     assert min(times) < 0.05

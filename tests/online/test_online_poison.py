@@ -191,7 +191,7 @@ def test_poison_by_the_thousand(
     first.end()
 
     second = Life(table_name)
-    rest = stream(second, StopWhen(idle_seconds=1.0))
+    rest = stream(second, StopWhen(idle_seconds=5.0))
     rest.load_state_dict(json.loads(state))
     load_checkpoint(second.model, tmp_path / "saved")
     summary = second.model.online_train(rest, progress=False)

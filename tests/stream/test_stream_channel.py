@@ -100,7 +100,7 @@ def test_over_kafka(broker: Broker) -> None:
         sender.send(rows(950, 50))
         sender.load_state_dict(state)
         sender.send(rows(950, 50))
-    stop = StopWhen(idle_seconds=1.0)
+    stop = StopWhen(batches=4, seconds=300.0)
     receiver = DataReceiver(broker.address, shard_id=None, batch_size=250, stop=stop, **names)
     assert receiver.num_shards == 2
     assert sorted(numbers(receiver)) == list(range(1000))

@@ -219,7 +219,7 @@ def recreate(brokers: str, topic: str) -> None:
     admin = KafkaAdminClient(bootstrap_servers=brokers)
     try:
         admin.delete_topics([topic])
-        for _ in range(100):
+        for _ in range(600):
             try:
                 admin.create_topics([NewTopic(topic, 1, 1)])
                 return
@@ -233,7 +233,7 @@ def recreate(brokers: str, topic: str) -> None:
 def test_a_topic_made_anew_is_refused(broker: Broker, topic: Callable[..., str]) -> None:
     name = topic()
     write(broker.address, name, [message(10 * i, 10) for i in range(3)])
-    stop = StopWhen(idle_seconds=2.0)
+    stop = StopWhen(batches=3, seconds=300.0)
     with KafkaSource(broker.address, name, SCHEMA, batch_size=10, stop=stop) as stream:
         assert len(list(stream)) == 3
         state = stream.state_dict()

@@ -186,7 +186,7 @@ def test_transactions_leave_no_gaps(
         else:
             writer.commit_transaction()
         if turn % 2:
-            plain.send(name, message(number), partition=0).get(10)
+            plain.send(name, message(number), partition=0).get(60)
             committed.append(number)
             number += 1
     options = {"kafka_options": {"isolation_level": isolation}, "limits": STOP}
@@ -200,7 +200,7 @@ def test_transactions_leave_no_gaps(
         client = KafkaClient(broker.address, name, {"isolation_level": isolation})
         client.seek({0: begin})
         messages: list[Message] = []
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while (not messages or messages[-1].offset < offsets - 1) and time.monotonic() < until:
             messages += client.poll(0.2, ()).get(0, [])
         client.close()
@@ -257,9 +257,9 @@ def test_compaction_is_told(
         writer.send(name, message(number), key=b"%d" % (number % 7), partition=0)
     writer.flush()
     begin, number = time.monotonic(), 300
-    while time.monotonic() < begin + 90:  # until the cleaner has come by; a message rolls segments
+    while time.monotonic() < begin + 240:  # until the cleaner has come by; a message rolls segments
         time.sleep(1.0)
-        writer.send(name, message(number), key=b"last", partition=0).get(10)
+        writer.send(name, message(number), key=b"last", partition=0).get(60)
         number += 1
         client = KafkaClient(broker.address, name)
         client.seek({0: 0})
@@ -270,7 +270,7 @@ def test_compaction_is_told(
         client.close()
         if len(there) < 100:
             break
-    assert len(there) < 100, "the broker has not compacted the topic in 90 s"
+    assert len(there) < 100, "the broker has not compacted the topic in 240 s"
     with caplog.at_level(logging.WARNING, "mindspore_rec"):
         with from_kafka(broker, name) as source:
             rows = [x for batch in source for x in batch["x"].to_pylist()]

@@ -153,18 +153,23 @@ def test_the_summary_says_why_it_ended_and_the_bar_shows_the_lag(
 
 def test_sigterm_ends_the_wait_for_a_silent_stream(unique: Callable[[], str]) -> None:
     _, model = make(unique())
-    source = stream(filled(10), StopWhen(seconds=60.0))  # rows for 6 batches, then silence
+    source = stream(filled(10), StopWhen(seconds=600.0))  # rows for 6 batches, then silence
+    trained = threading.Event()
+
+    class Sixth(Callback):
+        def on_train_step_end(self, run_context: Any) -> None:
+            if run_context.original_args().cur_step_num == 6:
+                trained.set()
 
     def press() -> None:
-        while source.source.batches < 6:
-            time.sleep(0.05)
-        time.sleep(1.0)  # the sixth batch is trained, the wait for the seventh has begun
+        trained.wait()
+        time.sleep(1.0)  # the wait for the seventh batch has begun
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=press, daemon=True).start()
     begin = time.monotonic()
-    summary = model.online_train(source, progress=False)
-    assert time.monotonic() - begin < 45
+    summary = model.online_train(source, Sixth(), progress=False)
+    assert time.monotonic() - begin < 300
     assert (summary.steps, summary.interrupted) == (6, True)
     rest = stream(filled(10), StopWhen(idle_seconds=0.5))
     rest.load_state_dict(source.state_dict(batches=6))
@@ -214,5 +219,5 @@ def test_wall_time_ends_a_stream_that_never_pauses(unique: Callable[[], str]) ->
     begin = time.monotonic()
     summary = model.online_train(stream(topic, StopWhen(seconds=0.3)), progress=False)
     assert summary.stop_reason == "0.3 seconds"
-    assert 0.3 <= time.monotonic() - begin < 10
+    assert 0.3 <= time.monotonic() - begin < 60
     assert summary.steps < 1250  # of which a busy machine may train none

@@ -33,7 +33,7 @@ def start(kind):
 def test_a_signal_finishes_the_step_and_leaves_the_table_whole(kind, number):
     process = start(kind)
     process.send_signal(number)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     assert out == "on_train_end\ninterrupted=True complete=True whole=True again=1\n"
 
@@ -43,7 +43,7 @@ def test_a_second_signal_aborts():
     process.send_signal(signal.SIGINT)
     assert process.stdout.readline() == "on_train_end\n"
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=120)
     assert out == ""
     assert "KeyboardInterrupt" in err
     assert process.returncode != 0

@@ -30,7 +30,7 @@ def news(broker, topic):  # noqa: F811
 def test_training_announces_and_a_predictor_hears(tmp_path: Path, news, wait, graph_mode) -> None:
     heard: list[dict[str, Any]] = []
     reader = AnnouncementReader(news[0], news[1], heard.append)
-    assert reader.listening.wait(30)
+    assert reader.listening.wait(120)
     announcer = Announcer(*news)
     train(tmp_path / "run", 3, net=Marked("serving.news"), announce=announcer, every_steps=2,
           delta_every_steps=1)  # fmt: skip
@@ -46,14 +46,14 @@ def test_news_beats_polling(run: Path, news, wait, graph_mode) -> None:
     last = hide(delta(run, 6))
     with Predictor(run, Marked, inputs=INPUTS, poll_seconds=1000) as predictor:
         reader = AnnouncementReader(news[0], news[1], lambda _: predictor.wake())
-        assert reader.listening.wait(30)
+        assert reader.listening.wait(120)
         announcer = Announcer(*news)
         announcer({"step": 5})
         time.sleep(0.5)
         assert predictor.status().version == 5
         last.rename(delta(run, 6))
         announcer({"step": 6})
-        wait(lambda: predictor.status().version == 6, 10)
+        wait(lambda: predictor.status().version == 6, 120)
         announcer.close()
         reader.close()
 
@@ -63,7 +63,7 @@ def test_what_is_no_announcement_is_passed_over(news, wait, caplog) -> None:
 
     heard: list[dict[str, Any]] = []
     reader = AnnouncementReader(news[0], news[1], heard.append)
-    assert reader.listening.wait(30)
+    assert reader.listening.wait(120)
     with caplog.at_level(logging.WARNING):
         producer = KafkaProducer(bootstrap_servers=news[0])
         for value in (b"", b"\xff", b"[1]", b'{"step": 1}'):

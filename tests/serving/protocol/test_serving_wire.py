@@ -167,28 +167,34 @@ def test_small_fields_are_counted_before_they_take_memory(what: str) -> None:
 
 
 def test_other_threads_run_while_numbers_are_decoded() -> None:
-    """In a process of its own, whose threads are these two."""
+    """In a process of its own, whose threads are these two.
+
+    The time is the processor's that the decoding takes, and the best of some tries counts: a busy
+    machine may let the other thread wait although it could run.
+    """
     script = """if True:
         import threading, time
         from mindspore_rec.serve.protocol.wire import count_of, numbers_of
         pieces = [memoryview(b"\\xff\\xff\\xff\\x7f" * (4 << 20))]
-        longest, done = 0.0, False
+        clock = time.pthread_getcpuclockid(threading.main_thread().ident)
         def watch():
             global longest
-            last = time.perf_counter()
+            last = time.clock_gettime(clock)
             while not done:
                 time.sleep(0.001)
-                now = time.perf_counter()
+                now = time.clock_gettime(clock)
                 longest, last = max(longest, now - last), now
-        thread = threading.Thread(target=watch)
-        thread.start()
-        begin = time.perf_counter()
-        numbers_of("int64_contents", pieces, count_of("int64_contents", pieces))
-        took = time.perf_counter() - begin
-        done = True
-        thread.join()
-        print(took, longest)
+        for _ in range(5):
+            longest, done = 0.0, False
+            thread = threading.Thread(target=watch)
+            thread.start()
+            begin = time.clock_gettime(clock)
+            numbers_of("int64_contents", pieces, count_of("int64_contents", pieces))
+            took = time.clock_gettime(clock) - begin
+            done = True
+            thread.join()
+            print(took, longest)
     """
     printed = run_python("-c", script)
-    took, longest = map(float, printed.split())
-    assert longest < max(0.1, took / 3), printed
+    tries = [map(float, line.split()) for line in printed.splitlines()]
+    assert any(longest < max(0.1, took / 3) for took, longest in tries), printed
