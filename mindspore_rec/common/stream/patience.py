@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 from mindspore_rec.common.stream.limits import StreamLimits
@@ -88,14 +87,7 @@ class Patience:
         """
         return self.stop.before(batches, now - self._began, watermark)
 
-    def look(
-        self,
-        now: float,
-        may_decide: bool,
-        current: int | None,
-        others: bool,
-        looked: float = math.inf,
-    ) -> Verdict:
+    def look(self, now: float, may_decide: bool, current: int | None, others: bool) -> Verdict:
         """Return what to do while the next message is not there.
 
         Args:
@@ -104,8 +96,6 @@ class Patience:
                 before a message with which an earlier run may have gone on.
             current: partition whose turn it is; None if all are idle.
             others: whether other partitions take turns.
-            looked: when the topic was last looked at for messages. After a pause of the process
-                nobody has looked yet for what came meanwhile. Default: at any time.
         """
         until = now + _LOOK
         if may_decide and self._max_wait is not None and self._first_row is not None:
@@ -117,11 +107,10 @@ class Patience:
             if now >= since + self._skip_idle:
                 return Verdict("leave")
             until = min(until, since + self._skip_idle)
-        silent_since = self._last_row if looked >= self._last_row else now
-        reason = self.stop.waiting(now - self._began, now - silent_since)
+        reason = self.stop.waiting(now - self._began, now - self._last_row)
         if reason:
             has_rows = self._first_row is not None
             keeps_rest = has_rows and may_decide and self.stop.keeps_rest(reason)
             return Verdict("cut" if keeps_rest else "end", reason)
-        until = min(until, self.stop.next_look(now, self._began, silent_since))
+        until = min(until, self.stop.next_look(now, self._began, self._last_row))
         return Verdict("wait", seconds=max(until - now, 0.001))

@@ -19,8 +19,7 @@ class StopWhen:
             batch to be full stay in the topic.
         watermark: event time in seconds since 1970; the stream ends after a batch with an event of
             that time or later.
-        idle_seconds: seconds without a new row, above 0, if the topic was looked at in this time,
-            which it is not while the process stands still. The rows read so far make a last batch,
+        idle_seconds: seconds without a new row, above 0. The rows read so far make a last batch,
             which may be small; with several partitions, rows that wait for messages of a silent
             partition stay in the topic.
 

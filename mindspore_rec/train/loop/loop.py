@@ -91,8 +91,7 @@ class TrainLoop:
             wants_stop=lambda: interruption.requested or bool(self._context.get_stop_requested()),
             interrupted=lambda: interruption.requested,
             knows_ids=lambda: stage.ids_known,
-            # The source may be left while it waits.
-            has_batch=lambda: peers.reads_on and stage.has_batch,
+            has_batch=self._can_go_on,
             on_idle=self._idle,
         )
 
@@ -228,6 +227,10 @@ class TrainLoop:
             self._peers.feed.on_wait()
         finally:
             self._interruption.waiting = True
+
+    def _can_go_on(self) -> bool:
+        """Return whether a batch can be trained while the source has no further one."""
+        return self._peers.reads_on and self._stage.has_batch
 
     def _idle(self) -> None:
         """Tell callbacks that the data keep the training waiting."""
