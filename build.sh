@@ -507,7 +507,7 @@ fetch_kafka() {
   fi
 }
 
-# run_test [ARGUMENTS]: pytest gets the arguments.
+# run_test [ARGUMENTS]: lint, the C++ tests named by CPP_TESTS, counts, and pytest with the arguments.
 run_test() {
   need_redis
   need_kafka

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much tests try, for long runs by hand: ``MINDSPORE_REC_TESTS="kills=50,networks=200"``.
+"""Number of cases that tests try, for long runs by hand: ``MINDSPORE_REC_TESTS="kills=50"``.
 
 Tests in C++ read the variable by `tests/csrc/support/settings.h`, which has the same keys.
 """
@@ -19,7 +19,7 @@ VARIABLE = "MINDSPORE_REC_TESTS"
 
 @dataclass(frozen=True)
 class Settings:
-    """The keys of the variable; docs/testing.md has them for who runs the tests.
+    """Keys of the variable, as docs/testing.md lists them.
 
     Attributes:
         lives: lives of tables of each kind in C++ (0 here: each test in C++ has its own number).

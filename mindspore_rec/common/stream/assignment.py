@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Assignment: which partitions of a topic a stream reads, and where each begins."""
+"""Assignment: the partitions of a topic that a stream reads, and their first offsets."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ class Assignment:
         self.partitions = sorted({*self.partitions, *partitions})
 
     def first_offsets(self) -> dict[int, int]:
-        """Return where each partition begins without a state."""
+        """Return the offset at which each partition begins without a state."""
         if isinstance(self.start, Mapping):
             return dict(self.start)
         side = 0 if self.start == "earliest" else 1
         return {p: b[side] for p, b in self._client.bounds(self.partitions).items()}
 
     def begins(self, partitions: Collection[int], known: Collection[int]) -> dict[int, int]:
-        """Return where those partitions begin that are not known, and so take no turns yet.
+        """Return the first offsets of the partitions that are not known, and so take no turns yet.
 
         Of a topic that is read as a whole they are new, so no message of them may be missing.
         """
@@ -76,7 +76,7 @@ class Assignment:
         return dict.fromkeys(new, 0)
 
     def share_of(self, partitions: list[int]) -> list[int]:
-        """Return which of all partitions of the topic the stream reads, if it reads it whole."""
+        """Return this worker's share of all partitions of the topic."""
         if self.split is None:
             return partitions
         worker, workers = self.split

@@ -13,7 +13,7 @@ __all__ = ["DeadLetterPolicy"]
 
 @dataclass(frozen=True)
 class DeadLetterPolicy:
-    """What a stream does with bad messages.
+    """Destination of a stream's bad messages, and the share of them that is too many.
 
     If many of the last messages are bad, upstream has changed, it is likely, and the training
     starves. A restart stops there again, until "warn" or a greater share lets it by.

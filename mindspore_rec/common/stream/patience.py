@@ -14,7 +14,7 @@ _LOOK = 0.2  # seconds of waiting for messages after which a signal is looked fo
 
 
 class Verdict(NamedTuple):
-    """What a stream that waits has to do.
+    """Next action of a stream that waits for messages.
 
     Args:
         kind: "wait": wait on; "cut": end the batch here, short of its size; "leave": leave the

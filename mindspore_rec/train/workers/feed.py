@@ -23,7 +23,7 @@ class Reader:
     """Training or evaluation that takes the batches of a feed.
 
     Args:
-        wants_stop: function that returns whether it takes no further batch.
+        wants_stop: function that returns whether it takes no further batch. Default: it takes all.
         interrupted: function that returns whether a signal has come. Default: none ever does.
         knows_ids: function that returns whether it knows which columns are ids. Default: it does
             not.
@@ -33,7 +33,7 @@ class Reader:
             Default: none.
     """
 
-    wants_stop: Callable[[], bool]
+    wants_stop: Callable[[], bool] = _no
     interrupted: Callable[[], bool] = _no
     knows_ids: Callable[[], bool] = _no
     has_batch: Callable[[], bool] = _no
@@ -95,14 +95,14 @@ class OwnFeed:
 
     Example:
         >>> feed = OwnFeed()
-        >>> feed.start(iter([Batch(()), None]).__next__, Reader(wants_stop=lambda: False))
+        >>> feed.start(iter([Batch(()), None]).__next__, Reader())
         >>> feed.next(), feed.next(), feed.stopped
         (Batch(columns=(), names=None, event_time=None, number=None, place=None), None, False)
     """
 
     def __init__(self) -> None:
         self._read: Callable[[], Batch | None] = lambda: None
-        self._reader = Reader(_no)
+        self._reader = Reader()
         self._error: Exception | None = None
 
     @property

@@ -74,7 +74,7 @@ class WorkerFeed:
         self.stopped = False
         self.ids_known = False
         self.condition = False
-        self._reader = Reader(lambda: False)
+        self._reader = Reader()
         self._source = source
         self._argument = argument
         self._split = source if isinstance(source, WorkerSplit) else None
