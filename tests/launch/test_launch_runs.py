@@ -50,7 +50,9 @@ for step in range(100_000):
 print("stopped together")
 """
 
-# Prints more than pipes hold; heeds the request to stop only if "--heeds" is there.
+# Prints more than pipes hold, at half a megabyte per second: mpirun keeps in memory what workers
+# print faster than it writes, gigabytes on a busy machine. Heeds the request to stop only if
+# "--heeds" is there.
 PRINTING = """
 import os, pathlib, signal, sys, time
 stop = []
@@ -64,6 +66,7 @@ while not pathlib.Path(f"ready-{1 - int(rank)}").exists():
     time.sleep(0.01)
 while not stop:
     print("." * 1000, file=sys.stderr if "--stderr" in sys.argv else sys.stdout, flush=True)
+    time.sleep(0.002)
 pathlib.Path(f"stopped-{rank}").touch()
 """
 

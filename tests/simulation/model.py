@@ -175,6 +175,7 @@ class TrainedModel(RecModel):
 
     def state(self) -> State:
         """Return its rows."""
+        self._settled()
         rows = self.table.export_rows()
         return dict(zip(rows["keys"].tolist(), map(tuple, rows["values"].tolist()), strict=True))
 
@@ -183,17 +184,28 @@ class TrainedModel(RecModel):
         """Number of steps by the dense parameter."""
         return int(self._dense.asnumpy()[0])
 
+    def _settled(self) -> Any:
+        """Return the native table after its thread has written all rows on their way to the tier.
+
+        A row is read from the tier, which may fail, or from memory while it is on its way: which of
+        the two must be of the seed.
+        """
+        native = self.table._synchronised()
+        if native.has_cache:
+            native.flush()
+        return native
+
     def _caller(self, network: Any) -> Any:
         return _Call(network, self._step)
 
     def _step(self, *columns: np.ndarray) -> Tensor:
         key, number, gone, time, _ = columns
-        native = self.table._synchronised()
-        _, ticket = native.lookup_train(np.append(key, MARK))
+        _, ticket = self._settled().lookup_train(np.append(key, MARK))
         ones = np.ones(len(key) + 1)
-        native.accumulate(ticket, -np.stack([ones, np.append(number, 0)], 1).astype(np.float32))
-        native.apply(1.0)
-        native.erase(key[gone != 0])
+        gradients = -np.stack([ones, np.append(number, 0)], 1).astype(np.float32)
+        self._settled().accumulate(ticket, gradients)
+        self._settled().apply(1.0)
+        self._settled().erase(key[gone != 0])
         self._dense.set_data(Tensor(self._dense.asnumpy() + np.float32(1)))
         columns = (number, key, gone, time)
         self.on_step(list(zip(*(column.tolist() for column in columns), strict=True)))

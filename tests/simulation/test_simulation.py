@@ -42,7 +42,8 @@ def test_other_schedules_keep_all_promises() -> None:
     _check(Counter(), range(first, first + (1 << 30)), NIGHTLY_SECONDS)
 
 
-@pytest.mark.parametrize("seed", [3, 9, 162])
+# 29 and 35 have a table with a tier whose reads fail.
+@pytest.mark.parametrize("seed", [3, 9, 29, 35, 162])
 def test_a_seed_is_one_schedule(seed: int) -> None:
     one, other = simulate(seed, keep_trace=True), simulate(seed, keep_trace=True)
     assert one.counts == other.counts

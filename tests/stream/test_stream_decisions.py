@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -100,7 +101,7 @@ def test_a_journal_of_another_stream_is_refused_instead_of_waited_for() -> None:
 
 
 def looks(patience: Patience, now: float, may_decide: bool = True, others: bool = True) -> str:
-    return patience.look(now, may_decide, 0, others).kind
+    return patience.look(now, now, may_decide, 0, others).kind
 
 
 def test_a_batch_is_cut_when_its_first_row_has_waited() -> None:
@@ -125,26 +126,34 @@ def test_a_partition_is_left_out_if_there_are_others() -> None:
     assert looks(patience, 12.0) == "leave"
     patience.message_came()
     assert looks(patience, 12.0) == "wait"  # counted anew
-    assert patience.look(20.0, True, None, True).kind == "wait"  # all are idle
+    assert patience.look(20.0, 20.0, True, None, True).kind == "wait"  # all are idle
 
 
 def test_an_idle_stream_ends_with_its_rest() -> None:
     patience = Patience(StreamLimits(), StopWhen(idle_seconds=3, seconds=60))
     assert not patience.depends_on_time
     patience.begin(0.0)
-    assert patience.look(3.0, True, 0, False) == ("end", "idle for 3 seconds", 0.0)
+    assert patience.look(3.0, 3.0, True, 0, False) == ("end", "idle for 3 seconds", 0.0)
     patience.rows_came(10.0)
     assert looks(patience, 12.0) == "wait"
-    assert patience.look(13.0, True, 0, False) == ("cut", "idle for 3 seconds", 0.0)
-    assert patience.look(13.0, False, 0, False) == ("end", "idle for 3 seconds", 0.0)
+    assert patience.look(13.0, 13.0, True, 0, False) == ("cut", "idle for 3 seconds", 0.0)
+    assert patience.look(13.0, 13.0, False, 0, False) == ("end", "idle for 3 seconds", 0.0)
     patience.rows_came(59.0)
-    assert patience.look(60.0, True, 0, False) == ("end", "60 seconds", 0.0)
+    assert patience.look(60.0, 60.0, True, 0, False) == ("end", "60 seconds", 0.0)
     assert patience.reason_to_end(60.0, 4, None) == "60 seconds"
+
+
+def test_a_stream_is_idle_up_to_the_newest_look_into_its_topic() -> None:
+    patience = Patience(StreamLimits(), StopWhen(idle_seconds=3))
+    patience.begin(0.0)
+    assert patience.look(100.0, -math.inf, True, 0, False).kind == "wait"
+    assert patience.look(100.0, 2.875, True, 0, False) == ("wait", "", 0.125)
+    assert patience.look(100.0, 3.0, True, 0, False).kind == "end"
 
 
 def test_it_never_waits_past_what_is_due_and_looks_now_and_then() -> None:
     patience = Patience(StreamLimits(max_wait_seconds=5), StopWhen())
     patience.begin(0.0)
     patience.rows_came(1.0)
-    assert patience.look(1.0, True, 0, False).seconds == pytest.approx(0.2)
-    assert patience.look(5.9, True, 0, False).seconds == pytest.approx(0.1)
+    assert patience.look(1.0, 1.0, True, 0, False).seconds == pytest.approx(0.2)
+    assert patience.look(5.9, 5.9, True, 0, False).seconds == pytest.approx(0.1)

@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,13 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from mindspore_rec.common.stream.journal import Decision
+from mindspore_rec.common.stream.memory import MemoryClient
 from mindspore_rec.stream import (
     ArrowFormat,
     DeadLetters,
     Journal,
     MemoryTopic,
+    Message,
     StopWhen,
     StreamLimits,
     StreamSource,
@@ -288,6 +291,23 @@ def test_stops() -> None:
         stream = source(topic, 1, event_time="t", stop=stop)
         assert (len(list(stream)), stream.stop_reason) == (count, reason)
         assert list(stream) == []
+
+
+def test_a_stream_is_not_idle_before_it_was_looked_at() -> None:
+    """As after a pause of the process, or of the thread that looks."""
+    topic = MemoryTopic()
+    topic.append(message(0, 2))
+
+    class Late(MemoryClient):
+        def poll(self, seconds: float, paused: Sequence[int]) -> dict[int, list[Message]]:
+            time.sleep(0.3)
+            return super().poll(seconds, paused)
+
+    with StreamSource(
+        Late(topic, 500), ArrowFormat(SCHEMA), 1, stop=StopWhen(idle_seconds=0.05)
+    ) as stream:
+        assert len(list(stream)) == 2
+        assert stream.stop_reason == "idle for 0.05 seconds"
 
 
 def test_messages_that_are_gone_or_never_were_are_an_error() -> None:

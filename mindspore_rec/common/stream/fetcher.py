@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -45,6 +47,7 @@ class Fetcher:
         ends: by partition, the offset after the last message, as far as known.
         behind: partitions that have not been read up to their `first_ends` yet.
         paused: partitions with enough waiting messages.
+        looked: time when the newest poll began whose messages are in the interleaver.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class Fetcher:
         self.error: BaseException | None = None
         self.ends: dict[int, int] = {}
         self.paused: set[int] = set()
+        self.looked = -math.inf
         self._client = client
         self._format = format
         self._limits = limits
@@ -96,6 +100,7 @@ class Fetcher:
                 self._expect_new()
                 full = self._full()
                 wait = 0.1 if self._undecoded.keys() <= full else 0.0
+                began = time.monotonic()
                 found = self._client.poll(wait, sorted(full | self._undecoded.keys()))
                 for p, messages in found.items():
                     self._undecoded[p] = self._undecoded.get(p, []) + messages
@@ -104,6 +109,7 @@ class Fetcher:
                     self.ends = self._client.ends()
                     for p, block in blocks.items():
                         self._interleaver.push(p, block)
+                    self.looked = began
                     read = {p for p in self.behind if self._is_read(p)}
                     self.behind -= read
                     if blocks or read:

@@ -41,9 +41,9 @@ class Patience:
         >>> patience = Patience(StreamLimits(max_wait_seconds=5), StopWhen())
         >>> patience.begin(100.0)
         >>> patience.rows_came(101.0)
-        >>> patience.look(105.875, True, 0, False)
+        >>> patience.look(105.875, 105.8, True, 0, False)
         Verdict(kind='wait', reason='', seconds=0.125)
-        >>> patience.look(106.0, True, 0, False).kind
+        >>> patience.look(106.0, 105.9, True, 0, False).kind
         'cut'
     """
 
@@ -87,11 +87,16 @@ class Patience:
         """
         return self.stop.before(batches, now - self._began, watermark)
 
-    def look(self, now: float, may_decide: bool, current: int | None, others: bool) -> Verdict:
+    def look(
+        self, now: float, looked: float, may_decide: bool, current: int | None, others: bool
+    ) -> Verdict:
         """Return what to do while the next message is not there.
 
         Args:
             now: the time.
+            looked: when the newest look into the topic began whose messages are here. The stream
+                is idle up to then: nobody has looked yet for what came later, which may be much
+                after a pause of the process.
             may_decide: whether a decision may be made here: not in the middle of a message, nor
                 before a message with which an earlier run may have gone on.
             current: partition whose turn it is; None if all are idle.
@@ -107,10 +112,11 @@ class Patience:
             if now >= since + self._skip_idle:
                 return Verdict("leave")
             until = min(until, since + self._skip_idle)
-        reason = self.stop.waiting(now - self._began, now - self._last_row)
+        reason = self.stop.waiting(now - self._began, looked - self._last_row)
         if reason:
             has_rows = self._first_row is not None
             keeps_rest = has_rows and may_decide and self.stop.keeps_rest(reason)
             return Verdict("cut" if keeps_rest else "end", reason)
-        until = min(until, self.stop.next_look(now, self._began, self._last_row))
+        unseen = now - looked
+        until = min(until, self.stop.next_look(now, self._began, self._last_row + unseen))
         return Verdict("wait", seconds=max(until - now, 0.001))

@@ -486,7 +486,11 @@ class StreamSource:
             return False
         decisions.check_not_stuck()
         kind, reason, seconds = self._patience.look(
-            time.monotonic(), decisions.may_decide, order.current, len(order.partitions) > 1
+            time.monotonic(),
+            fetcher.looked,
+            decisions.may_decide,
+            order.current,
+            len(order.partitions) > 1,
         )
         if kind == "leave" and order.current is not None:
             decisions.decide("leave", order.current)

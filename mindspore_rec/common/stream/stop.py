@@ -19,9 +19,9 @@ class StopWhen:
             batch to be full stay in the topic.
         watermark: event time in seconds since 1970; the stream ends after a batch with an event of
             that time or later.
-        idle_seconds: seconds without a new row, above 0. The rows read so far make a last batch,
-            which may be small; with several partitions, rows that wait for messages of a silent
-            partition stay in the topic.
+        idle_seconds: seconds without a new row up to the newest look into the topic, above 0. The
+            rows read so far make a last batch, which may be small; with several partitions, rows
+            that wait for messages of a silent partition stay in the topic.
 
     Raises:
         ValueError: an argument is out of range.
