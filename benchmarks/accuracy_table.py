@@ -86,18 +86,18 @@ def measure(
 
 def measure_types(name: str, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """Return the figures of a model with each compute type, by the model's name and the type."""
-    found: dict[str, dict[str, Any]] = {}
+    results: dict[str, dict[str, Any]] = {}
     for dtype in options.compute_dtype:
         config = dataclasses.replace(config_of(name, options), compute_dtype=dtype)
         result = measure(model_of(name), config, options.data, options.seeds)
         if dtype == "float32":
-            found[name] = result
+            results[name] = result
         else:
-            found[f"{name} {dtype}"] = {**result, "title": f"{result['title']}, {dtype}"}
-    if options.twins and name in found:
+            results[f"{name} {dtype}"] = {**result, "title": f"{result['title']}, {dtype}"}
+    if options.twins and name in results:
         seed = options.seeds[0]
-        found[name]["twin"] = measure_twin(name, config_of(name, options), options.data, seed)
-    return found
+        results[name]["twin"] = measure_twin(name, config_of(name, options), options.data, seed)
+    return results
 
 
 def measure_twin(name: str, config: Any, directory: Path | None, seed: int) -> dict[str, Any]:
@@ -106,9 +106,9 @@ def measure_twin(name: str, config: Any, directory: Path | None, seed: int) -> d
 
     chosen = with_changes(config, seed=seed)
     begin = time.perf_counter()
-    found = train_twin(name, chosen, open_data(chosen.data, directory, seed))
-    print(f"{name}'s twin: {found}", file=sys.stderr, flush=True)
-    return {"seed": seed, **found, "seconds": round(time.perf_counter() - begin, 1)}
+    metrics = train_twin(name, chosen, open_data(chosen.data, directory, seed))
+    print(f"{name}'s twin: {metrics}", file=sys.stderr, flush=True)
+    return {"seed": seed, **metrics, "seconds": round(time.perf_counter() - begin, 1)}
 
 
 def table(found: dict[str, dict[str, Any]], bayes: float | None) -> list[str]:
@@ -190,26 +190,26 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command and return the exit code."""
     options = _parser().parse_args(arguments)
     ms.set_context(mode=ms.GRAPH_MODE)
-    found: dict[str, dict[str, Any]] = {}
+    results: dict[str, dict[str, Any]] = {}
     try:
         data = open_data(config_of("wide_deep", options).data, options.data, options.seeds[0])
         if options.known is not None:
-            found.update(known(options.known, data.name))
+            results.update(known(options.known, data.name))
         for name in options.baselines:
             result = of_data(name, data)
             mean = {k: float(result.pop(k)) for k in ("auc", "log_loss")}
-            found[name] = {"title": name, "mean": mean, "deviation": None, **result}
-            print(f"{name}: {found[name]}", file=sys.stderr, flush=True)
+            results[name] = {"title": name, "mean": mean, "deviation": None, **result}
+            print(f"{name}: {results[name]}", file=sys.stderr, flush=True)
         for name in options.models:
-            found.update(measure_types(name, options))
+            results.update(measure_types(name, options))
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
     print(f"{data.name}; mean (standard deviation) of {len(options.seeds)} seeds")
-    print(*table(found, data.bayes_auc), sep="\n")
-    figures = {"data": data.name, "bayes_auc": data.bayes_auc, "results": found}
+    print(*table(results, data.bayes_auc), sep="\n")
+    figures = {"data": data.name, "bayes_auc": data.bayes_auc, "results": results}
     bench_common.save(options.json, figures)
     return 0
 

@@ -169,13 +169,13 @@ def _evaluate(built: Any, twin: Any, data: Data, keys: np.ndarray) -> dict[str, 
         [built.predict(batch["ids"], batch["dense"]).asnumpy() for batch in data.test]
     )
     logits = {"ours": ours[:, 0], "torch": np.concatenate(list(_predict(twin, data, keys)))}
-    found: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     for side, logit in logits.items():
-        found[f"{side}_auc"] = float(functional.auc(label, logit))
-        found[f"{side}_log_loss"] = float(
+        metrics[f"{side}_auc"] = float(functional.auc(label, logit))
+        metrics[f"{side}_log_loss"] = float(
             functional.log_loss(label, functional.sigmoid(logit.astype(np.float64)))
         )
-    return found
+    return metrics
 
 
 def _predict(twin: Any, data: Data, keys: np.ndarray) -> Iterator[np.ndarray]:
@@ -201,17 +201,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, metavar="PATH", help="write the figures to PATH")
     options = parser.parse_args(arguments)
     ms.set_context(mode=ms.GRAPH_MODE)
-    found = {}
+    results = {}
     try:
         for name in options.models:
-            found[name] = measure(name, options)
+            results[name] = measure(name, options)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     equal = True
     print("| model | AUC, ours | AUC, torch | log loss, ours | log loss, torch | equal |")
     print("|---|---|---|---|---|---|")
-    for name, each in found.items():
+    for name, each in results.items():
         last = each["curves"][-1]
         same = all(
             abs(last[f"ours_{k}"] - last[f"torch_{k}"]) <= LIMIT for k in ("auc", "log_loss")
@@ -219,7 +219,7 @@ def main(arguments: list[str] | None = None) -> int:
         equal = equal and same
         cells = [f"{last[f'{s}_{k}']:.5f}" for k in ("auc", "log_loss") for s in ("ours", "torch")]
         print("| " + " | ".join([name, *cells, "yes" if same else "no"]) + " |")
-    bench_common.save(options.json, {"limit": LIMIT, "rows": options.rows, "models": found})
+    bench_common.save(options.json, {"limit": LIMIT, "rows": options.rows, "models": results})
     return 0 if equal else 1
 
 

@@ -46,7 +46,7 @@ Task = Callable[[], None]
 
 
 def has(precision: str) -> bool:
-    """Return whether the processor multiplies in a precision; only in those of `PRECISIONS`."""
+    """Return whether the processor multiplies in a precision, one of `PRECISIONS`."""
     if precision != BFLOAT16:
         return precision == FLOAT32
     return bool({"avx512_bf16", "amx_bf16"} & set(instructions()))
@@ -315,11 +315,11 @@ class BareProducts:
         """Return shape, structure and GFLOP/s of each product, medians over the runs so far."""
         if not self._spent:
             return []
-        found = []
+        products = []
         for part in self._parts:
             runs = [sum(spent[i] for i in part.tasks) / self.threads for spent in self._spent]
             seconds = float(np.median(runs))
-            found.append(
+            products.append(
                 {
                     "layer": [part.layer.width, part.layer.units],
                     "product": part.kind,
@@ -328,7 +328,7 @@ class BareProducts:
                     "gflop_per_s": round(part.layer.flop / seconds / 1e9, 1),
                 }
             )
-        return found
+        return products
 
 
 def layers_of(text: str) -> list[tuple[int, int]]:

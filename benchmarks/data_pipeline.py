@@ -79,7 +79,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.rows < 1 or options.rounds < 1:
         parser.error("--rows and --rounds must be at least 1")
-    found: dict[str, dict[str, Any]] = {}
+    results: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as place:
         for format in FORMATS:
             directory = Path(place) / format
@@ -87,15 +87,15 @@ def main() -> int:
             for way, make in readers(directory).items():
                 speeds = rows_a_second(make, options.rows, options.rounds)
                 middle = statistics.median(speeds)
-                found[f"{format}, {way}"] = {
+                results[f"{format}, {way}"] = {
                     "rows_per_second": round(middle),
                     "least": round(min(speeds)),
                     "most": round(max(speeds)),
                 }
                 print(f"{format}, {way}: {middle:,.0f} rows/s", flush=True)
-    figures = {"rows": options.rows, "batch": BATCH, "fewest": FEWEST, "readers": found}
+    figures = {"rows": options.rows, "batch": BATCH, "fewest": FEWEST, "readers": results}
     bench_common.save(options.json, figures)
-    return 0 if all(each["rows_per_second"] >= FEWEST for each in found.values()) else 1
+    return 0 if all(each["rows_per_second"] >= FEWEST for each in results.values()) else 1
 
 
 if __name__ == "__main__":

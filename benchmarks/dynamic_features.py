@@ -165,12 +165,12 @@ def first_part(args: Any) -> dict[str, dict[str, float]]:
     made = policies(args.rows, leaving, float(np.quantile(norms, share)), args.candidates)
     print(f"{'policy':20s} step   table ratio (ms)           inserted, rejected, evicted a step")
     for name in wanted:
-        found = results[name] = measure(name, made[name], without, args)
+        figures = results[name] = measure(name, made[name], without, args)
         print(
-            f"{name:20s} {found['step_ratio']:.3f}  {found['table_ratio']:.3f} "
-            f"({found['table_ms']:.2f} / {found['table_without_ms']:.2f})  "
-            f"{found['inserted_a_step']:8.0f} {found['rejected_a_step']:8.0f} "
-            f"{found['evicted_a_step']:8.0f}",
+            f"{name:20s} {figures['step_ratio']:.3f}  {figures['table_ratio']:.3f} "
+            f"({figures['table_ms']:.2f} / {figures['table_without_ms']:.2f})  "
+            f"{figures['inserted_a_step']:8.0f} {figures['rejected_a_step']:8.0f} "
+            f"{figures['evicted_a_step']:8.0f}",
             flush=True,
         )
     without.close()

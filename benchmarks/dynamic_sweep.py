@@ -42,11 +42,11 @@ def run(args: Any) -> dict[str, dict[str, float]]:
     if wanted:
         print(f"{'sweep':20s} longest / median step (ms), ratio; rows before, after; steps")
     for name in wanted:
-        found = results[name] = sweep(name, args)
+        figures = results[name] = sweep(name, args)
         print(
-            f"{name:20s} {found['longest_ms']:.1f} / {found['median_ms']:.1f}  "
-            f"{found['stall_ratio']:.2f}; {found['rows_before']:,.0f}, "
-            f"{found['rows_after']:,.0f}; {found['steps']:.0f}",
+            f"{name:20s} {figures['longest_ms']:.1f} / {figures['median_ms']:.1f}  "
+            f"{figures['stall_ratio']:.2f}; {figures['rows_before']:,.0f}, "
+            f"{figures['rows_after']:,.0f}; {figures['steps']:.0f}",
             flush=True,
         )
     return results

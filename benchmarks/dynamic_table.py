@@ -115,9 +115,9 @@ class Subject:
 class Stream:
     """Batches of ids: mostly of keys in the table, a share of keys that are not.
 
-    'returning': half of the new positions of a batch are keys never seen, the other half are those
-    of the batch before. With a threshold of 2 a step then admits and inserts as many keys as it
-    would without admission, and counts as many besides: no work is saved by keys that never come
+    'returning': half of the new positions of a batch are keys never seen, the other half the new
+    keys of the batch before. With a threshold of 2 a step then admits and inserts as many keys as
+    it would without admission, and counts as many besides: no work is saved by keys that never come
     back. 'once': all are never seen before or again.
 
     Args:

@@ -8,9 +8,9 @@ Beside it: vanilla MindSpore (`nn.EmbeddingLookup(sparse=True, target="CPU")` wi
 `nn.LazyAdam` on the CPU target, static ids), and the machine's floor (the bare memory work). With
 `--value-dtype` or `--state-dtype` other than float32, a table of float32 takes steps in between,
 and the ratios to it are printed too. With `--output-dtype bfloat16` our rows go to the graph as
-bfloat16, those of the table of float32 as float32; all graphs, those without a table too, then end
+bfloat16, rows of the table of float32 as float32; all graphs, those without a table too, then end
 in a fused layer, which reads both (MindSpore's own kernels on the CPU read no bfloat16), and the
-ratios of whole steps are printed beside those of the tables; MindSpore's own path is left out then.
+ratios of whole steps are printed beside the tables' ratios; MindSpore's own path is left out then.
 Each round has the runs in another order, because each finds the caches and allocators as the one
 before left them.
 """

@@ -139,7 +139,7 @@ def measure(core: Core, options: argparse.Namespace) -> list[dict[str, Any]]:
                     copied = bus_bytes(shape, batch, 2 if row_type == "bfloat16" else 4)
                     work = flop(shape, batch)
                     for device, figures in taken.items():
-                        found = {
+                        result = {
                             "network": name,
                             "precision": precision,
                             "rows": row_type,
@@ -149,9 +149,9 @@ def measure(core: Core, options: argparse.Namespace) -> list[dict[str, Any]]:
                             "flop_per_step": work,
                             "bus_bytes": copied,
                         }
-                        add_rates(found, work, copied, options)
-                        show(found)
-                        results.append(found)
+                        add_rates(result, work, copied, options)
+                        show(result)
+                        results.append(result)
                     del trainings
                     gc.collect()
     for each in tables.values():
@@ -163,12 +163,12 @@ def ratios(results: Sequence[dict[str, Any]]) -> dict[str, float]:
     """Return the ratio of samples/s on each GPU to samples/s on the host's cores."""
     keys = ("network", "precision", "rows", "batch")
     host = {tuple(r[k] for k in keys): r["samples_per_s"] for r in results if r["device"] == HOST}
-    found = {}
+    by_host = {}
     for r in results:
         where = tuple(r[k] for k in keys)
         if r["device"] != HOST and where in host:
-            found[f"{' '.join(map(str, where))} {r['device']}"] = r["samples_per_s"] / host[where]
-    return found
+            by_host[f"{' '.join(map(str, where))} {r['device']}"] = r["samples_per_s"] / host[where]
+    return by_host
 
 
 def parse() -> argparse.Namespace:
@@ -231,15 +231,15 @@ def main() -> int:
     print({**bench_common.machine(), **about}, flush=True)
     if options.check:
         reference, tested = options.devices
-        found = check(
+        comparisons = check(
             core,
             (reference, tested),
             options.check_batch,
             chosen=options.only,
             quiet=options.quiet,
         )
-        bench_common.save(options.json, {"about": about, "comparisons": found})
-        return 0 if found and all(each["passed"] for each in found) else 1
+        bench_common.save(options.json, {"about": about, "comparisons": comparisons})
+        return 0 if comparisons and all(each["passed"] for each in comparisons) else 1
     bus: dict[str, float] = {}
     gpus = [device for device in options.devices if device != HOST]
     if gpus:

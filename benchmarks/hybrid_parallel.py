@@ -111,10 +111,10 @@ def measure(model: str, workers: int, args: Any) -> dict[str, Any]:
                 rates[name].append(runs.rate(name, answers))
                 if name == "workers":
                     steps.append(answers)
-        found = compared(rates)
-        found["step"] = step_parts(runs, steps, args)
-        found["about"] = runs.workers.about[0]
-        return found
+        figures = compared(rates)
+        figures["step"] = step_parts(runs, steps, args)
+        figures["about"] = runs.workers.about[0]
+        return figures
 
 
 def compared(rates: dict[str, list[float]]) -> dict[str, Any]:
@@ -215,9 +215,9 @@ def main() -> None:
             if workers > machine["cpus"]:
                 print(f"{workers} workers are left out: there are {machine['cpus']} cores")
                 continue
-            found = measure(model, workers, args)
-            results.setdefault(model, {})[str(workers)] = found
-            show(model, workers, found)
+            figures = measure(model, workers, args)
+            results.setdefault(model, {})[str(workers)] = figures
+            show(model, workers, figures)
     spread = {str(n): balance(n, args.balance_keys) for n in args.balance}
     print(f"\nrows of a table of {args.balance_keys:,} keys by worker\n")
     for n, each in spread.items():

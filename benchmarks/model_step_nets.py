@@ -111,7 +111,7 @@ def to_given(net: nn.Cell, batch: int) -> None:
 def layers_of_model(name: str, net: Any) -> tuple[list[tuple[int, int]], list[int]]:
     """Return (in, out) of the layers of a model's products, and the layers that read numbers only.
 
-    Counted are those of perceptrons, of the matrices of DCN-V2, and of MMoE's experts, gates and
+    Counted are products of perceptrons, of the matrices of DCN-V2, and of MMoE's experts, gates and
     towers, the first layer of all experts being one product, all gates another. Products of single
     vectors (DCN, first-order terms) and of pairs of embeddings (DLRM) are not: they read more than
     they compute.

@@ -60,7 +60,7 @@ class Setup(NamedTuple):
         zipf: exponent of the ids.
         device, host: share of the rows that these tiers hold at most; device 0: none.
         lower: 'ssd' or 'redis'.
-        target: least samples/s by those of the table in memory, or by what the disk allows.
+        target: least ratio of samples/s to the table in memory, or to what the disk allows.
     """
 
     text: str
@@ -320,8 +320,8 @@ def run_setup(
     def ask_disk() -> None:
         if setup.lower == "ssd" and options.fio_seconds:
             size = max(64 << 20, options.rows * 228 // 4096 * 4096)
-            found = ssd_tier.ask_fio(directory, options.fio_seconds, size)
-            fio.extend([] if found is None else [found])
+            disk = ssd_tier.ask_fio(directory, options.fio_seconds, size)
+            fio.extend([] if disk is None else [disk])
 
     exponent = setup.zipf if options.zipf is None else options.zipf
     batches = Batches(options, exponent)

@@ -143,9 +143,9 @@ class Product:
 
     @staticmethod
     def _queried(primitive: c_void_p, what: int) -> c_void_p:
-        found = c_void_p(_library().dnnl_primitive_desc_query_md(primitive, what, 0))
+        descriptor = c_void_p(_library().dnnl_primitive_desc_query_md(primitive, what, 0))
         copy = c_void_p()
-        _call("memory_desc_clone", byref(copy), found)
+        _call("memory_desc_clone", byref(copy), descriptor)
         return copy
 
     @property
@@ -179,11 +179,11 @@ class Product:
         }
         count, arguments = _listed(memories)
         execute, primitive = _library().dnnl_primitive_execute, self._primitive
-        held = (self, a, b, c, scratch)
+        references = (self, a, b, c, scratch)
 
         def run() -> None:
             if execute(primitive, _stream(), count, arguments) != 0:
-                raise RuntimeError(f"dnnl_primitive_execute failed, {held[0].implementation}")
+                raise RuntimeError(f"dnnl_primitive_execute failed, {references[0].implementation}")
 
         return run
 
@@ -204,12 +204,12 @@ _of_thread = threading.local()
 
 
 def _stream() -> c_void_p:
-    found: c_void_p | None = getattr(_of_thread, "stream", None)
-    if found is None:
-        found = c_void_p()
-        _call("stream_create", byref(found), _engine(), _IN_ORDER)
-        _of_thread.stream = found
-    return found
+    stream: c_void_p | None = getattr(_of_thread, "stream", None)
+    if stream is None:
+        stream = c_void_p()
+        _call("stream_create", byref(stream), _engine(), _IN_ORDER)
+        _of_thread.stream = stream
+    return stream
 
 
 def _memory(descriptor: c_void_p, array: np.ndarray) -> c_void_p:

@@ -106,9 +106,9 @@ class Server:
 
     def predict(self, ids: np.ndarray) -> np.ndarray:
         """Return the logits of rows of ids."""
-        given = {"name": "ids", "shape": ids.shape, "datatype": "INT64", "data": ids.tolist()}
-        found = self._ask("POST", "/v2/models/model/infer", json.dumps({"inputs": [given]}))
-        (output,) = found["outputs"]
+        tensor = {"name": "ids", "shape": ids.shape, "datatype": "INT64", "data": ids.tolist()}
+        answer = self._ask("POST", "/v2/models/model/infer", json.dumps({"inputs": [tensor]}))
+        (output,) = answer["outputs"]
         return np.array(output["data"], np.float32).reshape(output["shape"])
 
     def saved_at(self) -> float:

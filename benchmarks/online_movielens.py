@@ -120,7 +120,7 @@ def one_seed(options: Any, broker: str, events: Ratings, train: Split, seed: int
     """Return AUC, log loss and curve of one seed by update interval, and of the model as it was."""
     name = f"bench.movielens.{seed}"
     model = train_offline(train, seed, options.epochs, name, options.row_dtype)
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as directory:
         before = Path(directory) / "trained"
         mr.save_checkpoint(model, before)
@@ -131,12 +131,12 @@ def one_seed(options: Any, broker: str, events: Ratings, train: Split, seed: int
                 logit, label = (score if run == "static" else learn)(model, batches)
             if len(label) != options.events:
                 raise RuntimeError(f"{len(label)} of {options.events} events came out of Kafka")
-            found[str(run)] = {
+            results[str(run)] = {
                 "auc": functional.auc(label, logit),
                 "log_loss": functional.log_loss(label, logit, from_logits=True),
                 "curve": windowed(logit, label, options.window, options.every),
             }
-    return found
+    return results
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """NVIDIA Triton Inference Server as a peer of the server: the same rows, network and requests.
 
-Its binaries are those of the package `nvidia-pytriton`, which has Triton's Python backend and no
+Its binaries come from the package `nvidia-pytriton`, which has Triton's Python backend and no
 other: `peers/triton_model.py` finds the rows and runs the dense part by ONNX Runtime.
 """
 
@@ -44,9 +44,9 @@ def write_model(root: Path, directory: Path) -> str:
         [sys.executable, "-m", "mindspore_rec.checkpoint", "export", root, "--to", rows],
         check=True, stdout=subprocess.DEVNULL,
     )  # fmt: skip
-    found = feather.read_table(rows)
-    keys = found["key"].to_numpy()
-    values = np.stack(found["value"].to_numpy())
+    table = feather.read_table(rows)
+    keys = table["key"].to_numpy()
+    values = np.stack(table["value"].to_numpy())
     order = np.argsort(keys)
     np.save(directory / "keys.npy", keys[order])
     np.save(directory / "rows.npy", values[order])
@@ -57,11 +57,11 @@ def write_model(root: Path, directory: Path) -> str:
 
 def _repository(python: Path, directory: Path, config: str) -> tuple[Path, dict[str, str]]:
     """Lay out models and backends as Triton wants them; return its program and environment."""
-    said = subprocess.run(
+    words = subprocess.run(
         [python, "-c", "import sys, pytriton; print(pytriton.__path__[0], *sys.version_info[:2])"],
         capture_output=True, text=True, check=True,
     ).stdout.split()  # fmt: skip
-    package, version = Path(said[0]), ".".join(said[1:])
+    package, version = Path(words[0]), ".".join(words[1:])
     binaries = package / "tritonserver"
     backend = directory / "backends" / "python"
     shutil.copytree(binaries / "backends" / "python", backend)

@@ -70,24 +70,24 @@ def quantised(values: np.ndarray, numbers: str) -> np.ndarray:
 
 def served(run: Run, data: Any) -> dict[str, float]:
     """Return the AUC of a trained model with quantised rows, and leave its rows as they were."""
-    found = {}
+    aucs = {}
     tables = tables_of(run.model.train_network)
     rows = [[each.asnumpy() for each in table.get_data()] for table in tables]
     for name, numbers in SERVING.items():
         for table, (keys, values) in zip(tables, rows, strict=True):
             narrow = quantised(values.reshape(len(keys), -1), numbers).reshape(values.shape)
             table.put(ms.Tensor(keys), ms.Tensor(narrow))
-        found[name] = float(evaluate(run.model, data).metrics["auc"])
+        aucs[name] = float(evaluate(run.model, data).metrics["auc"])
     for table, (keys, values) in zip(tables, rows, strict=True):
         table.put(ms.Tensor(keys), ms.Tensor(values))
-    return found
+    return aucs
 
 
 def one_seed(name: str, options: argparse.Namespace, seed: int) -> dict[str, float]:
     """Return the AUC by precision of a model that was trained with one seed."""
     config = with_changes(config_of(name, options), seed=seed, evaluations=1)
     directory = getattr(options, options.set, None)
-    found = {}
+    aucs = {}
     for precision, changes in TRAINING.items():
         embedding = dataclasses.replace(config.embedding, **changes)
         data = open_data(config.data, directory, seed)
@@ -96,14 +96,14 @@ def one_seed(name: str, options: argparse.Namespace, seed: int) -> dict[str, flo
         )
         if run.summary.interrupted:
             raise KeyboardInterrupt
-        found[precision] = float(run.metrics["auc"])
+        aucs[precision] = float(run.metrics["auc"])
         if precision == "float32":
-            found.update(served(run, data))
+            aucs.update(served(run, data))
         for table in tables_of(run.model.train_network):
             table.close()
         gc.collect()
-    print(f"{options.set}, {name}, seed {seed}: {found}", file=sys.stderr, flush=True)
-    return found
+    print(f"{options.set}, {name}, seed {seed}: {aucs}", file=sys.stderr, flush=True)
+    return aucs
 
 
 def summary(title: str, runs: dict[str, dict[str, float]]) -> dict[str, Any]:
@@ -169,22 +169,22 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     ms.set_context(mode=ms.GRAPH_MODE)
     rows = options.rows
-    found: dict[str, dict[str, Any]] = {}
+    results: dict[str, dict[str, Any]] = {}
     if options.resume and options.json is not None and options.json.exists():
-        found = json.loads(options.json.read_text(encoding="utf-8"))["results"]
+        results = json.loads(options.json.read_text(encoding="utf-8"))["results"]
     try:
         for chosen in options.sets:
             options.set = chosen
             options.rows = rows if chosen == "synthetic" else None
             for name in options.models:
-                runs = found.setdefault(chosen, {}).get(name, {}).get("runs", {})
+                runs = results.setdefault(chosen, {}).get(name, {}).get("runs", {})
                 for seed in options.seeds:
                     if str(seed) not in runs:
                         runs[str(seed)] = one_seed(name, options, seed)
-                found[chosen][name] = summary(model_of(name).title, runs)
-                figures = {"rows": rows, "asked": ASKED, "results": found}
+                results[chosen][name] = summary(model_of(name).title, runs)
+                figures = {"rows": rows, "asked": ASKED, "results": results}
                 bench_common.save(options.json, figures)
-        print(*table(found), sep="\n", flush=True)
+        print(*table(results), sep="\n", flush=True)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -99,8 +99,8 @@ def measure(options: argparse.Namespace, dim: int, bits: int) -> dict[str, Any]:
             peer.close()
     made = {"rows": rows, "dim": dim, "bits": bits, "peer": peer.about if peer else None}
     for hashed, kind in ((False, "static"), (True, "hashed")):
-        held = tables[hashed].stats()
-        made[f"{kind}_bytes_a_row"] = (held["row_bytes"] + held["index_bytes"]) / rows
+        stats = tables[hashed].stats()
+        made[f"{kind}_bytes_a_row"] = (stats["row_bytes"] + stats["index_bytes"]) / rows
     made["lookups_a_second"] = {
         f"{kind}, {threads} threads": batches.shape[1] / float(np.median(seconds))
         for (kind, threads), seconds in times.items()

@@ -235,9 +235,9 @@ class RawHttp2:
             call.data += payload
             self._send(frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", len(payload) or 1)))
         elif call is not None and kind == HEADERS:
-            found = re.search(rb"grpc-status.(\d+)", payload, re.DOTALL)
-            if found is not None:
-                call.status = int(found[1])
+            match = re.search(rb"grpc-status.(\d+)", payload, re.DOTALL)
+            if match is not None:
+                call.status = int(match[1])
         if call is not None and kind in (DATA, HEADERS) and flags & END_STREAM:
             call.ended = True
         if kind in (SETTINGS, WINDOW_UPDATE):

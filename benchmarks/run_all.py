@@ -39,8 +39,8 @@ BEGIN, END = "<!-- written by run_all.py: begin -->", "<!-- end -->"
 
 def command_of(name: str, settings: str, disk: str, movielens: str) -> list[str]:
     """Return the command of a benchmark, without `--json`."""
-    given = getattr(SUITE[name], settings).format(disk=disk, movielens=movielens)
-    return [path_of(name), *shlex.split(given)]
+    arguments = getattr(SUITE[name], settings).format(disk=disk, movielens=movielens)
+    return [path_of(name), *shlex.split(arguments)]
 
 
 def run(name: str, options: argparse.Namespace, disk: str) -> str:
@@ -104,15 +104,15 @@ def table(results: Path) -> list[str]:
         path = results / f"{name}.json"
         stored = "none"
         if path.exists():
-            found = json.loads(path.read_text(encoding="utf-8"))
-            took = f"{found['wall_seconds']:.0f} s, {found['date'][:10]}"
-            tiny = ", **tiny settings: no figures**" if found["settings"] == "tiny" else ""
+            result = json.loads(path.read_text(encoding="utf-8"))
+            took = f"{result['wall_seconds']:.0f} s, {result['date'][:10]}"
+            tiny = ", **tiny settings: no figures**" if result["settings"] == "tiny" else ""
             stored = f"[{took}](results/{name}.json){tiny}"
         script = Path(path_of(name)).name if not each.path else each.path
         link = f"[`{script}`]({os.path.relpath(ROOT / path_of(name), README.parent)})"
-        given = each.minute.format(disk="DISK", movielens="MOVIELENS")
+        arguments = each.minute.format(disk="DISK", movielens="MOVIELENS")
         needed = ", ".join(each.needs)
-        shown = f"`{given}`" if given else ""
+        shown = f"`{arguments}`" if arguments else ""
         lines.append(f"| {link} | {each.measures} | {needed} | {shown} | {stored} |")
     return lines
 

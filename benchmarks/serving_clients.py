@@ -5,7 +5,7 @@
 
 For each pair: the latency of one client that asks again at once; then, in an open loop, the highest
 rate at which 99 % of the answers come within --limit-ms of the moment that their request was due.
-Clients are in a process of their own; those of HTTP write ready bytes to sockets and read no more
+Clients are in a process of their own; HTTP clients write ready bytes to sockets and read no more
 of an answer than its status and length, so that little of the machine goes to them. gRPC's client
 is grpcio with messages of `tritonclient[http]`; it costs about as much as the server.
 
@@ -92,8 +92,8 @@ class HttpCaller(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Look for the end of the answer."""
         self._data += data
-        head, found, body = self._data.partition(b"\r\n\r\n")
-        if not found or self._answer is None:
+        head, separator, body = self._data.partition(b"\r\n\r\n")
+        if not separator or self._answer is None:
             return
         size = re.search(rb"content-length: (\d+)", head.lower())
         assert size is not None
@@ -155,18 +155,18 @@ async def callers(protocol: str, ports: tuple[int, int], requests: Any, count: i
 
 async def in_turn(connections: Sequence[Caller], seconds: float) -> list[float]:
     """Return the latencies of clients that ask again at once."""
-    found: list[float] = []
+    latencies: list[float] = []
     end = time.perf_counter() + seconds
 
     async def one(place: int, caller: Caller) -> None:
         number = place * 7
         while (begin := time.perf_counter()) < end:
             await caller.ask(number)
-            found.append(time.perf_counter() - begin)
+            latencies.append(time.perf_counter() - begin)
             number += 1
 
     await asyncio.gather(*(one(i, caller) for i, caller in enumerate(connections)))
-    return found
+    return latencies
 
 
 async def at_rate(connections: Sequence[Caller], rate: float, seconds: float) -> list[float]:
@@ -180,14 +180,14 @@ async def at_rate(connections: Sequence[Caller], rate: float, seconds: float) ->
     dues = np.cumsum(rng.exponential(1 / rate, count)) + time.perf_counter() + 0.01
     free = deque(connections)
     waiting: deque[tuple[int, float]] = deque()
-    found: list[float] = []
+    latencies: list[float] = []
     done = asyncio.Event()
 
     async def work(caller: Caller, number: int, due: float) -> None:
         while True:
             await caller.ask(number)
-            found.append(time.perf_counter() - due)
-            if len(found) == count:
+            latencies.append(time.perf_counter() - due)
+            if len(latencies) == count:
                 done.set()
             if not waiting:
                 free.append(caller)
@@ -208,9 +208,9 @@ async def at_rate(connections: Sequence[Caller], rate: float, seconds: float) ->
                 await asyncio.sleep(0)
                 waiting.clear()
                 await asyncio.gather(*tasks)
-                return [*found, _LATEST] * 2
+                return [*latencies, _LATEST] * 2
     await done.wait()
-    return found
+    return latencies
 
 
 async def measured(
@@ -231,9 +231,9 @@ async def measured(
     low, high = 0.0, float("inf")
     for _ in range(options.steps):
         latencies = await at_rate(connections, rate, options.seconds)
-        found = milliseconds(latencies)
-        if found["p99"] <= options.limit_ms:
-            best = {"rate": round(rate), **found}
+        figures = milliseconds(latencies)
+        if figures["p99"] <= options.limit_ms:
+            best = {"rate": round(rate), **figures}
             low, rate = rate, min(rate * 1.4, (rate + high) / 2)
         else:
             high, rate = rate, max(rate * 0.5, (low + rate) / 2)
@@ -248,23 +248,23 @@ async def measured(
     }
 
 
-def _client(pair: tuple[str, int], ports: tuple[int, int], options: Any, found: Any) -> None:
+def _client(pair: tuple[str, int], ports: tuple[int, int], options: Any, queue: Any) -> None:
     import uvloop
 
     uvloop.install()
     try:
-        found.put(asyncio.run(measured(*pair, ports, options)))
+        queue.put(asyncio.run(measured(*pair, ports, options)))
     except BaseException as error:
-        found.put({"protocol": pair[0], "candidates": pair[1], "error": repr(error)})
+        queue.put({"protocol": pair[0], "candidates": pair[1], "error": repr(error)})
 
 
 def asked(protocol: str, rows: int, ports: tuple[int, int], options: Any) -> dict[str, Any]:
     """Return the figures of one protocol and number of candidates, by clients of their own."""
     context = multiprocessing.get_context("spawn")
-    found = context.Queue()
-    client = context.Process(target=_client, args=((protocol, rows), ports, options, found))
+    queue = context.Queue()
+    client = context.Process(target=_client, args=((protocol, rows), ports, options, queue))
     client.start()
-    figures: dict[str, Any] = found.get()
+    figures: dict[str, Any] = queue.get()
     client.join()
     return figures
 

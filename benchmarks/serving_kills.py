@@ -123,13 +123,13 @@ async def ask_for(clients: list[Client], rate: float, seconds: float) -> None:
 
 def children(pid: int) -> dict[str, int]:
     """Return the processes that a process has started, by their names."""
-    found = {}
+    pids = {}
     for number in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
         try:
-            found[Path(f"/proc/{number}/comm").read_text().strip()] = int(number)
+            pids[Path(f"/proc/{number}/comm").read_text().strip()] = int(number)
         except OSError:
             continue  # it has just ended
-    return found
+    return pids
 
 
 class Killer(threading.Thread):
@@ -165,11 +165,11 @@ class Killer(threading.Thread):
                 self.trainer.join()
                 self.trainer = self._start()
             else:
-                found = children(self._server)
-                names = sorted(name for name in found if f"rec {kind}" in name)
+                pids = children(self._server)
+                names = sorted(name for name in pids if f"rec {kind}" in name)
                 if not names:
                     continue
-                os.kill(found[str(self._rng.choice(names))], signal.SIGKILL)
+                os.kill(pids[str(self._rng.choice(names))], signal.SIGKILL)
             self.kills[kind] += 1
 
     def end(self) -> None:

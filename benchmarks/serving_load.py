@@ -190,8 +190,8 @@ class Load:
 def milliseconds(latencies: list[float]) -> dict[str, float]:
     """Return percentiles of seconds in milliseconds."""
     values = np.array(latencies) * 1000
-    found = {f"p{p}": round(float(np.percentile(values, p)), 2) for p in (50, 90, 99)}
-    return {**found, "max": round(float(values.max()), 2), "requests": len(values)}
+    percentiles = {f"p{p}": round(float(np.percentile(values, p)), 2) for p in (50, 90, 99)}
+    return {**percentiles, "max": round(float(values.max()), 2), "requests": len(values)}
 
 
 def network_of_environment() -> Any:
@@ -203,7 +203,7 @@ def start_server(
     root: Path, runtime: str, hidden: Sequence[int], workers: int = 1
 ) -> tuple[subprocess.Popen[str], int]:
     """Start the server and return its process and port when it, or each worker, is ready."""
-    given = [
+    options = [
         "--network",
         "serving_load:network_of_environment",
         *(f"--input={spec}" for spec in INPUTS),
@@ -213,7 +213,7 @@ def start_server(
     server = subprocess.Popen(
         [
             sys.executable, "-m", "mindspore_rec.serving", str(root), "--port", "0",
-            *(given if runtime == "mindspore" else []),
+            *(options if runtime == "mindspore" else []),
             *(["--workers", str(workers)] if workers > 1 else []),
         ],
         env={
@@ -281,16 +281,16 @@ def cpu_seconds(server: subprocess.Popen[str]) -> float:
 def memory_of(server: subprocess.Popen[str]) -> dict[str, float]:
     """Return megabytes of memory of a server's processes: their proportional shares together."""
     processes = processes_of(server)
-    found: dict[str, float] = {}
+    megabytes: dict[str, float] = {}
     for pid in processes:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             name, _, value = line.partition(":")
             if name in ("Pss", "Pss_Shmem"):
-                found[name] = found.get(name, 0) + int(value.split()[0]) / 1000
+                megabytes[name] = megabytes.get(name, 0) + int(value.split()[0]) / 1000
     return {
         "processes": len(processes),
-        "memory_mb": round(found["Pss"], 1),
-        "of_it_shared_rows_mb": round(found["Pss_Shmem"], 1),
+        "memory_mb": round(megabytes["Pss"], 1),
+        "of_it_shared_rows_mb": round(megabytes["Pss_Shmem"], 1),
     }
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Seconds until a server answers from a large checkpoint, beside those of reading its files.
+"""Seconds until a server answers from a large checkpoint, beside the seconds of reading its files.
 
     PYTHONPATH=. python benchmarks/serving_start.py --keys 10000000 --directory /data --json F
 
@@ -63,23 +63,23 @@ def measure(root: Path, options: Any) -> dict[str, Any]:
     """Return the medians of the rounds."""
     few = argparse.Namespace(**{**vars(options), "keys": 1000})
     small = root.with_name("small")
-    for path, given in ((root, options), (small, few)):
-        made = multiprocessing.get_context("spawn").Process(target=train, args=(path, given, 1))
+    for path, settings in ((root, options), (small, few)):
+        made = multiprocessing.get_context("spawn").Process(target=train, args=(path, settings, 1))
         made.start()
         made.join()
         if made.exitcode != 0:
             raise SystemExit("the training failed")
     files = sorted(path for path in root.rglob("*") if path.is_file())
-    found: dict[str, list[float]] = {"read": [], "from_disk": [], "from_memory": [], "few": []}
+    times: dict[str, list[float]] = {"read": [], "from_disk": [], "from_memory": [], "few": []}
     for _ in tqdm(range(options.rounds), desc="starting", disable=None):
         drop(files)
-        found["read"].append(read_all(files))
+        times["read"].append(read_all(files))
         drop(files)
-        found["from_disk"].append(start(root, options))
-        found["from_memory"].append(start(root, options))
-        found["few"].append(start(small, options))
+        times["from_disk"].append(start(root, options))
+        times["from_memory"].append(start(root, options))
+        times["few"].append(start(small, options))
     size = sum(path.stat().st_size for path in files)
-    seconds = {name: float(np.median(each)) for name, each in found.items()}
+    seconds = {name: float(np.median(each)) for name, each in times.items()}
     return {
         "bytes": size,
         "seconds": {name: round(each, 3) for name, each in seconds.items()},

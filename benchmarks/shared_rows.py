@@ -74,27 +74,27 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             time.sleep(max(0.0, min(1.0, left)))
     phase[0] = IDLE  # shares change while others touch pages
     time.sleep(0.1)
-    held = share("self") + sum(share(pid) for pid in pids)
+    kilobytes = share("self") + sum(share(pid) for pid in pids)
     phase[0] = END
-    found = [json.loads(os.read(read, 1 << 16)) for read, _ in pipes]
+    reports = [json.loads(os.read(read, 1 << 16)) for read, _ in pipes]
     for pid in pids:
         os.waitpid(pid, 0)
     kinds = {
-        kind: {name: max(each[kind][name] for each in found) for name in found[0][kind]}
+        kind: {name: max(each[kind][name] for each in reports) for name in reports[0][kind]}
         for kind in ("quiet", "deltas")
     }
     published, settled = (np.median(times) * 1000 for times in zip(*writes, strict=True))
     return {
         "rows": rows,
         "rows_with_index_mb": round(shared.bytes_held() / 1e6, 1),
-        "memory_of_all_processes_mb": round(held / 1000, 1),
+        "memory_of_all_processes_mb": round(kilobytes / 1000, 1),
         "rows_loaded_a_second": round(rows / loaded),
         "lookup_us_of_the_slowest_reader": kinds,
-        "lookups_a_second": round(sum(each["lookups"] for each in found)),
+        "lookups_a_second": round(sum(each["lookups"] for each in reports)),
         "deltas": len(writes),
         "ms_to_publish_a_delta": round(float(published), 1),
         "ms_to_settle_it": round(float(settled), 1),
-        "wrong_rows": sum(each["wrong"] for each in found),
+        "wrong_rows": sum(each["wrong"] for each in reports),
     }
 
 
@@ -135,7 +135,7 @@ def read(
         time.sleep(0.05)
     rng = np.random.default_rng(options.seed + number)
     asked = bench_common.spread_keys(rng.integers(0, rows, (4096, FIELDS)))
-    found: dict[int, list[float]] = {1: [], 2: []}
+    latencies: dict[int, list[float]] = {1: [], 2: []}
     longest = {1: 0.0, 2: 0.0}  # without time in which other processes had the processor
     wrong = count = 0
     begun = time.perf_counter()
@@ -147,14 +147,14 @@ def read(
         used, start = time.thread_time(), time.perf_counter()
         got, _ = shared.lookup(ids)
         took = time.perf_counter() - start
-        if kind in found:
-            found[kind].append(took)
+        if kind in latencies:
+            latencies[kind].append(took)
             longest[kind] = max(longest[kind], time.thread_time() - used)
         wrong += int((got != got[:, :1]).any() or (got == 0).any())  # half a row, or none
         count += 1
     result: dict[str, Any] = {"wrong": wrong, "lookups": count / (time.perf_counter() - begun)}
     for kind, name in ((1, "quiet"), (2, "deltas")):
-        values = np.array(found[kind]) * 1e6
+        values = np.array(latencies[kind]) * 1e6
         result[name] = {
             f"p{p:g}": round(float(np.percentile(values, p)), 1) for p in (50, 99, 99.9)
         }

@@ -103,7 +103,7 @@ def check(tiered: Any, memory: Any, seen: np.ndarray) -> dict[str, bool]:
     keys, expected = tiered.row_keys(), memory.row_keys()
     absent = bench_common.spread_keys(np.arange(1 << 40, (1 << 40) + 1000))
     some = np.random.default_rng(0).choice(expected, min(2000, len(expected)), replace=False)
-    found = {
+    invariants = {
         "size is that of memory": tiered.row_count == memory.row_count == len(keys),
         "each key once": len(np.unique(keys)) == len(keys),
         "keys are those of memory": bool(np.array_equal(np.sort(keys), np.sort(expected))),
@@ -136,9 +136,9 @@ def check(tiered: Any, memory: Any, seen: np.ndarray) -> dict[str, bool]:
     tiered.flush()
     stats = tiered.stats()
     below = stats["remote_rows"] + stats["ssd_rows"]
-    found["after flush all rows are below"] = below == tiered.row_count
-    found["after flush nothing is queued"] = stats["queued_rows"] == 0
-    return found
+    invariants["after flush all rows are below"] = below == tiered.row_count
+    invariants["after flush nothing is queued"] = stats["queued_rows"] == 0
+    return invariants
 
 
 def soak(seconds: float, url: str, path: Path, seed: int) -> dict[str, Any]:

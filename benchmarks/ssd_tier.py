@@ -223,8 +223,8 @@ def rocksdb(options: argparse.Namespace, directory: Path) -> dict[str, Any] | No
 
     def read(keys: np.ndarray) -> None:
         text = keys.astype(">i8").tobytes()
-        found: Any = store.get([text[8 * i : 8 * i + 8] for i in range(len(keys))])
-        if any(row is None for row in found):
+        values: Any = store.get([text[8 * i : 8 * i + 8] for i in range(len(keys))])
+        if any(row is None for row in values):
             raise RuntimeError("rows are missing")
 
     figures: dict[str, Any] = {}

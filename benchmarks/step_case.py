@@ -86,7 +86,7 @@ class StepCase:
         for inside in self._inside.values():
             inside.start()
         times = alternate(self._runs, rounds, 0, self.title, pause=PAUSE)
-        found = {}
+        by_precision = {}
         for precision, inside in self._inside.items():
             seen = {name: spent for (p, name), spent in times.items() if p in ("", precision)}
             figures = step_report.figures(seen, inside.seconds_per_step(rounds), self.batch)
@@ -96,5 +96,5 @@ class StepCase:
             if precision in self._products:
                 figures["bare_products"] = self._products[precision].figures()
             step_report.show(f"{self.title}, {precision}", figures)
-            found[precision] = figures
-        return found
+            by_precision[precision] = figures
+        return by_precision

@@ -85,10 +85,10 @@ class Lookups(nn.Cell):
 
     def construct(self, ids: Tensor) -> tuple[Tensor, ...]:
         """Return the rows of each."""
-        found: tuple[Tensor, ...] = ()
+        rows: tuple[Tensor, ...] = ()
         for lookup in self.lookups:
-            found += (lookup(ids),)
-        return found
+            rows += (lookup(ids),)
+        return rows
 
 
 class TableStep(nn.Cell):
@@ -174,11 +174,11 @@ class TableTimes:
                 for name, spent in now.items() if spent > self._before.get(name, 0)}  # fmt: skip
 
     def _read(self) -> dict[str, int]:
-        found: dict[str, int] = {}
+        totals: dict[str, int] = {}
         for table in self._tables:
             for name, (_, nanoseconds) in table.op_times().items():
-                found[name] = found.get(name, 0) + nanoseconds
-        return found
+                totals[name] = totals.get(name, 0) + nanoseconds
+        return totals
 
 
 def parts_of(times: Mapping[str, np.ndarray], inside: float) -> dict[str, float]:
@@ -189,14 +189,14 @@ def parts_of(times: Mapping[str, np.ndarray], inside: float) -> dict[str, float]
         inside: seconds of the tables' operators in the whole step.
     """
     median = {name: float(np.median(spent)) for name, spent in times.items()}
-    found = {
+    seconds = {
         "products": median["products"],
         "element-wise": median["gradients"] - median["products"],
         "optimizer": median["dense"] - median["gradients"],
         "tables": inside,
         "rest": median["whole"] - median["dense"] - inside,
     }
-    return {name: 1e3 * found[name] for name in PARTS}
+    return {name: 1e3 * seconds[name] for name in PARTS}
 
 
 def by_bare(times: Mapping[str, np.ndarray], whole: str) -> float:

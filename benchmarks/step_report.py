@@ -21,15 +21,15 @@ TITLES = {"mindspore": "vanilla"}
 
 def about() -> dict[str, Any]:
     """Return what the figures depend on, and print it."""
-    found = {
+    setup = {
         "mindspore": ms.__version__,
         "mindspore_rec": mr.__version__,
         "onednn": version(),
         "instructions": instructions(),
         "threads": mr.get_num_threads(),
     }
-    print(f"{bench_common.machine()['cpu']}: {', '.join(f'{k} {v}' for k, v in found.items())}")
-    return found
+    print(f"{bench_common.machine()['cpu']}: {', '.join(f'{k} {v}' for k, v in setup.items())}")
+    return setup
 
 
 def figures(
@@ -38,27 +38,27 @@ def figures(
     """Return the figures of one network in one precision.
 
     Args:
-        times: seconds of each run: those of `step_parts`, with 'ours' the whole step, and those of
-            peers.
+        times: seconds of each run: the runs of `step_parts`, with 'ours' the whole step, and the
+            peers' runs.
         inside: seconds of the tables' operators in a step of ours, by operator.
         batch: samples in a step.
     """
     median = {name: float(np.median(spent)) for name, spent in times.items()}
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for name in STEPS:
         if name in times:
             title = TITLES.get(name, name)
-            found[f"{title}_samples_per_s"] = round(batch / median[name], 1)
+            result[f"{title}_samples_per_s"] = round(batch / median[name], 1)
             if name != "ours":
-                found[f"times_{title}"] = round(float(np.median(times[name] / times["ours"])), 3)
-    found["runs_ms"] = {name: round(1e3 * spent, 3) for name, spent in median.items()}
-    found["table_operators_ms"] = {name: round(1e3 * s, 3) for name, s in inside.items()}
+                result[f"times_{title}"] = round(float(np.median(times[name] / times["ours"])), 3)
+    result["runs_ms"] = {name: round(1e3 * spent, 3) for name, spent in median.items()}
+    result["table_operators_ms"] = {name: round(1e3 * s, 3) for name, s in inside.items()}
     if "products" in times:
         whole = {**times, "whole": times["ours"]}
         parts = parts_of(whole, sum(inside.values()))
-        found["parts_ms"] = {name: round(spent, 3) for name, spent in parts.items()}
-        found["by_bare"] = round(by_bare(times, "ours"), 3)
-    return found
+        result["parts_ms"] = {name: round(spent, 3) for name, spent in parts.items()}
+        result["by_bare"] = round(by_bare(times, "ours"), 3)
+    return result
 
 
 def show(title: str, found: Mapping[str, Any]) -> None:
@@ -99,8 +99,8 @@ def show_summary(results: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None
     print(f"\n| {' | '.join(head)} |\n|{'---|' * len(head)}")
     for name, batches in results.items():
         for batch, precisions in batches.items():
-            for precision, found in precisions.items():
-                times, bare = found.get("times_vanilla"), found.get("by_bare")
-                cells = [name, batch, precision, f"{found['ours_samples_per_s']:,.0f}"]
+            for precision, result in precisions.items():
+                times, bare = result.get("times_vanilla"), result.get("by_bare")
+                cells = [name, batch, precision, f"{result['ours_samples_per_s']:,.0f}"]
                 cells += ["" if x is None else f"{x:.2f}" for x in (times, bare)]
                 print(f"| {' | '.join(cells)} |", flush=True)

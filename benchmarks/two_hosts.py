@@ -58,7 +58,7 @@ def measure(model: str, args: Any) -> dict[str, Any]:
         moving = float(np.median(np.max(near.answers(), axis=0)))
         steps = {name: step_seconds(each) for name, each in runs.items()}
         compute = float(np.median(steps[ONE_HOST])) - moving
-        found = {
+        figures = {
             "samples_per_s": {
                 name: round(2 * args.batch / float(np.median(each))) for name, each in steps.items()
             },
@@ -70,13 +70,13 @@ def measure(model: str, args: Any) -> dict[str, Any]:
         for name, gbit in speeds.items():
             exchange = float(np.median(steps[name] - steps[ONE_HOST])) + moving
             predicted = 5 * part * 8 / (gbit * 1e9 * WIRE_SHARE)
-            found[name] = {
+            figures[name] = {
                 "step_ms": round(1e3 * float(np.median(steps[name])), 2),
                 "measured_ms": round(1e3 * exchange, 2),
                 "predicted_ms": round(1e3 * predicted, 2),
                 "measured_by_predicted": round(exchange / predicted, 3),
             }
-        return found
+        return figures
 
 
 def step_seconds(runs: list[list[dict[str, Any]]]) -> np.ndarray:

@@ -134,8 +134,8 @@ def part_runs(data: Data, precision: str) -> dict[str, Callable[[int], float]]:
     wide = rng.random((data.batch, 1)) * 0.02 - 0.01
 
     def make() -> nn.Cell:
-        given = GivenRows("deep", deep), GivenRows("wide", wide)
-        return WideDeep(*given, data.shape, precision)
+        rows = GivenRows("deep", deep), GivenRows("wide", wide)
+        return WideDeep(*rows, data.shape, precision)
 
     runs = dense_runs(make, adam, (data.keys[0], *data.others))
     return timed(runs)
@@ -216,15 +216,15 @@ def peers_of(text: str) -> list[str]:
 
 def present(args: Any) -> dict[str, str]:
     """Return the interpreter of each peer that is installed; say which are not."""
-    found = {}
+    interpreters = {}
     for name in args.peers:
         python = "" if name == "mindspore" else str(getattr(args, f"{name}_python"))
         missing = "" if name == "mindspore" else installed(name, python)
         if missing:
             print(f"{name} is left out: {missing}")
         else:
-            found[name] = python
-    return found
+            interpreters[name] = python
+    return interpreters
 
 
 def main() -> None:

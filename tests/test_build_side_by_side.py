@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -137,7 +138,7 @@ def test_all_tests_are_shared_out_and_chosen_ones_are_not(tmp_path, arguments, s
     code, (line,) = run(tmp_path, f"JOBS=2; VENV={tmp_path}; run_pytest {arguments}; echo never")
     assert code == 5
     assert line.startswith("-m pytest")
-    assert ("-n 4 --dist loadfile" in line) == shared_out
+    assert bool(re.search("-n [1-4] --dist loadfile", line)) == shared_out
     assert line.endswith(arguments)
 
 

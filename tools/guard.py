@@ -36,13 +36,13 @@ from tests.guard.runs import RUNS
 
 def recording(names: list[str], jobs: int) -> dict[str, Any]:
     """Return what runs of this tree give, and the machine."""
-    found: dict[str, Any] = {}
+    runs: dict[str, Any] = {}
     with tqdm(total=len(names), unit="run") as bar:
         for name, record in records(names, jobs):
-            found[name] = asdict(record)
+            runs[name] = asdict(record)
             bar.set_postfix_str(name)
             bar.update()
-    return {"machine": machine(), "runs": {name: found[name] for name in names}}
+    return {"machine": machine(), "runs": {name: runs[name] for name in names}}
 
 
 def recording_of(tree: Path, only: list[str] | None, jobs: int) -> dict[str, Any]:
@@ -71,8 +71,8 @@ def show(before: dict[str, Any], now: dict[str, Any], only: list[str] | None) ->
 def failures(runs: dict[str, Any]) -> list[str]:
     """Return a line for each run that gave nothing."""
     words = ("failed", "missing")
-    found = [(name, word, run[word]) for name, run in runs.items() for word in words]
-    return [f"{name} {word}: {why}" for name, word, why in found if why]
+    reasons = [(name, word, run[word]) for name, run in runs.items() for word in words]
+    return [f"{name} {word}: {why}" for name, word, why in reasons if why]
 
 
 def parser() -> argparse.ArgumentParser:

@@ -4,7 +4,7 @@
     pip install grpcio-tools && python tools/proto_descriptor.py
 
 What protoc would generate runs only beside versions of protobuf near its own, and puts its messages
-where those of other packages with the same names are, Triton's client for example. A descriptor has
+where other packages put messages of the same names, Triton's client for example. A descriptor has
 neither trouble.
 """
 

@@ -6,9 +6,9 @@
 
 Public are the names in `__all__` of `mindspore_rec` and of its faces (docs/architecture.md), and
 the commands `python -m mindspore_rec.<name>` of the pages. Of a name the record has its kind, its
-signature, those of a class's own methods, and the module where it is defined, which may change; of
-a command each option. A comparison ends with 1 if something was lost or changed; what was added or
-moved, or gives a warning, is only shown.
+signature, the signatures of a class's own methods, and the module where it is defined, which may
+change; of a command each option. A comparison ends with 1 if something was lost or changed; what
+was added or moved, or gives a warning, is only shown.
 """
 
 from __future__ import annotations
@@ -69,16 +69,16 @@ Record = dict[str, Any]
 
 def public_names(modules: Sequence[str]) -> Record:
     """Return a record of each public name of those modules that are there, by 'module.name'."""
-    found: Record = {}
+    record: Record = {}
     for module in filter(importlib.util.find_spec, modules):
         face = importlib.import_module(module)
         for name in sorted(face.__all__):
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 value = getattr(face, name)
-            said = [str(each.message) for each in caught]
-            found[f"{module}.{name}"] = {**described(value), "warnings": said}
-    return found
+            messages = [str(each.message) for each in caught]
+            record[f"{module}.{name}"] = {**described(value), "warnings": messages}
+    return record
 
 
 def described(value: Any) -> Record:
@@ -141,7 +141,7 @@ class _ParsedError(Exception):
 
 
 def command(module: str) -> Record:
-    """Return the options of `python -m module`, those of its subcommands included."""
+    """Return the options of `python -m module` and of its subcommands."""
 
     def stop(parser: argparse.ArgumentParser, *arguments: Any, **more: Any) -> None:
         raise _ParsedError(parser)
@@ -163,7 +163,7 @@ def command(module: str) -> Record:
 
 
 def options(parser: argparse.ArgumentParser, program: str) -> Iterator[tuple[str, str]]:
-    """Yield each option of a parser, and what it takes; then those of its subcommands."""
+    """Yield each option of a parser, and what it takes; then the options of its subcommands."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for name, each in action.choices.items():
@@ -178,8 +178,8 @@ def options(parser: argparse.ArgumentParser, program: str) -> Iterator[tuple[str
             "default": action.default,
             "required": True if action.required else None,
         }
-        given = [f"{key}={each}" for key, each in takes.items() if each not in (None, "")]
-        yield f"{program} {name}", " ".join(given)
+        texts = [f"{key}={each}" for key, each in takes.items() if each not in (None, "")]
+        yield f"{program} {name}", " ".join(texts)
 
 
 # ---- comparison

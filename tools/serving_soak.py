@@ -121,9 +121,9 @@ class Client(threading.Thread):
         place = f"127.0.0.1:{self._place.grpc}"
         channel = self._kept or grpc.insecure_channel(place, options=options)
         asked = channel.unary_unary(INFER, response_deserializer=self._request.answer_of)
-        found = asked(self._request.grpc, metadata=[self._place.authorized], timeout=60)
+        answer = asked(self._request.grpc, metadata=[self._place.authorized], timeout=60)
         self._done(channel)
-        return float(np.frombuffer(found.raw_output_contents[0], "<f4")[0])
+        return float(np.frombuffer(answer.raw_output_contents[0], "<f4")[0])
 
     def _done(self, connection: Any) -> None:
         if self.kind.endswith("kept"):
@@ -141,14 +141,14 @@ def ask(place: Place, keys: int, rate: float, seed: int, pipe: Any) -> None:
     for each in clients:
         each.start()
     while pipe.recv() is not None:
-        found: dict[str, list[float]] = {kind: [] for kind in KINDS}
+        latencies: dict[str, list[float]] = {kind: [] for kind in KINDS}
         failed: list[str] = []
         for each in clients:
             new, each.latencies = each.latencies, []
-            found[each.kind] += [seconds for _, seconds in new]
+            latencies[each.kind] += [seconds for _, seconds in new]
             new_failures, each.failed = each.failed, []
             failed += new_failures
-        pipe.send((found, failed))
+        pipe.send((latencies, failed))
 
 
 def disturb(place: Place, rate: float, seed: int, pipe: Any) -> None:
@@ -189,9 +189,9 @@ def start(root: Path, token: str, options: Any) -> tuple[subprocess.Popen[str], 
     assert server.stdout is not None
     ports: dict[str, int] = {}
     for line in server.stdout:
-        found = re.match(r"listening at (http|grpc)://[^:]+:(\d+)", line)
-        if found is not None:
-            ports[found[1]] = int(found[2])
+        match = re.match(r"listening at (http|grpc)://[^:]+:(\d+)", line)
+        if match is not None:
+            ports[match[1]] = int(match[2])
         if "answers by" in line:
             return server, ports["http"], ports["grpc"]
     raise RuntimeError("the server did not start")
@@ -271,14 +271,14 @@ def soak(server: subprocess.Popen[str], place: Place, options: Any) -> dict[str,
             time.sleep(options.every)
             clients.send("tell")
             latencies, failures = clients.recv()
-            found, now_at = looked_at(server.pid), time.monotonic()
-            cpu = (found.pop("cpu_seconds") - before["cpu_seconds"]) / (now_at - at)
+            usage, now_at = looked_at(server.pid), time.monotonic()
+            cpu = (usage.pop("cpu_seconds") - before["cpu_seconds"]) / (now_at - at)
             before, at = looked_at(server.pid), now_at
             failed += failures
             every = [each for some in latencies.values() for each in some]
             requests += len(every)
             samples.append({
-                "seconds": round(at - begin, 1), **found, "cpu": round(cpu, 4),
+                "seconds": round(at - begin, 1), **usage, "cpu": round(cpu, 4),
                 "p50_ms": milliseconds(every, 50, options.every),
                 "p99_ms": milliseconds(every, 99, options.every),
                 "p99_ms_of": {

@@ -40,7 +40,7 @@ def bus_gbs(ordinal: int) -> dict[str, float]:
         usual = mmap.mmap(-1, _BYTES)
         view = ctypes.c_char.from_buffer(usual)
         ctypes.memset(byref(view), 1, _BYTES)
-        found = {}
+        rates = {}
         for kind, host in (("pinned", pinned), ("usual", c_void_p(ctypes.addressof(view)))):
             for way in ("to", "from"):
                 times = []
@@ -51,10 +51,10 @@ def bus_gbs(ordinal: int) -> dict[str, float]:
                     else:
                         call("cuMemcpyDtoH_v2", host, memory, c_size_t(_BYTES))
                     times.append(time.perf_counter() - begin)
-                found[f"{kind}_{way}_gpu"] = _BYTES / min(times) / 1e9
+                rates[f"{kind}_{way}_gpu"] = _BYTES / min(times) / 1e9
         call("cuMemFree_v2", memory)
         call("cuMemFreeHost", pinned)
-        return found
+        return rates
     finally:
         call("cuCtxPopCurrent_v2", byref(c_void_p()))
         call("cuDevicePrimaryCtxRelease_v2", device)

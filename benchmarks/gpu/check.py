@@ -152,13 +152,13 @@ def _compare(core: Core, case: Case, batch: int, narrow: bool) -> dict[str, Any]
     }
 
 
-def _text(found: dict[str, Any]) -> str:
-    errors = ", ".join(f"{name} {error:.1e}" for name, error in found["errors"].items())
-    bits = "same bits" if found["same_bits"] else "OTHER BITS in the second run"
-    verdict = "ok  " if found["passed"] else "FAIL"
+def _text(comparison: dict[str, Any]) -> str:
+    errors = ", ".join(f"{name} {error:.1e}" for name, error in comparison["errors"].items())
+    bits = "same bits" if comparison["same_bits"] else "OTHER BITS in the second run"
+    verdict = "ok  " if comparison["passed"] else "FAIL"
     return (
-        f"{verdict} {found['program']}, {found['precision']}, {found['inputs']} inputs, "
-        f"{found['batch']} rows: {errors}; {bits}"
+        f"{verdict} {comparison['program']}, {comparison['precision']}, {comparison['inputs']} "
+        f"inputs, {comparison['batch']} rows: {errors}; {bits}"
     )
 
 
@@ -182,10 +182,10 @@ def check(
     results = []
     for case in _cases(core, devices, batches, chosen):
         for batch, narrow in itertools.product(case.batches, (False, True)):
-            found = _compare(core, case, batch, narrow)
-            results.append(found)
-            if not quiet or not found["passed"]:
-                print(_text(found), flush=True)
+            comparison = _compare(core, case, batch, narrow)
+            results.append(comparison)
+            if not quiet or not comparison["passed"]:
+                print(_text(comparison), flush=True)
     if not results:
         print(f"no program's name contains {chosen!r}")
     failed = sum(not each["passed"] for each in results)

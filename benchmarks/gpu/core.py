@@ -99,10 +99,10 @@ class Core:
     def _find(self, name: str) -> str:
         if self._cuda is None:
             raise FileNotFoundError("a GPU needs --cuda, the folder of CUDA's libraries")
-        found = [p for p in self._cuda.rglob(f"lib{name}.so*") if "stubs" not in p.parts]
-        if not found:
+        libraries = [p for p in self._cuda.rglob(f"lib{name}.so*") if "stubs" not in p.parts]
+        if not libraries:
             raise FileNotFoundError(f"no lib{name}.so below {self._cuda}")
-        return str(min(found))
+        return str(min(libraries))
 
     def bind(self, name: str, arrays: Sequence[np.ndarray]) -> Callable[[], None]:
         """Return a function that runs an operator on arrays, its inputs and then its outputs.
@@ -126,11 +126,11 @@ class Core:
             None,
         )
         function = getattr(self._library, name)
-        held = (list(arrays), shapes)
+        references = (list(arrays), shapes)
 
         def run() -> None:
             if function(*arguments) != 0:
-                raise RuntimeError(f"{name} failed on {len(held[0])} arguments")
+                raise RuntimeError(f"{name} failed on {len(references[0])} arguments")
 
         return run
 

@@ -231,20 +231,20 @@ class Run:
         self.packed = made((packed_width * _PACKED_UNIT // 4,))
         widths = [_width(width) for width in layers.output_widths]
         name = np.full(len(widths), layers.number, np.int64)
-        given = [*inputs, *layers.parameters, *layers.extras]
+        arrays = [*inputs, *layers.parameters, *layers.extras]
         self.forward = core.bind(
             "MsrDenseForward",
-            [name, _width(saved_width), _width(packed_width), *widths, *given]
+            [name, _width(saved_width), _width(packed_width), *widths, *arrays]
             + [*self.outputs, saved, self.packed],
         )
         self.predict = core.bind(
             "MsrDensePredict",
-            [name, _width(packed_width), *widths, *given, *self.outputs, self.packed],
+            [name, _width(packed_width), *widths, *arrays, *self.outputs, self.packed],
         )
         arguments = len(inputs) + len(layers.parameters)
         self.backward = core.bind(
             "MsrDenseBackward",
-            [np.full(arguments, layers.number, np.int64), _width(gradient_width), *given]
+            [np.full(arguments, layers.number, np.int64), _width(gradient_width), *arrays]
             + [saved, self.packed, *self.output_gradients]
             + [*self.input_gradients, *self.parameter_gradients, gradients],
         )

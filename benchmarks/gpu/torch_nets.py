@@ -157,22 +157,22 @@ def median_seconds(
 
     The host waits for the GPU after each step, or after each block.
     """
-    given = tensors(batches, on_gpu)
+    inputs = tensors(batches, on_gpu)
     for k in range(options.warmup):
-        loss = training.step(given[k % BATCHES])
-    found = {}
+        loss = training.step(inputs[k % BATCHES])
+    result = {}
     for name, block in (("alone", 1), ("in_blocks", options.block)):
         spent = []
         for _ in range(options.steps if block == 1 else options.blocks):
             torch.cuda.synchronize()
             begin = time.perf_counter()
             for k in range(block):
-                loss = training.step(given[k % BATCHES])
+                loss = training.step(inputs[k % BATCHES])
             torch.cuda.synchronize()
             spent.append((time.perf_counter() - begin) / block)
-        found[name] = statistics.median(spent)
-    found["loss"] = float(loss)
-    return found
+        result[name] = statistics.median(spent)
+    result["loss"] = float(loss)
+    return result
 
 
 def figures(shape: Shape, precision: str, batch: int, options: Any) -> list[dict[str, Any]]:

@@ -71,12 +71,12 @@ class Training:
 
     def seconds(self, steps: int = 3) -> float:
         """Return the least seconds of a few steps."""
-        found = []
+        times = []
         for k in range(steps):
             begin = time.perf_counter()
             self.step(k % len(self.ids))
-            found.append(time.perf_counter() - begin)
-        return min(found)
+            times.append(time.perf_counter() - begin)
+        return min(times)
 
 
 @contextlib.contextmanager

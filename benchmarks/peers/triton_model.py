@@ -45,8 +45,8 @@ class TritonPythonModel:
                 triton.get_input_tensor_by_name(request, name).as_numpy()
                 for name in ("ids", "numbers")
             )
-            given = {self._rows_input: self._lookup(ids), "numbers": numbers}
-            (score,) = self._session.run(None, given)
+            inputs = {self._rows_input: self._lookup(ids), "numbers": numbers}
+            (score,) = self._session.run(None, inputs)
             output = triton.Tensor("score", score.astype(np.float32, copy=False))
             answers.append(triton.InferenceResponse(output_tensors=[output]))
         return answers

@@ -4,7 +4,7 @@
     python benchmarks/workers/hybrid_worker.py SOCKET NAME MODEL BATCH ROWS SEED
 
 It connects to the socket, says what it is, and takes the steps that it is told to. The process with
-number i among those of its name draws its batches from SEED + i.
+number i among the processes of its name draws its batches from SEED + i.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Trainer:
         }
 
     def run(self, steps: int) -> dict[str, list[float]]:
-        """Return for each step its loss, its seconds, those of exchanges, their calls and bytes."""
+        """Return each step's loss and seconds, and its exchanges' seconds, calls and bytes."""
         losses, seconds, exchange, calls, sent = [], [], [], [], []
         self.group.barrier()
         for _ in range(steps):
@@ -91,7 +91,7 @@ class Trainer:
 
         A barrier before each makes them begin together, so that nothing is waited for but bytes.
         """
-        found = []
+        seconds = []
         for _ in range(rounds):
             spent = 0.0
             for part in parts:
@@ -100,8 +100,8 @@ class Trainer:
                 before = self.channel.statistics()["seconds"]
                 self.channel.all_to_all(data)
                 spent += self.channel.statistics()["seconds"] - before
-            found.append(spent)
-        return found
+            seconds.append(spent)
+        return seconds
 
 
 def serve(trainer: Trainer, name: str, path: str) -> None:
@@ -111,8 +111,8 @@ def serve(trainer: Trainer, name: str, path: str) -> None:
         lines = connection.makefile("rw", encoding="utf-8")
         print(json.dumps({"name": name, **trainer.about()}), file=lines, flush=True)
         for line in lines:
-            command, *given = json.loads(line)
-            print(json.dumps(getattr(trainer, command)(*given)), file=lines, flush=True)
+            command, *arguments = json.loads(line)
+            print(json.dumps(getattr(trainer, command)(*arguments)), file=lines, flush=True)
 
 
 def main() -> None:

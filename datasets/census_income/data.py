@@ -177,8 +177,8 @@ def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
         raise ValueError(f"{path} is not a Census-Income file: it has no rows")
     unknown = set(table[INCOME].unique()) - set(_INCOME_TEXTS)
     if unknown:
-        found = sorted(map(str, unknown))[:3]
-        raise ValueError(f"{path} must have {sorted(_INCOME_TEXTS)} as column 42, found {found}")
+        examples = sorted(map(str, unknown))[:3]
+        raise ValueError(f"{path} must have {sorted(_INCOME_TEXTS)} as column 42, found {examples}")
     return table
 
 

@@ -53,11 +53,11 @@ def check_batch(batch: Batch) -> None:
         if name not in DTYPES:
             raise ValueError(f"column {name!r} is not one of {sorted(DTYPES)}")
         if array.dtype != DTYPES[name] or array.ndim != 2:
-            found = f"{array.dtype} {list(array.shape)}"
-            raise ValueError(f"column {name!r} must be {DTYPES[name]} [rows, width], got {found}")
+            text = f"{array.dtype} {list(array.shape)}"
+            raise ValueError(f"column {name!r} must be {DTYPES[name]} [rows, width], got {text}")
     if len({len(array) for array in batch.values()}) > 1:
-        found = ", ".join(f"{name} {len(array)}" for name, array in batch.items())
-        raise ValueError(f"columns must have the same number of rows, got {found}")
+        text = ", ".join(f"{name} {len(array)}" for name, array in batch.items())
+        raise ValueError(f"columns must have the same number of rows, got {text}")
 
 
 def take_rows(batch: Batch, rows: slice | np.ndarray) -> Batch:
@@ -89,20 +89,20 @@ def rebatch(
     """
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")
-    held: list[Batch] = []
+    parts: list[Batch] = []
     held_rows = 0
     for block in blocks:
         start, rows = 0, row_count(block)
         while held_rows + rows - start >= batch_size:
             end = start + batch_size - held_rows
-            held.append(take_rows(block, slice(start, end)))
-            yield _concatenate(held)
-            held, held_rows, start = [], 0, end
+            parts.append(take_rows(block, slice(start, end)))
+            yield _concatenate(parts)
+            parts, held_rows, start = [], 0, end
         if start < rows:
-            held.append(take_rows(block, slice(start, rows)))
+            parts.append(take_rows(block, slice(start, rows)))
             held_rows += rows - start
-    if held and not drop_remainder:
-        yield _concatenate(held)
+    if parts and not drop_remainder:
+        yield _concatenate(parts)
 
 
 def _concatenate(parts: list[Batch]) -> Batch:

@@ -117,9 +117,9 @@ def _continue(url: str, partial: Path) -> None:
             return  # nothing is left to fetch: the break came after the last byte
         raise
     with response:
-        given = response.headers.get("Content-Range", "")
-        if response.status == 206 and not given.startswith(f"bytes {have}-"):
-            raise OSError(f"{url} answered range {given!r} to bytes={have}-")
+        content_range = response.headers.get("Content-Range", "")
+        if response.status == 206 and not content_range.startswith(f"bytes {have}-"):
+            raise OSError(f"{url} answered range {content_range!r} to bytes={have}-")
         start = have if response.status == 206 else 0
         _tag_file(partial).write_text(_tag(response.headers))
         length = response.headers.get("Content-Length")
@@ -160,6 +160,6 @@ def _forget(partial: Path) -> None:
 def _check(path: Path, sha256: str | None) -> None:
     if sha256 is None:
         return
-    found = sha256_of(path)
-    if found != sha256.lower():
-        raise ValueError(f"{path} must have SHA-256 {sha256}, found {found}")
+    digest = sha256_of(path)
+    if digest != sha256.lower():
+        raise ValueError(f"{path} must have SHA-256 {sha256}, found {digest}")

@@ -77,9 +77,9 @@ class Manifest:
     @property
     def data_files(self) -> tuple[tuple[str, int], ...]:
         """Name and rows of each data file."""
-        found = tuple((file.name, file.rows) for file in self.files if file.rows)
+        files = tuple((file.name, file.rows) for file in self.files if file.rows)
         # manifests of one data file did not always have its rows
-        return found or ((self.files[0].name, self.rows),)
+        return files or ((self.files[0].name, self.rows),)
 
     def write(self, directory: Path) -> None:
         """Write ``manifest.json`` into ``directory``."""
@@ -122,9 +122,9 @@ class Manifest:
     def _check_sizes(self, directory: Path) -> None:
         for file in self.files:
             path = directory / file.name
-            found = path.stat().st_size if path.is_file() else None
-            if found != file.bytes:
-                raise ValueError(f"{path} must have {file.bytes} bytes, found {found}")
+            size = path.stat().st_size if path.is_file() else None
+            if size != file.bytes:
+                raise ValueError(f"{path} must have {file.bytes} bytes, found {size}")
 
 
 def digest_files(directory: Path, data: str = "", rows: int = 0) -> tuple[DataFile, ...]:

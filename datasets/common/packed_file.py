@@ -55,10 +55,10 @@ def _checked(blocks: Iterable[Batch]) -> Iterator[Batch]:
     shape: dict[str, int] | None = None
     for block in blocks:
         check_batch(block)
-        found = {name: array.shape[1] for name, array in block.items()}
-        if shape is not None and found != shape:
-            raise ValueError(f"blocks must have the same columns, got {found} after {shape}")
-        shape = found
+        widths = {name: array.shape[1] for name, array in block.items()}
+        if shape is not None and widths != shape:
+            raise ValueError(f"blocks must have the same columns, got {widths} after {shape}")
+        shape = widths
         yield block
 
 

@@ -133,8 +133,8 @@ def convert_parts(
     with _held(conversion, restart) as place:
         works = [_Converting(conversion, source) for source in sources]
         run_all(works, workers)
-        found = [[_read(path) for path in work.sidecars()] for work in works]
-        parts = [part for of_source in found for part in of_source]
+        by_source = [[_read(path) for path in work.sidecars()] for work in works]
+        parts = [part for of_source in by_source for part in of_source]
         rows = sum(part["rows"] for part in parts)
         if not rows:
             raise ValueError(f"blocks must have at least one row: nothing to write to {output}")
@@ -145,7 +145,7 @@ def convert_parts(
             conversion.block_rows,
             tuple(Column(**{**each, "fields": tuple(each["fields"])}) for each in columns),
             tuple(DataFile(**file) for part in parts for file in part["files"]),
-            summary([[part["report"] for part in of_source] for of_source in found]),
+            summary([[part["report"] for part in of_source] for of_source in by_source]),
         )
         manifest.write(place / "data")
         replace_directory(place / "data", output)
@@ -214,13 +214,13 @@ class _Converting(Work):
             _sync(beside / file.name)
             (beside / file.name).rename(place / "data" / file.name)
         beside.rmdir()
-        said = {
+        sidecar = {
             "rows": rows,
             "columns": [asdict(column) for column in columns],
             "files": [asdict(file) for file in files],
             "report": part.report(),
         }
-        _write_text(place / "parts" / f"{stem}.json", json.dumps(said))
+        _write_text(place / "parts" / f"{stem}.json", json.dumps(sidecar))
 
 
 @contextmanager

@@ -288,14 +288,14 @@ def _chosen(source: Source, columns: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _windows(blocks: Iterator[Batch], size: int) -> Iterator[Batch]:
-    held: list[Batch] = []
+    window: list[Batch] = []
     for block in blocks:
-        held.append(block)
-        if len(held) == size:
-            yield {name: np.concatenate([b[name] for b in held]) for name in held[0]}
-            held = []
-    if held:
-        yield {name: np.concatenate([b[name] for b in held]) for name in held[0]}
+        window.append(block)
+        if len(window) == size:
+            yield {name: np.concatenate([b[name] for b in window]) for name in window[0]}
+            window = []
+    if window:
+        yield {name: np.concatenate([b[name] for b in window]) for name in window[0]}
 
 
 class _ArraySource:
@@ -341,7 +341,7 @@ class _ParquetSource(_PackedSource):
                 number = int(np.searchsorted(self._firsts, block, side="right")) - 1
                 if number not in open_files:
                     if len(open_files) == _OPEN_FILES:
-                        # the one that was opened first
+                        # the file that was opened first
                         open_files.pop(next(iter(open_files))).close()
                     open_files[number] = pq.ParquetFile(self._paths[number])
                 group = int(block - self._firsts[number])

@@ -203,11 +203,11 @@ def convert(
         "part_bytes": part_bytes,
     }
     fields = packed_fields(counts_as_categories)
-    said = _source(place, version)
+    source = _source(place, version)
     manifest = convert_parts(
         Conversion(Path(output), format, batch_size, fields, plan),
         sources,
-        lambda _: said,
+        lambda _: source,
         workers,
         overwrite,
         restart,

@@ -69,8 +69,8 @@ def convert(
         FileExistsError: ``output`` exists and ``overwrite`` is False.
         OSError: a file cannot be read.
     """
-    given = [path] if isinstance(path, str | os.PathLike) else list(path)
-    files = find_files([Path(each) for each in given])
+    places = [path] if isinstance(path, str | os.PathLike) else list(path)
+    files = find_files([Path(each) for each in places])
     sources = sources_of(files, part_bytes, strict, counts_as_categories)
     plan = {
         "input": [[str(f.resolve()), f.stat().st_size, f.stat().st_mtime_ns] for f in files],

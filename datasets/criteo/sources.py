@@ -33,7 +33,7 @@ _PARQUET_MAGIC = b"PAR1"
 
 
 def find_files(inputs: Sequence[Path]) -> list[Path]:
-    """Return the files that a user names, those of directories in order.
+    """Return the files that a user names, a directory's files in order.
 
     Args:
         inputs: files, and directories of ``day_0`` to ``day_23`` (``.gz`` or not) or, in whatever
@@ -45,16 +45,16 @@ def find_files(inputs: Sequence[Path]) -> list[Path]:
     """
     if not inputs:
         raise ValueError("input must name at least one file")
-    found: list[Path] = []
-    for given in inputs:
-        if not given.exists():
-            raise FileNotFoundError(f"{given} does not exist")
-        found += _files_of(given) if given.is_dir() else [given]
-    times = Counter(path.resolve() for path in found)
+    files: list[Path] = []
+    for place in inputs:
+        if not place.exists():
+            raise FileNotFoundError(f"{place} does not exist")
+        files += _files_of(place) if place.is_dir() else [place]
+    times = Counter(path.resolve() for path in files)
     most = max(times, key=lambda path: times[path])
     if times[most] > 1:
         raise ValueError(f"input must not name a file twice, got {most}")
-    return found
+    return files
 
 
 def _files_of(directory: Path) -> list[Path]:
@@ -69,8 +69,8 @@ def _files_of(directory: Path) -> list[Path]:
 
 
 def _day_number(path: Path) -> int:
-    found = _DAY.fullmatch(path.name)
-    return int(found.group(1)) if found else -1
+    match = _DAY.fullmatch(path.name)
+    return int(match.group(1)) if match else -1
 
 
 def sources_of(
@@ -121,8 +121,8 @@ def summary_of(files: Sequence[Path], sources: Sequence[_File]) -> Summary:
 
     def summary(reports: list[list[dict[str, Any]]]) -> dict[str, Any]:
         by_file = [ReadReport() for _ in files]
-        for k, found in zip(of_file, reports, strict=True):
-            for each in found:
+        for k, of_source in zip(of_file, reports, strict=True):
+            for each in of_source:
                 by_file[k].add(ReadReport(**each))
         if len(files) == 1:
             return {"file": files[0].name, **by_file[0].to_json()}
@@ -176,9 +176,9 @@ class _TextRange(_File):
     def _blocks(self, report: ReadReport, on_bytes: Callable[[int], object]) -> Iterator[Batch]:
         if self.strict and self.bytes == 0 and self.span[0] == 0:
             raise ValueError(f"{os.fspath(self.path)} is empty")
-        given = _counted(pieces(self.path, PIECE_BYTES, self.span), self.span[0], on_bytes)
+        stream = _counted(pieces(self.path, PIECE_BYTES, self.span), self.span[0], on_bytes)
         try:
-            yield from read_pieces(given, report, self.strict, self.counts_as_categories)
+            yield from read_pieces(stream, report, self.strict, self.counts_as_categories)
         except BadRowError as error:
             raise self._bad_row(self._lines_before() + error.line, error.reason) from error
 
@@ -194,12 +194,12 @@ class _GzipFile(_File):
     part_bytes: int
 
     def parts(self, done: Container[int], on_bytes: Callable[[int], object]) -> Iterator[PartRows]:
-        given = _counted(pieces(self.path, min(PIECE_BYTES, self.part_bytes)), 0, on_bytes)
-        number, piece = 0, next(given, None)
+        stream = _counted(pieces(self.path, min(PIECE_BYTES, self.part_bytes)), 0, on_bytes)
+        number, piece = 0, next(stream, None)
         if piece is None and self.strict:
             raise ValueError(f"{os.fspath(self.path)} is empty")
         while piece is not None:
-            cut = _Cut(piece, given, self.part_bytes)
+            cut = _Cut(piece, stream, self.part_bytes)
             if number in done:
                 for _ in cut:
                     pass
@@ -219,10 +219,10 @@ class _GzipFile(_File):
 class _Cut:
     """Pieces of a stream up to so many bytes of text; `following` is the piece behind them."""
 
-    def __init__(self, first: Piece, given: Iterator[Piece], most: int) -> None:
+    def __init__(self, first: Piece, stream: Iterator[Piece], most: int) -> None:
         self.first = first
         self.following: Piece | None = None
-        self._given, self._most = given, most
+        self._given, self._most = stream, most
 
     def __iter__(self) -> Iterator[Piece]:
         size, piece = 0, self.first
@@ -269,7 +269,7 @@ class _ParquetFile(_File):
 
 
 def _columns(batch: pa.RecordBatch) -> Columns:
-    """Return rows of the Parquet form as `parse` returns those of the text."""
+    """Return rows of the Parquet form as `parse` returns rows of the text."""
     label = batch.column("label").cast(pa.float64()).to_numpy(zero_copy_only=False)
     counts = np.stack(
         [_floats(batch.column(name)) for name in PARQUET_FIELDS[1 : 1 + len(COUNT_FIELDS)]], axis=1
@@ -296,9 +296,9 @@ def _texts(column: pa.Array) -> pa.Array:
 
 
 def _counted(
-    given: Iterator[Piece], start: int, on_bytes: Callable[[int], object]
+    stream: Iterator[Piece], start: int, on_bytes: Callable[[int], object]
 ) -> Iterator[Piece]:
-    for piece in given:
+    for piece in stream:
         on_bytes(piece.file_offset - start)
         start = piece.file_offset
         yield piece

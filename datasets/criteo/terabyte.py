@@ -5,7 +5,7 @@
 Kaggle set. Criteo gives them away at https://huggingface.co/datasets/criteo/CriteoClickLogs under
 CC BY-NC-SA 4.0, as Parquet files in a folder for each day, ``data/day=2015-02-15``, about 11 GB a
 day. (Until 2026 they were text, day_0.gz to day_23.gz; who has those gives them to
-``datasets.criteo.convert`` as well.) Sizes and digests are those of the site's list of files.
+``datasets.criteo.convert`` as well.) Sizes and digests come from the site's list of files.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ def files_of_day(day: int, site: str = SITE) -> list[RemoteFile]:
             entries += json.load(answer)
             following = _NEXT.search(answer.headers.get("Link", ""))
         url = urllib.parse.urljoin(url, following.group(1)) if following else None
-    found = [_remote(entry) for entry in entries if str(entry.get("path")).endswith(".parquet")]
-    if not found:
+    files = [_remote(entry) for entry in entries if str(entry.get("path")).endswith(".parquet")]
+    if not files:
         raise ValueError(f"{site} has no Parquet file of day {DAYS[day]}")
-    return sorted(found)
+    return sorted(files)
 
 
 def _remote(entry: dict[str, Any]) -> RemoteFile:

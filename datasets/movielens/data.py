@@ -146,15 +146,15 @@ def read_ratings(data_dir: str | os.PathLike[str]) -> pd.DataFrame:
 
 def _read(data_dir: str | os.PathLike[str], name: str, columns: list[str]) -> pd.DataFrame:
     places = [Path(data_dir) / f"{name}{ending}" for ending in (".csv", ".csv.gz")]
-    found = [place for place in places if place.is_file()]
-    if not found:
+    files = [place for place in places if place.is_file()]
+    if not files:
         raise ValueError(f"{places[0]} is not there: see python -m datasets.movielens.download")
     try:
-        table = pd.read_csv(found[0], na_filter=False)
+        table = pd.read_csv(files[0], na_filter=False)
     except (ValueError, EOFError, OSError) as error:
-        raise ValueError(f"{found[0]} is not a file of MovieLens: {error}") from error
+        raise ValueError(f"{files[0]} is not a file of MovieLens: {error}") from error
     if list(table.columns) != columns or not len(table):
-        raise ValueError(f"{found[0]} must have rows of the columns {columns}")
+        raise ValueError(f"{files[0]} must have rows of the columns {columns}")
     return table
 
 

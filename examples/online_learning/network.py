@@ -29,8 +29,8 @@ def build(
 
     `row_dtype` is the type of the tables' values and of Adam's moments: 'float32' or 'bfloat16'.
     """
-    held = EmbeddingConfig(dim=dim, value_dtype=row_dtype, state_dtype=row_dtype)
-    return DeepFM(fields, dense, held, "embed", hidden, dropout, name=name, seed=seed)
+    embedding = EmbeddingConfig(dim=dim, value_dtype=row_dtype, state_dtype=row_dtype)
+    return DeepFM(fields, dense, embedding, "embed", hidden, dropout, name=name, seed=seed)
 
 
 def inputs_of(fields: int, dense: int) -> list[str]:

@@ -93,10 +93,10 @@ class Status:
     def read(self) -> dict[str, Any]:
         """Return the newest figures; empty before the first ones."""
         try:
-            found: dict[str, Any] = json.loads(self._path.read_text(encoding="utf-8"))
+            figures: dict[str, Any] = json.loads(self._path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return {}
-        return found
+        return figures
 
     def clear(self) -> None:
         """Delete the figures."""

@@ -51,9 +51,9 @@ def lazily(
         home = homes.get(name)
         if home is None:
             raise _missing(face, name, sentences.get(name))
-        found = _value(home, face)
-        setattr(module, name, found)  # from now on `__getattr__` is not called for it
-        return found
+        value = _value(home, face)
+        setattr(module, name, value)  # from now on `__getattr__` is not called for it
+        return value
 
     names = [name for name, home in homes.items() if home.module != face]
     return get, lambda: sorted(homes), sorted(names)

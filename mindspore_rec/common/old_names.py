@@ -66,7 +66,7 @@ _PADDING = "padding_keys alone says which keys read zeros and never get a row"
 ARGUMENTS: Mapping[str, Mapping[str, str]] = {
     "create_table": {
         "access_and_evict_config": "give it specs=[FeatureSpec(...)], or admission= and eviction=",
-        "all2all_gradients_op": "gradients of workers are those of one process: the mean over all "
+        "all2all_gradients_op": "workers have the same gradients as one process: the mean over all "
         "rows, or the sum with a loss_fn whose reduction is 'sum'",
         "enable_merge": "features whose specs name one table share it, and GroupedEmbedding looks "
         "several tables up in one operator",

@@ -46,14 +46,14 @@ def cache_of_sizes(
         "host_vocabulary_size": check_int(where + "host_vocabulary_size", host, 0, MAX_ROWS),
         "ssd_vocabulary_size": check_int(where + "ssd_vocabulary_size", ssd, 0, MAX_ROWS),
     }
-    given = [name for name, size in sizes.items() if size]
+    names = [name for name, size in sizes.items() if size]
     if ssd_data_path is not None:
-        given.append("ssd_data_path")
+        names.append("ssd_data_path")
     if check_cache(cache) is not None:
-        if given:
-            raise ValueError(f"{where}{given[0]} is part of cache: with cache= leave it out")
+        if names:
+            raise ValueError(f"{where}{names[0]} is part of cache: with cache= leave it out")
         return cache
-    if not given:
+    if not names:
         return None
     if not ssd:
         if ssd_data_path is not None:

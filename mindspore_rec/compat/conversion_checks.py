@@ -154,12 +154,12 @@ def cells_outside(net: nn.Cell) -> list[nn.Cell]:
 def warn_of_users(targets: list[Target], outside: list[nn.Cell]) -> None:
     """Warn of optimizers and cells outside the network that hold the old rows."""
     old = {id(target.cell) for target in targets}
-    held = {id(target.weight) for target in targets} | old
+    identities = {id(target.weight) for target in targets} | old
     users = set()
     for cell in outside:
         children = (child for child in cell._cells.values() if child is not None)
         if id(cell) not in old and any(
-            id(thing) in held for thing in (*_held_parameters(cell), *children)
+            id(thing) in identities for thing in (*_held_parameters(cell), *children)
         ):
             users.add(type(cell).__name__)
     if users:
@@ -179,11 +179,11 @@ def forget_compiled(net: nn.Cell, outside: list[nn.Cell]) -> None:
     for _, cell in walk(net):
         around.add(id(cell))
         cell.compile_cache.clear()
-    found = True
-    while found:
-        found = False
+    grew = True
+    while grew:
+        grew = False
         for cell in outside:
             if id(cell) not in around and any(id(c) in around for c in cell._cells.values()):
                 around.add(id(cell))
                 cell.compile_cache.clear()
-                found = True
+                grew = True

@@ -23,7 +23,7 @@ def read_in_construct(cell: nn.Cell) -> list[tuple[Parameter, str]]:
     holds that Parameter. Follows attributes, indices, plain assignments, loops and method calls
     from `construct` on; code of MindSpore is not looked at.
     """
-    found: list[tuple[Parameter, str]] = []
+    parameters: list[tuple[Parameter, str]] = []
     todo, done = [(cell, "construct")], set()
     while todo:
         owner, method = todo.pop()
@@ -32,9 +32,9 @@ def read_in_construct(cell: nn.Cell) -> list[tuple[Parameter, str]]:
                 continue
             done.add((id(owner), function))
             reader = _Reader(owner, function)
-            found += reader.parameters
+            parameters += reader.parameters
             todo += reader.calls
-    return found
+    return parameters
 
 
 def _definitions(cell: nn.Cell, method: str) -> list[Any]:

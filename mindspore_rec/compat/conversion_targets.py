@@ -95,14 +95,14 @@ def find_stacks(net: nn.Cell) -> dict[str, nn.SequentialCell]:
 
     Stacks in layers that have a fused form of their own are left out.
     """
-    found: dict[int, tuple[str, nn.SequentialCell]] = {}
+    stacks: dict[int, tuple[str, nn.SequentialCell]] = {}
     taken: set[int] = set()
     for path, cell in walk(net):
         if isinstance(cell, FusedLayer):
             taken.update(id(each) for _, each in walk(cell))
         elif path and FusedSequential.takes(cell):
-            found.setdefault(id(cell), (path, cell))
-    return dict(each for key, each in found.items() if key not in taken)
+            stacks.setdefault(id(cell), (path, cell))
+    return dict(each for key, each in stacks.items() if key not in taken)
 
 
 def find_targets(net: nn.Cell, required: bool = True, dense: bool = False) -> list[Target]:
@@ -116,14 +116,14 @@ def find_targets(net: nn.Cell, required: bool = True, dense: bool = False) -> li
     Raises:
         ValueError: there is none although one is required, or the network itself is one.
     """
-    found: dict[int, Target] = {}
+    targets: dict[int, Target] = {}
     for path, cell in walk(net):
         for base, kind, weight in _KINDS:
             if isinstance(cell, base):
                 named = kind if type(cell) is base else type(cell).__name__
                 new = Target(cell, named, base, getattr(cell, weight))
-                found.setdefault(id(cell), new).paths.append(path)
-    if not found and required:
+                targets.setdefault(id(cell), new).paths.append(path)
+    if not targets and required:
         kinds = ", ".join(kind for _, kind, _ in _KINDS)
         if not dense:
             raise ValueError(
@@ -139,12 +139,12 @@ def find_targets(net: nn.Cell, required: bool = True, dense: bool = False) -> li
             "float32 nn.Dense layers with at most one activation behind each; "
             f"{type(net).__name__} holds neither"
         )
-    if id(net) in found:
+    if id(net) in targets:
         raise ValueError(
-            f"net must be a network that holds embeddings; it is itself a {found[id(net)].kind}, "
+            f"net must be a network that holds embeddings; it is itself a {targets[id(net)].kind}, "
             "which can only be replaced in the cell that holds it"
         )
-    return list(found.values())
+    return list(targets.values())
 
 
 def choose_targets(

@@ -125,7 +125,7 @@ def convert(
         >>> type(net[0]).__name__
         'Embedding'
     """
-    given = given_arguments(convert, locals())
+    explicit = given_arguments(convert, locals())
     check_described_once(describing_arguments(convert, locals()), config)
     if not isinstance(net, nn.Cell):
         raise TypeError(f"net must be a Cell, got {type(net).__name__}")
@@ -139,7 +139,7 @@ def convert(
         raise TypeError(f"key_dtype must be int32 or int64, got {key_dtype!r}")
     if kind == "static":
         for argument in ("key_dtype", "permit_filter_value", "evict_filter_value"):
-            if argument in given:
+            if argument in explicit:
                 raise ValueError(f"{argument} is for kind='hash'")
         if keep_weights and param_init is not None:
             raise ValueError("param_init is for kind='hash' or keep_weights=False")

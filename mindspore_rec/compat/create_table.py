@@ -191,9 +191,9 @@ def _check_padding(where: str, keys: Any, key_dtype: Any) -> tuple[int, ...]:
     if keys is None:
         return ()
     bits = 31 if key_dtype == ms.int32 else 63
-    given = tuple(keys) if isinstance(keys, Iterable) else (keys,)
+    values = tuple(keys) if isinstance(keys, Iterable) else (keys,)
     argument = where + "padding_keys"
-    checked = tuple(check_int(argument, key, -(1 << bits), (1 << bits) - 1) for key in given)
+    checked = tuple(check_int(argument, key, -(1 << bits), (1 << bits) - 1) for key in values)
     if not checked or len(set(checked)) < len(checked):
         raise ValueError(f"{argument} must be different keys, at least one, got {keys!r}")
     return checked

@@ -33,12 +33,12 @@ def check_policies(
         ("access_threshold", spec.count_threshold, admission, "threshold"),
         ("eviction_threshold", spec.idle_seconds, eviction, "max_idle_seconds"),
     ):
-        found = getattr(policy, limit, None)
-        found = None if found == -1 else found
-        if wanted is not None and found != wanted:
+        value = getattr(policy, limit, None)
+        value = None if value == -1 else value
+        if wanted is not None and value != wanted:
             raise ValueError(
                 f"feature '{spec.name}' has {argument}={wanted}, and table '{table_name}' has "
-                f"{limit}={found}: {remedy}"
+                f"{limit}={value}: {remedy}"
             )
 
 

@@ -91,9 +91,9 @@ class AgeSweep:
         self._keys += moved_in - moved_out
         if self._max_idle is not None:
             self._held = _grown_rows(self._held, number + 1)
-            held = was > 0
+            resident = was > 0
             flat = self._held.reshape(-1)
-            np.subtract.at(flat, last[held].astype(np.int64) * levels + was[held], 1)
+            np.subtract.at(flat, last[resident].astype(np.int64) * levels + was[resident], 1)
             self._held[number] += moved_in.astype(np.int32)
             self._last[codes] = number
         self._note_peaks()

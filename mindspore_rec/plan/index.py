@@ -91,8 +91,8 @@ class KeyIndex:
         self._table.close()
 
     def _find(self, keys: np.ndarray) -> np.ndarray:
-        found = self._table.lookup(np.ascontiguousarray(keys, np.int64), insert=False)
-        return found.reshape(-1).view(np.int32) - np.int32(1)
+        places = self._table.lookup(np.ascontiguousarray(keys, np.int64), insert=False)
+        return places.reshape(-1).view(np.int32) - np.int32(1)
 
 
 def grown(array: np.ndarray, size: int, fill: Any) -> np.ndarray:

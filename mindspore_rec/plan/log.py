@@ -102,18 +102,18 @@ class KeyLog:
             progress: called with the bytes read since its last call.
         """
         check_int("batch_size", batch_size, 1, (1 << 31) - 1)
-        held: list[_Part] = []
+        pending: list[_Part] = []
         samples = 0
         for part in self._parts(progress):
-            held.append(part)
+            pending.append(part)
             samples += len(part[1])
             if samples >= batch_size:
-                whole = _concatenate(held)
+                whole = _concatenate(pending)
                 full = samples - samples % batch_size
                 yield from _cut(whole, 0, full, batch_size)
-                held, samples = [_rest(whole, full)], samples - full
+                pending, samples = [_rest(whole, full)], samples - full
         if samples:
-            yield from _cut(_concatenate(held), 0, samples, batch_size)
+            yield from _cut(_concatenate(pending), 0, samples, batch_size)
 
     def _parts(self, progress: Callable[[int], object] | None) -> Iterator[_Part]:
         converters: dict[tuple[str | int, bool], KeyColumn] = {}

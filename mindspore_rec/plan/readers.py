@@ -217,7 +217,7 @@ def _whole_lines(stream: Any) -> Iterator[bytes]:
 
 def _schema(path: Path, block: bytes, names: Sequence[str]) -> pa.Schema:
     """Return the types of the fields, taken from the first event that has each."""
-    found: dict[str, pa.DataType] = {}
+    types: dict[str, pa.DataType] = {}
     seen: dict[str, None] = {}
     for number, line in enumerate(block.splitlines(), 1):
         if not line.strip():
@@ -230,11 +230,11 @@ def _schema(path: Path, block: bytes, names: Sequence[str]) -> pa.Schema:
             raise ValueError(f"{path}: line {number} is not an object: {line[:80]!r}")
         seen.update(dict.fromkeys(event))
         for name in names:
-            if name not in found and event.get(name) not in (None, []):
-                found[name] = pa.array([event[name]]).type
-        if len(found) == len(set(names)):
+            if name not in types and event.get(name) not in (None, []):
+                types[name] = pa.array([event[name]]).type
+        if len(types) == len(set(names)):
             break
     for name in names:
-        if name not in found:
+        if name not in types:
             raise _missing(path, name, list(seen))
-    return pa.schema(list(found.items()))
+    return pa.schema(list(types.items()))

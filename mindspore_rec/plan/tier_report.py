@@ -30,7 +30,7 @@ def tier_text(plan: TierPlan) -> str:
         lines += [
             "",
             f"* too small: the {plan.most_unique_keys:,} distinct keys of one batch must fit into "
-            "host memory, and those of the batches read ahead",
+            "host memory, and so must the keys of the batches read ahead",
         ]
     return "\n".join(lines)
 

@@ -78,15 +78,15 @@ class LruTiers:
         returns[: len(self._returns)] -= self._returns
         lookups = self._stack.distinct_lookups - self._lookups
         together = np.cumsum([0, *capacities])  # capacity of each tier and the tiers above it
-        found = [
+        hits = [
             int(returns[low:high].sum())
             for low, high in zip(together, [*together[1:], len(returns)], strict=True)
         ]
         # Rows that enter the tiers down to one and do not stay there are demoted to the next.
         grew = np.minimum(together, self._stack.keys) - np.minimum(together, self._keys)
-        written = [0, *(lookups - np.cumsum(found)[:-1] - grew[1:]).tolist()]
-        held = np.minimum([*together, _EVERY], self._stack.keys)
-        return TierCounts(found, written, np.diff(held).tolist(), lookups - sum(found))
+        written = [0, *(lookups - np.cumsum(hits)[:-1] - grew[1:]).tolist()]
+        rows = np.minimum([*together, _EVERY], self._stack.keys)
+        return TierCounts(hits, written, np.diff(rows).tolist(), lookups - sum(hits))
 
 
 class LfuTiers:
@@ -115,9 +115,9 @@ class LfuTiers:
         self._count = grown(self._count, batch.keys_so_far, 0)
         self._position = grown(self._position, batch.keys_so_far, 0)
         tier = self._tier[codes]
-        found = np.bincount(tier, minlength=len(self._rows) + 1)
-        self._found += found
-        for i, number in enumerate(found[1:]):
+        counts = np.bincount(tier, minlength=len(self._rows) + 1)
+        self._found += counts
+        for i, number in enumerate(counts[1:]):
             self._rows[i] -= int(number)
         self._rows[0] += len(codes)
         self._count[codes] += batch.counts
@@ -144,8 +144,8 @@ class LfuTiers:
     def counts(self, capacities: tuple[int, ...]) -> TierCounts:
         """Return the counts since `start_counting`."""
         assert capacities == self._capacities
-        new, *found = self._found.tolist()
-        return TierCounts(found, list(self._written), list(self._rows), new)
+        new, *hits = self._found.tolist()
+        return TierCounts(hits, list(self._written), list(self._rows), new)
 
     def _enter(self, i: int, codes: np.ndarray) -> None:
         if self._limits[i] >= 0:

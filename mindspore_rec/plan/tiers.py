@@ -63,16 +63,16 @@ class Tiers:
         parts = text.split(",")
         if "=" not in text:
             return [cls(_capacity(part, text)) for part in parts]
-        given: dict[str, int | float | None] = {}
+        sizes: dict[str, int | float | None] = {}
         for part in parts:
             name, equals, value = part.partition("=")
-            if name not in ("host", "remote", "ssd") or name in given or (name == "ssd" and equals):
+            if name not in ("host", "remote", "ssd") or name in sizes or (name == "ssd" and equals):
                 raise ValueError(_form(text))
-            given[name] = _capacity(value, text) if equals else None
-        host = given.pop("host", None)
+            sizes[name] = _capacity(value, text) if equals else None
+        host = sizes.pop("host", None)
         if host is None:
             raise ValueError(_form(text))
-        return [cls(host, given.get("remote"), tuple(given))]
+        return [cls(host, sizes.get("remote"), tuple(sizes))]
 
 
 @dataclass(frozen=True)
@@ -255,8 +255,8 @@ def _outcome(
 
 
 def _limits(tiers: Tiers, keys: int) -> tuple[int, ...]:
-    given = [tiers.host] if tiers.remote is None else [tiers.host, tiers.remote]
-    return tuple(max(1, round(c * keys)) if isinstance(c, float) else c for c in given)
+    capacities = [tiers.host] if tiers.remote is None else [tiers.host, tiers.remote]
+    return tuple(max(1, round(c * keys)) if isinstance(c, float) else c for c in capacities)
 
 
 def _check_capacity(name: str, capacity: int | float) -> None:

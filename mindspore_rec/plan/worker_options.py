@@ -39,16 +39,16 @@ def columns(text: str) -> list[str | int]:
         >>> columns("user,3,14-16")
         ['user', 3, 14, 15, 16]
     """
-    found: list[str | int] = []
+    selected: list[str | int] = []
     for part in text.split(","):
         numbers = re.fullmatch(r"(\d+)-(\d+)", part)
         if not part:
             raise argparse.ArgumentTypeError(f"must be names or numbers, got {text!r}")
         if numbers:
-            found += range(int(numbers[1]), int(numbers[2]) + 1)
+            selected += range(int(numbers[1]), int(numbers[2]) + 1)
         else:
-            found.append(int(part) if part.isdecimal() else part)
-    return found
+            selected.append(int(part) if part.isdecimal() else part)
+    return selected
 
 
 def _numbers_of_workers(text: str) -> list[int]:
@@ -111,16 +111,16 @@ def worker_plan(options: argparse.Namespace, log: KeyLog | None) -> WorkerPlan:
     Raises:
         ValueError: an option is out of range, or excludes another.
     """
-    given = {
+    settings = {
         name: default if getattr(options, name) is None else getattr(options, name)
         for name, default in _DEFAULTS.items()
     }
     machine = Machine(
-        link_bytes=given["link_gbit"] * 1e9 / 8,
-        memory_bytes=given["memory_gb"] * 1e9,
-        latency=given["latency_us"] * 1e-6,
-        message=given["message_us"] * 1e-6,
-        workers_per_host=given["workers_per_host"],
+        link_bytes=settings["link_gbit"] * 1e9 / 8,
+        memory_bytes=settings["memory_gb"] * 1e9,
+        latency=settings["latency_us"] * 1e-6,
+        message=settings["message_us"] * 1e-6,
+        workers_per_host=settings["workers_per_host"],
     )
     if options.placements is not None:
         options.placements.absolute().parent.mkdir(parents=True, exist_ok=True)
@@ -129,8 +129,8 @@ def worker_plan(options: argparse.Namespace, log: KeyLog | None) -> WorkerPlan:
         options.workers,
         options.batch_size,
         machine,
-        given["dense_bytes"],
-        given["compute_ms"] * 1e-3,
+        settings["dense_bytes"],
+        settings["compute_ms"] * 1e-3,
         progress=True,
     )
     if options.placements is not None:

@@ -176,7 +176,7 @@ def plan_workers(
             loads[name], samples = count_loads(table.log, workers, batch_size, bar.update)
             if not loads[name][0].rows.sum():
                 raise ValueError(f"table '{name}': the log has no keys")
-    keys = {name: int(found[0].rows.sum()) for name, found in loads.items()}
+    keys = {name: int(table_loads[0].rows.sum()) for name, table_loads in loads.items()}
     plan = WorkerPlan(samples, batch_size, keys, machine)
     for i in range(len(workers)):
         costs = {

@@ -183,10 +183,10 @@ def _in_child(run: Callable[[], str]) -> str:
             os._exit(0)
     os.close(write)
     with open(read, encoding="utf-8") as pipe:
-        said = pipe.read()
+        output = pipe.read()
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
         return f"its module ends the process by signal {os.WTERMSIG(status)}"
-    if not said.startswith(_RAN):
+    if not output.startswith(_RAN):
         return "its module ends the process"
-    return said.removeprefix(_RAN)
+    return output.removeprefix(_RAN)

@@ -163,8 +163,11 @@ def _chosen(
     some = tuple(part[:most_rows] for part in train)
     held_out = np.arange(len(some[0])) % HELD_OUT == 0
     kept: Any = tuple(part[~held_out] for part in some)
-    held: Any = tuple(part[held_out] for part in some)
-    scores = [functional.auc(held[2], _scores(*fit(kept, **settings), held)) for settings in grid]
+    validation: Any = tuple(part[held_out] for part in some)
+    scores = [
+        functional.auc(validation[2], _scores(*fit(kept, **settings), validation))
+        for settings in grid
+    ]
     best = grid[int(np.argmax(scores))]
     p = _scores(*fit(train, **best), test)
     return {
@@ -185,10 +188,10 @@ def _one_hot(rows: Rows) -> Callable[[Rows], Any]:
     ids = OneHotEncoder(handle_unknown="ignore", dtype=np.float32).fit(rows[0])
     numbers = StandardScaler().fit(rows[1]) if rows[1].shape[1] else None
 
-    def matrix(given: Rows) -> Any:
-        parts = [ids.transform(given[0])]
+    def matrix(some_rows: Rows) -> Any:
+        parts = [ids.transform(some_rows[0])]
         if numbers is not None:
-            parts.append(csr_matrix(numbers.transform(given[1])))
+            parts.append(csr_matrix(numbers.transform(some_rows[1])))
         return hstack(parts, format="csr")
 
     return matrix
@@ -201,8 +204,8 @@ def _codes(rows: Rows) -> Callable[[Rows], np.ndarray]:
         handle_unknown="use_encoded_value", unknown_value=-1, dtype=np.float32
     ).fit(rows[0])
 
-    def table(given: Rows) -> np.ndarray:
-        return np.concatenate([ids.transform(given[0]), given[1]], axis=1, dtype=np.float32)
+    def table(some_rows: Rows) -> np.ndarray:
+        return np.concatenate([ids.transform(some_rows[0]), some_rows[1]], axis=1, dtype=np.float32)
 
     return table
 
@@ -234,8 +237,8 @@ class _Encoder:
     def _table(self, ids: np.ndarray, numbers: np.ndarray, means: np.ndarray) -> np.ndarray:
         many = ids[:, ~self.few]
         counts = [
-            found.reindex(column).fillna(0).to_numpy()[:, None]
-            for found, column in zip(self.counts, many.T, strict=True)
+            value_counts.reindex(column).fillna(0).to_numpy()[:, None]
+            for value_counts, column in zip(self.counts, many.T, strict=True)
         ]
         few = self.codes.transform(ids[:, self.few]) if self.few.any() else ids[:, self.few]
         return np.concatenate([few, means, *counts, numbers], axis=1, dtype=np.float64)

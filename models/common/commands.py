@@ -37,7 +37,7 @@ def train_command(model: ZooModel, arguments: list[str] | None = None) -> int:
 
     Args:
         model: model to train.
-        arguments: arguments of the command line. Default: those of the process.
+        arguments: arguments of the command line. Default: the process's arguments.
     """
     made = training_parser(f"{model.package}.train", f"Train {model.title}.", model.configs)
     add_switches(made)
@@ -70,7 +70,7 @@ def evaluate_command(model: ZooModel, arguments: list[str] | None = None) -> int
 
     Args:
         model: model to evaluate.
-        arguments: arguments of the command line. Default: those of the process.
+        arguments: arguments of the command line. Default: the process's arguments.
     """
     made = parser(f"{model.package}.eval", f"Evaluate a saved {model.title}.", model.configs)
     made.add_argument("--load", type=Path, required=True, help="directory that train --save made")
@@ -96,8 +96,8 @@ def evaluate_command(model: ZooModel, arguments: list[str] | None = None) -> int
     if worker_group().rank != 0:
         return 0
     print(result_lines(data, f"saved in {options.load}", metrics))
-    found = {"model": model.name, "data": data.name, **metrics, "metrics": metrics}
-    save_json(options.json, found)
+    record = {"model": model.name, "data": data.name, **metrics, "metrics": metrics}
+    save_json(options.json, record)
     return 0
 
 
@@ -105,7 +105,7 @@ def _train_once(
     model: ZooModel, config: Any, data: Data, options: argparse.Namespace
 ) -> dict[str, Any]:
     run = train(model, config, data, operators=options.report is not None)
-    found = figures(model, config, data, run)
+    record = figures(model, config, data, run)
     first = worker_group().rank == 0  # one worker of several reports
     if run.evaluation is not None and first:
         what = f"training seed {config.train.seed}"
@@ -115,9 +115,9 @@ def _train_once(
     if options.report is not None and first:
         curves = {} if run.evaluation is None else run.evaluation.curves
         title = f"{model.title} on {data.name}"
-        write_report(options.report, title, found, run.recorder.points, curves, run.operators)
+        write_report(options.report, title, record, run.recorder.points, curves, run.operators)
     _close_tables(run.model)
-    return found
+    return record
 
 
 def _close_tables(model: RecModel) -> None:

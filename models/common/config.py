@@ -25,7 +25,7 @@ _MOST_DEPTH = 64
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML whose numbers are those of YAML 1.2, and whose keys occur once in a mapping."""
+    """YAML with numbers as in YAML 1.2, and with keys that occur once in a mapping."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         # PyYAML takes seconds for thousands of brackets, and then Python's stack ends.
@@ -35,9 +35,9 @@ class _Loader(yaml.SafeLoader):
             raise yaml.composer.ComposerError(
                 None, None, f"more than {_MOST_DEPTH} values in one another", mark
             )
-        found = super().compose_node(parent, index)
+        node = super().compose_node(parent, index)
         self._depth -= 1
-        return found
+        return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
@@ -61,7 +61,7 @@ _Loader.add_implicit_resolver(
 def read_yaml(path: Path, kind: type[T]) -> T:
     """Return the configuration that a YAML file holds.
 
-    Numbers are those of YAML 1.2: 1e-3 is one.
+    Numbers are read as in YAML 1.2: 1e-3 is a number.
 
     Args:
         path: file with a mapping of the dataclass's fields.
@@ -72,8 +72,8 @@ def read_yaml(path: Path, kind: type[T]) -> T:
             message names it.
     """
     try:
-        found = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
-        return from_mapping(kind, found or {})
+        document = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
+        return from_mapping(kind, document or {})
     except (OSError, yaml.YAMLError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from error
 
@@ -145,22 +145,22 @@ class _UnknownKeyError(DaciteFieldError):
 Hooks = dict[Any, Callable[[Any], Any]]
 
 
-def _hooks(kind: Any, found: Hooks) -> Hooks:
-    """Add to `found` what dacite calls on values of a type, for a type and all that it holds."""
-    if kind in found:
-        return found
+def _hooks(kind: Any, hooks: Hooks) -> Hooks:
+    """Add to `hooks` what dacite calls on values of a type, for a type and all that it holds."""
+    if kind in hooks:
+        return hooks
     members = typing.get_args(kind)
     by_kind = [each for each in members if dataclasses.is_dataclass(each)]
     if typing.get_origin(kind) is tuple:
-        found[kind] = partial(_as_tuple, members[0])
+        hooks[kind] = partial(_as_tuple, members[0])
     elif len(by_kind) > 1:
-        found[kind] = partial(_of_its_kind, by_kind, found)
+        hooks[kind] = partial(_of_its_kind, by_kind, hooks)
     elif dataclasses.is_dataclass(kind):
-        found[kind] = partial(_of_known_keys, kind)
+        hooks[kind] = partial(_of_known_keys, kind)
         members = tuple(typing.get_type_hints(kind).values())
     for each in members:
-        _hooks(each, found)
-    return found
+        _hooks(each, hooks)
+    return hooks
 
 
 def _of_known_keys(kind: Any, value: Any) -> Any:

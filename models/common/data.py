@@ -167,9 +167,9 @@ def open_data(config: DataConfig, directory: Path | None, seed: int) -> Data:
 
     Args:
         config: the section `data` of a configuration.
-        directory: directory of the files. None: synthetic data have none; those of Census-Income
-            and MovieLens are named by the environment variables `MINDSPORE_REC_CENSUS_DIR` and
-            `MINDSPORE_REC_MOVIELENS_DIR`.
+        directory: directory of the files. None: synthetic data have none; the directories of
+            Census-Income and MovieLens are named by the environment variables
+            `MINDSPORE_REC_CENSUS_DIR` and `MINDSPORE_REC_MOVIELENS_DIR`.
         seed: seed of the order of the rows.
 
     Raises:

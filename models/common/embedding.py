@@ -119,8 +119,8 @@ def embedding_parameters(net: nn.Cell) -> list[Parameter]:
     cells = [
         each for _, each in net.cells_and_names() if isinstance(each, FieldEmbedding | FieldSum)
     ]
-    found = {id(p): p for cell in cells for p in cell.trainable_params()}
-    return list(found.values())
+    parameters = {id(p): p for cell in cells for p in cell.trainable_params()}
+    return list(parameters.values())
 
 
 def _lookup_of(fields: int, config: EmbeddingConfig, described: TableConfig) -> nn.Cell:

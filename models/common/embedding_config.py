@@ -43,7 +43,7 @@ class EmbeddingConfig:
             'per_field'. Default: 'one'.
         buckets: number of rows of a static table, 1 to 2**31 - 1, its `vocab_size`; an id's row is
             the remainder of its low 31 bits. Only for 'static'. Default: None.
-        vocabulary: whether ids are numbered: those of the training rows from 1 on, all others 0. A
+        vocabulary: whether ids are numbered: ids of the training rows from 1 on, all others 0. A
             static table then has a row for each number and no `buckets`; of kind 'converted' ids
             are always numbered. Default: False.
         host_device_mix: True: rows live on the host and are looked up and trained there, only those
@@ -52,8 +52,8 @@ class EmbeddingConfig:
         multi_lookup: whether each field has a lookup of its own of the one hash table.
             Default: False.
         admission_threshold: occurrences in training with which an id gets a row, at least 1, the
-            table's `admission`; those of all epochs count unless `train.admission_counts` says
-            otherwise. Only for 'hash'. Default: 1.
+            table's `admission`; occurrences in all epochs count unless `train.admission_counts`
+            says otherwise. Only for 'hash'. Default: 1.
         max_idle_steps: steps without an occurrence after which a row is removed; in the table's
             `eviction`. Not for 'static'. Default: None, never.
         max_rows: number of rows of each table at most, those seen longest ago are removed; in the

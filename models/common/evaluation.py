@@ -55,18 +55,18 @@ def evaluate(model: RecModel, data: Data) -> Evaluation:
         data: the data that it was trained on.
     """
     logit, label = predictions(model, data)
-    found = {}
+    metrics = {}
     for group, rows in _groups(data, len(label)):
         users = None if data.users is None else data.users[rows]
         each = [_metrics(logit[rows, k], label[rows, k], users) for k in range(len(data.tasks))]
         for name in each[0]:
             for end, of_task in zip(data.endings, each, strict=True):
-                found[f"{name}{end}{group}"] = of_task[name]
+                metrics[f"{name}{end}{group}"] = of_task[name]
     curves = {
         end.removeprefix("."): calibration(logit[:, k], label[:, k])
         for k, end in enumerate(data.endings)
     }
-    return Evaluation(found, curves)
+    return Evaluation(metrics, curves)
 
 
 def calibration(logit: np.ndarray, label: np.ndarray) -> ReliabilityCurve:
@@ -86,7 +86,7 @@ def predictions(model: RecModel, data: Data) -> tuple[np.ndarray, np.ndarray]:
     """Return logits and labels of the test rows, float32 `[rows, tasks]` each.
 
     Of several workers each predicts every so many-th batch, and has the logits of all. Batches stay
-    whole, so the bits are those of a worker that predicts all of them.
+    whole, so the bits are the same as if one worker predicted all of them.
     """
     group = worker_group()
     logits: list[np.ndarray] = []
@@ -97,8 +97,8 @@ def predictions(model: RecModel, data: Data) -> tuple[np.ndarray, np.ndarray]:
         mine = several[group.rank if group.rank < len(several) else 0]
         inputs = (mine["ids"], mine["dense"]) if data.dense else (mine["ids"],)
         logit = model.predict(*inputs).asnumpy()
-        found = [logit] if group.size == 1 else _of_all(group, logit)
-        logits.extend(found[: len(several)])
+        of_workers = [logit] if group.size == 1 else _of_all(group, logit)
+        logits.extend(of_workers[: len(several)])
         labels.extend(batch["label"] for batch in several)
     return np.concatenate(logits), np.concatenate(labels)
 
@@ -118,12 +118,12 @@ def _groups(data: Data, rows: int) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _metrics(logit: np.ndarray, label: np.ndarray, users: np.ndarray | None) -> dict[str, float]:
-    found = {
+    metrics = {
         "auc": functional.auc(label, logit),
         "log_loss": functional.log_loss(label, logit, from_logits=True),
         "normalized_entropy": functional.normalized_entropy(label, logit, from_logits=True),
         "calibration": functional.calibration(label, logit, from_logits=True),
     }
     if users is not None:
-        found["gauc"] = functional.gauc(label, logit, users)
-    return {name: float(value) for name, value in found.items()}
+        metrics["gauc"] = functional.gauc(label, logit, users)
+    return {name: float(value) for name, value in metrics.items()}

@@ -33,8 +33,8 @@ def mean_and_deviation(runs: Sequence[Mapping[str, float]]) -> dict[str, Any]:
     values = {name: [run[name] for run in runs] for name in runs[0]}
     deviation = None
     if len(runs) > 1:
-        deviation = {name: statistics.stdev(found) for name, found in values.items()}
+        deviation = {name: statistics.stdev(sample) for name, sample in values.items()}
     return {
-        "mean": {name: statistics.fmean(found) for name, found in values.items()},
+        "mean": {name: statistics.fmean(sample) for name, sample in values.items()},
         "deviation": deviation,
     }

@@ -158,10 +158,10 @@ class ZooModel:
         shape = {f.name: getattr(config.model, f.name) for f in dataclasses.fields(config.model)}
         if self.config.several_tasks:
             shape["tasks"] = tasks
-        held = config.embedding
-        if held.numbers_ids:
-            held = dataclasses.replace(held, buckets=vocabulary)
-        return self.network(fields, dense, held, **shape, name=name, seed=seed)
+        embedding = config.embedding
+        if embedding.numbers_ids:
+            embedding = dataclasses.replace(embedding, buckets=vocabulary)
+        return self.network(fields, dense, embedding, **shape, name=name, seed=seed)
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class Run:
 
     Args:
         model: the model.
-        summary: figures of the training; its metrics are those of the last evaluation during
+        summary: figures of the training, with the metrics of the last evaluation during
             training.
         evaluation: more metrics on the test rows, at the end; None of an interrupted run.
         recorder: loss, rows and hit rates during training.
@@ -287,7 +287,7 @@ def train(
 
 def figures(model: ZooModel, config: Any, data: Data, run: Run) -> dict[str, Any]:
     """Return what `--json` has of one run; the password in a cache's URL is left out."""
-    found = {
+    record = {
         "model": model.name,
         "data": data.name,
         "bayes_auc": data.bayes_auc,
@@ -297,5 +297,5 @@ def figures(model: ZooModel, config: Any, data: Data, run: Run) -> dict[str, Any
         "config": to_json(config),
     }
     if len(data.tasks) > 1:
-        found["metrics"] = run.metrics  # with those of each group of rows
-    return found
+        record["metrics"] = run.metrics  # with the metrics of each group of rows
+    return record

@@ -157,9 +157,9 @@ def _grouped(rows: Iterable[Mapping[str, str]], steps: int) -> list[OperatorTime
             kind = "loss"
         elif kind == "Custom":
             kind = _TABLE_OPERATORS.get(phase, "table operator")
-        found = sums.setdefault((kind, phase, cell), [0.0, 0.0])
-        found[0] += float(row["op_occurrences"]) / steps
-        found[1] += float(row["op_total_time(ms)"]) / steps
+        total = sums.setdefault((kind, phase, cell), [0.0, 0.0])
+        total[0] += float(row["op_occurrences"]) / steps
+        total[1] += float(row["op_total_time(ms)"]) / steps
     made = [OperatorTime(*key, *each) for key, each in sums.items()]
     return sorted(made, key=lambda each: -each.milliseconds)
 

@@ -146,8 +146,8 @@ def write_report(
     pictures.append(lines("Rows of tables", "step", _by_table(points, "rows")))
     pictures.append(lines("Memory of tables, MB", "step", _by_table(points, "megabytes")))
     if any(p.host_rows for p in points):
-        held = _by_table(points, "host_rows")
-        pictures.append(lines("Rows of tables in host memory", "step", held))
+        host_rows = _by_table(points, "host_rows")
+        pictures.append(lines("Rows of tables in host memory", "step", host_rows))
         rates = _by_table(points, "hit_rate")
         pictures.append(lines("Keys found in a tier, by keys looked up", "step", rates))
     if curves:
@@ -165,11 +165,11 @@ def write_report(
 
 
 def _by_table(points: list[_Point], what: str) -> dict[str, list[tuple[float, float]]]:
-    found: dict[str, list[tuple[float, float]]] = {}
+    series: dict[str, list[tuple[float, float]]] = {}
     for point in points:
         for name, value in getattr(point, what).items():
-            found.setdefault(name, []).append((point.step, value))
-    return found
+            series.setdefault(name, []).append((point.step, value))
+    return series
 
 
 def _calibration(curves: Mapping[str, ReliabilityCurve]) -> str:

@@ -54,12 +54,12 @@ def with_switches(config: Any, options: argparse.Namespace) -> Any:
         ValueError: options that do not go together, or not with the configuration.
     """
     embedding = config.embedding
-    given = {
+    settings = {
         "multi_lookup": options.multi_lookup or None,
         "admission_threshold": options.admission_threshold,
         "max_idle_steps": options.max_idle_steps,
     }
-    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    changes: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
     if options.embedding not in (None, embedding.kind):
         changes |= _other_kind(options.embedding)
     tiers = {name: getattr(options, name) for name in TIERS if getattr(options, name) is not None}

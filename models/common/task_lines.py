@@ -50,8 +50,8 @@ def result_line(data: Data, metrics: Mapping[str, float]) -> str:
     """
     users = f", GAUC by user {metrics['gauc']:.5f}" if "gauc" in metrics else ""
     best = "" if data.bayes_auc is None else f", Bayes AUC {data.bayes_auc:.5f}"
-    found = f"AUC {metrics['auc']:.5f}, log loss {metrics['log_loss']:.5f}"
-    return f"{found}{users}{best} ({data.name})"
+    scores = f"AUC {metrics['auc']:.5f}, log loss {metrics['log_loss']:.5f}"
+    return f"{scores}{users}{best} ({data.name})"
 
 
 def report(

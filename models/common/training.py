@@ -71,8 +71,8 @@ def with_changes(config: C, **changes: int | None) -> C:
         >>> with_changes(Config(TrainConfig(seed=1, epochs=5)), seed=3, epochs=None).train.epochs
         5
     """
-    given = {name: value for name, value in changes.items() if value is not None}
-    return dataclasses.replace(config, train=dataclasses.replace(config.train, **given))
+    fields = {name: value for name, value in changes.items() if value is not None}
+    return dataclasses.replace(config, train=dataclasses.replace(config.train, **fields))
 
 
 def step_count(config: TrainConfig, data: Data) -> int:

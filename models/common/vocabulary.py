@@ -25,8 +25,8 @@ def with_vocabulary(data: Data) -> Data:
     Args:
         data: data whose ids are keys; one epoch of it is read.
     """
-    found = [np.unique(batch["ids"]) for batch in data.train(1 << 16, 1)]
-    keys = np.unique(np.concatenate(found))
+    distinct_ids = [np.unique(batch["ids"]) for batch in data.train(1 << 16, 1)]
+    keys = np.unique(np.concatenate(distinct_ids))
 
     def numbered(batches: Iterable[Batch]) -> Iterator[Batch]:
         for batch in batches:

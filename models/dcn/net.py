@@ -70,8 +70,8 @@ class DCN(nn.Cell):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        held = embedding or EmbeddingConfig()
-        self.inputs = InputLayer(fields, dense, held, numbers, f"{name}.embedding", seed)
+        config = embedding or EmbeddingConfig()
+        self.inputs = InputLayer(fields, dense, config, numbers, f"{name}.embedding", seed)
         self.cross = CrossNet(self.inputs.widths, layers)
         self.deep = MLP(self.inputs.widths, hidden, "relu", dropout, batch_norm)
         width = self.cross.out_features + self.deep.out_features

@@ -91,8 +91,8 @@ class DCNV2(nn.Cell):
             raise ValueError(
                 f"experts and rank must be None with cross='matrix', got {experts}, {rank}"
             )
-        held = embedding or EmbeddingConfig()
-        self.inputs = InputLayer(fields, dense, held, numbers, f"{name}.embedding", seed)
+        config = embedding or EmbeddingConfig()
+        self.inputs = InputLayer(fields, dense, config, numbers, f"{name}.embedding", seed)
         widths = self.inputs.widths
         if cross == "matrix":
             self.cross: nn.Cell = CrossNetV2(widths, layers)

@@ -68,9 +68,9 @@ class DeepFM(nn.Cell):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        held = embedding or EmbeddingConfig()
-        self.inputs = InputLayer(fields, dense, held, numbers, f"{name}.embedding", seed)
-        self.first_order = FirstOrder(fields, dense, held, f"{name}.first_order", seed)
+        config = embedding or EmbeddingConfig()
+        self.inputs = InputLayer(fields, dense, config, numbers, f"{name}.embedding", seed)
+        self.first_order = FirstOrder(fields, dense, config, f"{name}.first_order", seed)
         embeds = self.inputs.fields > fields  # numbers are vectors, too
         parts = (fields, dense) if embeds else self.inputs.fields
         self.pairs = FactorizationMachine(parts, self.inputs.dim)

@@ -76,21 +76,21 @@ class DLRM(nn.Cell):
         check_least("dense", dense, 0, 1 << 16)
         if not dense and len(bottom):
             raise ValueError(f"bottom must be () without numbers, got {tuple(bottom)}")
-        held = embedding or EmbeddingConfig()
-        self.embedding = FieldEmbedding(fields, held, f"{name}.embedding", seed)
+        config = embedding or EmbeddingConfig()
+        self.embedding = FieldEmbedding(fields, config, f"{name}.embedding", seed)
         self.has_numbers = dense > 0
         dim = self.embedding.dim
-        given = {"vectors": fields * dim}
+        inputs = {"vectors": fields * dim}
         steps: dict[str, Any] = {}
         if dense:
             self.bottom = MLP(dense, (*bottom, dim), "relu", dropout, batch_norm)
-            given["numbers"] = dense
+            inputs["numbers"] = dense
             steps["bottom"] = (self.bottom, ("numbers",))
         self.pairs = DotInteraction(fields, dim, dense=self.has_numbers)
         self.top = MLP(self.pairs.out_features, top, "relu", dropout, batch_norm, out_features=1)
         steps["pairs"] = (self.pairs, ("vectors", "bottom") if dense else ("vectors",))
         steps["logit"] = (self.top, ("pairs",))
-        self.dense = FusedGraph(given, steps)
+        self.dense = FusedGraph(inputs, steps)
 
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
         """Return the logits."""

@@ -74,8 +74,8 @@ class MMoENet(nn.Cell):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        held = embedding or EmbeddingConfig()
-        self.inputs = InputLayer(fields, dense, held, numbers, f"{name}.embedding", seed)
+        config = embedding or EmbeddingConfig()
+        self.inputs = InputLayer(fields, dense, config, numbers, f"{name}.embedding", seed)
         self.mixture = MMoE(
             self.inputs.widths,
             experts,

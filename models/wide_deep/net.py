@@ -72,9 +72,9 @@ class WideDeep(nn.Cell):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        held = embedding or EmbeddingConfig()
-        self.wide = FirstOrder(fields, dense, held, f"{name}.wide", seed)
-        self.inputs = InputLayer(fields, dense, held, numbers, f"{name}.deep", seed)
+        config = embedding or EmbeddingConfig()
+        self.wide = FirstOrder(fields, dense, config, f"{name}.wide", seed)
+        self.inputs = InputLayer(fields, dense, config, numbers, f"{name}.deep", seed)
         self.deep = MLP(self.inputs.widths, hidden, "relu", dropout, batch_norm, out_features=1)
         terms = (*self.wide.terms, "deep")
         self.total = Sum(len(terms))

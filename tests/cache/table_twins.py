@@ -155,15 +155,16 @@ class Twins:
         # Rows that nobody has looked up have no metadata in a static table in memory.
         self._ignored = {"last_steps", "last_times", "last_step"} if self.static else set()
         self.memory = self._make()
-        self.tiered = self._make()
-        self.attach()
+        self.tiered = self._make_tiered()
 
     def _make(self) -> Any:
         name = f"twins.{next(_numbers)}"
         return _native.Table(name=name, seed=self._seed ^ hash_of_name(name), **self._arguments)
 
-    def attach(self) -> None:
-        self.tiered.set_cache(levels=self.stores.levels(self._remote_rows), **self._cache)
+    def _make_tiered(self) -> Any:
+        table = self._make()
+        table.set_cache(levels=self.stores.levels(self._remote_rows), **self._cache)
+        return table
 
     def replica(self) -> Any:
         """Another table in memory."""
@@ -178,8 +179,7 @@ class Twins:
         old.flush()
         counters, clock, horizon = old.export_counters(), (old.step, old.event_time), old.horizon
         old.close()
-        self.tiered = self._make()
-        self.attach()
+        self.tiered = self._make_tiered()
         self.tiered.bind_optimizer(optimizer)
         self.tiered.set_clock(*clock)
         self.tiered.set_horizon(*horizon)

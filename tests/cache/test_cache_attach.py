@@ -83,7 +83,7 @@ def test_rows_of_another_number_of_workers(tmp_path, before, now):
     for worker in range(before):
         with worker_store(tmp_path, worker, before) as store:
             store.write(KEYS, rows_of(36))
-    with pytest.raises(ValueError, match=f"which are those of {before} worker.* {now}: start as"):
+    with pytest.raises(ValueError, match=f"are the rows of {before} worker.* {now}: start as"):
         worker_store(tmp_path, 0, now, "keep")
     with pytest.raises(ValueError, match="rows of an earlier run"):
         worker_store(tmp_path, 0, now)

@@ -70,5 +70,5 @@ def test_shards_of_a_dataset_are_the_workers() -> None:
     source = sharded(num_shards=2, shard_id=1)
     assert source.split_by_worker(1, 2) is source
     assert sharded().split_by_worker(1, 2) is None
-    with pytest.raises(ValueError, match="shard_id=0, those of this worker.*got shard 1 of 2"):
+    with pytest.raises(ValueError, match="shard_id=0, the shard of this worker.*got shard 1 of 2"):
         source.split_by_worker(0, 2)

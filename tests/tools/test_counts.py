@@ -15,8 +15,8 @@ BOUNDS = {
     "long_signatures": 8,
     "other_words": 15,
     "twins": 4,
-    "vague_variables": 534,
-    "pronouns": 120,
+    "vague_variables": 40,
+    "pronouns": 5,
     "readme_lines": 111,
 }
 

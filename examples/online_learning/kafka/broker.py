@@ -57,10 +57,10 @@ def missing_tools() -> str:
     for tool in ("java", "mvn"):
         if shutil.which(tool) is None:
             return f"{tool} is not in the path; Kafka needs Java 17 and Maven"
-    said = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
-    version = re.search(r'version "(\d+)', said.stderr)
+    completed = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
+    version = re.search(r'version "(\d+)', completed.stderr)
     if version is None or int(version.group(1)) < 17:
-        return f"Kafka needs Java 17 or later, and java is {said.stderr.splitlines()[:1]}"
+        return f"Kafka needs Java 17 or later, and java is {completed.stderr.splitlines()[:1]}"
     return ""
 
 
@@ -185,14 +185,14 @@ class Broker:
         while True:
             with open(log, "rb") as file:
                 file.seek(begin)
-                said = file.read().decode(errors="replace")
-            if "Kafka Server started" in said:
+                output = file.read().decode(errors="replace")
+            if "Kafka Server started" in output:
                 return
             ended = self._process.poll() is not None
             if ended or time.monotonic() > deadline:
                 self.kill()
                 what = "ended while starting" if ended else "is not ready in time"
-                raise RuntimeError(f"the broker {what}; the end of {log}:\n{said[-2000:]}")
+                raise RuntimeError(f"the broker {what}; the end of {log}:\n{output[-2000:]}")
             time.sleep(0.05)
 
     def _end(self, number: signal.Signals, timeout: float) -> None:

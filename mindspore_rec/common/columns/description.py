@@ -126,7 +126,7 @@ def _described(member: FeatureSpec | Feature) -> dict[str, Any]:
             f"features: {type(member).__name__} of column {member.column!r} is no transform of "
             "this library, and has no description"
         )
-    arguments = {name: _plain(getattr(member, held)) for name, held in attributes.items()}
+    arguments = {name: _plain(getattr(member, attribute)) for name, attribute in attributes.items()}
     return {"transform": type(member).__name__, "column": _plain(member.column), **arguments}
 
 

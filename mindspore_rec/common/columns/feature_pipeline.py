@@ -95,14 +95,16 @@ class FeaturePipeline:
         *,
         keep_rest: bool = False,
     ) -> None:
-        given = _by_name(outputs)
-        times = {n: m for n, m in given.items() if isinstance(m, FeatureSpec) and m.is_timestamp}
+        definitions = _by_name(outputs)
+        times = {
+            n: m for n, m in definitions.items() if isinstance(m, FeatureSpec) and m.is_timestamp
+        }
         for name, spec in times.items():
             make_output(name, spec)  # of its own name
         self._outputs: list[Output] = [
-            make_output(name, made) for name, made in given.items() if name not in times
+            make_output(name, made) for name, made in definitions.items() if name not in times
         ]
-        self.specs = _specs(given, self._outputs)
+        self.specs = _specs(definitions, self._outputs)
         self.timestamp: FeatureSpec | None = next(iter(times.values()), None)
         self.column_names = [output.name for output in self._outputs]
         self._prepare = _functions(prepare)
@@ -266,10 +268,10 @@ class FeaturePipeline:
         read = list(names)
         if not self._prepare:
             members = [each for output in self._outputs for each in output.members]
-            found = [column_of(each, view) for each in members]
+            columns = [column_of(each, view) for each in members]
             if self.timestamp is not None and (with_time or self._times_out):
-                found.append(column_of(self.timestamp, view))
-            read = list(dict.fromkeys(found)) or read
+                columns.append(column_of(self.timestamp, view))
+            read = list(dict.fromkeys(columns)) or read
         kept = self._rest(view) if self.keep_rest else []
         times = [self.timestamp.name] if with_time and self.timestamp is not None else []
         made = [*self.column_names, *times]
@@ -371,9 +373,9 @@ class FeaturePipeline:
         learned_by = {n: v for n, v in state.items() if n != _COLUMNS} if is_mapping else {}
         if not is_mapping or not all(isinstance(v, (list, tuple)) for v in learned_by.values()):
             raise ValueError(f"state must be of a pipeline with outputs {shape}, got {state!r:.80}")
-        found = {name: len(learned) for name, learned in learned_by.items()}
-        if found != shape:
-            raise ValueError(f"state must be of a pipeline with outputs {shape}, got {found}")
+        counts = {name: len(learned) for name, learned in learned_by.items()}
+        if counts != shape:
+            raise ValueError(f"state must be of a pipeline with outputs {shape}, got {counts}")
         if _COLUMNS in state:  # states of earlier versions lack them
             for output in self._outputs:
                 _check_columns_of(output, state[_COLUMNS])
@@ -404,16 +406,16 @@ def _by_name(outputs: Any) -> dict[str, Any]:
 
 
 def _functions(prepare: Any) -> list[Prepare]:
-    found = [prepare] if callable(prepare) else prepare
-    if not isinstance(found, (list, tuple)) or not all(callable(each) for each in found):
+    functions = [prepare] if callable(prepare) else prepare
+    if not isinstance(functions, (list, tuple)) or not all(callable(each) for each in functions):
         raise TypeError(f"prepare must be functions of a DataFrame, got {prepare!r}")
-    return list(found)
+    return list(functions)
 
 
-def _specs(given: Mapping[str, Any], outputs: list[Output]) -> tuple[FeatureSpec, ...]:
+def _specs(definitions: Mapping[str, Any], outputs: list[Output]) -> tuple[FeatureSpec, ...]:
     """Return the FeatureSpec objects in the order in which they were given."""
     by_name = {output.name: output.specs for output in outputs}
-    specs = tuple(spec for name, made in given.items() for spec in by_name.get(name, [made]))
+    specs = tuple(spec for name, made in definitions.items() for spec in by_name.get(name, [made]))
     check_together(specs)
     return specs
 
@@ -440,16 +442,16 @@ def _columns(output: Output) -> list[str | int]:
 def _check_columns_of(output: Output, columns: Any) -> None:
     """Raise ValueError if an output has other columns in the state than in the pipeline."""
     own = _columns(output)
-    found = columns.get(output.name) if isinstance(columns, Mapping) else None
-    if not isinstance(found, (list, tuple)) or len(found) != len(own):
+    state_columns = columns.get(output.name) if isinstance(columns, Mapping) else None
+    if not isinstance(state_columns, (list, tuple)) or len(state_columns) != len(own):
         raise ValueError(
-            f"state must have the columns of output {output.name!r}, got {found!r:.80}"
+            f"state must have the columns of output {output.name!r}, got {state_columns!r:.80}"
         )
     # A name and a place may be the same column, if batches were tuples and now are dicts.
-    if any(type(a) is type(b) and a != b for a, b in zip(own, found, strict=True)):
+    if any(type(a) is type(b) and a != b for a, b in zip(own, state_columns, strict=True)):
         raise ValueError(
-            f"output {output.name!r} of the state is of columns {list(found)}, that of this "
-            f"pipeline is of {own}"
+            f"output {output.name!r} of the state is of columns {list(state_columns)}, that of "
+            f"this pipeline is of {own}"
         )
 
 

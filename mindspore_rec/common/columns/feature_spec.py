@@ -213,17 +213,17 @@ def check_specs(specs: Any) -> tuple[FeatureSpec, ...]:
     """
     if isinstance(getattr(specs, "specs", None), tuple):
         return specs.specs  # of a pipeline, which has checked them
-    found = (specs,) if isinstance(specs, FeatureSpec) else specs
-    if not isinstance(found, Iterable) or isinstance(found, (str, bytes)):
+    features = (specs,) if isinstance(specs, FeatureSpec) else specs
+    if not isinstance(features, Iterable) or isinstance(features, (str, bytes)):
         raise TypeError(f"specs must be FeatureSpec objects, got {specs!r}")
-    found = tuple(found)
-    for spec in found:
+    features = tuple(features)
+    for spec in features:
         if not isinstance(spec, FeatureSpec):
             raise TypeError(f"specs must be FeatureSpec objects, got {spec!r}")
-    if all(spec.is_timestamp for spec in found):
+    if all(spec.is_timestamp for spec in features):
         raise ValueError("specs must have at least one feature that is not a timestamp")
-    check_together(found)
-    return found
+    check_together(features)
+    return features
 
 
 def check_together(specs: tuple[FeatureSpec, ...]) -> None:
@@ -291,7 +291,7 @@ def specs_of_table(specs: Any, table_name: str) -> tuple[FeatureSpec, ...]:
         >>> [spec.name for spec in specs_of_table(FeatureSpec("a", table_name="t"), "t")]
         ['a']
     """
-    found = tuple(spec for spec in check_specs(specs) if spec.table_name == table_name)
-    if not found:
+    features = tuple(spec for spec in check_specs(specs) if spec.table_name == table_name)
+    if not features:
         raise ValueError(f"specs must have a feature with table_name '{table_name}', got none")
-    return found
+    return features

@@ -29,17 +29,17 @@ def tables_of_features(
     """
     wanted = {spec.table_name for spec in specs if not spec.is_timestamp}
     hashed = [table for table in tables if not table.vocabulary]
-    found = tuple(table for table in hashed if not wanted or table.name in wanted)
-    names = {table.name for table in found}
+    chosen = tuple(table for table in hashed if not wanted or table.name in wanted)
+    names = {table.name for table in chosen}
     for spec in specs:
         if spec.idle_seconds is not None and spec.table_name not in names:
             raise ValueError(
                 f"tables must have '{spec.table_name}', which evicts by age (feature "
                 f"'{spec.name}'), got {sorted(names)}"
             )
-    if not found:
+    if not chosen:
         raise ValueError(f"tables must have at least one of {sorted(map(str, wanted))}, got none")
-    return found
+    return chosen
 
 
 def network_event_tables(specs: tuple[FeatureSpec, ...], tables: Iterable[TableT]) -> list[TableT]:

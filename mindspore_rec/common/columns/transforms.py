@@ -247,15 +247,15 @@ def time_parts(column: str | int, values: pa.Array, part: str) -> tuple[np.ndarr
     about = seconds.cast(pa.float64(), safe=False)
     real = pc.and_(pc.greater_equal(about, _YEAR_1), pc.less(about, _YEAR_10000))
     times = pc.if_else(real, seconds, None).cast(pa.int64()).cast(pa.timestamp("s"))
-    found = {
+    extracted = {
         "minute": pc.minute,
         "hour": pc.hour,
         "weekday": pc.day_of_week,
         "day": pc.day,
         "month": pc.month,
     }[part](times)
-    there = found.is_valid().to_numpy(zero_copy_only=False)
-    numbers = pc.fill_null(found, 0).to_numpy(zero_copy_only=False)
+    there = extracted.is_valid().to_numpy(zero_copy_only=False)
+    numbers = pc.fill_null(extracted, 0).to_numpy(zero_copy_only=False)
     from_one = there if part in ("day", "month") else 0
     return numbers - from_one, there
 

@@ -67,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("-n", "--workers", type=_positive, help="number of workers; default: those of --hosts")
+    add("-n", "--workers", type=_positive, help="number of workers; default: the sum over --hosts")
     add(
         "--hosts",
         type=_hosts,
@@ -131,9 +131,9 @@ def _job(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> Job:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
     parser = _parser()
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        return run(_job(given, parser), given.restarts).code
+        return run(_job(options, parser), options.restarts).code
     except WorkerError as error:
         print(f"mindspore_rec.launch: {error}", file=sys.stderr)
         return 2

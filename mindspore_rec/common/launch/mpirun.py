@@ -76,13 +76,13 @@ def find_mpirun() -> Path:
         WorkerError: this Python's environment has none.
     """
     folder = find_mpi()
-    found = None if folder is None else folder.parent / "bin" / "mpirun"
-    if found is None or not found.exists():
+    mpirun = None if folder is None else folder.parent / "bin" / "mpirun"
+    if mpirun is None or not mpirun.exists():
         raise WorkerError(
             f"there is no mpirun in the environment of {sys.executable}: install Open MPI with "
             f"{pip_install('mpi')}"
         )
-    return found
+    return mpirun
 
 
 def _is_setting(name: str) -> bool:

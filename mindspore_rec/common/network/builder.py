@@ -65,12 +65,12 @@ def load_function(name: str) -> Callable[..., Any]:
     if not colon:
         raise ValueError(f"a builder must be 'package.module:function', got {name!r}")
     try:
-        found = getattr(importlib.import_module(module), function)
+        builder = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:
         raise ValueError(f"the builder {name!r} cannot be imported: {error}") from error
-    if not callable(found):
+    if not callable(builder):
         raise ValueError(f"the builder {name!r} is not a function")
-    return found
+    return builder
 
 
 def add_network_arguments(parser: argparse.ArgumentParser) -> None:

@@ -70,8 +70,8 @@ class OnnxRunner(Runner):
         self.parameters = network.parameters
         self._weights: dict[str, Any] = {}
         self._lookups = network.lookups
-        given = {each.name for each in self._dense.get_inputs()}
-        self._plain = [spec.name for spec in network.inputs if spec.name in given]
+        input_names = {each.name for each in self._dense.get_inputs()}
+        self._plain = [spec.name for spec in network.inputs if spec.name in input_names]
         self._names = [each.name for each in self._dense.get_outputs()]
         self._ids_inputs: set[str] = set()
         self._ids_names: list[str] = []
@@ -86,19 +86,19 @@ class OnnxRunner(Runner):
     def start(self, arrays: Sequence[np.ndarray]) -> Callable[[], list[np.ndarray]]:
         """Look up the rows, and return a function that computes the outputs."""
         assert self.inputs is not None
-        given = {spec.name: each for spec, each in zip(self.inputs, arrays, strict=True)}
+        inputs = {spec.name: each for spec, each in zip(self.inputs, arrays, strict=True)}
         if self._ids is not None:
-            feeds = {name: given[name] for name in self._ids_inputs}
-            given |= zip(self._ids_names, self._ids.run(self._ids_names, feeds), strict=True)
+            feeds = {name: inputs[name] for name in self._ids_inputs}
+            inputs |= zip(self._ids_names, self._ids.run(self._ids_names, feeds), strict=True)
         values = dict(self.weights())
         for name in self._plain:
-            values[name] = self._value(given[name])
+            values[name] = self._value(inputs[name])
         for lookup in self._lookups:
-            values[lookup.result] = self._value(self._rows(lookup, given))
+            values[lookup.result] = self._value(self._rows(lookup, inputs))
 
         def compute() -> list[np.ndarray]:
-            found = self._dense.run_with_ort_values(self._names, values)
-            return [each.numpy() for each in found]
+            outputs = self._dense.run_with_ort_values(self._names, values)
+            return [each.numpy() for each in outputs]
 
         return compute
 
@@ -106,8 +106,8 @@ class OnnxRunner(Runner):
         """Return the dense parameters, by name, as ONNX Runtime takes them."""
         return self._weights
 
-    def _rows(self, lookup: Lookup, given: Mapping[str, np.ndarray]) -> np.ndarray:
-        ids = given[lookup.ids]
+    def _rows(self, lookup: Lookup, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
+        ids = inputs[lookup.ids]
         tables = [self.tables[name] for name in lookup.tables]
         if lookup.grouped:
             rows = np.empty((*ids.shape, tables[0].dim), np.float32)
@@ -118,8 +118,8 @@ class OnnxRunner(Runner):
         rows = tables[0].read_rows(ids, lookup.padding_key)
         if lookup.combiner is None:
             return rows
-        offsets = None if lookup.offsets is None else given[lookup.offsets]
-        weights = None if lookup.weights is None else given[lookup.weights]
+        offsets = None if lookup.offsets is None else inputs[lookup.offsets]
+        weights = None if lookup.weights is None else inputs[lookup.weights]
         return pooled(rows, ids, lookup, offsets, weights)
 
     def specs_of_outputs(self) -> tuple[TensorSpec, ...] | None:

@@ -33,8 +33,8 @@ def pack_arrays(arrays: Mapping[str, npt.NDArray[np.generic]]) -> bytes:
         [[7], [8]]
     """
     described, parts = [], []
-    for name, given in arrays.items():
-        array = given.astype(np.float32) if given.dtype.name == "bfloat16" else given
+    for name, original in arrays.items():
+        array = original.astype(np.float32) if original.dtype.name == "bfloat16" else original
         if array.dtype.kind not in "biufc":
             raise TypeError(f"{name} must be an array of numbers, got dtype {array.dtype}")
         described.append([name, array.dtype.str, list(array.shape)])
@@ -50,17 +50,17 @@ def unpack_arrays(message: bytes) -> dict[str, npt.NDArray[np.generic]]:
         ValueError: the message is not one of `pack_arrays`.
     """
     start = _LENGTH + int.from_bytes(message[:_LENGTH], "little")
-    found = {}
+    arrays = {}
     for name, kind, shape in _described(message[_LENGTH:start]):
         dtype, count = np.dtype(kind), math.prod(shape)
         if count * dtype.itemsize > len(message) - start:
             raise ValueError(f"a message between workers ends within its array {name!r}")
         array = np.frombuffer(message, dtype, count, start)
-        found[name] = array.reshape(shape).copy()
+        arrays[name] = array.reshape(shape).copy()
         start += array.nbytes
     if start != len(message):
         raise ValueError("a message between workers has more than its arrays")
-    return found
+    return arrays
 
 
 def _described(head: bytes) -> list[tuple[str, str, list[int]]]:

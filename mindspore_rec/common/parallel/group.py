@@ -144,9 +144,9 @@ class WorkerGroup:
                 workers that differ from worker 0.
         """
         self._require_main_thread("require_same_arrays")
-        found = self._control.find_difference(list(arrays))
-        if found is not None:
-            place, ranks = found
+        difference = self._control.find_difference(list(arrays))
+        if difference is not None:
+            place, ranks = difference
             name = names[place] if place < len(names) else "their number"
             raise WorkerError(f"{what} differ between worker 0 and {_workers(ranks)}: {name}")
 

@@ -39,9 +39,9 @@ def arrays_of_first(group: Group, arrays: Mapping[str, Array]) -> dict[str, Arra
         return {}
     # As bytes: a message has dtypes of NumPy only, and bfloat16 is none.
     sent = {str(i): whole[name].reshape(-1).view(np.uint8) for i, name in enumerate(names)}
-    found = unpack_arrays(group.broadcast(pack_arrays(sent) if group.rank == 0 else None))
+    received = unpack_arrays(group.broadcast(pack_arrays(sent) if group.rank == 0 else None))
     return {
-        name: found[str(i)].view(whole[name].dtype).reshape(whole[name].shape)
+        name: received[str(i)].view(whole[name].dtype).reshape(whole[name].shape)
         for i, name in enumerate(names)
         if mine[name] != digests[0][name]
     }

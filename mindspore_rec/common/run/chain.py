@@ -73,8 +73,8 @@ def parse_entry_name(name: str) -> tuple[int, str] | None:
         >>> parse_entry_name("000000000120.delta")
         (120, 'delta')
     """
-    found = _NAME.fullmatch(name)
-    return (int(found[1]), found[2]) if found else None
+    match = _NAME.fullmatch(name)
+    return (int(match[1]), match[2]) if match else None
 
 
 def entry_at(path: Path) -> Entry:
@@ -103,8 +103,8 @@ def entries(root: Path) -> list[Entry]:
     """
     if not root.is_dir():
         raise FileNotFoundError(f"there is no directory of checkpoints at {root}")
-    found = [entry_at(path) for path in root.iterdir() if parse_entry_name(path.name)]
-    return sorted(found, key=lambda entry: (entry.step, entry.kind))
+    checkpoints = [entry_at(path) for path in root.iterdir() if parse_entry_name(path.name)]
+    return sorted(checkpoints, key=lambda entry: (entry.step, entry.kind))
 
 
 def newest_chain(root: Path, step: int | None = None) -> list[Entry]:
@@ -122,19 +122,19 @@ def newest_chain(root: Path, step: int | None = None) -> list[Entry]:
         CheckpointError: a delta of the chain is missing or belongs to another run.
         ValueError: there is no state of that step.
     """
-    found = entries(root)
+    checkpoints = entries(root)
     if step is not None:
-        if step not in {entry.step for entry in found}:
-            steps = sorted({entry.step for entry in found})
+        if step not in {entry.step for entry in checkpoints}:
+            steps = sorted({entry.step for entry in checkpoints})
             raise ValueError(f"{root} has no checkpoint of step {step}; it has {steps}")
-        found = [entry for entry in found if entry.step <= step]
-    if not found:
+        checkpoints = [entry for entry in checkpoints if entry.step <= step]
+    if not checkpoints:
         return []
-    fulls = [entry for entry in found if entry.kind == "full"]
+    fulls = [entry for entry in checkpoints if entry.kind == "full"]
     if not fulls:
         raise CheckpointError(f"{root} has deltas but no full checkpoint that they start from")
     chain = [fulls[-1]]
-    for entry in found:
+    for entry in checkpoints:
         if entry.kind == "delta" and entry.step > chain[0].step:
             check_follows(chain[-1], entry)
             chain.append(entry)

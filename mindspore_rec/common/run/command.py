@@ -164,9 +164,9 @@ def _all(path: Path) -> list[Entry]:
     return [entry_at(path)] if (path / MANIFEST).is_file() else entries(path)
 
 
-def _list(found: list[Entry]) -> int:
+def _list(checkpoints: list[Entry]) -> int:
     print(f"{'step':>12}  {'kind':5}  {'rows':>12}  {'deleted':>9}  {'MB':>9}  {'saved':19}  state")
-    for entry in found:
+    for entry in checkpoints:
         tables = entry.manifest["tables"].values()
         size = sum(file["size"] for file in entry.manifest["files"].values())
         saved = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(entry.manifest["saved_at"]))
@@ -179,11 +179,11 @@ def _list(found: list[Entry]) -> int:
     return 0
 
 
-def _verify(found: list[Entry]) -> int:
+def _verify(checkpoints: list[Entry]) -> int:
     bad = 0
     before: Entry | None = None
     chain: list[Entry] = []  # from a full one to `before`; empty if one of them is bad
-    for i, entry in enumerate(found):
+    for i, entry in enumerate(checkpoints):
         try:
             begun, chain = chain, []
             verify(entry)
@@ -191,7 +191,7 @@ def _verify(found: list[Entry]) -> int:
                 check_follows(before, entry)
             if entry.kind == "full" or begun:
                 chain = [entry] if entry.kind == "full" else [*begun, entry]
-                if _is_digested(found, i):
+                if _is_digested(checkpoints, i):
                     check_digests(chain)
             print(f"ok   {entry.path}")
         except (ValueError, OSError) as error:
@@ -201,16 +201,16 @@ def _verify(found: list[Entry]) -> int:
             else:  # a run that goes on removes old checkpoints
                 print(f"gone {entry.path}")
         before = entry
-    print(f"{len(found)} checkpoints, {bad} bad")
-    return 1 if bad or not found else 0
+    print(f"{len(checkpoints)} checkpoints, {bad} bad")
+    return 1 if bad or not checkpoints else 0
 
 
-def _is_digested(found: list[Entry], i: int) -> bool:
+def _is_digested(checkpoints: list[Entry], i: int) -> bool:
     """Whether a checkpoint's digests are compared: of a delta only if no full one follows it.
 
     All rows of the state have to be read, and a full checkpoint was merged of the deltas before it.
     """
-    return found[i].kind == "full" or i + 1 == len(found)
+    return checkpoints[i].kind == "full" or i + 1 == len(checkpoints)
 
 
 def _verify_live(options: argparse.Namespace) -> int:
@@ -239,20 +239,20 @@ def _verify_live(options: argparse.Namespace) -> int:
 
 
 def _diff(first: Path, second: Path) -> int:
-    found = difference(chain_at(first), chain_at(second))
-    for where, names in ((first, found.only_first), (second, found.only_second)):
+    differences = difference(chain_at(first), chain_at(second))
+    for where, names in ((first, differences.only_first), (second, differences.only_second)):
         for name in names:
             print(f"only in {where}: {_printable(name)}")
-    for name, table in found.tables.items():
+    for name, table in differences.tables.items():
         print(
             f"table {_printable(name)}: {table.same:,} rows the same, {table.changed:,} changed "
             f"(largest difference {table.largest:.3g}), {table.only_first:,} only in the first, "
             f"{table.only_second:,} only in the second"
         )
-    for name, largest in found.dense.items():
+    for name, largest in differences.dense.items():
         print(f"parameter {_printable(name)}: largest difference {largest:.3g}")
-    print("the same" if found.same else "different")
-    return 0 if found.same else 1
+    print("the same" if differences.same else "different")
+    return 0 if differences.same else 1
 
 
 def _printable(text: str) -> str:

@@ -67,39 +67,39 @@ def difference(first: Sequence[Entry], second: Sequence[Entry]) -> Difference:
     """
     for chain in (first, second):
         verify_chain(chain)
-    found = Difference()
+    differences = Difference()
     tables = [chain[-1].manifest["tables"] for chain in (first, second)]
     dense = [read_arrays(chain[-1].path / DENSE) for chain in (first, second)]
     for of_kind in (tables, dense):
-        found.only_first += sorted(of_kind[0].keys() - of_kind[1].keys())
-        found.only_second += sorted(of_kind[1].keys() - of_kind[0].keys())
+        differences.only_first += sorted(of_kind[0].keys() - of_kind[1].keys())
+        differences.only_second += sorted(of_kind[1].keys() - of_kind[0].keys())
     for name in sorted(tables[0].keys() & tables[1].keys()):
-        found.tables[name] = _compare(rows_at(first, name), rows_at(second, name))
+        differences.tables[name] = _compare(rows_at(first, name), rows_at(second, name))
     for name in sorted(dense[0].keys() & dense[1].keys()):
         one, two = dense[0][name], dense[1][name]
         if one.dtype != two.dtype or one.shape != two.shape:
-            found.dense[name] = float("inf")
+            differences.dense[name] = float("inf")
         elif one.tobytes() != two.tobytes():
-            found.dense[name] = float(np.abs(one.astype(float) - two.astype(float)).max())
-    return found
+            differences.dense[name] = float(np.abs(one.astype(float) - two.astype(float)).max())
+    return differences
 
 
 def _compare(first: Iterator[np.ndarray], second: Iterator[np.ndarray]) -> TableDifference:
-    found = TableDifference()
+    differences = TableDifference()
     for one, two in _side_by_side(first, second):
         _, at_one, at_two = np.intersect1d(
             one["key"], two["key"], assume_unique=True, return_indices=True
         )
-        found.only_first += len(one) - len(at_one)
-        found.only_second += len(two) - len(at_two)
+        differences.only_first += len(one) - len(at_one)
+        differences.only_second += len(two) - len(at_two)
         both_one, both_two = one[at_one], two[at_two]
         same = _bits(both_one) == _bits(both_two) if one.dtype == two.dtype else np.zeros(0, bool)
-        found.same += int(same.sum())
-        found.changed += len(at_one) - int(same.sum())
+        differences.same += int(same.sum())
+        differences.changed += len(at_one) - int(same.sum())
         if len(at_one) and both_one["value"].shape == both_two["value"].shape:
             gap = np.abs(widened(both_one)["value"] - widened(both_two)["value"]).max()
-            found.largest = max(found.largest, float(gap))
-    return found
+            differences.largest = max(differences.largest, float(gap))
+    return differences
 
 
 def _bits(rows: np.ndarray) -> np.ndarray:

@@ -39,8 +39,8 @@ _MASK = (1 << 64) - 1
 def saved_digest(table: dict[str, Any]) -> str | None:
     """Return the digest that a manifest's entry has of a table; None if it has none."""
     parts = parts_of(table)
-    found = [int(part["digest"], 16) for part in parts if part.get("digest") is not None]
-    return f"{sum(found) & _MASK:016x}" if len(found) == len(parts) else None
+    digests = [int(part["digest"], 16) for part in parts if part.get("digest") is not None]
+    return f"{sum(digests) & _MASK:016x}" if len(digests) == len(parts) else None
 
 
 def digest_numbers(table: dict[str, Any]) -> str:
@@ -87,12 +87,12 @@ def row_digests_at(
         chain, name, numbers, parts: as for `table_digest_at`.
         wanted: the parts.
     """
-    found: dict[int, int] = {}
+    by_key: dict[int, int] = {}
     for rows in rows_at(chain, name):
         mine = rows[np.isin(_native.digest_parts(_keys(rows), parts), wanted)]
         digests = _native.row_digests(_keys(mine), _numbers_of(mine, numbers))
-        found.update(zip(mine["key"].tolist(), digests.tolist(), strict=True))
-    return found
+        by_key.update(zip(mine["key"].tolist(), digests.tolist(), strict=True))
+    return by_key
 
 
 def check_digests(chain: Sequence[Entry]) -> None:
@@ -106,11 +106,11 @@ def check_digests(chain: Sequence[Entry]) -> None:
         saved = saved_digest(table)
         if saved is None:
             continue
-        found = table_digest_at(chain, name)
-        if found.digest != saved:
+        computed = table_digest_at(chain, name)
+        if computed.digest != saved:
             raise CheckpointError(
-                f"{entry.path}: table '{name}' has digest {found.digest} by the "
-                f"{found.row_count:,} rows in its files, and {saved} by its manifest"
+                f"{entry.path}: table '{name}' has digest {computed.digest} by the "
+                f"{computed.row_count:,} rows in its files, and {saved} by its manifest"
             )
 
 

@@ -97,16 +97,16 @@ def _compare_once(root: Path, ask: AskServer, model: str | None) -> list[LiveTab
     verify_chain(chain)
     sizes = {name: _rows(chain, name) for name in chain[-1].manifest["tables"]}
     parts = min(_MOST_PARTS, max([1, *(rows // _ROWS_OF_A_PART for rows in sizes.values())]))
-    said = ask("/digests", {**query, "parts": parts})
-    served = _tables(said, parts)
+    answer = ask("/digests", {**query, "parts": parts})
+    served = _tables(answer, parts)
     missing = sizes.keys() - served.keys()
     if missing:
         raise CheckpointError(f"the server has no table {sorted(missing)[0]!r}, which {root} has")
-    if said.get("state") != chain[-1].state:
+    if answer.get("state") != chain[-1].state:
         raise _GoneOnError(
-            f"the server answers from state {said.get('state')!s:.100} of version "
-            f"{said.get('version')!s:.100}, {chain[-1].path} leads to state {chain[-1].state}: it "
-            "follows another run, or has gone on meanwhile"
+            f"the server answers from state {answer.get('state')!s:.100} of version "
+            f"{answer.get('version')!s:.100}, {chain[-1].path} leads to state {chain[-1].state}: "
+            "it follows another run, or has gone on meanwhile"
         )
     return [_compared(chain, name, of, parts, ask, query) for name, of in served.items()]
 
@@ -116,14 +116,14 @@ def _rows(chain: Sequence[Entry], name: str) -> int:
     return int(total(chain[0].manifest["tables"].get(name, {"rows": 0}), "rows"))
 
 
-def _tables(said: Any, parts: int) -> dict[str, TableDigest]:
-    tables = said.get("tables") if isinstance(said, dict) else None
+def _tables(answer: Any, parts: int) -> dict[str, TableDigest]:
+    tables = answer.get("tables") if isinstance(answer, dict) else None
     if not isinstance(tables, dict):
         raise ValueError("the server's /digests has no tables")
-    found = {str(name): TableDigest.from_json(each) for name, each in tables.items()}
-    if any(len(each.rows) != parts for each in found.values()):
+    digests = {str(name): TableDigest.from_json(each) for name, each in tables.items()}
+    if any(len(each.rows) != parts for each in digests.values()):
         raise ValueError(f"the server's /digests has not {parts} parts")
-    return found
+    return digests
 
 
 def _compared(
@@ -143,25 +143,27 @@ def _compared(
     wrong: dict[int, str] = {}
     if differ:
         expected = row_digests_at(chain, name, served.numbers, differ, parts)
-        found: dict[int, int] = {}
+        actual: dict[int, int] = {}
         for part in differ:
-            said = ask("/digests", {**query, "table": name, "part": part, "parts": parts})
-            if not isinstance(said, dict) or said.get("state") != chain[-1].state:
+            answer = ask("/digests", {**query, "table": name, "part": part, "parts": parts})
+            if not isinstance(answer, dict) or answer.get("state") != chain[-1].state:
                 return LiveTable(name, saved, served, {})  # it has gone on: no row can be named
-            found.update(_pairs(said))
-        for key in sorted(expected.keys() | found.keys()):
-            if key not in found:
+            actual.update(_pairs(answer))
+        for key in sorted(expected.keys() | actual.keys()):
+            if key not in actual:
                 wrong[key] = "the server has no such row"
             elif key not in expected:
                 wrong[key] = "only the server has such a row"
-            elif expected[key] != found[key]:
-                wrong[key] = f"digest {found[key]:016x} at the server, {expected[key]:016x} by file"
+            elif expected[key] != actual[key]:
+                wrong[key] = (
+                    f"digest {actual[key]:016x} at the server, {expected[key]:016x} by file"
+                )
     return LiveTable(name, saved, served, wrong)
 
 
-def _pairs(said: dict[str, Any]) -> dict[int, int]:
+def _pairs(answer: dict[str, Any]) -> dict[int, int]:
     try:
-        return {int(key): int(text, 16) for key, text in said["rows"]}
+        return {int(key): int(text, 16) for key, text in answer["rows"]}
     except (LookupError, TypeError, ValueError):
         raise ValueError("the server's /digests has no rows") from None
 

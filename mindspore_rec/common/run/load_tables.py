@@ -77,7 +77,7 @@ def check_tables(tables: Mapping[str, HostTable], entry: Entry) -> None:
     """
     if tables.keys() != entry.manifest["tables"].keys():
         raise CheckpointError(
-            f"the network's tables are {sorted(tables)}, those of {entry.path} are "
+            f"the network's tables are {sorted(tables)}, the tables of {entry.path} are "
             f"{sorted(entry.manifest['tables'])}: they must be the same"
         )
     for name, table in tables.items():
@@ -109,10 +109,10 @@ def _check_counting(table: HostTable, admission: str, path: Path) -> None:
             f"of {admission:.100}"
         )
     if path.suffix == ".sketch":
-        now, found = len(table.export_sketch()), path.stat().st_size
-        if now != found:
+        now, size = len(table.export_sketch()), path.stat().st_size
+        if now != size:
             raise CheckpointError(
-                f"table '{table.name}' has a sketch of {now} bytes, {path} has {found}"
+                f"table '{table.name}' has a sketch of {now} bytes, {path} has {size}"
             )
 
 

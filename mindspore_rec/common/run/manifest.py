@@ -237,11 +237,11 @@ def check_files(
 
 def _size(path: Path) -> int:
     """Return the size of a file in bytes; refuse links, which may lead out of the directory."""
-    found = os.lstat(path)
-    if not stat.S_ISREG(found.st_mode):
-        what = "a link" if stat.S_ISLNK(found.st_mode) else "no file"
+    status = os.lstat(path)
+    if not stat.S_ISREG(status.st_mode):
+        what = "a link" if stat.S_ISLNK(status.st_mode) else "no file"
         raise CheckpointError(f"{path} is {what}; a checkpoint has files only")
-    return found.st_size
+    return status.st_size
 
 
 def _own_checksum(manifest: dict[str, Any]) -> int:

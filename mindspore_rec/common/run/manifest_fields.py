@@ -114,8 +114,8 @@ def state_files(worker: int) -> tuple[str, str]:
 
 def _workers(manifest: dict[str, Any]) -> int:
     if manifest.get("format_version") == FORMAT_VERSION:
-        said = manifest.get("workers")
-        _require("workers" not in manifest, "workers", "of another format version", said)
+        worker_count = manifest.get("workers")
+        _require("workers" not in manifest, "workers", "of another format version", worker_count)
         return 1
     return _int("workers", manifest, 2, MOST_WORKERS)
 

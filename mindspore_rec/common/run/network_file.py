@@ -243,12 +243,12 @@ def _read(path: Path, expected: dict[str, Any]) -> bytes:
     return data
 
 
-def _features(found: Any) -> dict[str, Any] | str | None:
-    if isinstance(found, bool):  # of earlier versions, which did not describe it
-        return "it was exported by an earlier version" if found else None
-    if found is None or isinstance(found, (dict, str)):
-        return found
-    raise ValueError(f"features must be an object, a text or null, got {found!r:.100}")
+def _features(features: Any) -> dict[str, Any] | str | None:
+    if isinstance(features, bool):  # of earlier versions, which did not describe it
+        return "it was exported by an earlier version" if features else None
+    if features is None or isinstance(features, (dict, str)):
+        return features
+    raise ValueError(f"features must be an object, a text or null, got {features!r:.100}")
 
 
 def _lookup(each: dict[str, Any]) -> Lookup:

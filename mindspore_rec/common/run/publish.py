@@ -104,13 +104,13 @@ class Publisher:
             OSError: a file cannot be read or written.
         """
         there = self._there()
-        found, damage = self._wanted(there)
-        if there and not found and damage is None:
+        checkpoints, damage = self._wanted(there)
+        if there and not checkpoints and damage is None:
             raise FileNotFoundError(f"{self._run} has no checkpoints any more: the copy is kept")
-        runs = {entry.run for entry in found} | {entry.run for entry in there.values()}
+        runs = {entry.run for entry in checkpoints} | {entry.run for entry in there.values()}
         if len(runs) > 1:
             raise ValueError(f"{self._target} is a copy of another run than {self._run}")
-        wanted = {entry.path.name: entry for entry in found}
+        wanted = {entry.path.name: entry for entry in checkpoints}
         for name, entry in there.items():
             # A training that went back to an earlier step may write other checkpoints with the same
             # names.
@@ -118,7 +118,7 @@ class Publisher:
                 self._remove(entry.path)
         self._copy_network()
         made: list[Path] = []
-        for entry in found:
+        for entry in checkpoints:
             target = self._target / entry.path.name
             if target.exists():
                 continue
@@ -154,17 +154,17 @@ class Publisher:
             failed: called with the error of a look, such as a damaged checkpoint or a full disk,
                 unless the look before had the same. The next look tries again.
         """
-        said = ""
+        last_error = ""
         while True:
             try:
                 self.publish(published)
-                said = ""
+                last_error = ""
             except FileNotFoundError:
                 pass
             except (OSError, ValueError) as error:
-                if str(error) != said:
+                if str(error) != last_error:
                     failed(error)
-                said = str(error)
+                last_error = str(error)
             time.sleep(poll_seconds)
 
     def close(self) -> None:
@@ -180,30 +180,32 @@ class Publisher:
         shutil.rmtree(hidden, ignore_errors=True)
 
     def _there(self) -> dict[str, Entry]:
-        found, damaged = _readable(self._target)
+        checkpoints, damaged = _readable(self._target)
         for path in damaged:  # by the disk: the run may have it yet
             self._remove(path)
-        return {entry.path.name: entry for entry in found}
+        return {entry.path.name: entry for entry in checkpoints}
 
     def _wanted(self, there: dict[str, Entry]) -> tuple[list[Entry], CheckpointError | None]:
         """Return the run's checkpoints that are copied, or are to be, by step; and an error of the
         other checkpoints, whose manifests are damaged.
         """
-        found, damaged = _readable(self._run)
+        checkpoints, damaged = _readable(self._run)
         damage = next(iter(damaged.values()), None)
         if there:
             # Deltas that lead to a full checkpoint too: followers have the state before it.
             first = min(entry.step for entry in there.values())
-            left = [each for each in found if each.step > first or each.path.name in there]
+            left = [each for each in checkpoints if each.step > first or each.path.name in there]
             if any((self._run / name).is_dir() for name in there):
                 return left, damage
-        full = max((entry.step for entry in found if entry.kind == "full"), default=None)
+        full = max((entry.step for entry in checkpoints if entry.kind == "full"), default=None)
         if full is None:
-            if found and damage is None:
+            if checkpoints and damage is None:
                 damage = CheckpointError(f"{self._run} has deltas but no full checkpoint")
             return [], damage
         return [
-            each for each in found if each.step > full or (each.step, each.kind) == (full, "full")
+            each
+            for each in checkpoints
+            if each.step > full or (each.step, each.kind) == (full, "full")
         ], damage
 
     def _copy(self, entry: Entry, target: Path) -> None:
@@ -268,21 +270,21 @@ class Publisher:
 
 def _readable(root: Path) -> tuple[list[Entry], dict[Path, CheckpointError]]:
     """Return checkpoints by step, a delta before a full one; and errors of damaged manifests."""
-    found: list[Entry] = []
+    checkpoints: list[Entry] = []
     damaged: dict[Path, CheckpointError] = {}
     there = [*root.iterdir()] if root.is_dir() else []  # the run may not have begun
     for path in there:
         if parse_entry_name(path.name) is None:
             continue
         try:
-            found.append(entry_at(path))
+            checkpoints.append(entry_at(path))
         except FileNotFoundError:
             pass  # removed meanwhile
         except NotADirectoryError:
             damaged[path] = CheckpointError(f"{path} is a file, not a checkpoint")
         except CheckpointError as error:
             damaged[path] = error
-    return sorted(found, key=lambda entry: (entry.step, entry.kind)), damaged
+    return sorted(checkpoints, key=lambda entry: (entry.step, entry.kind)), damaged
 
 
 def _without_state(rows: np.ndarray, dtype: np.dtype) -> np.ndarray:

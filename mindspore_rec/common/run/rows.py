@@ -86,12 +86,12 @@ def deleted_keys(entry: Entry, name: str, share: Share = ALL) -> np.ndarray:
     """Return the keys that a delta removes, in ascending order; none for a full checkpoint."""
     table = table_entry(entry, name)
     parts, legal = parts_of(table), legal_keys(table)
-    found = [
+    pieces = [
         read_keys(entry.path / part["deleted"], part["deleted_rows"], legal)
         for part in (parts[number] for number in share.overlapping(len(parts)))
         if "deleted" in part
     ]
-    keys = np.sort(np.concatenate([np.empty(0, np.int64), *found]))
+    keys = np.sort(np.concatenate([np.empty(0, np.int64), *pieces]))
     return keys if share.is_part_of(len(parts)) else keys[share.owns(keys)]
 
 

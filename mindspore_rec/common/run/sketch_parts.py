@@ -53,8 +53,8 @@ def joined_sketch(saved: Mapping[int, bytes], bits: int, share: Share, parts: in
 def _sum(one: np.ndarray, other: np.ndarray, bits: int) -> np.ndarray:
     """Return words with the sums of two words' counters, each at most its greatest value."""
     greatest = (1 << bits) - 1
-    found = np.zeros(one.shape, np.uint32)
+    sums = np.zeros(one.shape, np.uint32)
     for shift in range(0, 32, bits):
         count = (one >> shift & greatest) + (other >> shift & greatest)
-        found |= np.minimum(count, greatest).astype(np.uint32) << np.uint32(shift)
-    return found
+        sums |= np.minimum(count, greatest).astype(np.uint32) << np.uint32(shift)
+    return sums

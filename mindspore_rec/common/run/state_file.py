@@ -53,10 +53,10 @@ def read_states(directory: Path, worker: int = 0) -> dict[str, Any]:
     arrays = read_arrays(array_path)
     with reading(path):
         plain = json.loads(path.read_text(encoding="utf-8"))
-        found = with_arrays(plain, arrays)
-    if not isinstance(found, dict):
+        states = with_arrays(plain, arrays)
+    if not isinstance(states, dict):
         raise CheckpointError(f"{path} is damaged: it is no object")
-    return found
+    return states
 
 
 def without_arrays(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:

@@ -238,8 +238,8 @@ class DataSender:
         sent before a state."""
         ends = {int(shard): int(end) for shard, end in state.get("ends", {}).items()}
         begins = {shard: ends.get(shard, 0) for shard in range(self._shards)}
-        found = last_number(self._open_reader(), self.sender_name, begins)
-        return max(int(state.get("last", -1)), found)
+        last = last_number(self._open_reader(), self.sender_name, begins)
+        return max(int(state.get("last", -1)), last)
 
     def close(self) -> None:
         """Flush, and release connections and threads."""

@@ -118,6 +118,6 @@ def _patiently(ask: Callable[[], Answer], topic: str) -> Answer:
             if not getattr(error, "retriable", False):  # as kafka-python's errors are
                 raise
             if time.monotonic() > until:
-                said = f"topic {topic!r} did not answer for {_PATIENCE:g} s: {error}"
-                raise ConnectionError(said) from error
+                message = f"topic {topic!r} did not answer for {_PATIENCE:g} s: {error}"
+                raise ConnectionError(message) from error
         time.sleep(0.2)

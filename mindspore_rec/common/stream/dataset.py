@@ -222,10 +222,10 @@ class StreamingDataset(BatchSource):
         """
         with self._lock:
             places = list(self._places)
-        found = [place for place in places if batches is None or place[0] == batches]
-        if not found:
+        matching = [place for place in places if batches is None or place[0] == batches]
+        if not matching:
             raise ValueError(f"batches must be in [{places[0][0]}, {places[-1][0]}], got {batches}")
-        number, taken, learned = found[-1]
+        number, taken, learned = matching[-1]
         source = self.source.state_dict(batches=taken)
         return {"batches": number, "source": source, "transform": learned}
 

@@ -101,8 +101,8 @@ class Fetcher:
                 full = self._full()
                 wait = 0.1 if self._undecoded.keys() <= full else 0.0
                 began = time.monotonic()
-                found = self._client.poll(wait, sorted(full | self._undecoded.keys()))
-                for p, messages in found.items():
+                by_partition = self._client.poll(wait, sorted(full | self._undecoded.keys()))
+                for p, messages in by_partition.items():
                     self._undecoded[p] = self._undecoded.get(p, []) + messages
                 blocks = {p: self._next_block(p) for p in self._undecoded.keys() - full}
                 with self._changed:
@@ -190,16 +190,16 @@ class Fetcher:
             else:
                 values.append(value)
                 places.append(i)
-        rows, found, wrong = self._format.decode_some(values) if values else _NOTHING
-        if len(found) < len(values):  # the rest later
-            messages = messages[: places[len(found)]]
+        rows, row_counts, wrong = self._format.decode_some(values) if values else _NOTHING
+        if len(row_counts) < len(values):  # the rest later
+            messages = messages[: places[len(row_counts)]]
             sequences = None if sequences is None else sequences[: len(messages)]
-            places = places[: len(found)]
+            places = places[: len(row_counts)]
             bad = {i: error for i, error in bad.items() if i < len(messages)}
-        rows, found, refused = self._refuse(rows, found, [messages[i] for i in places])
+        rows, row_counts, refused = self._refuse(rows, row_counts, [messages[i] for i in places])
         bad.update({places[i]: error for i, error in {**wrong, **refused}.items()})
         counts = np.zeros(len(messages), np.int64)
-        counts[places] = found
+        counts[places] = row_counts
         return Block(
             np.fromiter((m.offset for m in messages), np.int64, len(messages)),
             counts,
@@ -251,7 +251,7 @@ class Fetcher:
 
     def _out_of_range(self, rows: pa.RecordBatch, owner: np.ndarray) -> dict[int, BadMessageError]:
         """Return the messages with a value out of its column's range."""
-        found = {}
+        errors = {}
         for name, (least, greatest) in self._limits.value_ranges.items():
             column = rows.column(name)
             # As Arrow would itself, but it raises for an integer that no float64 has exactly.
@@ -261,10 +261,10 @@ class Fetcher:
             wrong = np.flatnonzero(~pc.fill_null(legal, True).to_numpy(zero_copy_only=False))
             for i, row in zip(*np.unique(owner[wrong], return_index=True), strict=True):
                 value = column[int(wrong[row])].as_py()
-                found[int(i)] = BadMessageError(
+                errors[int(i)] = BadMessageError(
                     "value", f"column {name!r} is {value}, not in [{least:g}, {greatest:g}]"
                 )
-        return found
+        return errors
 
 
 def event_seconds(column: Any) -> np.ndarray:

@@ -116,16 +116,16 @@ class Format(ABC):
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         """Decode messages, none of them empty; their contents never raise an error."""
-        found = self.decode_some(values)
-        if len(found.counts) == len(values):
-            return found
-        pieces, at = [found], len(found.counts)
-        bad = dict(found.bad)
+        decoded = self.decode_some(values)
+        if len(decoded.counts) == len(values):
+            return decoded
+        pieces, at = [decoded], len(decoded.counts)
+        bad = dict(decoded.bad)
         while at < len(values):
-            found = self.decode_some(values[at:])
-            pieces.append(found)
-            bad.update({at + i: error for i, error in found.bad.items()})
-            at += len(found.counts)
+            decoded = self.decode_some(values[at:])
+            pieces.append(decoded)
+            bad.update({at + i: error for i, error in decoded.bad.items()})
+            at += len(decoded.counts)
         rows = [piece.rows for piece in pieces if piece.rows.num_rows]
         counts = np.concatenate([piece.counts for piece in pieces])
         return Decoded(join_rows(rows or [pieces[0].rows]), counts, bad)
@@ -151,14 +151,14 @@ class Format(ABC):
 
     def _decode(self, values: Sequence[bytes], refused: dict[int, BadMessageError]) -> Decoded:
         places = [i for i in range(len(values)) if i not in refused]
-        found = np.zeros(len(places), np.int64)
+        row_counts = np.zeros(len(places), np.int64)
         wrong: dict[int, BadMessageError] = {}
         parts: list[pa.RecordBatch] = []
         if places:
             chosen = [values[i] for i in places] if refused else values
-            self._halve(chosen, 0, found, wrong, parts)
+            self._halve(chosen, 0, row_counts, wrong, parts)
         counts = np.zeros(len(values), np.int64)
-        counts[places] = found
+        counts[places] = row_counts
         bad = dict(refused)
         bad.update({places[i]: error for i, error in wrong.items()})
         schema = self.schema if self.schema is not None else pa.schema([])
@@ -174,7 +174,7 @@ class Format(ABC):
         parts: list[pa.RecordBatch],
     ) -> None:
         try:
-            rows, found = self._read(values)
+            rows, row_counts = self._read(values)
         except BadMessageError as error:
             if len(values) == 1:
                 bad[place] = error
@@ -183,7 +183,7 @@ class Format(ABC):
             self._halve(values[:half], place, counts, bad, parts)
             self._halve(values[half:], place + half, counts, bad, parts)
             return
-        counts[place : place + len(values)] = found
+        counts[place : place + len(values)] = row_counts
         if rows.num_rows:
             parts.append(rows)
 

@@ -36,11 +36,11 @@ class NotedBatches:
     def between(self, partition: int, begin: int, end: int) -> int:
         """Return the number of noted offsets in `[begin, end)`; forget offsets before `end`."""
         noted = self._noted.get(partition)
-        found: set[int] = set()
+        offsets: set[int] = set()
         while noted and noted[0][0] < end:
             first, after = noted.popleft()
-            found.update(range(max(first, begin), min(after, end)))
-        return len(found)
+            offsets.update(range(max(first, begin), min(after, end)))
+        return len(offsets)
 
 
 def _noting(base: Any, note: Callable[[int, Any], None]) -> type:
@@ -93,8 +93,8 @@ class _Replacing(bytearray):
     """Bytes whose parts are decoded with replacement characters."""
 
     def __getitem__(self, place: Any) -> Any:
-        found = super().__getitem__(place)
-        return _Part(found) if isinstance(found, bytearray) else found
+        item = super().__getitem__(place)
+        return _Part(item) if isinstance(item, bytearray) else item
 
 
 class _Part(bytearray):

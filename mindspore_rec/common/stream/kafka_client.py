@@ -67,7 +67,7 @@ class KafkaClient:
         deadline = began + 3
         while True:
             try:
-                found = self._consumer.partitions_for_topic(self.topic)
+                partitions = self._consumer.partitions_for_topic(self.topic)
             except self._kafka.errors.KafkaError as error:
                 # A broker that has just started may know of no broker, itself included.
                 if not error.retriable or time.monotonic() > began + PATIENCE:
@@ -75,8 +75,8 @@ class KafkaClient:
                 time.sleep(0.1)
                 deadline = time.monotonic() + 3
                 continue
-            if found:
-                return sorted(found)
+            if partitions:
+                return sorted(partitions)
             if time.monotonic() > deadline:
                 raise ValueError(f"topic must exist, and the brokers have no {self.topic!r}")
             time.sleep(0.1)
@@ -112,7 +112,7 @@ class KafkaClient:
             self._consumer.pause(*map(self._place, wanted - self._paused))
             self._paused = wanted
         try:
-            found = self._consumer.poll(timeout_ms=int(seconds * 1000))
+            by_partition = self._consumer.poll(timeout_ms=int(seconds * 1000))
         except self._kafka.errors.OffsetOutOfRangeError as error:
             raise LookupError(
                 f"topic {self.topic!r} no longer has messages that are to be read next: {error}"
@@ -124,7 +124,7 @@ class KafkaClient:
             return {}
         return {
             place.partition: [self._message(place.partition, r) for r in records]
-            for place, records in found.items()
+            for place, records in by_partition.items()
         }
 
     def _message(self, partition: int, record: Any) -> Message:

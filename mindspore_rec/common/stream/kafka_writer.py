@@ -235,9 +235,9 @@ class KafkaWriter:
         while True:
             left = until - time.monotonic()
             if left <= 0 and self._retried:  # once always: it may be this process that stood still
-                said = f"nothing was confirmed for {self._give_up:g} s, last: {why}"
+                message = f"nothing was confirmed for {self._give_up:g} s, last: {why}"
                 with self._changed:
-                    self._failed = TimeoutError(said)
+                    self._failed = TimeoutError(message)
                     self._changed.notify_all()
                 self._check()
             try:

@@ -114,11 +114,11 @@ class MemoryClient:
     def poll(self, seconds: float, paused: Sequence[int]) -> dict[int, list[Message]]:
         """Return new messages by partition; wait up to `seconds` if there are none."""
         with self._log._changed:
-            found = self._take(paused)
-            if not found and seconds > 0:
+            by_partition = self._take(paused)
+            if not by_partition and seconds > 0:
                 self._log._changed.wait(seconds)
-                found = self._take(paused)
-            return found
+                by_partition = self._take(paused)
+            return by_partition
 
     def position(self, partition: int) -> int:
         """Return the offset from which the next poll reads on."""
@@ -132,13 +132,13 @@ class MemoryClient:
         """Do nothing."""
 
     def _take(self, paused: Sequence[int]) -> dict[int, list[Message]]:
-        found = {}
+        by_partition = {}
         for p, start in self._next.items():
             messages = self._log._logs[p][start : start + self._most]
             if messages and p not in paused:
-                found[p] = messages
+                by_partition[p] = messages
                 self._next[p] = messages[-1].offset + 1
-        return found
+        return by_partition
 
 
 class MemoryProducer:

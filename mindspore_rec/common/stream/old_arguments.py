@@ -68,8 +68,8 @@ def policy_of(dead_letters: Any, options: dict[str, Any]) -> DeadLetterPolicy:
 def sequence_of(options: dict[str, Any]) -> Callable[[Message], Sequence | None] | None:
     """Return the `sequence_of` among keyword arguments, and remove it; None if it is not there."""
     form = "the attribute {} of the format"
-    found = _removed(options, {"sequence_of"}, "format", form, False)
-    return found.get("sequence_of")
+    removed = _removed(options, {"sequence_of"}, "format", form, False)
+    return removed.get("sequence_of")
 
 
 def _removed(

@@ -137,7 +137,7 @@ def state_of_partitions(
     _check_mergeable([merged])
     if not set(partitions) <= set(merged["partitions"]):
         raise ValueError(
-            f"partitions must be among those of the state, {merged['partitions']}, got "
+            f"partitions must be among the state's partitions, {merged['partitions']}, got "
             f"{list(partitions)}"
         )
     kept = {str(p) for p in partitions}
@@ -229,11 +229,11 @@ def _only(values: Mapping[str, Any], kept: set[str]) -> dict[str, Any]:
 
 
 def _summed(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    sums: dict[str, int] = {}
     for part in parts:
         for name, count in part.items():
-            found[name] = found.get(name, 0) + count
-    return found
+            sums[name] = sums.get(name, 0) + count
+    return sums
 
 
 def _least(parts: Sequence[Mapping[str, int]]) -> dict[str, int]:

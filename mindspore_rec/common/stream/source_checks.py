@@ -27,12 +27,12 @@ def check_partitions(wanted: Sequence[int] | None, there: list[int], topic: str)
     """Return the partitions to read in ascending order, after checking them."""
     if wanted is None:
         return there
-    found = sorted(check_int("partitions", p, 0, 1 << 31) for p in wanted)
-    if not found or len(set(found)) < len(found) or not set(found) <= set(there):
+    chosen = sorted(check_int("partitions", p, 0, 1 << 31) for p in wanted)
+    if not chosen or len(set(chosen)) < len(chosen) or not set(chosen) <= set(there):
         raise ValueError(
             f"partitions must be distinct ones of {there}, which topic {topic!r} has, got {wanted}"
         )
-    return found
+    return chosen
 
 
 def check_start(start: Any, partitions: list[int]) -> Any:

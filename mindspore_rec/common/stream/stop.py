@@ -70,9 +70,9 @@ class StopWhen:
 
     def next_look(self, now: float, began: float, last_row: float) -> float:
         """Return the time at which to call `waiting` again."""
-        found = [now + 1.0]
+        times = [now + 1.0]
         if self.seconds is not None:
-            found.append(began + self.seconds)
+            times.append(began + self.seconds)
         if self.idle_seconds is not None:
-            found.append(last_row + self.idle_seconds)
-        return min(found)
+            times.append(last_row + self.idle_seconds)
+        return min(times)

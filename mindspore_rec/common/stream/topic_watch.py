@@ -56,10 +56,10 @@ class TopicWatch:
         check_same_topic(self._client.topic, self._known, topic_id(self._client))
         if self._wanted is None:
             return []
-        found = [p for p in self._wanted(there) if p not in known]
-        if found:
-            self.report(found)
-        return found
+        new = [p for p in self._wanted(there) if p not in known]
+        if new:
+            self.report(new)
+        return new
 
     def report(self, partitions: Collection[int]) -> None:
         """Log that the topic has partitions that it had not when the stream began."""

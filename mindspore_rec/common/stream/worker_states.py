@@ -37,13 +37,13 @@ def join_states(states: Sequence[Any]) -> Any:
         >>> join_states([{"batches": 4}, {"batches": 5}])
         {'batches': 5, 'workers': [{'batches': 4}, {'batches': 5}]}
     """
-    found = list(states)
-    if not found:
+    all_states = list(states)
+    if not all_states:
         raise ValueError("states must have at least one, got none")
-    if all(_same(each, found[0]) for each in found):
-        return found[0]
-    counts = [int(each.get("batches", 0)) for each in found if isinstance(each, Mapping)]
-    return {"batches": max(counts, default=0), "workers": found}
+    if all(_same(each, all_states[0]) for each in all_states):
+        return all_states[0]
+    counts = [int(each.get("batches", 0)) for each in all_states if isinstance(each, Mapping)]
+    return {"batches": max(counts, default=0), "workers": all_states}
 
 
 def states_in(state: Any) -> list[Any] | None:

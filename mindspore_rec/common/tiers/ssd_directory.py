@@ -72,9 +72,9 @@ class SsdDirectory:
         self._kept: _Leftover | None = None
         # Each old directory is looked at by one worker, which is the only one to remove it.
         others = [
-            (path, count, found)
+            (path, count, stale)
             for path, number, count in _workers_of(directory)
-            if count != workers and number % workers == worker and (found := _leftovers(path))
+            if count != workers and number % workers == worker and (stale := _leftovers(path))
         ]
         if (leftovers or others) and config.leftover == "refuse":
             where = self.path if leftovers else others[0][0]
@@ -85,12 +85,12 @@ class SsdDirectory:
         if others and config.leftover == "keep":
             raise ValueError(
                 f"table '{table_name}': leftover='keep' asks for the rows in {others[0][0]}, which "
-                f"are those of {others[0][1]} worker{'s' if others[0][1] > 1 else ''}, and there "
-                f"{'are' if workers > 1 else 'is'} {workers}: start as many, or give "
+                f"are the rows of {others[0][1]} worker{'s' if others[0][1] > 1 else ''}, and "
+                f"there {'are' if workers > 1 else 'is'} {workers}: start as many, or give "
                 "leftover='discard' and load a checkpoint"
             )
-        for _, _, found in others:
-            for leftover in found:
+        for _, _, stale in others:
+            for leftover in stale:
                 _remove(leftover.path)
         if leftovers and config.leftover == "keep":
             self._kept = max(leftovers)
@@ -156,21 +156,21 @@ def _of_worker(directory: Path, worker: int, workers: int) -> Path:
 
 def _workers_of(directory: Path) -> list[tuple[Path, int, int]]:
     """Return the directories of workers of all runs: path, number of the worker and of workers."""
-    found = [(directory, 0, 1)] if directory.is_dir() else []
+    directories = [(directory, 0, 1)] if directory.is_dir() else []
     for each in sorted(directory.glob("worker-*-of-*")):
         match = _WORKER.fullmatch(each.name)
         if match:
-            found.append((each, int(match[1]), int(match[2])))
-    return found
+            directories.append((each, int(match[1]), int(match[2])))
+    return directories
 
 
 def _generations(path: Path) -> list[tuple[int, Path]]:
-    found = []
+    generations = []
     for each in path.iterdir():
         match = _GENERATION.fullmatch(each.name)
         if match and each.is_dir():
-            found.append((int(match[1]), each))
-    return found
+            generations.append((int(match[1]), each))
+    return generations
 
 
 def _leftovers(path: Path) -> list[_Leftover]:

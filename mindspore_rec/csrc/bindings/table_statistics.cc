@@ -28,6 +28,7 @@ py::dict Explain(const PyTable& self, int64_t key) {
   const Explanation e = WithRequests(self, [&](auto& rows) { return rows.Explain(key); });
   py::dict out;
   out["present"] = e.present;
+  out["tier"] = e.tier;
   out["trainable"] = e.trained;
   out["count"] = e.count;
   out["last_step"] = e.last_step;

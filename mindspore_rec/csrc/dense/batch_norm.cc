@@ -126,7 +126,7 @@ void BatchStatistics::BetweenForward(const BatchRun& run) const {
     moments.Join(static_cast<double>(slice.real_rows()), mean, mean + w);
   }
   if (run.share != nullptr) moments = OfAllWorkers(moments, run.share);
-  if (moments.count == 0) {  // nobody has rows; those of an idle worker are normalized by any
+  if (moments.count == 0) {  // nobody has rows; an idle worker's rows are normalized by any
     std::memcpy(vectors.mean, vectors.new_mean, FloatBytes(w));
     for (int64_t j = 0; j < w; ++j) SetScale(norm_, run, vectors.new_variance[j], j, vectors);
     return;
@@ -163,8 +163,8 @@ void BatchStatistics::BetweenBackward(const BatchRun& run) const {
   }
 }
 
-// Gradients are of this worker's own loss, and count by its weight later: those of the others'
-// losses count by their weights, so they are divided by this worker's.
+// Gradients are of this worker's own loss, and count by its weight later: gradients of
+// the others' losses count by their weights, so they are divided by this worker's.
 void BatchStatistics::MeansOfAllWorkers(const BatchRun& run) const {
   const int64_t w = width();
   const std::vector<float>& weights = run.share->weights();

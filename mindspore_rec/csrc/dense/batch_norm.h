@@ -3,9 +3,9 @@
 // Batch normalization with an activation: y = a(gamma (x - mean) / sqrt(variance + epsilon) +
 // beta).
 //
-// In training mean and variance are those of the batch, which all rows must be there for: one layer
-// ends a stage, and another one begins the next. Of a batch that several workers have they are
-// those of all its rows, with the same bits on all workers. In evaluation they are the moving ones.
+// In training mean and variance are taken over the batch, so all its rows must be there: one layer
+// ends a stage, and another one begins the next. If several workers have the batch, both are taken
+// over all its rows, with the same bits on all workers. In evaluation they are the moving ones.
 #pragma once
 
 #include <memory>

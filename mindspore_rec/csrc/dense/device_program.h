@@ -27,8 +27,9 @@ class DeviceProgram {
 
   explicit DeviceProgram(const DenseProgram& program);
 
-  // As those of DenseProgram, with a run that describes the batch and the host's memory. `saved` of
-  // a run for training gets the name of what is kept on the device for the backward pass.
+  // As the methods of DenseProgram, with a run that describes the batch and the host's memory.
+  // `saved` of a run for training gets the name of what is kept on the device for the backward
+  // pass.
   void Forward(const BatchRun& host, const std::vector<const float*>& inputs,
                const std::vector<float*>& outputs);
   void Backward(const BatchRun& host, const std::vector<const float*>& output_gradients,

@@ -58,8 +58,8 @@ class Layer {
 
   // Writes the outputs of a slice.
   virtual void Forward(const SliceRun& slice) const = 0;
-  // Writes or adds the gradients of the inputs of a slice, from those of its outputs, which it may
-  // overwrite. What it adds up for parameters goes to the slice's partial sums.
+  // Writes or adds the gradients of a slice's inputs, from the gradients of its outputs, which it
+  // may overwrite. What it adds up for parameters goes to the slice's partial sums.
   virtual void Backward(const SliceRun& slice) const = 0;
 
   // For a layer at the end of a stage: work between stages, on one thread.

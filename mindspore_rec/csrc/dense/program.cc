@@ -210,7 +210,7 @@ void DenseProgram::AddExtras(const Layer& layer) {
 }
 
 void DenseProgram::SizeParameters() {
-  std::map<ParameterPart, int64_t> sizes;  // by offset: those of a parameter in their order
+  std::map<ParameterPart, int64_t> sizes;  // by offset: parts of a parameter in their order
   for (const auto& stage : stages_) {
     for (const auto& layer : stage) {
       for (const ParameterPart& part : layer->parameters()) {

@@ -12,7 +12,7 @@
 //   backward:  each stage, from the last: all slices | gradients of parameters, in tiles
 //
 // A stage ends where a layer needs something of all rows (batch normalization). Which thread takes
-// which task changes no bit: slices and tiles are those of the batch's size, and what slices add up
+// which task changes no bit: slices and tiles follow from the batch's size, and what slices add up
 // is added in their order.
 //
 // Memory is the caller's: `saved` (values that the backward pass needs), `packed` (weights as

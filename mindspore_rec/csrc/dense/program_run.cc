@@ -46,7 +46,7 @@ void DenseProgram::Cut(BatchRun* run) const {
   run->program = this;
   run->slice_rows = SliceRows(run->batch);
   // A prediction of few rows, which nothing keeps, need not be filled up: products of 16 rows take
-  // several times as long as those of one.
+  // several times as long as products of one.
   if (!run->training && run->batch > 0 && run->batch < kLeastSliceRows)
     run->slice_rows = run->batch;
   run->slices = (run->batch + run->slice_rows - 1) / run->slice_rows;
@@ -99,7 +99,7 @@ void DenseProgram::Forward(BatchRun* run, const std::vector<const float*>& input
   }
   Pack(*run);
   ThreadPool& pool = ThreadPool::Global();
-  // Values of one stage stay in the thread's cache; those of several must wait for all slices.
+  // Values of one stage stay in the thread's cache; values of several must wait for all slices.
   AlignedMemory kept;
   if (!run->training && stages_.size() > 1) {
     const int64_t floats = saved_width_ * run->padded();

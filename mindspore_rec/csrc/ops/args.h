@@ -94,7 +94,7 @@ struct Args {
     return *Data<T>(i, what, 1);
   }
 
-  // Whether the first dimensions of j are those of i.
+  // Whether the shape of j begins with the shape of i.
   bool Leads(int i, int j) const {
     return ndims[i] <= ndims[j] && std::equal(shapes[i], shapes[i] + ndims[i], shapes[j]);
   }

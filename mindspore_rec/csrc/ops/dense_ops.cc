@@ -98,7 +98,7 @@ std::unique_ptr<BatchShare> Share(BatchRun* run) {
   return share;
 }
 
-// Throws unless the operator has `others` arguments besides those of ReadInputs.
+// Throws unless the operator has `others` arguments besides the arguments of ReadInputs.
 void RequireOthers(const Args& args, const DenseProgram& program, int others) {
   args.RequireCount(others + program.inputs() + program.parameters() + program.extras());
 }

@@ -93,7 +93,7 @@ class Call {
   void Require(bool fine, const std::string& what) const {
     if (!fine) throw std::invalid_argument(Where(what));
   }
-  // Throws where rows that are not those of the loaded weights would be read.
+  // Throws if rows that do not belong to the loaded weights would be read.
   void RequireRows() const { CheckRowsGiven(*registered_); }
   IdView Integers(const Args& args, int i, const char* argument) const {
     const bool is_int64 = args.IsType(i, "int64");

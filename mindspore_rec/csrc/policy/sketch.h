@@ -58,7 +58,7 @@ class CountingSketch {
 
   uint32_t max_count() const { return static_cast<uint32_t>(MaxCount(bits_)); }
   // The counters as they are in this epoch, `bytes()` of memory for a sketch of the same size,
-  // which takes them as those of its present epoch.
+  // which takes them as counters of its present epoch.
   void Save(uint32_t epoch, char* to) {
     for (Block& block : blocks_) {
       if (block.epoch != epoch) Age(&block, epoch);

@@ -70,7 +70,7 @@ class QuantisedRows {
                    const uint32_t* last_times);
   // Drop the rows of keys; return how many there were. Requires: no vocabulary.
   size_t Erase(const IdView& keys);
-  // Drop all rows; those of a vocabulary become zeros.
+  // Drop all rows; rows of a vocabulary become zeros.
   void Clear();
   // Drop the rows past the limit; return how many there were.
   size_t EraseOld(const AgeLimit& limit);

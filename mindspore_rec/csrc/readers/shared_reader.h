@@ -27,7 +27,7 @@ namespace msrec {
 
 class SharedReader {
  public:
-  // Reads with `count` of the memory's places for readers, from `first` on: those of this process.
+  // Reads with this process's places for readers: `count` of the memory's places, from `first` on.
   SharedReader(std::shared_ptr<SharedMemory> memory, int first, int count);
 
   // Whether a state is published.
@@ -50,8 +50,8 @@ class SharedReader {
   std::string Status(int place) const { return Copy(Root(place).status); }
   uint64_t Rows(int place, size_t table) const;
   // Call fn(key, digest) with each row (rows/row_digest.h) of a part of the table, in no order. A
-  // table has kSharedParts parts; the bytes are those of Lookup's row, or of its scale, offset and
-  // codes.
+  // table has kSharedParts parts; the digest is of the bytes of Lookup's row, or of its scale,
+  // offset and codes.
   void Digests(int place, size_t table, size_t part,
                const std::function<void(int64_t, uint64_t)>& fn) const;
   // Write the rows of ids to out, [ids.size, dim], ids.stride rows apart: zeros for ids that the

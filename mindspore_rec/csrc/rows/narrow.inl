@@ -249,7 +249,7 @@ MSREC_INLINE void Draw(uint64_t stream, int first, Words* numbers) {
   }
 }
 
-// Turns the numbers of a plane into those of the next one.
+// Turns a plane's numbers into the next plane's numbers.
 MSREC_INLINE void DrawNext(Words* numbers) {
   for (int v = 0; v < kVectors; ++v) {
     const Words x = numbers[v] * 0x9e3779b1u;

@@ -9,8 +9,8 @@
 // bijections of a word: two rows of one key that differ in one word never have the same digest, and
 // a table in which one word is wrong never has the right one. Against a forger it is no protection.
 //
-// The bytes are those of the value as float32, whatever the table keeps it as; of rows of int8 and
-// int4, those of scale, offset and codes. Files and other processes rely on these functions:
+// The value counts as its float32 bytes, whatever the table keeps it as; rows of int8 and int4
+// count as the bytes of scale, offset and codes. Files and other processes rely on these functions:
 // changing one is a change of format. (In Python: tests/parameter/digest_model.py.)
 #pragma once
 

@@ -32,7 +32,7 @@ class BagPooling {
                const float* unknown, float* out);
 
   const TableCore& core_;
-  const RowKernels* const rows_ = nullptr;  // null: those of the table's rows
+  const RowKernels* const rows_ = nullptr;  // null: the kernels of the table's rows
   Buffer<uint32_t> row_of_pos_;             // by position of the lookup
 };
 

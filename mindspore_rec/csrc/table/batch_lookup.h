@@ -25,7 +25,7 @@ class BatchLookup {
   void Run(Batch* batch, LookupPurpose purpose, const float* unknown, const RowsOut& out);
 
   // Do the first part of Run, for a training lookup that Finish completes: all that may throw. Add
-  // the rows that it may insert to `pending`, which has those of the lookups before it.
+  // the rows that it may insert to `pending`, which has the rows of earlier lookups.
   void Prepare(Batch* batch, PendingRows* pending);
   // Complete it. `moved`: others have inserted rows since; then it may throw, and nothing has
   // changed.

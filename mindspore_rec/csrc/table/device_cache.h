@@ -26,7 +26,7 @@
 
 namespace msrec {
 
-// Rows that the caller is to move: those of out_slots from the device to the host, then in_values
+// Rows that the caller is to move: rows in out_slots from the device to the host, then in_values
 // [n, dim] and in_states [n, state width] into in_slots [n].
 struct RowMoves {
   std::vector<int32_t> out_slots;
@@ -64,7 +64,7 @@ class DeviceCache {
   // ---- lookups that read rows on the host
 
   // Makes a batch unique and room for `swaps`, before anything changes; throws if its keys do not
-  // fit beside those of the step's earlier lookups.
+  // fit beside the keys of the step's earlier lookups.
   void RequireSlots(Batch* batch, bool trained, std::vector<SlotSwap>* swaps);
   // Gives the rows of that batch their slots, for the step and for lookups to come. Cannot fail.
   void Place(const Batch& batch, std::vector<SlotSwap>* swaps);
@@ -75,7 +75,7 @@ class DeviceCache {
   // shared memory it writes them back by itself and returns nothing.
   RowMoves FetchDirty();
   // Takes over the rows being moved out. values, states: how many numbers there are; throws, and
-  // nothing is taken over, unless they are those of these rows.
+  // nothing is taken over, unless these rows have as many.
   void FinishMove(const float* out_values, size_t values, const float* out_states, size_t states);
 
   // ---- the step on the host, with shared memory

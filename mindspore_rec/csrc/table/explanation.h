@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "policy/admission.h"
 #include "policy/eviction.h"
@@ -13,6 +14,7 @@ namespace msrec {
 
 struct Explanation {
   bool present = false;
+  std::string tier;        // "host", or the kind of the lower tier; "" if there is no row
   bool trained = true;     // of the table: whether training changes it
   uint32_t count = 0;      // of the row, or of the candidate: an estimate where there is a sketch
   int64_t last_step = -1;  // -1 where there is no row

@@ -58,8 +58,8 @@ class RowHandles {
   Tags Now() const;
   // Make room so that Give cannot fail. Throws std::bad_alloc.
   static void Reserve(Batch* batch) { batch->handles.Reset(2 * batch->n); }
-  // Fill handles [batch.n, 2] for the ids of a batch whose rows were found. Where it is not
-  // `trained`, all are those of keys without a row. Requires Reserve.
+  // Fill handles [batch.n, 2] for the ids of a batch whose rows were found. If it is not
+  // `trained`, all are handles of keys without a row. Requires Reserve.
   void Give(Batch* batch, bool trained, int64_t* handles) const;
   // Return the row of handles[i], or null for a key without one. Throws StaleHandle where the
   // handle is another table's, was made up, or its row is no longer there.

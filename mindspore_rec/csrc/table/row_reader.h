@@ -26,8 +26,8 @@ class RowReader {
   // Call fn with all rows that are not due, a part at a time. Requires that the shards have been
   // swept.
   void Walk(const std::function<void(const KeyedRows&)>& fn);
-  // Call fn with the rows that are not in host memory, a part at a time: those in lower tiers, due
-  // ones among them, and those of a static table that have no place yet.
+  // Call fn with the rows that are not in host memory, a part at a time: rows in lower tiers, due
+  // ones among them, and rows of a static table that have no place yet.
   void WalkBelow(const std::function<void(const KeyedRows&)>& fn);
   // Number of rows, wherever they are; those that are due and not swept yet among them.
   size_t Count() const;

@@ -106,7 +106,7 @@ class Table {
   // AccumulateByHandle (row_handles.h). Handles are good until a row leaves the table or rows are
   // laid out anew.
   void LookupWithHandles(const IdView& ids, const IdFilter& filter, float* out, int64_t* handles);
-  // Add the gradient [n, dim] of rows by handle; those of keys that were not admitted are dropped.
+  // Add the gradient [n, dim] of rows by handle; gradients of keys not admitted are dropped.
   // Throws StaleHandle, and has then added nothing, where one of the handles is another table's,
   // was made up, or is no longer good.
   void AccumulateByHandle(const int64_t* handles, size_t n, const float* grad);
@@ -130,7 +130,7 @@ class Table {
 
   const Placement& placement() const { return core_.context.placement; }
   bool trainable();
-  // Make another worker's handles those of this worker's table (row_handles.h).
+  // Turn another worker's handles into handles of this worker's table (row_handles.h).
   void AdoptHandles(int64_t* handles, size_t n);
   // Throw StaleHandle where a handle is of another table, or names a worker that there is not.
   void CheckHandles(const int64_t* handles, size_t n);

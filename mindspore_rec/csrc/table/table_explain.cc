@@ -27,6 +27,7 @@ Explanation Table::Explain(int64_t key) {
       const ExportedRows found = engine_.quantised.Export(IdView{&key, 1, true}, false);
       out.present = found.present[0];
       if (!out.present) return out;
+      out.tier = kHostTier;
       out.last_step = found.last_steps[0];
       out.last_time = found.last_times[0];
       double squares = 0.0;
@@ -49,6 +50,8 @@ Explanation Table::Explain(int64_t key) {
       return out;
     }
     out.present = true;
+    const bool here = core_.cache == nullptr || shard.Holds(key);
+    out.tier = here ? kHostTier : core_.cache->tiers.TierOf(key);
     out.count = Meta(row)->count;
     out.last_step = Meta(row)->last_step;
     out.last_time = Meta(row)->last_time;

@@ -32,7 +32,7 @@ class KeyPositions {
  public:
   static constexpr size_t kMostBytesPerKey = 16;  // from a million keys on
 
-  static constexpr size_t kAhead = 16;  // calls of Prefetch before the one that reads
+  static constexpr size_t kAhead = 16;  // calls of Prefetch before the call that reads
 
   static constexpr uint64_t kNone = (uint64_t{1} << 44) - 1;  // positions are below
 

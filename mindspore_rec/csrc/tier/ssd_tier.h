@@ -4,7 +4,7 @@
 // memory of at most 16 bytes a row. Writes are sequential, reads are sorted, merged and handed to
 // the disk many at a time, and a thread in the background collects segments with many dead records.
 //
-// Guarantees, beside those of Tier:
+// Guarantees, beside Tier's guarantees:
 //  * A row that is answered is the newest of its key, or Read throws Corruption: every record is
 //    checked by CRC32C, and the index points to newest records only.
 //  * After kill -9 or power loss the tier opens with everything that Flush acknowledged and a

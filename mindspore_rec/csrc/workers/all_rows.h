@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // AllRows: the rows of a table on all workers, read and changed by any one of them. This worker's
-// rows are reached directly, those of others through their RowService. Only one worker calls: the
-// others may be at anything else.
+// rows are reached directly, other workers' rows through their RowService. Only one worker calls:
+// the others may be at anything else.
 //
-// Of a replicated table this worker has all rows: it reads its own, and changes those of all
-// workers. A call that fails on one worker may have been done on others; the message names the one.
+// Of a replicated table this worker has all rows: it reads its own, and changes the rows of
+// all workers. A call that fails on one worker, which the message names, may have been done on
+// others.
 #pragma once
 
 #include <cstdint>
@@ -58,7 +59,7 @@ class AllRows {
   // Call fn(worker, part, rows) for each part that has ids.
   template <typename Fn>
   void ForParts(const std::vector<Part>& parts, const Fn& fn);
-  // Call fn(rows) with the rows of each worker; of a replicated table, with those of this one.
+  // Call fn(rows) with the rows of each worker; of a replicated table, with this worker's rows.
   template <typename Fn>
   void ForReaders(const Fn& fn);
 

@@ -93,20 +93,20 @@ class Communicator {
   // Collective calls. Sizes are in bytes and have no limit. Memory of send and receive must not
   // overlap. A call that runs out of memory gives the channel up.
 
-  // Sends part r of `send` to worker r, and receives the parts for this worker into `recv`, those
-  // of worker 0 first. Both are `size()` parts one after another, of the sizes given; the bytes
+  // Sends part r of `send` to worker r, and receives the parts for this worker into `recv`,
+  // worker 0's part first. Both are `size()` parts one after another, of the sizes given; the bytes
   // that worker a sends to b must be as many as b expects of a. A worker's own part is copied.
   void AllToAllV(const void* send, const size_t* send_bytes, void* recv, const size_t* recv_bytes);
-  // Writes the `bytes` bytes of each worker to `all`, those of worker 0 first.
+  // Writes the `bytes` bytes of each worker to `all`, worker 0's bytes first.
   void AllGather(const void* mine, size_t bytes, void* all);
-  // Writes the all_bytes[r] bytes of each worker r to `all`, those of worker 0 first. `mine` has
+  // Writes the all_bytes[r] bytes of each worker r to `all`, worker 0's bytes first. `mine` has
   // all_bytes[rank()] bytes, and may be their place in `all`.
   void AllGatherV(const void* mine, void* all, const size_t* all_bytes);
   // Returns when all workers have called it.
   void Barrier();
 
   // Single messages, from any thread, beside collective calls too. A message is received once, by
-  // one thread; those of one sender and tag arrive in the order in which they were sent.
+  // one thread; messages of one sender and tag arrive in the order in which they were sent.
 
   // Sends to another worker or to itself. Copies the data and returns at once.
   void Send(int to, int tag, const void* data, size_t bytes);
@@ -154,7 +154,7 @@ class Communicator {
   std::atomic<uint64_t> calls_{0}, bytes_sent_{0}, bytes_received_{0}, nanoseconds_{0};
 };
 
-// Returns the bytes of all workers, of any length each, those of worker 0 first. Collective.
+// Returns the bytes of all workers, of any length each, worker 0's bytes first. Collective.
 std::vector<std::string> GatherBytes(Communicator& channel, const std::string& mine);
 
 }  // namespace msrec

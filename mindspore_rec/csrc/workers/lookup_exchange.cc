@@ -180,7 +180,7 @@ void LookupExchange::FinishHere(One* one) {
 
 size_t LookupExchange::MessageBytes(const One& one, size_t rows) const {
   const size_t bytes = rows * one.row_bytes();
-  // Rows of one table are sent from where they are; behind those of others all begin aligned.
+  // Rows of one table are sent from where they are; behind other tables' rows all begin aligned.
   return lookups_.size() == 1 ? bytes : Padded(bytes);
 }
 

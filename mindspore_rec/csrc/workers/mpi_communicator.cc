@@ -19,7 +19,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Tags of MPI: collective calls, then those of single messages, then pieces of long ones.
+// Tags of MPI: collective calls, then single messages, then pieces of long ones.
 constexpr int kCollectiveTag = 0;
 constexpr int kFirstMessageTag = 1;
 constexpr int kFirstPieceTag = kFirstMessageTag + Communicator::kMaxTag + 1;

@@ -28,10 +28,10 @@ class PackedKeys {
 
   // Write the keys and their occurrences, of part p to keys[p] and occurrences[p]; null: keys only.
   void Write(const Batch& batch, int64_t* const* keys, uint32_t* const* occurrences) const;
-  // Make the batch's rows those at rows[p] + i * row_bytes, i counted within the part. There must
+  // Point the batch's rows to rows[p] + i * row_bytes, i counted within the part. There must
   // be the size of a row's metadata in front of rows[p].
   void Point(Batch* batch, char* const* rows, size_t row_bytes) const;
-  // Return the place of the batch's key at i among those of all parts.
+  // Return the place of the batch's key at i among the keys of all parts.
   uint32_t number(size_t i) const { return number_[i]; }
   // Sum the gradient of the lookup by key to sums, [total(), dim]. Uses the batch up.
   void Sum(Batch* batch, const Gradient& grad, int dim, const Kernels& kernels, float* sums) const;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // RemoteRows: the rows that one other worker owns, read and changed by requests to its RowService.
-// The methods are those of Table; ids must be int64, one after another.
+// The methods are as in Table; ids must be int64, one after another.
 #pragma once
 
 #include <functional>

@@ -104,6 +104,7 @@ ExportedRows ReadRows(MessageReader* in) {
 
 void WriteExplanation(const Explanation& explanation, MessageWriter* out) {
   out->Put(explanation.present);
+  out->PutString(explanation.tier);
   out->Put(explanation.trained);
   out->Put(explanation.count);
   out->Put(explanation.last_step);
@@ -120,6 +121,7 @@ void WriteExplanation(const Explanation& explanation, MessageWriter* out) {
 
 void ReadExplanation(MessageReader* in, Explanation* explanation) {
   explanation->present = in->TakeBool();
+  explanation->tier = in->TakeString();
   explanation->trained = in->TakeBool();
   explanation->count = in->Take<uint32_t>();
   explanation->last_step = in->Take<int64_t>();

@@ -33,7 +33,7 @@ class RowService {
   RowService(const RowService&) = delete;
   RowService& operator=(const RowService&) = delete;
 
-  // Tag of requests; those of replies are behind kFirstReplyTag, which is that of replies to
+  // Tag of requests. Tags of replies are behind kFirstReplyTag, which is the tag of replies to
   // requests that name none of these. Tags below are for other messages on the channel, which the
   // service would take for requests.
   static constexpr int kRequestTag = 8192;

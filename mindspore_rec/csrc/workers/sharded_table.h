@@ -6,7 +6,7 @@
 // repeated runs give the same bits.
 //
 // The way of a step: training lookups give tickets; Accumulate takes a lookup's gradient;
-// ExchangeGradients brings those of all tables to the owners; then Step is this worker's alone.
+// ExchangeGradients brings all tables' gradients to the owners; then Step is this worker's alone.
 // Each but Accumulate and Step is called by all workers in the same order. A failure on one worker
 // throws on all (collective.h), and leaves the rows of all as they were: a lookup is prepared by
 // each owner, all agree, and then it is done.
@@ -39,7 +39,7 @@ struct KeptLookup {
   size_t grad_rows = 0;
   bool idle = false;
   bool summed = false;  // `sums` is filled
-  // Of the keys of all workers' batches that this worker owns, those of worker 0 first.
+  // Of the keys of all workers' batches that this worker owns, worker 0's keys first.
   int64_t owner_ticket = 0;
   std::vector<size_t> received;  // number of each worker's
   size_t owned = 0;              // their number
@@ -60,19 +60,19 @@ class ShardedTable {
   const Placement& placement() const { return table_->placement(); }
   TableExchange& exchange() const { return *exchange_; }
 
-  // As those of Table, over all workers.
+  // As the methods of Table, over all workers.
   int64_t LookupTrain(const IdView& ids, const IdFilter& filter, const RowsOut& out);
   void LookupEval(const IdView& ids, const IdFilter& filter, const RowsOut& out);
   int64_t PoolTrain(const IdView& ids, const IdFilter& filter, const BagView& bags, float* out);
   void PoolEval(const IdView& ids, const IdFilter& filter, const BagView& bags, float* out);
 
-  // As those of Table; not of a replicated table. A handle names its row to the worker that looked
-  // it up only.
+  // As the methods of Table; not of a replicated table. A handle names its row only to the worker
+  // that looked it up.
   void LookupWithHandles(const IdView& ids, const IdFilter& filter, float* out, int64_t* handles);
   // After a failure the table has no gradients and lookups any more.
   void AccumulateByHandle(const int64_t* handles, size_t n, const float* grad);
 
-  // Begin to promote the rows of batches to come: those of this worker's ids and of all others',
+  // Begin to promote the rows of batches to come: rows of this worker's ids and of all others',
   // each at its owner. Return the number of what was begun here, as TableTiers::Prefetch. All
   // workers call it, by an exchange that no operator uses.
   int64_t Prefetch(TableExchange* ahead, const IdView& ids);

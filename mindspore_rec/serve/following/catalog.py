@@ -60,10 +60,10 @@ class Catalog:
         names: dict[str, tuple[int, str]] = {}
         known: dict[str, tuple[Any, Entry]] = {}
         try:
-            found = list(os.scandir(self.root))
+            dir_entries = list(os.scandir(self.root))
         except FileNotFoundError:
-            found = []
-        for each in found:
+            dir_entries = []
+        for each in dir_entries:
             parsed = parse_entry_name(each.name)
             if parsed is None:
                 continue
@@ -136,12 +136,12 @@ class Catalog:
 
     def errors(self, after: int) -> list[ChainError]:
         """Return why checkpoints of later steps are passed over, the first one first."""
-        found = [
+        by_step = [
             (self.names[name][0], error)
             for name, (_, error) in self._bad.items()
             if name in self.names and self.names[name][0] > after
         ]
-        return [error for _, error in sorted(found, key=lambda pair: pair[0])]
+        return [error for _, error in sorted(by_step, key=lambda pair: pair[0])]
 
     def lag(self, step: int) -> int:
         """Return the number of deltas that are newer than a step."""

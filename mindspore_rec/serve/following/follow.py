@@ -30,16 +30,16 @@ def follow(
         awake: ends the wait for the next look when it is set.
         closed: ends the function when it is set. Default: it never returns.
     """
-    said = ""
+    last_error = ""
     while closed is None or not closed.is_set():
         awake.clear()
         try:
             run.catch_up()
             run.pulse.beat()
-            said = ""
+            last_error = ""
         except Exception as error:
-            if str(error) != said:
+            if str(error) != last_error:
                 logger.warning("following %s failed", run.path, exc_info=True)
-            said = str(error)
+            last_error = str(error)
             run.pulse.beat()  # it looked, and status().error says what is wrong
         awake.wait(poll_seconds)

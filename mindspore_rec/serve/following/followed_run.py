@@ -183,8 +183,8 @@ class FollowedRun:
         self._runner.load(chain)
 
     def _learned(self, entry: Entry) -> FeaturePipeline | None:
-        given = self._given_features
-        return None if given is None else with_learned(given, entry)
+        features = self._given_features
+        return None if features is None else with_learned(features, entry)
 
     def _reject_damaged(self, chain: Sequence[Entry], error: ValueError) -> None:
         """Ignore the damaged checkpoint of a chain, or raise the error if there is none."""
@@ -362,8 +362,8 @@ class FollowedRun:
 
         def start() -> StateDigests:
             tables = self.runner.tables
-            found = {name: table.digest(parts) for name, table in tables.items()}
-            return StateDigests.of(self.applied, found)
+            table_digests = {name: table.digest(parts) for name, table in tables.items()}
+            return StateDigests.of(self.applied, table_digests)
 
         return self._while_nothing_changes(start)
 
@@ -375,8 +375,8 @@ class FollowedRun:
         """
 
         def start() -> RowDigests:
-            found = self.runner.tables[table].row_digests(part, parts)
-            return RowDigests(self.applied.state, *found)
+            keys_and_digests = self.runner.tables[table].row_digests(part, parts)
+            return RowDigests(self.applied.state, *keys_and_digests)
 
         return self._while_nothing_changes(start)
 

@@ -215,10 +215,10 @@ class Predictor:
         arrays = self._runner.arrays(inputs)
         return self._run.run(lambda: self._start(arrays))
 
-    def _predict_rows(self, given: Any) -> tuple[list[np.ndarray], int]:
+    def _predict_rows(self, inputs: Any) -> tuple[list[np.ndarray], int]:
         if self._maker is None:
             raise TypeError("inputs must be arrays, got raw columns: give the predictor features=")
-        make, rows = self._maker, to_record_batch(given)
+        make, rows = self._maker, to_record_batch(inputs)
 
         def start() -> Callable[[], list[np.ndarray]]:
             features = self._run.features  # of the state that answers: nothing changes meanwhile
@@ -336,8 +336,8 @@ class Predictor:
         follow(self._run, self._poll_seconds, self._awake, self._closed)
 
 
-def _are_rows(given: Any) -> bool:
-    return isinstance(given, (Mapping, pa.RecordBatch, pa.Table, pd.DataFrame))
+def _are_rows(inputs: Any) -> bool:
+    return isinstance(inputs, (Mapping, pa.RecordBatch, pa.Table, pd.DataFrame))
 
 
 def _seconds(name: str, value: float) -> float:

@@ -54,8 +54,8 @@ class ServedTiers:
         self._name = f"served-{os.urandom(8).hex()}"
         self.names = tuple(
             name
-            for name, given in (("Redis", config.remote), ("SSD", config.ssd_path))
-            if given is not None
+            for name, setting in (("Redis", config.remote), ("SSD", config.ssd_path))
+            if setting is not None
         )
 
     def attach(self, tables: Mapping[str, Any]) -> None:
@@ -77,10 +77,10 @@ class ServedTiers:
         `below_hits`, rows found in the `remote` and `ssd` tiers, and the seconds that lookups
         waited for them.
         """
-        found = {}
+        by_table = {}
         for name, table in tables.items():
             stats = table.stats()
-            found[name] = {
+            by_table[name] = {
                 "rows": stats["rows"],
                 "host_rows": stats["host_rows"],
                 "keys": stats["evaluated_keys"],
@@ -88,7 +88,7 @@ class ServedTiers:
                 "below_hits": stats["evaluated_below_hits"],
                 "wait_seconds": stats["evaluation_wait_seconds"],
             }
-        return found
+        return by_table
 
     def release(self) -> None:
         """Remove rows from Redis, while the tables are still open."""
@@ -202,8 +202,8 @@ def tiers_of(options: argparse.Namespace) -> CacheConfig | None:
         ValueError: they do not fit together, or with several workers.
     """
     names = ("host_rows", "host_bytes", "ssd_path", "ssd_bytes", "remote", "remote_rows")
-    given = {name: getattr(options, name) for name in names}
-    if all(value is None for value in given.values()):
+    settings = {name: getattr(options, name) for name in names}
+    if all(value is None for value in settings.values()):
         return None
     if getattr(options, "workers", 1) > 1:
         raise ValueError(
@@ -212,7 +212,7 @@ def tiers_of(options: argparse.Namespace) -> CacheConfig | None:
     if getattr(options, "rows", "float32") != "float32":
         raise ValueError(f"--rows must be float32 with --ssd-path or --remote, got {options.rows}")
     try:
-        return CacheConfig(**given, policy=options.host_policy)
+        return CacheConfig(**settings, policy=options.host_policy)
     except ValueError as error:  # it names arguments
         words = re.sub(
             rf"\b({'|'.join(names)})\b",

@@ -88,11 +88,11 @@ class NetworkOpener:
             FileNotFoundError: there is none.
             ValueError, ImportError: it cannot be used.
         """
-        found = read_network(self._path / NETWORK)
-        self._check(found, entry)
+        network = read_network(self._path / NETWORK)
+        self._check(network, entry)
         from mindspore_rec.common.network.onnx_runner import OnnxRunner
 
-        return OnnxRunner(found, features=features_of(found, self._features))
+        return OnnxRunner(network, features=features_of(network, self._features))
 
     def _by_mindspore(self, entry: Entry, missing: bool) -> Runner:
         # Whoever has imported MindSpore may have chosen a mode for it.
@@ -109,17 +109,17 @@ class NetworkOpener:
         except NoBuilderError as error:
             raise ValueError(f"{error}; {self.reason}") from error
 
-    def _check(self, found: NetworkFile, entry: Entry) -> None:
+    def _check(self, network: NetworkFile, entry: Entry) -> None:
         model = entry.manifest["model"]
-        if model is not None and found.model != model:
-            raise ValueError(f"{found.directory} is of another builder than {entry.path}")
-        if isinstance(found.features, str) and self._features is None:
+        if model is not None and network.model != model:
+            raise ValueError(f"{network.directory} is of another builder than {entry.path}")
+        if isinstance(network.features, str) and self._features is None:
             raise ValueError(
-                f"the builder of {found.directory} returns features, too, which are not in it "
-                f"({found.features}): give features="
+                f"the builder of {network.directory} returns features, too, which are not in it "
+                f"({network.features}): give features="
             )
-        if self._inputs is not None and parsed_specs(self._inputs) != found.inputs:
-            raise ValueError(f"{found.directory} takes {found.inputs}, inputs= says otherwise")
+        if self._inputs is not None and parsed_specs(self._inputs) != network.inputs:
+            raise ValueError(f"{network.directory} takes {network.inputs}, inputs= says otherwise")
 
 
 def features_of(network: NetworkFile, given: FeaturePipeline | None) -> FeaturePipeline | None:

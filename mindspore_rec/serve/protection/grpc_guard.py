@@ -106,8 +106,8 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
     def _allowed(self, method: str, metadata: Any) -> bool:
         if self._tokens is None or _is_open(method):
             return True
-        found = [value for name, value in metadata if name == "authorization"]
-        return len(found) == 1 and self._tokens.allows(found[0])
+        authorizations = [value for name, value in metadata if name == "authorization"]
+        return len(authorizations) == 1 and self._tokens.allows(authorizations[0])
 
     async def _check_token(self, method: str, metadata: Any, call: _Call) -> None:
         if not self._allowed(method, metadata):
@@ -116,8 +116,8 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
         if self._tokens is None or _is_open(method):
             return
         role = role_of_method(method)
-        found = [value for name, value in metadata if name == "authorization"]
-        if not self._tokens.permits(found[0], role):
+        authorizations = [value for name, value in metadata if name == "authorization"]
+        if not self._tokens.permits(authorizations[0], role):
             text = f"the token has not the role for this: {role}"
             await call.refuse("role", grpc.StatusCode.PERMISSION_DENIED, text)
 
@@ -201,7 +201,7 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
             if call.reason is not None:
                 metrics.refused("grpc", call.reason)
             if self._log is not None:
-                given = [value for name, value in metadata if name == "x-request-id"]
+                request_ids = [value for name, value in metadata if name == "x-request-id"]
                 self._log.write(
                     protocol="grpc",
                     client=call.context.peer(),
@@ -209,7 +209,7 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
                     status=code,
                     seconds=round(seconds, 6),
                     bytes_in=call.bytes_in,
-                    request_id=str(given[0]) if given else None,
+                    request_id=str(request_ids[0]) if request_ids else None,
                     refused=call.reason,
                 )
 
@@ -290,8 +290,8 @@ class _Call:
         """Return the name of the status."""
         if self.code is not None:
             return self.code
-        found = self.context.code()
-        return found.name if isinstance(found, grpc.StatusCode) else "OK"
+        status = self.context.code()
+        return status.name if isinstance(status, grpc.StatusCode) else "OK"
 
 
 def _is_open(method: str) -> bool:

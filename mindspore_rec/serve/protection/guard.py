@@ -120,15 +120,15 @@ class Guard:
             await exchange.refuse("head", 431, words, _CLOSE)
             return
         if self._tokens is not None and path not in OPEN:
-            found = [value for name, value in exchange.headers if name == b"authorization"]
-            if len(found) != 1 or not self._tokens.allows(found[0]):
+            authorizations = [value for name, value in exchange.headers if name == b"authorization"]
+            if len(authorizations) != 1 or not self._tokens.allows(authorizations[0]):
                 await exchange.refuse(
                     "token", 401, "a valid token must be given: 'Authorization: Bearer ...'",
                     (b"www-authenticate", b"Bearer"),
                 )  # fmt: skip
                 return
             role = role_of_path(path, exchange.method)
-            if not self._tokens.permits(found[0], role):
+            if not self._tokens.permits(authorizations[0], role):
                 await exchange.refuse("role", 403, f"the token has not the role for this: {role}")
                 return
         if path == "/metrics" and exchange.method == "GET":
@@ -250,7 +250,7 @@ class _Exchange:
     def line(self, seconds: float) -> dict[str, Any]:
         """Return the fields of its line in the access log."""
         client = self.scope.get("client")
-        given = [v for name, v in self.headers if name == b"x-request-id"]
+        request_ids = [v for name, v in self.headers if name == b"x-request-id"]
         return {
             "protocol": "http",
             "client": None if client is None else client[0],
@@ -260,7 +260,7 @@ class _Exchange:
             "seconds": round(seconds, 6),
             "bytes_in": self._bytes_in,
             "bytes_out": self._bytes_out,
-            "request_id": given[0].decode("latin-1") if given else None,
+            "request_id": request_ids[0].decode("latin-1") if request_ids else None,
             "refused": self.reason,
         }
 

@@ -202,13 +202,13 @@ class _Models(Collector):
         return iter(())  # nothing is read to register it
 
     def collect(self) -> Iterator[Metric]:
-        found = _Families()
+        families = _Families()
         for name, predictor in self._predictors.items():
             try:
-                _add_model(found, name, predictor)
+                _add_model(families, name, predictor)
             except Exception:  # closed meanwhile, or a tier is away: other models are shown
                 logger.warning("the metrics of model '%s' cannot be read", name, exc_info=True)
-        return iter(found.by_name.values())
+        return iter(families.by_name.values())
 
 
 class _Families:
@@ -225,7 +225,7 @@ class _Families:
         self.by_name[name].add_metric(list(labels.values()), value)
 
 
-def _add_model(found: _Families, name: str, predictor: Any) -> None:
+def _add_model(families: _Families, name: str, predictor: Any) -> None:
     status = predictor.status()
     model = {"model": name}
     for what, text, value, grows in (
@@ -241,39 +241,39 @@ def _add_model(found: _Families, name: str, predictor: Any) -> None:
             False,
         ),
     ):
-        found.add(f"model_{what}", text, model, value, grows)
+        families.add(f"model_{what}", text, model, value, grows)
     if status.scrub is not None:
         for table, figures in status.scrub["tables"].items():
             labels = {**model, "table": table}
             for metric, grows, text in _SCRUBBED:
-                found.add(metric, text, labels, figures[metric.removeprefix("table_")], grows)
+                families.add(metric, text, labels, figures[metric.removeprefix("table_")], grows)
     if status.looked_seconds is not None:
         text = "Time since the run was last looked at."
-        found.add("model_looked_seconds", text, model, status.looked_seconds)
-    found.add(
+        families.add("model_looked_seconds", text, model, status.looked_seconds)
+    families.add(
         "model_following", "1 where newer states are applied.", model, float(status.following)
     )
     if status.watermark is not None:
         text = "Newest event time in the state, seconds since 1970."
-        found.add("model_watermark_seconds", text, model, status.watermark)
+        families.add("model_watermark_seconds", text, model, status.watermark)
     shared = getattr(predictor, "shared_bytes", None)
     if shared is not None:
-        found.add("model_shared_bytes", "Memory that all processes share.", model, shared)
+        families.add("model_shared_bytes", "Memory that all processes share.", model, shared)
     read = getattr(predictor, "table_stats", dict)
     for table, stats in read().items():
         labels = {**model, "table": table}
         for statistic, (metric, grows, text) in _OF_TABLES.items():
             if statistic in stats:
-                found.add(metric, text, labels, stats[statistic], grows)
+                families.add(metric, text, labels, stats[statistic], grows)
         if "evaluated_keys" not in stats:
             continue
         for tier, statistic in _HITS.items():
             if statistic in stats:
                 text = "Rows found in a tier."
-                found.add("table_hits", text, {**labels, "tier": tier}, stats[statistic], True)
+                families.add("table_hits", text, {**labels, "tier": tier}, stats[statistic], True)
         for tier in ("remote", "ssd"):
             for part in ("rows", "disk_bytes", "index_bytes"):
                 if f"{tier}_{part}" in stats:
                     text = f"{part.replace('_', ' ')} of a tier below host memory.".capitalize()
                     of_tier = {**labels, "tier": tier}
-                    found.add(f"table_tier_{part}", text, of_tier, stats[f"{tier}_{part}"])
+                    families.add(f"table_tier_{part}", text, of_tier, stats[f"{tier}_{part}"])

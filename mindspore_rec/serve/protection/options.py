@@ -32,7 +32,7 @@ def add_protection_arguments(parser: argparse.ArgumentParser) -> None:
         "--observe-token-file",
         metavar="FILE",
         help="tokens that may ask for status, digests, metrics and statistics; with this file or "
-        "the next, those of --token-file may only predict; default: those of --token-file",
+        "the next, tokens of --token-file may only predict; default: the tokens of --token-file",
     )
     group.add_argument(
         "--control-token-file",
@@ -108,7 +108,7 @@ def addresses(text: str) -> tuple[str, ...]:
         >>> addresses("10.0.0.7, 192.168.0.0/16")
         ('10.0.0.7', '192.168.0.0/16')
     """
-    found = []
+    networks = []
     for each in text.split(","):
         try:
             network = ipaddress.ip_network(each.strip())
@@ -118,8 +118,8 @@ def addresses(text: str) -> tuple[str, ...]:
             ) from None
         if network.prefixlen == 0:
             raise argparse.ArgumentTypeError(f"must not be every address, got {text!r}")
-        found.append(each.strip())
-    return tuple(found)
+        networks.append(each.strip())
+    return tuple(networks)
 
 
 def counted(low: int, high: int) -> Callable[[str], int]:
@@ -162,8 +162,8 @@ def seconds(
         except ValueError:
             number = math.nan
         if not low <= number <= high or (low_open and number == low):
-            said = f"above {low:g} and at most" if low_open else f"from {low:g} to"
-            raise argparse.ArgumentTypeError(f"must be {said} {high:g} seconds, got {text!r}")
+            bounds = f"above {low:g} and at most" if low_open else f"from {low:g} to"
+            raise argparse.ArgumentTypeError(f"must be {bounds} {high:g} seconds, got {text!r}")
         return number
 
     return parsed

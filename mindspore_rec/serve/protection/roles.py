@@ -83,21 +83,21 @@ class RoleTokens:
 
     def allows(self, authorization: bytes | str | None) -> bool:
         """Return whether the value of an Authorization header has a token of any role."""
-        found = False
+        allowed = False
         for tokens in self._tokens.values():  # all of them, whichever has it
-            found |= tokens.allows(authorization)
-        return found
+            allowed |= tokens.allows(authorization)
+        return allowed
 
     def permits(self, authorization: bytes | str | None, role: str) -> bool:
         """Return whether a token that `allows` lets in may do what needs a role."""
         if role == ANY:
             return True
         roles = (OBSERVE, CONTROL) if role == OBSERVE else (role,)
-        found = False
+        permitted = False
         for each in roles:
             if each in self._tokens:
-                found |= self._tokens[each].allows(authorization)
-        return found
+                permitted |= self._tokens[each].allows(authorization)
+        return permitted
 
 
 def role_of_path(path: str, method: str) -> str:

@@ -120,10 +120,10 @@ class Tls:
 
     def _identity_now(self) -> tuple[tuple[int, ...], ...]:
         paths = (self._certificate, self._key, self._client_ca)
-        found = (os.stat(path) for path in paths if path is not None)
+        file_stats = (os.stat(path) for path in paths if path is not None)
         # The mode too: times of changes within a tick of the kernel, some milliseconds, are equal.
         return tuple(
-            (at.st_ino, at.st_size, at.st_mode, at.st_mtime_ns, at.st_ctime_ns) for at in found
+            (at.st_ino, at.st_size, at.st_mode, at.st_mtime_ns, at.st_ctime_ns) for at in file_stats
         )
 
 

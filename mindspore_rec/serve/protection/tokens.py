@@ -67,11 +67,11 @@ class Tokens:
         if scheme.lower() != b"bearer":
             return False
         # Digests have one length, so the time does not reveal the length of a token either.
-        given = hashlib.sha256(token.strip()).digest()
-        found = False
+        token_digest = hashlib.sha256(token.strip()).digest()
+        allowed = False
         for digest in self._digests:
-            found |= hmac.compare_digest(given, digest)
-        return found
+            allowed |= hmac.compare_digest(token_digest, digest)
+        return allowed
 
     def permits(self, authorization: bytes | str | None, role: str) -> bool:
         """Return True: without roles, whoever `allows` lets in may do everything."""
@@ -93,7 +93,7 @@ class Tokens:
                     logger.error("no token is valid until the file is right again: %s", error)
                 self._digests, self._identity = [], None
             except OSError as error:  # no file descriptor is free, for example: nothing is known
-                logger.warning("the tokens are those of before: %s", error)
+                logger.warning("the tokens stay as they were: %s", error)
 
     def _identity_now(self) -> tuple[int, ...] | None:
         at = os.stat(self._path)

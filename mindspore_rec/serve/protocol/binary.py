@@ -61,8 +61,8 @@ def parts_of_inputs(
     """
     parts: dict[str, memoryview] = {}
     at = 0
-    for name, given in inputs.items():
-        size = (given.get("parameters") or {}).get("binary_data_size")
+    for name, tensor in inputs.items():
+        size = (tensor.get("parameters") or {}).get("binary_data_size")
         if size is None:
             continue
         if data is None:

@@ -134,21 +134,21 @@ def _checked(
         parts_of_inputs({}, data)
         rows = read_rows(request, raw.names, limits)
         return InferRequest(number, rows, *_wanted(request.get("outputs"), outputs, binary))
-    given = _by_name("inputs", request.get("inputs"))
+    tensors = _by_name("inputs", request.get("inputs"))
     known = {spec.name for spec in inputs}
-    for name, each in given.items():
+    for name, each in tensors.items():
         if name not in known:
             raise RequestError(f"input {named(name)} is not one of the model's, {sorted(known)}")
         _parameters(f"input '{name}': parameters", each)
-    parts = parts_of_inputs(given, data)
-    given = with_starts(inputs, given)
+    parts = parts_of_inputs(tensors, data)
+    tensors = with_starts(inputs, tensors)
     arrays = []
     left = limits.elements
     for spec in inputs:
-        if spec.name not in given:
+        if spec.name not in tensors:
             raise RequestError(f"input '{spec.name}' is missing")
         part = parts.get(spec.name)
-        arrays.append(tensor_of_json(spec, given[spec.name], limits.rows, left, part))
+        arrays.append(tensor_of_json(spec, tensors[spec.name], limits.rows, left, part))
         left -= arrays[-1].size
     check_ragged(inputs, arrays)
     return InferRequest(number, arrays, *_wanted(request.get("outputs"), outputs, binary))
@@ -156,12 +156,12 @@ def _checked(
 
 def _is_raw(request: dict[str, Any], raw: RawColumns | None) -> bool:
     """Return whether a request has raw rows."""
-    found = [name for name in ("rows", "columns") if name in request]
-    if not found or (raw is None and "inputs" in request):
+    members = [name for name in ("rows", "columns") if name in request]
+    if not members or (raw is None and "inputs" in request):
         return False
     if raw is None:
-        raise RequestError(f"{found[0]}: the model has no features, so inputs must be given")
-    if len(found) > 1 or "inputs" in request:
+        raise RequestError(f"{members[0]}: the model has no features, so inputs must be given")
+    if len(members) > 1 or "inputs" in request:
         raise RequestError("a request must have one of inputs, rows and columns")
     return True
 
@@ -178,7 +178,7 @@ def infer_response(
     Raises:
         ArithmeticError: a number in it is not finite, which JSON cannot say.
     """
-    found: list[dict[str, Any]] = []
+    tensors: list[dict[str, Any]] = []
     parts: list[bytes] = []
     for spec, array in zip(specs, outputs, strict=True):
         if request.outputs is not None and spec.name not in request.outputs:
@@ -195,8 +195,12 @@ def infer_response(
             raise ArithmeticError(f"output '{spec.name}' has numbers that are not finite")
         else:
             made["data"] = np.ascontiguousarray(array.reshape(-1))
-        found.append(made)
-    answer: dict[str, Any] = {"model_name": model, "model_version": str(version), "outputs": found}
+        tensors.append(made)
+    answer: dict[str, Any] = {
+        "model_name": model,
+        "model_version": str(version),
+        "outputs": tensors,
+    }
     if request.id is not None:
         answer["id"] = request.id
     text = dump_json(answer)
@@ -204,15 +208,15 @@ def infer_response(
 
 
 def _parameters(what: str, of: dict[str, Any]) -> dict[str, Any]:
-    given = of.get("parameters")
-    if given is None:
+    parameters = of.get("parameters")
+    if parameters is None:
         return {}
-    if not isinstance(given, dict):
-        raise RequestError(f"{what} must be an object, got {shown(given)}")
+    if not isinstance(parameters, dict):
+        raise RequestError(f"{what} must be an object, got {shown(parameters)}")
     for name in _NOT_KNOWN:
-        if name in given:
+        if name in parameters:
             raise RequestError(f"{what}: {name} is not supported")
-    return given
+    return parameters
 
 
 def _flag(what: str, parameters: dict[str, Any]) -> bool:
@@ -223,26 +227,26 @@ def _flag(what: str, parameters: dict[str, Any]) -> bool:
     return value
 
 
-def _by_name(what: str, given: Any) -> dict[str, dict[str, Any]]:
-    if not isinstance(given, list):
-        raise RequestError(f"{what} must be a list, got {shown(given)}")
-    found: dict[str, dict[str, Any]] = {}
-    for each in given:
+def _by_name(what: str, tensors: Any) -> dict[str, dict[str, Any]]:
+    if not isinstance(tensors, list):
+        raise RequestError(f"{what} must be a list, got {shown(tensors)}")
+    by_name: dict[str, dict[str, Any]] = {}
+    for each in tensors:
         name = each.get("name") if isinstance(each, dict) else None
         if not isinstance(name, str):
             raise RequestError(f"each of {what} must be an object with a name, got {shown(each)}")
-        if name in found:
+        if name in by_name:
             raise RequestError(f"{what} has {named(name)} twice")
-        found[name] = each
-    return found
+        by_name[name] = each
+    return by_name
 
 
 def _wanted(
-    given: Any, outputs: Sequence[TensorSpec], binary: dict[str | None, bool]
+    requested: Any, outputs: Sequence[TensorSpec], binary: dict[str | None, bool]
 ) -> tuple[list[str] | None, dict[str | None, bool]]:
-    if given is None:
+    if requested is None:
         return None, binary
-    wanted = _by_name("outputs", given)
+    wanted = _by_name("outputs", requested)
     known = [spec.name for spec in outputs]
     for name, each in wanted.items():
         if name not in known:

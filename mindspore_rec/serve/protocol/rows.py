@@ -71,10 +71,10 @@ def _of_rows(rows: Any, columns: Sequence[str] | None, limits: Limits) -> dict[s
     return {name: [row.get(name) for row in rows] for name in names}
 
 
-def _of_columns(given: Any, columns: Sequence[str] | None, limits: Limits) -> dict[str, list[Any]]:
-    if not isinstance(given, dict):
-        raise RequestError(f"columns must be an object of lists, got {shown(given)}")
-    lists = {n: values for n, values in given.items() if columns is None or n in columns}
+def _of_columns(raw: Any, columns: Sequence[str] | None, limits: Limits) -> dict[str, list[Any]]:
+    if not isinstance(raw, dict):
+        raise RequestError(f"columns must be an object of lists, got {shown(raw)}")
+    lists = {n: values for n, values in raw.items() if columns is None or n in columns}
     lengths = set()
     for name, values in lists.items():
         if not isinstance(values, list):

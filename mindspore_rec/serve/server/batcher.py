@@ -162,10 +162,10 @@ class Batcher:
         if self._max_rows and isinstance(inputs, pa.RecordBatch):
             rows = inputs.num_rows
         elif self._max_rows:
-            found = self._ragged.rows(inputs)
-            if len(found) != 1:
-                raise ValueError(f"inputs must have the same first dimension, got {sorted(found)}")
-            (rows,) = found
+            sizes = self._ragged.rows(inputs)
+            if len(sizes) != 1:
+                raise ValueError(f"inputs must have the same first dimension, got {sorted(sizes)}")
+            (rows,) = sizes
         request = _Request(inputs, rows, time.perf_counter_ns(), future)
         with self._changed:
             if self._closed:

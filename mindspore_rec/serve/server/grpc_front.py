@@ -74,9 +74,9 @@ class GrpcFront:
         # Until the name is read, the largest limit of a model is what a request may have. The
         # message is split by then, and nothing of it was decoded but names.
         counted = 0
-        held = self._front.held
+        counter = self._front.held
         try:
-            counted = held.add(0, len(data))
+            counted = counter.add(0, len(data))
             read = await self._read_asked(data)
             version = read.request.model_version or None
             model = self._models.find(read.request.model_name, version)
@@ -87,7 +87,7 @@ class GrpcFront:
                 raise NotFoundError(f"version {version} does not answer, version {answered} does")
             return infer_answer(asked, model, answered, outputs)
         finally:
-            held.bytes -= counted
+            counter.bytes -= counted
 
     async def _read_asked(self, data: bytes) -> Asked:
         try:
@@ -95,14 +95,14 @@ class GrpcFront:
         except ManyFieldsError:
             return await self._beside(read_asked, data)
 
-    async def _shortly(self, size: int, call: Callable[..., Any], *given: Any) -> Any:
+    async def _shortly(self, size: int, call: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function here, or, if there is much to read, beside the event loop."""
         if size <= _SMALL:
-            return call(*given)
-        return await self._beside(call, *given)
+            return call(*arguments)
+        return await self._beside(call, *arguments)
 
-    async def _beside(self, call: Callable[..., Any], *given: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._front.coder, call, *given)
+    async def _beside(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._front.coder, call, *arguments)
 
     async def _server_live(self, kind: Any, data: bytes) -> Any:
         read_message(kind, data)
@@ -125,21 +125,21 @@ class GrpcFront:
 
     async def _model_metadata(self, kind: Any, data: bytes) -> Any:
         asked = read_message(kind, data)
-        found = self._models.find(asked.name, asked.version or None).metadata()
+        metadata = self._models.find(asked.name, asked.version or None).metadata()
         if not asked.version:
-            found["versions"] = self._models.versions(asked.name)
-        del found["parameters"]  # which the message has no place for
-        return message("ModelMetadataResponse")(**found)
+            metadata["versions"] = self._models.versions(asked.name)
+        del metadata["parameters"]  # which the message has no place for
+        return message("ModelMetadataResponse")(**metadata)
 
     async def _model_config(self, kind: Any, data: bytes) -> Any:
         asked = read_message(kind, data)
-        found = configuration(self._models.find(asked.name, asked.version or None))
-        return message("ModelConfigResponse")(config=found)
+        config = configuration(self._models.find(asked.name, asked.version or None))
+        return message("ModelConfigResponse")(config=config)
 
     async def _model_statistics(self, kind: Any, data: bytes) -> Any:
         asked = read_message(kind, data)
-        found = self._models.statistics(asked.name, asked.version or None)
-        return message("ModelStatisticsResponse")(model_stats=found)
+        stats = self._models.statistics(asked.name, asked.version or None)
+        return message("ModelStatisticsResponse")(model_stats=stats)
 
     async def _repository_index(self, kind: Any, data: bytes) -> Any:
         asked = read_message(kind, data)
@@ -293,11 +293,11 @@ class GrpcServer:
 
     async def _tell_changes(self) -> None:
         """Keep the health service at what the models say."""
-        said = False
+        reported = False
         while True:
-            if self._front.models.ready != said:
-                said = not said
-                await self._tell(said)
+            if self._front.models.ready != reported:
+                reported = not reported
+                await self._tell(reported)
             await asyncio.sleep(_HEALTH_SECONDS)
 
     async def _tell(self, ready: bool) -> None:

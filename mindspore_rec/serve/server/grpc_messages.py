@@ -110,21 +110,21 @@ def _read(request: Any, parts: InferParts, model: ServedModel) -> InferRequest:
             f"raw_input_contents must be one for each of the {len(request.inputs)} inputs, "
             f"got {len(raw)}"
         )
-    given: dict[str, tuple[Any, _Contents | None, memoryview | None]] = {}
+    tensors: dict[str, tuple[Any, _Contents | None, memoryview | None]] = {}
     known = [spec.name for spec in model.inputs]
     for place, each in enumerate(request.inputs):
-        if each.name in given:
+        if each.name in tensors:
             raise RequestError(f"inputs has {named(each.name)} twice")
         if each.name not in known:
             raise RequestError(f"input {named(each.name)} is not one of the model's, {known}")
         _check_parameters(f"input '{each.name}'", each.parameters)
-        given[each.name] = each, parts.contents[place], raw[place] if raw else None
+        tensors[each.name] = each, parts.contents[place], raw[place] if raw else None
     arrays = []
     left = model.limits.elements
     for spec in model.inputs:
-        if spec.name not in given:
+        if spec.name not in tensors:
             raise RequestError(f"input '{spec.name}' is missing")
-        arrays.append(_array(spec, *given[spec.name], model.limits.rows, left))
+        arrays.append(_array(spec, *tensors[spec.name], model.limits.rows, left))
         left -= arrays[-1].size
     check_ragged(model.inputs, arrays)
     wanted = _wanted(request.outputs, model.outputs)
@@ -152,13 +152,13 @@ def _check_parameters(where: str, parameters: Any) -> None:
             raise RequestError(f"{where}: parameters: {name} is not supported")
 
 
-def _wanted(given: Any, outputs: Sequence[TensorSpec]) -> list[str] | None:
+def _wanted(requested: Any, outputs: Sequence[TensorSpec]) -> list[str] | None:
     known = [spec.name for spec in outputs]
-    for each in given:
+    for each in requested:
         if each.name not in known:
             raise RequestError(f"output {named(each.name)} is not one of the model's, {known}")
         _check_parameters(f"output '{each.name}'", each.parameters)
-    wanted = [each.name for each in given]
+    wanted = [each.name for each in requested]
     if len(set(wanted)) != len(wanted):
         raise RequestError(f"outputs has {named(max(wanted, key=wanted.count))} twice")
     return wanted or None
@@ -166,19 +166,19 @@ def _wanted(given: Any, outputs: Sequence[TensorSpec]) -> list[str] | None:
 
 def _array(
     spec: TensorSpec,
-    given: Any,
+    tensor: Any,
     contents: _Contents | None,
     raw: memoryview | None,
     rows: int,
     elements: int,
 ) -> np.ndarray:
     where = f"input '{spec.name}'"
-    if given.datatype not in DATATYPES:
+    if tensor.datatype not in DATATYPES:
         raise RequestError(
-            f"{where}: datatype must be {spec.datatype}, got {shown(given.datatype)}"
+            f"{where}: datatype must be {spec.datatype}, got {shown(tensor.datatype)}"
         )
-    dtype = DATATYPES[given.datatype]
-    shape = checked_shape(spec, list(given.shape))
+    dtype = DATATYPES[tensor.datatype]
+    shape = checked_shape(spec, list(tensor.shape))
     if raw is not None:
         if contents is not None:
             raise RequestError(f"{where} must have contents or raw_input_contents, not both")
@@ -186,7 +186,7 @@ def _array(
         check_elements(spec, shape, rows, elements)
         return fitted_input(spec, array_of_bytes(where, raw, shape, dtype))
     check_elements(spec, shape, rows, elements)
-    return fitted_input(spec, _of_contents(where, given.datatype, contents or {}, dtype, shape))
+    return fitted_input(spec, _of_contents(where, tensor.datatype, contents or {}, dtype, shape))
 
 
 def _of_contents(

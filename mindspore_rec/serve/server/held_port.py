@@ -29,15 +29,15 @@ def hold_port(host: str, port: int) -> socket.socket:
         Traceback (most recent call last):
         OSError: [Errno 98] Address already in use
     """
-    held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections in TIME_WAIT
-        held.bind((host, port))
-        held.listen(1)
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)  # nobody else from here on
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # except sockets that say so
-        held.shutdown(socket.SHUT_RD)  # of a listening socket: it listens no more
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections in TIME_WAIT
+        sock.bind((host, port))
+        sock.listen(1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)  # nobody else from here on
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # except sockets that say so
+        sock.shutdown(socket.SHUT_RD)  # of a listening socket: it listens no more
     except BaseException:
-        held.close()
+        sock.close()
         raise
-    return held
+    return sock

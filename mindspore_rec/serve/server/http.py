@@ -146,9 +146,9 @@ class Front:
         """Answer a request, as ASGI has it."""
         # Nearly all requests are of this kind: they take the short way.
         if scope["type"] == "http" and scope["method"] == "POST":
-            found = _INFER.fullmatch(scope["path"])
-            if found is not None:
-                await self._infer(found[1], found[2], scope, receive, send)
+            match = _INFER.fullmatch(scope["path"])
+            if match is not None:
+                await self._infer(match[1], match[2], scope, receive, send)
                 return
         await self._others(scope, receive, send)
 
@@ -165,15 +165,15 @@ class Front:
             outputs, answered = await model.infer(asked)
             if version is not None and version != str(answered):
                 raise NotFoundError(f"version {version} does not answer, version {answered} does")
-            status, found = 200, await self._answer(asked, model, answered, outputs)
+            status, answer = 200, await self._answer(asked, model, answered, outputs)
         except Exception as error:
             status, text = _status_of(error)
-            found = dump_json({"error": text}), None
+            answer = dump_json({"error": text}), None
             if not body.complete:
                 await drop_rest(body)
         finally:
             body.release()
-        await _send(send, status, *found)
+        await _send(send, status, *answer)
 
     async def _asked(
         self, model: ServedModel, headers: dict[bytes, bytes], reader: BodyReader
@@ -214,13 +214,13 @@ class Front:
 
     async def _status(self, request: Request) -> Response:
         name = request.query_params.get("model", self.models.names[0])
-        found = self.models.find(name, request.query_params.get("version"))
-        return _json({"model": name, **found.status().to_json()})
+        model = self.models.find(name, request.query_params.get("version"))
+        return _json({"model": name, **model.status().to_json()})
 
     async def _digests(self, request: Request) -> Response:
         asked = request.query_params
         name = asked.get("model", self.models.names[0])
-        found = self.models.find(name, asked.get("version"))
+        model = self.models.find(name, asked.get("version"))
         parts, part = _number(asked, "parts", 1), _number(asked, "part", 0)
         table = asked.get("table")
 
@@ -229,12 +229,12 @@ class Front:
 
         def read() -> bytes:
             if table is None:
-                return dump_json({"model": name, **found.digests(parts).to_json()})
-            rows = found.rows_of(table)
+                return dump_json({"model": name, **model.digests(parts).to_json()})
+            rows = model.rows_of(table)
             if rows > parts * _MOST_ROWS_OF_A_PART:
                 least = -(-rows // _MOST_ROWS_OF_A_PART)
                 raise ValueError(f"parts must be at least {least} for {rows} rows, got {parts}")
-            return dump_json({"model": name, **found.row_digests(table, part, parts).to_json()})
+            return dump_json({"model": name, **model.row_digests(table, part, parts).to_json()})
 
         if self._digesting:
             raise BusyError("digests are computed for another request")
@@ -253,18 +253,18 @@ class Front:
 
     async def _stats(self, request: Request) -> Response:
         path = request.path_params
-        found = self.models.statistics(path.get("name", ""), path.get("version"))
-        return _json({"model_stats": found})
+        stats = self.models.statistics(path.get("name", ""), path.get("version"))
+        return _json({"model_stats": stats})
 
     async def _config(self, request: Request) -> Response:
         return _json(configuration(self.models.find(*_asked_model(request))))
 
     async def _model(self, request: Request) -> Response:
         name, version = _asked_model(request)
-        found = self.models.find(name, version).metadata()
+        metadata = self.models.find(name, version).metadata()
         if version is None:
-            found["versions"] = self.models.versions(name)
-        return _json(found)
+            metadata["versions"] = self.models.versions(name)
+        return _json(metadata)
 
     async def _model_ready(self, request: Request) -> Response:
         name, version = _asked_model(request)

@@ -87,8 +87,8 @@ class BodyReader:
             HTTPException: it has more than `most` bytes.
             BusyError: too many bytes are held already.
         """
-        said = self._headers.get(b"content-length", b"")
-        if said.isdigit() and (len(said) >= 20 or int(said) > most):
+        length = self._headers.get(b"content-length", b"")
+        if length.isdigit() and (len(length) >= 20 or int(length) > most):
             raise HTTPException(413, f"the body must have at most {most} bytes")
         body: bytes | bytearray = await self.part()
         if not self.complete:

@@ -64,9 +64,9 @@ class Statistics:
             failed: whether the answer is an error.
         """
         with self._lock:
-            found = self._sums["fail" if failed else "success"]
-            found[0] += 1
-            found[1] += took
+            sums = self._sums["fail" if failed else "success"]
+            sums[0] += 1
+            sums[1] += took
 
     def to_json(self) -> dict[str, Any]:
         """Return them as the extension has them."""

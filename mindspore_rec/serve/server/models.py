@@ -201,16 +201,16 @@ class Models:
             NotReadyError: it does not answer yet, or no longer.
         """
         places = self._of(name)
-        found = [place.model for place in places if place.model is not None]
-        if not found:
+        models = [place.model for place in places if place.model is not None]
+        if not models:
             state = places[0].state
             what = "is not loaded yet" if state == LOADING else f"is {state.lower()}"
             reason = f": {places[0].reason}" if places[0].reason else ""
             raise NotReadyError(f"the model '{name}' {what}{reason}")
-        if version is None and len(found) == 1:
-            return found[0]
+        if version is None and len(models) == 1:
+            return models[0]
         versions: dict[int, ServedModel] = {}
-        for model in found:
+        for model in models:
             versions.setdefault(model.status().version, model)
         if version is None:
             return versions[max(versions)]
@@ -228,8 +228,8 @@ class Models:
 
     def statuses(self, name: str) -> list[Status]:
         """Return the states of a name that answer."""
-        found = (place.model for place in self._of(name))
-        return [model.status() for model in found if model is not None]
+        models = (place.model for place in self._of(name))
+        return [model.status() for model in models if model is not None]
 
     def statistics(self, name: str = "", version: str | None = None) -> list[dict[str, Any]]:
         """Return the statistics of models that answer.
@@ -244,8 +244,8 @@ class Models:
         if version is not None:
             return [statistics(self.find(name, version))]
         names = [name] if name else self.names
-        found = (place.model for each in names for place in self._of(each))
-        return [statistics(model) for model in found if model is not None]
+        models = (place.model for each in names for place in self._of(each))
+        return [statistics(model) for model in models if model is not None]
 
     def index(self, ready: bool = False) -> list[dict[str, str]]:
         """Return name, version, state and reason of each.
@@ -253,17 +253,17 @@ class Models:
         Args:
             ready: only of models that answer. Default: False.
         """
-        found = []
+        entries = []
         for name, places in self._places.items():
             for place in places:
                 model = place.model
                 if model is None and ready:
                     continue
                 version = "" if model is None else str(model.status().version)
-                found.append(
+                entries.append(
                     {"name": name, "version": version, "state": place.state, "reason": place.reason}
                 )
-        return found
+        return entries
 
     def close(self) -> None:
         """Unload all models; one that is being loaded is closed later, without a wait."""

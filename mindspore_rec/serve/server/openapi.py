@@ -104,20 +104,25 @@ def openapi_page(
             [name],
         )
     examples = _examples(models)
-    for at, given in (("", [name]), ("/versions/{version}", [name, _in_path("version")])):
+    for at, parameters in (("", [name]), ("/versions/{version}", [name, _in_path("version")])):
         path = f"/v2/models/{{name}}{at}"
-        paths[path] = _get("Inputs and outputs of a model", _ref("Model"), _errors(404, 503), given)
+        paths[path] = _get(
+            "Inputs and outputs of a model", _ref("Model"), _errors(404, 503), parameters
+        )
         paths[f"{path}/ready"] = _get(
-            "Whether a model answers", _ref("Ready"), {503: _ref("Ready"), **_errors(404)}, given
+            "Whether a model answers",
+            _ref("Ready"),
+            {503: _ref("Ready"), **_errors(404)},
+            parameters,
         )
         paths[f"{path}/config"] = _get(
-            "Configuration of a model", _ref("Config"), _errors(404, 503), given
+            "Configuration of a model", _ref("Config"), _errors(404, 503), parameters
         )
         paths[f"{path}/stats"] = _get(
             "Counts and times of the requests of a model", _ref("Statistics"), _errors(404, 503),
-            given,
+            parameters,
         )  # fmt: skip
-        paths[f"{path}/infer"] = _infer(given, examples)
+        paths[f"{path}/infer"] = _infer(parameters, examples)
     schemes = _add_what_all_need(Security() if security is None else security, paths)
     return {
         "openapi": "3.1.0",
@@ -183,15 +188,15 @@ def _infer(parameters: list[dict[str, Any]], examples: dict[str, Any]) -> dict[s
 
 def _examples(models: Models) -> dict[str, Any]:
     """Return a request for each model that answers, and whose inputs have no further free size."""
-    found = {}
+    examples = {}
     for name in models.names:
         try:
             specs = models.find(name).inputs
         except NotReadyError:
             continue
         if math.prod(math.prod(spec.shape[1:]) for spec in specs) > 0:
-            found[name] = {"value": {"inputs": [_tensor(spec) for spec in specs]}}
-    return found
+            examples[name] = {"value": {"inputs": [_tensor(spec) for spec in specs]}}
+    return examples
 
 
 def _tensor(spec: TensorSpec) -> dict[str, Any]:

@@ -157,16 +157,16 @@ class Protection:
         """Return arguments of `GrpcServer`: TLS, and the checks of calls."""
         from mindspore_rec.serve.protection.grpc_guard import GuardInterceptor
 
-        found: dict[str, Any] = {}
+        credentials: dict[str, Any] = {}
         if self.tls is not None:
-            found["credentials"] = self.tls.grpc_credentials()
+            credentials["credentials"] = self.tls.grpc_credentials()
         guard = GuardInterceptor(
             self.metrics, self.tokens, self.bounds, self.in_flight, self.drain, self.log
         )
         head = self.bounds.head_bytes
         receive = int(self.bounds.receive_seconds * 1000)
         return {
-            **found,
+            **credentials,
             "interceptors": [guard],
             "options": [
                 ("grpc.max_metadata_size", head),

@@ -99,18 +99,18 @@ class _States:
 
     def _state(self, place: int) -> _State:
         number = self._reader.state(place)
-        found = self._states.get(number)
-        if found is not None:
-            return found
+        loaded = self._states.get(number)
+        if loaded is not None:
+            return loaded
         with self._loading:
             if number not in self._states:
                 published = PublishedState.from_bytes(self._reader.blob(place))
                 values = matched(self.runner.parameters, published.dense, published.entry.path)
-                given = self._given_features
+                features = self._given_features
                 state = _State(
                     published,
                     self.runner.as_weights(values),
-                    None if given is None else given.with_state(published.learned),
+                    None if features is None else features.with_state(published.learned),
                 )
                 newest = sorted([*self._states, number])[-_KEPT:]
                 kept = {n: each for n, each in self._states.items() if n in newest}
@@ -157,14 +157,14 @@ class _States:
 
     def row_digests(self, table: str, part: int, parts: int) -> RowDigests:
         """Return the digests of the rows of a part of a table; raise as `digests` does."""
-        found: list[tuple[np.ndarray, np.ndarray]] = []
+        pieces: list[tuple[np.ndarray, np.ndarray]] = []
 
         def take(name: str, keys: np.ndarray, digests: np.ndarray) -> None:
             mine = _native.digest_parts(keys, parts) == part
-            found.append((keys[mine], digests[mine]))
+            pieces.append((keys[mine], digests[mine]))
 
         entry = self._visit([table], take)
-        keys, digests = (np.concatenate(each) for each in zip(*found, strict=True))
+        keys, digests = (np.concatenate(each) for each in zip(*pieces, strict=True))
         return RowDigests(entry.state, keys, digests)
 
     def _visit(
@@ -183,8 +183,8 @@ class _States:
                 with self.inside():
                     if self._reader.state(self._here.place) != first:
                         raise NoStateError("a newer state came while rows were read: ask again")
-                    found = self._reader.row_digests(self._here.place, numbers[name], part)
-                take(name, *found)
+                    digests = self._reader.row_digests(self._here.place, numbers[name], part)
+                take(name, *digests)
         return entry
 
     def look(self) -> None:
@@ -200,17 +200,17 @@ class _States:
         following = self._memory.following
         late = self._pulse.complaint(poll_seconds) if following else None
         with self.inside() as state:
-            said = json.loads(self._reader.status(self._here.place))
+            report = json.loads(self._reader.status(self._here.place))
         return Status.of(
             self.path,
             state.published.entry,
-            lag=said["lag"],
+            lag=report["lag"],
             following=following and late is None,
             looked_seconds=self._pulse.seconds(),
             deltas_applied=state.published.deltas_applied,
             fulls_loaded=state.published.fulls_loaded,
-            error=late or said["error"],
-            scrub=said["scrub"],
+            error=late or report["error"],
+            scrub=report["scrub"],
             runtime=self.runner.name,
             runtime_reason=None,
         )

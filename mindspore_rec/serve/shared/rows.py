@@ -113,8 +113,8 @@ class SharedRows:
         """
         place = self._reader.enter()
         try:
-            found = self._reader.lookup(place, 0, ids, None, self._unknown, "shared rows")
-            return found, self._reader.state(place)
+            rows = self._reader.lookup(place, 0, ids, None, self._unknown, "shared rows")
+            return rows, self._reader.state(place)
         finally:
             self._reader.leave(place)
 

@@ -137,8 +137,8 @@ class SharedOpener(NetworkOpener):
             ValueError: the network is not served without MindSpore.
         """
         try:
-            found = read_network(self._path / NETWORK)
-            self._check(found, entry)
+            network = read_network(self._path / NETWORK)
+            self._check(network, entry)
         except FileNotFoundError as error:
             raise NotYetError(str(error)) from error
         except ValueError as error:
@@ -148,14 +148,14 @@ class SharedOpener(NetworkOpener):
             ) from error
         if not (self._copy / NETWORK).exists():
             with new_directory(self._copy / NETWORK) as directory:
-                found.write(directory)
+                network.write(directory)
         return self.open_copy()
 
     def open_copy(self) -> _Writer:
         """Make the network of the copy."""
-        found = read_network(self._copy / NETWORK)
-        writer = _Writer(found, self._memory, self._rows)
-        writer.features = features_of(found, self._features)
+        network = read_network(self._copy / NETWORK)
+        writer = _Writer(network, self._memory, self._rows)
+        writer.features = features_of(network, self._features)
         return writer
 
 
@@ -321,18 +321,18 @@ class PublishedRun(FollowedRun):
             raise
 
     def _publish_status(self) -> None:
-        said = self._status()
-        if said != self._said:
-            self._shared.writer.publish_status(said)
-            self._said = said
+        status = self._status()
+        if status != self._said:
+            self._shared.writer.publish_status(status)
+            self._said = status
 
     def _status(self) -> bytes:
-        found = {
+        status = {
             "lag": self._catalog.lag(self.applied.step),
             "error": self._error,
             "scrub": self._scrub_report(),
         }
-        return json.dumps(found).encode()
+        return json.dumps(status).encode()
 
     def _scrub_report(self) -> dict[str, Any] | None:
         """Return what scrubbing found, anew if there is news or some time has passed."""

@@ -242,13 +242,13 @@ def _read_signals(arrived: int) -> set[int]:
 
 
 def _ended(processes: list[_Process]) -> list[tuple[_Process, int]]:
-    found = []
+    ended = []
     for each in processes:
         if each.pid:
             pid, status = os.waitpid(each.pid, os.WNOHANG)
             if pid:
-                found.append((each, status))
-    return found
+                ended.append((each, status))
+    return ended
 
 
 def _forget(shared: Shared, ended: _Process, writer: _Process, workers: list[_Process]) -> None:

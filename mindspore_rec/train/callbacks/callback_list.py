@@ -38,14 +38,14 @@ def callback_list(callbacks: Any, has_tables: bool = False) -> list[Callback]:
     """
     if callbacks is None:
         return []
-    given = list(callbacks) if isinstance(callbacks, Iterable) else [callbacks]
-    for callback in given:
+    all_callbacks = list(callbacks) if isinstance(callbacks, Iterable) else [callbacks]
+    for callback in all_callbacks:
         if not isinstance(callback, Callback):
             raise TypeError(
                 f"callbacks must be mindspore.train.Callback objects, got {type(callback).__name__}"
             )
         _check_works(callback, has_tables)
-    return sorted(given, key=lambda callback: getattr(callback, "runs_last", False))
+    return sorted(all_callbacks, key=lambda callback: getattr(callback, "runs_last", False))
 
 
 def evaluation_callbacks(callbacks: Sequence[Callback]) -> list[Callback]:

@@ -46,10 +46,10 @@ class EventTime(Callback):
 
     def __init__(self, specs: Any, tables: Any, place: int | None = None) -> None:
         super().__init__()
-        found = check_specs(specs)
-        self.tables = event_tables(found, tables)
-        self._spec = next(spec for spec in found if spec.is_timestamp)
-        self.place = len(found) - 1 if place is None else check_int("place", place, 0, 255)
+        features = check_specs(specs)
+        self.tables = event_tables(features, tables)
+        self._spec = next(spec for spec in features if spec.is_timestamp)
+        self.place = len(features) - 1 if place is None else check_int("place", place, 0, 255)
 
     def on_train_step_begin(self, run_context: RunContext) -> None:
         """Set the tables' event time to the event time of the step's batch."""

@@ -101,8 +101,8 @@ class EvictCallback(Callback):
         ]
         if not self._tables:
             raise ValueError(
-                "EvictCallback needs a table with Eviction(..., trigger='callback'); those of this "
-                f"network ({_names(tables)}) evict at every step or never"
+                "EvictCallback needs a table with Eviction(..., trigger='callback'); the tables "
+                f"of this network ({_names(tables)}) evict at every step or never"
             )
         self.evictions = []
         self._restart(-self._steps_before)
@@ -187,7 +187,7 @@ class EvictedKeysCallback(Callback):
         self._tables = [table for table in tables if table.eviction is not None]
         if not self._tables:
             raise ValueError(
-                f"EvictedKeysCallback needs a table that evicts; those of this network "
+                f"EvictedKeysCallback needs a table that evicts; the tables of this network "
                 f"({_names(tables)}) never do"
             )
         if not callable(self._receiver):

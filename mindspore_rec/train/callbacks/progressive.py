@@ -194,10 +194,10 @@ def _of_all(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return predictions and labels of all workers' rows; this worker has `rows`, 0 if idle."""
     mine = pack_arrays({"prediction": prediction[:rows], "label": label[:rows]})
-    found = [unpack_arrays(each) for each in group.all_gather(mine)]
+    by_worker = [unpack_arrays(each) for each in group.all_gather(mine)]
     return (
-        np.concatenate([each["prediction"] for each in found]),
-        np.concatenate([each["label"] for each in found]).astype(bool),
+        np.concatenate([each["prediction"] for each in by_worker]),
+        np.concatenate([each["label"] for each in by_worker]).astype(bool),
     )
 
 

@@ -50,10 +50,10 @@ class ResumedCallback(Callback):
 
     def __enter__(self) -> Any:
         """Begin a training."""
-        given, self._given = self._given, None
+        state, self._given = self._given, None
         self._reset()
-        if given is not None:
-            self.go_on(given)
+        if state is not None:
+            self.go_on(state)
         return self
 
     def _reset(self) -> None:

@@ -20,15 +20,15 @@ def check_states(states: Mapping[str, Any] | None) -> dict[str, Any]:
     """
     if states is not None and not isinstance(states, Mapping):
         raise TypeError(f"states must be a dict of objects by name, got {type(states).__name__}")
-    found = dict(states or {})
-    for name, each in found.items():
+    objects = dict(states or {})
+    for name, each in objects.items():
         if not isinstance(name, str):
             raise TypeError(f"states must have texts for names, got {name!r}")
         if not (hasattr(each, "state_dict") and hasattr(each, "load_state_dict")):
             raise TypeError(
                 f"states[{name!r}] must have state_dict and load_state_dict, got {each!r}"
             )
-    return found
+    return objects
 
 
 def check_builder(
@@ -49,8 +49,8 @@ def check_builder(
         {'builder': 'shop.net:build', 'arguments': {'dim': 8}, 'inputs': ['ids:INT64:-1,26']}
     """
     if builder is None:
-        for name, given in (("builder_arguments", arguments), ("builder_inputs", inputs)):
-            if given is not None:
+        for name, value in (("builder_arguments", arguments), ("builder_inputs", inputs)):
+            if value is not None:
                 raise ValueError(f"{name} must be None without a builder")
         return None
     if not isinstance(builder, str) or builder.count(":") != 1:

@@ -47,11 +47,11 @@ class CallbackStates:
         self._kept = {name: each for name, each in self._every.items() if id(each) not in known}
 
     def _unused(self, name: str) -> str:
-        number, found = 1, name
-        while found in self._every:
+        number, unused = 1, name
+        while unused in self._every:
             number += 1
-            found = f"{name} {number}"
-        return found
+            unused = f"{name} {number}"
+        return unused
 
     def begin(self, directory: Path, newest_step: Callable[[], int]) -> None:
         """Tell callbacks that keep weights where the weights outlast the process.

@@ -197,7 +197,7 @@ class DataPlace:
         if number is None:
             raise ValueError(
                 f"{NAME} is a {type(self._source).__name__} with a state whose batches have no "
-                "number, so nobody knows the state after the one that was trained: set Batch.number"
+                "number, so nobody knows the state after the trained batch: set Batch.number"
             )
         return {NAME: self._source.state_dict(batches=number)}
 

@@ -36,8 +36,8 @@ def check_random_state(state: dict[str, Any]) -> None:
     python, numpy = _of_generators(state)
     random.Random().setstate(python)
     np.random.RandomState().set_state(numpy)  # noqa: NPY002
-    now, given = ms.get_rng_state().asnumpy(), state["mindspore"]
-    if not isinstance(given, np.ndarray) or (now.shape, now.dtype) != (given.shape, given.dtype):
+    now, saved = ms.get_rng_state().asnumpy(), state["mindspore"]
+    if not isinstance(saved, np.ndarray) or (now.shape, now.dtype) != (saved.shape, saved.dtype):
         raise ValueError("the state of MindSpore's generator is of another shape")
 
 

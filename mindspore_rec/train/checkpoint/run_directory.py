@@ -49,12 +49,12 @@ def locked(root: Path, team: Team) -> Iterator[None]:
     Raises:
         RuntimeError: another process has the lock.
     """
-    held = team.each(lambda: lock(root) if team.worker == 0 else None)
+    file_lock = team.each(lambda: lock(root) if team.worker == 0 else None)
     try:
         yield
     finally:
-        if held is not None:
-            held.close()
+        if file_lock is not None:
+            file_lock.close()
 
 
 def open_to_write(root: Path, newest: int) -> FileLock:
@@ -73,7 +73,7 @@ def open_to_write(root: Path, newest: int) -> FileLock:
         ValueError: the newest checkpoint there is of another step.
     """
     make_directories(root)
-    held = lock(root)
+    file_lock = lock(root)
     try:
         if (
             newest < 0
@@ -81,16 +81,16 @@ def open_to_write(root: Path, newest: int) -> FileLock:
             with suppress(PermissionError):  # of one whose names this user may not read
                 sync(root.absolute().parent)
         _remove_left_over(root)
-        found = entries(root)
-        if found and found[-1].step != newest:
+        checkpoints = entries(root)
+        if checkpoints and checkpoints[-1].step != newest:
             raise ValueError(
-                f"{root} has checkpoints of a run that is at step {found[-1].step}: call "
+                f"{root} has checkpoints of a run that is at step {checkpoints[-1].step}: call "
                 "restore() first, or give an empty directory"
             )
     except BaseException:
-        held.close()
+        file_lock.close()
         raise
-    return held
+    return file_lock
 
 
 def chain_of_all(root: Path, team: Team, step: int | None = None) -> list[Entry]:
@@ -117,12 +117,12 @@ def remove_after(root: Path, step: int) -> None:
 
 def remove_old(root: Path, keep: int) -> None:
     """Remove all checkpoints older than the newest `keep` full ones."""
-    found = entries(root)
-    fulls = [entry.step for entry in found if entry.kind == "full"]
+    checkpoints = entries(root)
+    fulls = [entry.step for entry in checkpoints if entry.kind == "full"]
     if len(fulls) <= keep:
         return
     oldest = (fulls[-keep], "full")  # a delta of the same step comes before it
-    _remove(entry for entry in found if (entry.step, entry.kind) < oldest)
+    _remove(entry for entry in checkpoints if (entry.step, entry.kind) < oldest)
 
 
 def _remove_left_over(root: Path) -> None:

@@ -182,7 +182,7 @@ class RunWriter:
         def write() -> list[tuple[TableParameter, int]]:
             """Return the marks up to which changes are saved now; none if nothing was written."""
             self._take_failed()
-            held: list[tuple[TableParameter, int]] = []
+            saved_marks: list[tuple[TableParameter, int]] = []
             if self.saved_step != step:  # otherwise what is there is older than the marks
                 begin = time.perf_counter()
                 try:
@@ -191,10 +191,10 @@ class RunWriter:
                     self._failed = _Failed(target, stall, time.perf_counter() - begin)
                     raise
                 self._written(target, written, stall, time.perf_counter() - begin)
-                held = marks
+                saved_marks = marks
             if full:
                 self._merge(step)
-            return held
+            return saved_marks
 
         self._writer.begin(write)
 

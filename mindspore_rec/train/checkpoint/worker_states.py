@@ -51,7 +51,7 @@ class WorkerStates:
             raise CheckpointError(f"{self._path} is damaged: objects must be an object")
         self.names = list(self._objects[0])
         if any(each.keys() != self._objects[0].keys() for each in self._objects):
-            raise CheckpointError(f"{self._path} has other objects than those of other workers")
+            raise CheckpointError(f"{self._path} has other objects than other workers' files")
 
     def data(self) -> Any:
         """Return the state of the training data as they take it; None if there is none."""
@@ -88,15 +88,15 @@ class WorkerStates:
 
     def _load(self, name: str, owner: Any) -> None:
         worker, workers = self._reader.worker, self._reader.workers
-        found = [each[name] for each in self._objects]
+        states = [each[name] for each in self._objects]
         if name == DATA:
             owner.load_state_dict(self.data())
         elif self._same:
-            owner.load_state_dict(found[worker])
+            owner.load_state_dict(states[worker])
         elif hasattr(owner, "load_worker_states"):
-            owner.load_worker_states(found, worker, workers)
+            owner.load_worker_states(states, worker, workers)
         else:
-            owner.load_state_dict(state_for(join_states(found), worker, workers))
+            owner.load_state_dict(state_for(join_states(states), worker, workers))
 
     def random(self) -> dict[str, Any]:
         """Return the states of the random generators, after trying them.
@@ -107,8 +107,8 @@ class WorkerStates:
         worker = self._reader.worker
         with reading(self._path):
             if worker < len(self._states):
-                found = self._states[worker]["random"]
+                state = self._states[worker]["random"]
             else:
-                found = derived_random_state(self._states[0]["random"], worker)
-            check_random_state(found)
-        return dict(found)
+                state = derived_random_state(self._states[0]["random"], worker)
+            check_random_state(state)
+        return dict(state)

@@ -23,7 +23,7 @@ def batch_digest(batch: Batch) -> int:
         >>> batch_digest(one) == batch_digest(other)
         False
     """
-    found = 0
+    digest = 0
     for column in batch.columns:
         array = column.asnumpy() if isinstance(column, Tensor) else np.asarray(column)
         if array.dtype.kind not in "biufc":
@@ -31,5 +31,5 @@ def batch_digest(batch: Batch) -> int:
         data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         whole = column is batch.columns[-1] or data.size <= 2 * _EDGE
         for part in (data,) if whole else (data[:_EDGE], data[-_EDGE:]):
-            found = zlib.crc32(part.data, found)
-    return found
+            digest = zlib.crc32(part.data, digest)
+    return digest

@@ -85,8 +85,8 @@ class IterableBatches(BatchSource):
         """Return an iterator over one pass of the iterable."""
         number = self._count()
         names: tuple[str, ...] | None = None
-        for given in self._data:
-            each = _columns_of_rows(given) if isinstance(given, _ROWS) else given
+        for batch in self._data:
+            each = _columns_of_rows(batch) if isinstance(batch, _ROWS) else batch
             number = None if number is None else number + 1
             if isinstance(each, Mapping):
                 names = tuple(each) if names is None else names
@@ -146,8 +146,8 @@ class IterableBatches(BatchSource):
         if not self._stateful:
             return super().state_dict(batches)
         data: Any = self._data
-        found: dict[str, Any] = data.state_dict(**({} if batches is None else {"batches": batches}))
-        return found
+        state: dict[str, Any] = data.state_dict(**({} if batches is None else {"batches": batches}))
+        return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a state into the iterable."""
@@ -168,12 +168,12 @@ class IterableBatches(BatchSource):
 
     def covered_streams(self) -> list[Any]:
         """Return the iterable, its `source`, the source of that and so on, if it has a state."""
-        found: list[Any] = []
+        streams: list[Any] = []
         each: Any = self._data if self.has_state else None
-        while each is not None and not any(each is known for known in found):
-            found.append(each)
+        while each is not None and not any(each is known for known in streams):
+            streams.append(each)
             each = getattr(each, "source", None)
-        return found
+        return streams
 
     def skip_passes(self, passes: int) -> None:
         """Call the iterable's method `skip_passes(passes)`, if it has one."""
@@ -261,10 +261,10 @@ class DatasetBatches(BatchSource):
         if not shards:
             return None
         if shards != {(workers, worker)}:
-            given = ", ".join(f"shard {shard} of {number}" for number, shard in sorted(shards))
+            text = ", ".join(f"shard {shard} of {number}" for number, shard in sorted(shards))
             raise ValueError(
-                f"the data set must have num_shards={workers} and shard_id={worker}, those of this "
-                f"worker, or no shards, got {given}"
+                f"the data set must have num_shards={workers} and shard_id={worker}, the shard of "
+                f"this worker, or no shards, got {text}"
             )
         return self
 
@@ -291,19 +291,19 @@ def _has_length(dataset: Dataset) -> bool:
 
 
 def _generators(dataset: Dataset) -> list[GeneratorDataset]:
-    found = [dataset] if isinstance(dataset, GeneratorDataset) else []
-    return found + [each for child in dataset.children for each in _generators(child)]
+    generators = [dataset] if isinstance(dataset, GeneratorDataset) else []
+    return generators + [each for child in dataset.children for each in _generators(child)]
 
 
 def _shards(dataset: Dataset) -> set[tuple[int, int]]:
     """Return number and place of the shards of which the sources of a data set are one."""
     sampler = getattr(dataset, "sampler", None)
-    found = set()
+    shards = set()
     for each in (dataset, sampler):
         number, shard = getattr(each, "num_shards", None), getattr(each, "shard_id", None)
         if isinstance(number, int) and isinstance(shard, int) and number > 1:
-            found.add((number, shard))
-    return found.union(*(_shards(child) for child in dataset.children))
+            shards.add((number, shard))
+    return shards.union(*(_shards(child) for child in dataset.children))
 
 
 def _length(data: Any) -> int | None:

@@ -36,12 +36,12 @@ def event_tables(specs: tuple[FeatureSpec, ...], tables: Any) -> tuple[MapParame
         ['doc.event']
     """
     if isinstance(tables, nn.Cell):
-        given = tables_of(tables)
+        all_tables = tables_of(tables)
     else:
         if not isinstance(tables, Iterable):
             raise TypeError(f"tables must be a network or its tables, got {type(tables).__name__}")
-        given = list(tables)
-        for table in given:
+        all_tables = list(tables)
+        for table in all_tables:
             if not isinstance(table, TableParameter):
                 raise TypeError(f"tables must be tables, got {type(table).__name__}")
     if not any(spec.is_timestamp for spec in specs):
@@ -49,5 +49,5 @@ def event_tables(specs: tuple[FeatureSpec, ...], tables: Any) -> tuple[MapParame
             "tables have their time set by a timestamp feature, and there is none: add a "
             "FeatureSpec with is_timestamp=True, or leave tables out"
         )
-    hashed = (table for table in given if isinstance(table, MapParameter))
+    hashed = (table for table in all_tables if isinstance(table, MapParameter))
     return tables_of_features(specs, hashed)

@@ -77,7 +77,7 @@ class FeatureBatches(BatchWrapper):
     ) -> None:
         if not isinstance(is_train, bool):
             raise TypeError(f"is_train must be a bool, got {is_train!r}")
-        found = _source_of(source)
+        batches = _source_of(source)
         self._insert = InsertFunc(specs, with_time=is_train, learn=is_train)
         self._is_train = is_train
         self._timed = is_train and self._insert.timestamp is not None
@@ -87,7 +87,7 @@ class FeatureBatches(BatchWrapper):
         self._inserted = isinstance(source, Dataset)
         learner = self._insert.pipeline if is_train and self._insert.pipeline.learns else None
         super().__init__(
-            DatasetBatches(self._insert(source), numpy=True) if self._inserted else found, learner
+            DatasetBatches(self._insert(source), numpy=True) if self._inserted else batches, learner
         )
 
     def _check_tables(self, tables: Any) -> tuple[MapParameter, ...] | None:
@@ -147,8 +147,8 @@ class FeatureBatches(BatchWrapper):
         rows = batch.columns if by_place else batch.plain
         made, seconds = pipeline.batch(rows, self._is_train, with_time=self._timed)
         names = tuple(map(str, range(len(made)))) if by_place else tuple(made)
-        given = made if by_place else made.values()
-        columns = tuple(as_array(*each, text=True) for each in zip(names, given, strict=True))
+        values = made if by_place else made.values()
+        columns = tuple(as_array(*each, text=True) for each in zip(names, values, strict=True))
         event_time = seconds if self._timed else batch.event_time
         return Batch(columns, None if by_place else names, event_time)
 

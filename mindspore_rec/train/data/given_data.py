@@ -55,12 +55,12 @@ def check_batches_given(argument: str, data: Any, columns: BatchColumns) -> None
     if not columns.labelled:
         return  # a batch of one column may be its array
     if isinstance(data, _ARRAYS):
-        given = "an array"
+        kind = "an array"
     elif isinstance(data, (list, tuple)) and data and isinstance(data[0], _ARRAYS):
-        given = f"a {type(data).__name__} of {len(data)} array{'s' * (len(data) > 1)}"
+        kind = f"a {type(data).__name__} of {len(data)} array{'s' * (len(data) > 1)}"
     else:
         return
-    raise TypeError(f"{argument} must be a list of batches, {_example(columns)}, got {given}")
+    raise TypeError(f"{argument} must be a list of batches, {_example(columns)}, got {kind}")
 
 
 def _example(columns: BatchColumns) -> str:

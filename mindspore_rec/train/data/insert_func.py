@@ -34,8 +34,10 @@ class InsertFunc:
     """
 
     def __init__(self, specs: Any, *, with_time: bool = True, learn: bool = True) -> None:
-        given = isinstance(specs, FeaturePipeline)
-        self.pipeline = specs if given else FeaturePipeline(check_specs(specs), keep_rest=True)
+        is_pipeline = isinstance(specs, FeaturePipeline)
+        self.pipeline = (
+            specs if is_pipeline else FeaturePipeline(check_specs(specs), keep_rest=True)
+        )
         self.specs = self.pipeline.specs
         self.features = tuple(spec for spec in self.specs if not spec.is_timestamp)
         self.timestamp = self.pipeline.timestamp

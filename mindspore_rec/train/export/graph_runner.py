@@ -98,9 +98,9 @@ class GraphRunner(Runner):
     def set_parameters(self, values: Sequence[tuple[Any, np.ndarray]]) -> None:
         """Set Parameters in place: the compiled graph keeps the memory that it knows."""
         for parameter, array in values:
-            held = parameter.asnumpy()
-            held[...] = array
-            if not np.shares_memory(held, parameter.asnumpy()):
+            memory = parameter.asnumpy()
+            memory[...] = array
+            if not np.shares_memory(memory, parameter.asnumpy()):
                 parameter.set_data(Tensor(array))
 
     def _new_caller(self) -> CellCaller:

@@ -106,4 +106,4 @@ def _compare(expected: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> N
     for one, other in zip(expected, outputs, strict=True):
         error = np.abs(one - other) > _MOST_ERROR * (1 + np.abs(one))
         if one.shape != other.shape or error.any():
-            raise ValueError("the file's answers differ from those of the network")
+            raise ValueError("the file's answers differ from the network's answers")

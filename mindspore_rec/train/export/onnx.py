@@ -69,12 +69,12 @@ def export_network(
             )
             with _syntax_level_kept():
                 ms.export(Served(cell), *arrays, file_name=str(file), file_format="ONNX")
-        found = onnx.load(str(file))
+        exported = onnx.load(str(file))
     parameters = {each.name: each for each in dense_parameters(cell)}
-    free_batch(found)
-    _rename_inputs(found, [spec.name for spec in inputs])
+    free_batch(exported)
+    _rename_inputs(exported, [spec.name for spec in inputs])
     bags = {name: mark.combiner is not None for name, mark in marks.items()}
-    dense, ids, cuts = cut_lookups(found, bags, list(parameters))
+    dense, ids, cuts = cut_lookups(exported, bags, list(parameters))
     read = {info.name for info in onnx.load_from_string(dense).graph.input}
     tables = {table.name: table for table in tables_of(cell)}
     made = NetworkFile(
@@ -140,8 +140,8 @@ def _inputs_of(model: bytes) -> set[str]:
 
 def _rename_inputs(model: Any, names: Sequence[str]) -> None:
     """Give the model's inputs their names in the network; both have the same order."""
-    held = {tensor.name for tensor in model.graph.initializer}
-    infos = [info for info in model.graph.input if info.name not in held]
+    initializers = {tensor.name for tensor in model.graph.initializer}
+    infos = [info for info in model.graph.input if info.name not in initializers]
     if len(infos) != len(names):
         raise NotExportableError(f"the model has {len(infos)} inputs, the network {len(names)}")
     new = {info.name: name for info, name in zip(infos, names, strict=True)}

@@ -105,8 +105,8 @@ def _repeated(graph: Any, name: str, value: np.ndarray) -> list[Any]:
     """Return the nodes that repeat the first row of a constant as often as the batch has rows."""
     from onnx import helper, numpy_helper
 
-    held = {tensor.name for tensor in graph.initializer}
-    first = next(info.name for info in graph.input if info.name not in held)
+    initializers = {tensor.name for tensor in graph.initializer}
+    first = next(info.name for info in graph.input if info.name not in initializers)
 
     def constant(what: str, array: np.ndarray) -> Any:
         tensor = numpy_helper.from_array(array)
@@ -190,11 +190,11 @@ def cut_lookups(
             raise NotExportableError("an output of the network is the result of a lookup itself")
     computed = sorted({cut.ids for cut in cuts} - set(inputs))
     dense = _part(model, made, [info.name for info in graph.output], parameters, cuts)
-    held = {*marks, *parameters, *taken.values()}
+    rows_and_parameters = {*marks, *parameters, *taken.values()}
     ids = b""
     if computed:
         needed = _needed(made, computed)
-        if any(name in held for node in needed for name in node.input):
+        if any(name in rows_and_parameters for node in needed for name in node.input):
             raise NotExportableError("ids of a lookup depend on rows or on parameters")
         ids = _part(model, made, computed, (), ())
     return dense, ids, cuts
@@ -253,12 +253,12 @@ def _uncast(name: str, makers: Mapping[str, Any]) -> str:
 
 def _needed(nodes: Sequence[Any], outputs: Sequence[str]) -> list[Any]:
     """Return the nodes that outputs depend on, in their order."""
-    wanted, found = set(outputs), []
+    wanted, needed = set(outputs), []
     for node in reversed(nodes):
         if wanted.intersection(node.output):
-            found.append(node)
+            needed.append(node)
             wanted.update(node.input)
-    return found[::-1]
+    return needed[::-1]
 
 
 def _part(

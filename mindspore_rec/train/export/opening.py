@@ -43,11 +43,11 @@ def open_by_mindspore(
     """
     if choose_mode:
         ms.set_context(mode=ms.GRAPH_MODE)
-    given = builder_of(entry) if network is None else network
-    owned = not isinstance(given, nn.Cell)
+    source = builder_of(entry) if network is None else network
+    owned = not isinstance(source, nn.Cell)
     with graph_lock:
         with own_scope() if owned else nullcontext():
-            made = given() if owned else given
+            made = source() if owned else source
         cell, features = cell_and_features(made)
         cell.set_train(False)
         try:

@@ -56,15 +56,15 @@ def write_network(
         OSError: a file cannot be written.
     """
     reason: str | None = None
-    found: NetworkFile | None = None
+    network: NetworkFile | None = None
     try:
-        found = _made_network(make(), inputs, recorded, model)
+        network = _made_network(make(), inputs, recorded, model)
     except Exception as error:  # whatever it is, MindSpore serves the network
         reason = f"{type(error).__name__}: {error}"[:1000]
     remove_network(path)
     with new_directory(path / NETWORK) as directory:
-        if found is not None:
-            found.write(directory)
+        if network is not None:
+            network.write(directory)
         else:
             assert reason is not None
             write_reason(directory, reason)

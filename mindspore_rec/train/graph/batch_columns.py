@@ -72,8 +72,8 @@ def input_names(network: nn.Cell) -> list[str]:
         >>> input_names(nn.Dense(2, 1))
         ['x']
     """
-    found = inspect.signature(network.construct).parameters.values()
-    return [each.name for each in found if each.kind is each.POSITIONAL_OR_KEYWORD]
+    parameters = inspect.signature(network.construct).parameters.values()
+    return [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
 
 
 def column_title(

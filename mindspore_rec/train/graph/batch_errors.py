@@ -108,14 +108,14 @@ class _Reason:
 
     def _wrong_number(self) -> str:
         least, most = _columns(self._network)
-        given = len(self._batch) - self._labelled
-        if least <= given <= most:
+        column_count = len(self._batch) - self._labelled
+        if least <= column_count <= most:
             return ""
         arguments = ", ".join(map(repr, input_names(self._network)))
         takes = f"{most} column{'s' * (most != 1)} ({arguments})" + ", and the label" * (
             self._labelled
         )
-        return f"the network takes {takes}, not {given}; a batch is a tuple of all columns"
+        return f"the network takes {takes}, not {column_count}; a batch is a tuple of all columns"
 
     def _wrong_type(self) -> str:
         ids = re.search(r"(table '.*'): ids must be int32 or int64, got (\w+)", self._text)
@@ -149,10 +149,10 @@ class _Reason:
 
     def _wrong_class(self) -> str:
         """Return what is wrong with a label that is the number of a class."""
-        found = _OTHER_CLASS.search(self._text)
-        if found is None or not self._labelled or "int" not in _dtype(self._batch[-1]):
+        match = _OTHER_CLASS.search(self._text)
+        if match is None or not self._labelled or "int" not in _dtype(self._batch[-1]):
             return ""
-        got, classes = map(int, found.groups()[2:] if found[3] else found.groups()[1::-1])
+        got, classes = map(int, match.groups()[2:] if match[3] else match.groups()[1::-1])
         rows = np.argwhere(self._batch[-1].asnumpy() == got)
         if not len(rows):
             return ""
@@ -197,12 +197,12 @@ class _Reason:
 
     def _wrong_width(self) -> str:
         """Return what is wrong with columns whose rows are not as long as a layer needs them."""
-        found = _OTHER_WIDTH.search(self._text)
-        if found is None:
+        match = _OTHER_WIDTH.search(self._text)
+        if match is None:
             return ""
         titles = " or ".join(map(self._title, range(min(self._inputs(), _SHOWN))))
         return (
-            f"a layer takes {found[2]} numbers a row and gets {found[1]}: {titles} must have as "
+            f"a layer takes {match[2]} numbers a row and gets {match[1]}: {titles} must have as "
             "many numbers or ids a row as the network was made for"
         )
 
@@ -229,10 +229,10 @@ class _Reason:
 
 def _columns(network: nn.Cell) -> tuple[int, float]:
     """Return how many inputs the network takes, at least and at most."""
-    found = list(inspect.signature(network.construct).parameters.values())
-    if any(each.kind is each.VAR_POSITIONAL for each in found):
+    parameters = list(inspect.signature(network.construct).parameters.values())
+    if any(each.kind is each.VAR_POSITIONAL for each in parameters):
         return 0, float("inf")
-    return sum(each.default is each.empty for each in found), len(found)
+    return sum(each.default is each.empty for each in parameters), len(parameters)
 
 
 def _all_whole(column: Tensor) -> bool:

@@ -39,8 +39,8 @@ def operator_error(error: BaseException) -> RuntimeError | None:
         RuntimeError("table 'a': is closed")
         >>> operator_error(RuntimeError("another"))
     """
-    found = _OURS.search(str(error)) if isinstance(error, RuntimeError) else None
-    return None if found is None else RuntimeError(found.group(1))
+    match = _OURS.search(str(error)) if isinstance(error, RuntimeError) else None
+    return None if match is None else RuntimeError(match.group(1))
 
 
 @contextmanager

@@ -105,16 +105,16 @@ class TableOperator(ops.Custom):
                 _pynative_executor.sync()
             return result
 
-    def _ready(self, i: int, given: Any) -> Any:
-        if isinstance(given, Tensor):
-            return given.init_data() if given.has_init else given
-        if self._table is not None and isinstance(given, (np.ndarray, np.integer)):
-            array = np.ascontiguousarray(np.atleast_1d(given) if given.ndim == 0 else given)
+    def _ready(self, i: int, value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return value.init_data() if value.has_init else value
+        if self._table is not None and isinstance(value, (np.ndarray, np.integer)):
+            array = np.ascontiguousarray(np.atleast_1d(value) if value.ndim == 0 else value)
             return Tensor(_keys(array, *self._table) if i == 0 else _values(array, self._table[0]))
-        if self.raises_at_once and isinstance(given, (int, float, list, tuple)):
+        if self.raises_at_once and isinstance(value, (int, float, list, tuple)):
             # MindSpore would infer a shape of the result that is smaller than what is written.
-            raise TypeError(f"ids, keys and values must be Tensors, got {type(given).__name__}")
-        return given
+            raise TypeError(f"ids, keys and values must be Tensors, got {type(value).__name__}")
+        return value
 
 
 def _keys(array: np.ndarray, table: str, int32_keys: bool) -> np.ndarray:

@@ -41,16 +41,16 @@ def as_tensors(
         >>> as_tensors(np.zeros((2, 3), np.float32))[0].shape
         (2, 3)
     """
-    given = tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)
-    if not given:
+    values = tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)
+    if not values:
         raise ValueError("a batch must have at least one column, got none")
-    if not all(map(_has_numbers, given)):
-        raise TypeError(_type_fault(given, columns))
+    if not all(map(_has_numbers, values)):
+        raise TypeError(_type_fault(values, columns))
     on_cpu = ms.get_context("device_target") == "CPU"
     share = on_cpu and ms.get_context("mode") == ms.GRAPH_MODE
     if copy:
-        given = tuple(_copy(column, on_cpu) for column in given)
-    return tuple(_as_tensor(column, share) for column in given)
+        values = tuple(_copy(column, on_cpu) for column in values)
+    return tuple(_as_tensor(column, share) for column in values)
 
 
 def _copy(column: Any, on_cpu: bool) -> Any:
@@ -74,10 +74,10 @@ def _as_tensor(column: Any, share: bool) -> Tensor:
     return Tensor(np.ascontiguousarray(column))
 
 
-def _type_fault(given: tuple[Any, ...], columns: BatchColumns | None) -> str:
+def _type_fault(values: tuple[Any, ...], columns: BatchColumns | None) -> str:
     """Return the message on the first column that is no array of numbers."""
-    place = next(i for i, column in enumerate(given) if not _has_numbers(column))
-    column, count = given[place], len(given)
+    place = next(i for i, column in enumerate(values) if not _has_numbers(column))
+    column, count = values[place], len(values)
     title = f"column {place}" if columns is None else columns.title(place, count)
     if not isinstance(column, np.ndarray):
         return (

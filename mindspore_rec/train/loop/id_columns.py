@@ -107,23 +107,23 @@ class IdColumns:
         Raises:
             TypeError, ValueError: `prefetch_ids` returned something other than ids by table name.
         """
-        found = {}
+        ids_by_table = {}
         for name, watched in self._watched.items():
             parts = [window.of(columns) for window in watched.windows()]
             arrays = [part for part in parts if part is not None]
             if arrays:
-                found[name] = _joined(arrays)
+                ids_by_table[name] = _joined(arrays)
         if self._prefetch_ids is not None:
-            found.update(self._given(columns))
-        return found
+            ids_by_table.update(self._given(columns))
+        return ids_by_table
 
     def _given(self, columns: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
         assert self._prefetch_ids is not None
-        given = self._prefetch_ids(*columns)
-        if not isinstance(given, Mapping):
-            raise TypeError(f"prefetch_ids must return a dict, got {type(given).__name__}")
-        found = {}
-        for name, ids in given.items():
+        returned = self._prefetch_ids(*columns)
+        if not isinstance(returned, Mapping):
+            raise TypeError(f"prefetch_ids must return a dict, got {type(returned).__name__}")
+        ids_by_table = {}
+        for name, ids in returned.items():
             if name not in self._tables:
                 raise ValueError(
                     f"prefetch_ids must name tables with a cache that prefetches, "
@@ -138,8 +138,8 @@ class IdColumns:
             # Columns of this table need not be found any more.
             self._watched.pop(name, None)
             if arrays:
-                found[name] = _joined(arrays)
-        return found
+                ids_by_table[name] = _joined(arrays)
+        return ids_by_table
 
     def watch(self, columns: Sequence[np.ndarray]) -> None:
         """Compare a batch with the lookups of its step; call after each step while `watching`."""
@@ -149,15 +149,15 @@ class IdColumns:
             lookups = self._tables[name].recent_lookups()
             if not lookups:
                 continue
-            found = [_matches(columns, digest, size) for digest, size in lookups]
+            matches = [_matches(columns, digest, size) for digest, size in lookups]
             first = watched.steps == 0
-            if not first and len(found) == len(watched.lookups):
-                for before, now in zip(watched.lookups, found, strict=True):
+            if not first and len(matches) == len(watched.lookups):
+                for before, now in zip(watched.lookups, matches, strict=True):
                     both = [window for window in before if window in now]
                     before[:] = both or before[:1]
             elif first:
-                watched.lookups = found
-                _warn_of_missing(name, found)
+                watched.lookups = matches
+                _warn_of_missing(name, matches)
             watched.steps += 1
 
     @property
@@ -166,8 +166,8 @@ class IdColumns:
         return not all(watched.done for watched in self._watched.values())
 
 
-def _warn_of_missing(name: str, found: list[list[_Window]]) -> None:
-    missing = sum(not windows for windows in found)
+def _warn_of_missing(name: str, matches: list[list[_Window]]) -> None:
+    missing = sum(not windows for windows in matches)
     if missing:
         logger.warning(
             "table '%s': %d of %d lookups are of ids that are in no column of the batch, so their "
@@ -176,7 +176,7 @@ def _warn_of_missing(name: str, found: list[list[_Window]]) -> None:
             "CacheConfig(prefetch=0).",
             name,
             missing,
-            len(found),
+            len(matches),
             name,
         )
 
@@ -184,14 +184,14 @@ def _warn_of_missing(name: str, found: list[list[_Window]]) -> None:
 def _matches(columns: Sequence[np.ndarray], digest: int, size: int) -> list[_Window]:
     """Return the windows with that content; of several columns only if no single one has it."""
     for places in (range(len(columns)), [-1]):
-        found = [
+        windows = [
             window
             for place in places
             for window in _windows(place, columns, size)
             if _has_content(window.of(columns), digest, size)
         ]
-        if found:
-            return found
+        if windows:
+            return windows
     return []
 
 

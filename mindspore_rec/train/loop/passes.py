@@ -361,8 +361,8 @@ def _place_of(state: Mapping[str, Any], path: Any) -> PassPlace:
             np.uint32(generators[_SEED])
         except (LookupError, TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"{path} is damaged: generators {error}") from error
-    found = [int(counts[name] or 0) for name in ("passes", "batches", "first", "digest")]
-    return PassPlace(found[0], found[1], found[2], found[3], generators)
+    numbers = [int(counts[name] or 0) for name in ("passes", "batches", "first", "digest")]
+    return PassPlace(numbers[0], numbers[1], numbers[2], numbers[3], generators)
 
 
 def _other_batches(at: PassPlace, path: Any) -> str:

@@ -340,7 +340,7 @@ class RecModel(Model):
         epoch = check_int("epoch", epoch, 1, sys.maxsize)
         initial_epoch = check_int("initial_epoch", initial_epoch, 0, epoch - 1)
         frequency = check_frequency(valid_frequency)
-        given = callback_list(callbacks)
+        all_callbacks = callback_list(callbacks)
         group = current_group()
         if group.size > 1:
             each = {"valid_frequency": None if valid_dataset is None else frequency}
@@ -349,14 +349,17 @@ class RecModel(Model):
             self._check_validation(
                 valid_dataset, count_evaluations(frequency, initial_epoch, epoch)
             )
-            seen = evaluation_callbacks(given)
+            seen = evaluation_callbacks(all_callbacks)
             self._check_methods_for_custom_callbacks(seen, "fit")
-            finite = stop_on_nan and not any(isinstance(each, StopOnNaN) for each in given)
-            given = [Validation(self, valid_dataset, frequency, seen, finite), *given]
+            finite = stop_on_nan and not any(isinstance(each, StopOnNaN) for each in all_callbacks)
+            all_callbacks = [
+                Validation(self, valid_dataset, frequency, seen, finite),
+                *all_callbacks,
+            ]
         return self.train(
             epoch,
             train_dataset,
-            given,
+            all_callbacks,
             dataset_sink_mode,
             sink_size,
             initial_epoch,
@@ -807,20 +810,20 @@ def _is_labelled(cell: nn.Cell) -> bool:
 
 def _optimizers_in(cell: nn.Cell) -> list[nn.Optimizer]:
     """Return all optimizers of a training cell, also in lists, tuples and dicts."""
-    found: list[nn.Optimizer] = []
+    optimizers: list[nn.Optimizer] = []
     for _, inside in cell.cells_and_names():
-        held: list[Any] = [inside]
+        members: list[Any] = [inside]
         for value in vars(inside).values():
             if isinstance(value, (list, tuple)):
-                held += value
+                members += value
             elif isinstance(value, dict):
-                held += value.values()
-        found += [each for each in held if isinstance(each, nn.Optimizer)]
-    return list({id(each): each for each in found}.values())
+                members += value.values()
+        optimizers += [each for each in members if isinstance(each, nn.Optimizer)]
+    return list({id(each): each for each in optimizers}.values())
 
 
 def _table_summary(table: Any) -> TableSummary:
     stats = table.stats()
     parts = ("row_bytes", "index_bytes", "change_log_bytes", "digest_bytes")
-    held = sum(stats[part] for part in parts)
-    return TableSummary(table.name, table.dim, stats["rows"], held)
+    memory_bytes = sum(stats[part] for part in parts)
+    return TableSummary(table.name, table.dim, stats["rows"], memory_bytes)

@@ -151,16 +151,16 @@ class BinaryMetric(Metric):
         Raises:
             ValueError: a state of another class or of other settings; nothing has changed.
         """
-        found = list(states)
+        all_states = list(states)
         mine = self.state_dict()
-        for state in found:
+        for state in all_states:
             if set(state) != set(mine) or not np.array_equal(state["settings"], mine["settings"]):
                 raise ValueError(
                     f"states must be of a {type(self).__name__} with the same settings: one has "
                     f"{sorted(state)} with the settings {state.get('settings')}, this has "
                     f"{sorted(mine)} with {mine['settings']}"
                 )
-        for state in found:
+        for state in all_states:
             rows = int(state["rows"])
             self._take_state(state, rows)
             self._rows += rows

@@ -163,16 +163,16 @@ class _WindowCounter:
         window = len(self._ring)
         codes = codes[-window:]
         places = (self._added + np.arange(len(codes))) % window
-        held = min(self._added, window)
-        leaving = places[len(codes) - max(0, held + len(codes) - window) :]
+        filled = min(self._added, window)
+        leaving = places[len(codes) - max(0, filled + len(codes) - window) :]
         self.counts -= np.bincount(self._ring[leaving], minlength=len(self.counts))
         self.counts += np.bincount(codes, minlength=len(self.counts))
         self._ring[places] = codes
         self._added += len(codes)
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
-        held = min(self._added, len(self._ring))
-        return {"codes": self._ring[(self._added - held + np.arange(held)) % len(self._ring)]}
+        filled = min(self._added, len(self._ring))
+        return {"codes": self._ring[(self._added - filled + np.arange(filled)) % len(self._ring)]}
 
     def take(self, state: Mapping[str, npt.NDArray[Any]], rows: int) -> None:
         self.add(np.array(state["codes"], np.uint32))

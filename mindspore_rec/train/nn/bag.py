@@ -117,14 +117,14 @@ class EmbeddingBag(nn.Cell):
     ) -> None:
         super().__init__()
         faae = check_coefficient(faae_coefficient)
-        given = given_arguments(EmbeddingBag.__init__, locals())
+        explicit = given_arguments(EmbeddingBag.__init__, locals())
         describing = describing_arguments(EmbeddingBag.__init__, locals())
         self.mode = check_one_of("mode", mode, tuple(COMBINERS))
         self.padding_key = check_padding_key(padding_key)
         if table is None:
             check_described_once(describing, config, embedding_size=embedding_size)
         if vocab_size is not None or (config is not None and config.vocab_size is not None):
-            for argument in given:
+            for argument in explicit:
                 if argument in _HASH_ONLY:
                     raise ValueError(f"{argument} is for hash tables; with vocab_size leave it out")
         if table is not None:

@@ -167,10 +167,10 @@ class CrossNetV2(CrossLayers):
 
     def learned(self) -> Any:
         """Return the parameters, in the order in which `add_to` asks for them."""
-        given: Any = ()
+        parameters: Any = ()
         for linear in self.maps:
-            given = (*given, linear.weight, linear.bias)
-        return given
+            parameters = (*parameters, linear.weight, linear.bias)
+        return parameters
 
     def add_to(
         self, program: Program, x: Columns, training: bool, output: Columns | None = None

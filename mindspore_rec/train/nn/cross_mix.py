@@ -141,14 +141,14 @@ class CrossNetMix(CrossLayers):
 
     def learned(self) -> Any:
         """Return the parameters, in the order in which `add_to` asks for them."""
-        given: Any = ()
+        parameters: Any = ()
         if self.experts > 1:
-            given = (self.gates.weight,)
+            parameters = (self.gates.weight,)
         for mixture in self.mixtures:
-            given = (*given, mixture.v, mixture.u, mixture.bias)
+            parameters = (*parameters, mixture.v, mixture.u, mixture.bias)
             if not mixture.linear:
-                given = (*given, mixture.c)
-        return given
+                parameters = (*parameters, mixture.c)
+        return parameters
 
     def add_to(
         self, program: Program, x: Columns, training: bool, output: Columns | None = None

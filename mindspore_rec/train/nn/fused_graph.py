@@ -118,8 +118,8 @@ class FusedGraph(FusedLayer):
     def construct(self, *inputs: Tensor) -> Any:
         """Return the outputs."""
         check_inputs(inputs, self.in_features)
-        found = self._fused(inputs) if self.is_fused else self._one_by_one(inputs)
-        return found[0] if len(self.results) == 1 else found
+        outputs = self._fused(inputs) if self.is_fused else self._one_by_one(inputs)
+        return outputs[0] if len(self.results) == 1 else outputs
 
     def fuses(self) -> list[FusedLayer]:
         """Return the layers with fused forms of their own."""
@@ -158,24 +158,24 @@ class FusedGraph(FusedLayer):
             for place in self.reads[k]:
                 read = (*read, values[place])
             values = (*values, self.parts[k](*read))
-        found: Any = ()
+        outputs: Any = ()
         for place in self.results:
-            found = (*found, values[place])
-        return found
+            outputs = (*outputs, values[place])
+        return outputs
 
-    def _fused(self, given: Any) -> Any:
+    def _fused(self, arguments: Any) -> Any:
         for k in range(len(self.reads)):
-            given = (*given, *self.parts[k].learned())
+            arguments = (*arguments, *self.parts[k].learned())
         for k in range(len(self.reads)):
-            given = (*given, *self.parts[k].further())
+            arguments = (*arguments, *self.parts[k].further())
         if not self.training:
-            return self.fused_evaluation(*given)[: len(self.results)]
-        found = self.fused_training(*given)
+            return self.fused_evaluation(*arguments)[: len(self.results)]
+        outputs = self.fused_training(*arguments)
         for k in range(len(self.moved)):
             if len(self.moved[k]) > 0:
-                packed = ops.stop_gradient(found[len(self.results) + 1])
+                packed = ops.stop_gradient(outputs[len(self.results) + 1])
                 self.parts[k].move(packed, self.moved[k])
-        return found[: len(self.results)]
+        return outputs[: len(self.results)]
 
     def _program(self, training: bool) -> nn.Cell:
         program = Program("float32")
@@ -249,16 +249,16 @@ def _places(graph: FusedGraph) -> tuple[tuple[int, int], ...]:
     Raises:
         ValueError: a value stands beside different other values.
     """
-    found: dict[int, tuple[int, int]] = {}
+    spots: dict[int, tuple[int, int]] = {}
     joins = {part.joined(read) for part, read in zip(graph.parts, graph.reads, strict=True)}
     for join_of in sorted(joins, key=len, reverse=True):
         offset = 0
         for place in join_of:
             spot = (join_of[0], offset)
-            if len(join_of) > 1 and found.setdefault(place, spot) != spot:
+            if len(join_of) > 1 and spots.setdefault(place, spot) != spot:
                 raise ValueError("layers must read the same things side by side, or single ones")
             offset += graph.widths[place]
-    return tuple(found.get(place, (place, 0)) for place in range(len(graph.widths)))
+    return tuple(spots.get(place, (place, 0)) for place in range(len(graph.widths)))
 
 
 def _values(graph: FusedGraph, program: Program) -> list[Columns]:

@@ -161,8 +161,8 @@ def _new_tables(configs: list[TableConfig]) -> list[TableParameter]:
     return tables
 
 
-def _coefficients(given: Any, columns: int) -> list[int]:
-    each = list(given) if isinstance(given, (list, tuple)) else [given] * columns
+def _coefficients(numbers: Any, columns: int) -> list[int]:
+    each = list(numbers) if isinstance(numbers, (list, tuple)) else [numbers] * columns
     if len(each) != columns:
         raise ValueError(f"faae_coefficient must be one number or {columns}, got {len(each)}")
     return [check_coefficient(value) for value in each]

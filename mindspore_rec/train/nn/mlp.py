@@ -146,38 +146,38 @@ class MLP(FusedLayer):
         return x
 
     def _fused(self, inputs: Any) -> Any:
-        given = (*inputs, *self.learned(), *self.further())
+        arguments = (*inputs, *self.learned(), *self.further())
         if not self.training:
-            return self.fused_evaluation(*given)[0]
-        found = self.fused_training(*given)
+            return self.fused_evaluation(*arguments)[0]
+        outputs = self.fused_training(*arguments)
         if self.normalizes:
-            self.move(ops.stop_gradient(found[2]), self.moved)
-        return found[0]
+            self.move(ops.stop_gradient(outputs[2]), self.moved)
+        return outputs[0]
 
     def learned(self) -> Any:
         """Return the parameters, in the order in which `add_to` asks for them."""
-        given: Any = ()
+        parameters: Any = ()
         for k in range(len(self.dense)):
             dense = self.layers[self.dense[k]]
-            given = (*given, dense.weight)
+            parameters = (*parameters, dense.weight)
             if k < len(self.norms):
                 norm = self.layers[self.norms[k]]
-                given = (*given, norm.gamma, norm.beta)
+                parameters = (*parameters, norm.gamma, norm.beta)
             else:
-                given = (*given, dense.bias)
-        return given
+                parameters = (*parameters, dense.bias)
+        return parameters
 
     def further(self) -> Any:
         """Return moving statistics and masks, in the order in which `add_to` asks for them."""
-        given: Any = ()
+        extras: Any = ()
         for k in range(self.hidden):
             if self.normalizes:
                 norm = self.layers[self.norms[k]]
-                given = (*given, norm.moving_mean, norm.moving_variance)
+                extras = (*extras, norm.moving_mean, norm.moving_variance)
             if self.training and self.drops:
                 drop = self.layers[self.drops[k]]
-                given = (*given, drop.scaled, drop.take())
-        return given
+                extras = (*extras, drop.scaled, drop.take())
+        return extras
 
     def move(self, packed: Tensor, moved: Any) -> None:
         """Set the moving statistics.

@@ -180,24 +180,24 @@ class MMoE(FusedLayer):
         return ops.softmax(scores.reshape((-1, self.tasks, self.experts)), -1)
 
     def _fused(self, inputs: Any) -> Any:
-        given = (*inputs, self.first.layers[0].weight, self.first.layers[0].bias)
+        arguments = (*inputs, self.first.layers[0].weight, self.first.layers[0].bias)
         stride = 2 if self.drops_units else 1
         for e in range(len(self.later)):
             for k in range(len(self.later_widths)):
                 dense = self.later[e][k * stride].layers[0]
-                given = (*given, dense.weight, dense.bias)
-        given = (*given, self.gates.weight)
+                arguments = (*arguments, dense.weight, dense.bias)
+        arguments = (*arguments, self.gates.weight)
         if not self.training:
-            return self.fused_evaluation(*given)[: self.tasks]
+            return self.fused_evaluation(*arguments)[: self.tasks]
         if self.drops_inputs:
-            given = (*given, self.input_dropout.scaled, self.input_dropout.take())
+            arguments = (*arguments, self.input_dropout.scaled, self.input_dropout.take())
         if self.drops_units:
-            given = (*given, self.dropout.scaled, self.dropout.take())
+            arguments = (*arguments, self.dropout.scaled, self.dropout.take())
             for e in range(len(self.later)):
                 for k in range(len(self.later_widths)):
                     drop = self.later[e][k * stride + 1]
-                    given = (*given, drop.scaled, drop.take())
-        return self.fused_training(*given)[: self.tasks]
+                    arguments = (*arguments, drop.scaled, drop.take())
+        return self.fused_training(*arguments)[: self.tasks]
 
     def _program(self, training: bool) -> nn.Cell:
         program = Program(self.compute_dtype)

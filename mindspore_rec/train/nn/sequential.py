@@ -90,13 +90,13 @@ class FusedSequential(FusedLayer):
         """Return the output of the last layer."""
         if not self.is_fused or x.ndim != 2 or x.dtype != ms.float32:
             return self._plain(x)
-        given: Any = (x,)
+        arguments: Any = (x,)
         for at in self.dense:
             layer = self.stack[at]
-            given = (*given, layer.weight)
+            arguments = (*arguments, layer.weight)
             if layer.has_bias:
-                given = (*given, layer.bias)
-        return self._run_fused(given)
+                arguments = (*arguments, layer.bias)
+        return self._run_fused(arguments)
 
     def _plain(self, x: Tensor) -> Tensor:
         """Return the output of the stack, by products of `compute_dtype`."""

@@ -143,10 +143,12 @@ class EmbeddingLookup(nn.Cell):
         self.vocab_size, self.embedding_size = vocab_size, embedding_size
         if sparse is not False:
             raise ValueError("sparse must be False with target='DEVICE': its gradient is dense")
-        given = {"out_of_range": out_of_range != "error", "name": name is not None}
-        given.update(padding_key=padding_key is not None, seed=seed != 0, cache=cache is not None)
-        given.update(output_dtype=output_dtype != ms.float32)
-        for argument, is_given in given.items():
+        cpu_only = {"out_of_range": out_of_range != "error", "name": name is not None}
+        cpu_only.update(
+            padding_key=padding_key is not None, seed=seed != 0, cache=cache is not None
+        )
+        cpu_only.update(output_dtype=output_dtype != ms.float32)
+        for argument, is_given in cpu_only.items():
             if is_given:
                 raise ValueError(f"{argument} is for target='CPU' only")
         values = param_init

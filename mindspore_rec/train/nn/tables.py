@@ -21,8 +21,8 @@ def tables_of(net: nn.Cell) -> list[TableParameter]:
         >>> [table.name for table in tables_of(HashEmbeddingLookup(2, name="doc.tables_of"))]
         ['doc.tables_of']
     """
-    found: list[TableParameter] = []
+    tables: list[TableParameter] = []
     for _, cell in net.cells_and_names():
-        if isinstance(cell, TableParameter) and cell not in found:
-            found.append(cell)
-    return found
+        if isinstance(cell, TableParameter) and cell not in tables:
+            tables.append(cell)
+    return tables

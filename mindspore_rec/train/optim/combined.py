@@ -174,9 +174,9 @@ def _check_disjoint(parts: list[SparseOptimizer]) -> None:
 
 def _rename_rates(rates: list[Any], k: int) -> None:
     """Rename the rates of part `k`, so that a checkpoint can hold the rates of all parts."""
-    found: dict[int, Parameter] = {}
+    parameters: dict[int, Parameter] = {}
     for rate in rates:
         own = [rate] if isinstance(rate, Parameter) else rate.get_parameters()
-        found.update({id(p): p for p in own})
-    for p in found.values():
+        parameters.update({id(p): p for p in own})
+    for p in parameters.values():
         p.name = f"{p.name}_{k}"

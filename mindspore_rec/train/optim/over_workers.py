@@ -119,9 +119,9 @@ def require_same_settings(tables: Sequence[Any], settings: Mapping[str, Any]) ->
             "gradient_dtype": table.config.gradient_dtype
         }
         mine |= {f"{name} of table '{table.name}'": _text(arguments[name]) for name in arguments}
-    found = difference(group.all_gather_json(mine))
-    if found is not None:
-        raise_on(group.rank, found[0], ValueError(found[1]))
+    mismatch = difference(group.all_gather_json(mine))
+    if mismatch is not None:
+        raise_on(group.rank, mismatch[0], ValueError(mismatch[1]))
 
 
 def difference(settings: Sequence[Mapping[str, str]]) -> tuple[int, str] | None:

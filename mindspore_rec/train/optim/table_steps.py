@@ -87,11 +87,11 @@ class TableSteps(nn.Cell):
 
     def squared_norms(self, tokens: Any) -> Any:
         """Return each table's sum of squares of its gradients, a tuple of float32, 0-d."""
-        found: Any = ()
+        norms: Any = ()
         for j in range(self._count):
             if self._device_place[j] >= 0:
                 squares = self._device_steps[self._device_place[j]].squared_norm(tokens[j])
             else:
                 squares = self._norm(tokens[j], self._descriptors[j])
-            found += (squares.reshape(()),)
-        return found
+            norms += (squares.reshape(()),)
+        return norms

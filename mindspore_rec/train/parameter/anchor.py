@@ -47,12 +47,12 @@ def new_anchor(owner: Any, name: str, requires_grad: bool) -> Parameter:
 
     def load(data: Any, *args: Any, **kwargs: Any) -> Parameter:
         # The anchor keeps its number, since what is saved from now on is of this table.
-        found = table()
-        if found is not None:
+        live_table = table()
+        if live_table is not None:
             if _same(data, number):
-                found.rows_missing = False
+                live_table.rows_missing = False
             else:
-                found.miss_rows()
+                live_table.miss_rows()
         return anchor
 
     def init_data(*args: Any, **kwargs: Any) -> Parameter:
@@ -73,8 +73,8 @@ def _new_number() -> np.ndarray:
 
 
 def _same(data: Any, number: np.ndarray) -> bool:
-    given = data.asnumpy() if isinstance(data, Tensor) else np.asarray(data)
-    return given.shape == number.shape and given.dtype == number.dtype and bool(given == number)
+    array = data.asnumpy() if isinstance(data, Tensor) else np.asarray(data)
+    return array.shape == number.shape and array.dtype == number.dtype and bool(array == number)
 
 
 def _is_saving() -> bool:

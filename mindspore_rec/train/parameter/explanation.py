@@ -25,7 +25,8 @@ class Explanation:
         table: the table's name.
         key: the key.
         present: whether the key has a row that evaluation sees.
-        tier: tier of the row: 'host'; '' if the key has no row.
+        tier: tier of the row: 'host' (also of a row on its way to a lower tier), 'remote' or 'ssd';
+            '' if the key has no row.
         count: number of training occurrences (times `faae_coefficient`) of the row, or of the key
             that waits for admission; an estimate if admission is by sketch.
         threshold: threshold of admission by count; -1 if there is none.
@@ -87,7 +88,7 @@ def explanation(
         table=table,
         key=key,
         present=present,
-        tier="host" if present else "",
+        tier=known["tier"],
         count=known["count"],
         threshold=known["threshold"],
         last_step=known["last_step"] if present else None,

@@ -489,7 +489,7 @@ class MapParameter(DynamicTable):
         if incremental and self._table.workers > 1:
             raise ValueError(
                 f"table '{self.name}': incremental must be False over several workers, each of "
-                "which knows its own changes: RecCheckpoint writes those of all as deltas"
+                "which knows its own changes: RecCheckpoint writes all workers' changes as deltas"
             )
 
     def clone(self, init: Any = "same") -> MapParameter:
@@ -543,38 +543,40 @@ def _check_pair(name: str, key_tensor: Tensor | None, value_tensor: Tensor | Non
 
 
 def _one_of(
-    name: str, what: str, given: Any, tensor: Tensor | None, default: Any, legal: tuple[Any, ...]
+    name: str, what: str, wanted: Any, tensor: Tensor | None, default: Any, legal: tuple[Any, ...]
 ) -> Any:
-    if given is not None and tensor is not None and given != tensor.dtype:
+    if wanted is not None and tensor is not None and wanted != tensor.dtype:
         raise ValueError(
             f"table '{name}': {what}_dtype and {what}_tensor.dtype must be the same, "
-            f"got {given} and {tensor.dtype}"
+            f"got {wanted} and {tensor.dtype}"
         )
-    chosen = given if given is not None else default if tensor is None else tensor.dtype
+    chosen = wanted if wanted is not None else default if tensor is None else tensor.dtype
     if chosen not in legal:
         names = " or ".join(str(dtype) for dtype in legal)
         raise TypeError(f"table '{name}': {what}_dtype must be {names}, got {chosen}")
     return chosen
 
 
-def _value_shape(name: str, given: Any, tensor: Tensor | None) -> tuple[int, ...]:
-    if isinstance(given, numbers.Integral):
-        given = (given,)
-    if given is not None:
+def _value_shape(name: str, value_shape: Any, tensor: Tensor | None) -> tuple[int, ...]:
+    if isinstance(value_shape, numbers.Integral):
+        value_shape = (value_shape,)
+    if value_shape is not None:
         where = f"table '{name}': value_shape"
-        if not isinstance(given, (tuple, list)):
-            raise TypeError(f"{where} must be an int, or a tuple or list of ints, got {given!r}")
-        given = tuple(check_int(where, n, 1, MAX_DIM) for n in given)
-        if not given:
+        if not isinstance(value_shape, (tuple, list)):
+            raise TypeError(
+                f"{where} must be an int, or a tuple or list of ints, got {value_shape!r}"
+            )
+        value_shape = tuple(check_int(where, n, 1, MAX_DIM) for n in value_shape)
+        if not value_shape:
             raise ValueError(f"{where} must have at least one dimension, got ()")
     if tensor is not None:
-        if given is not None and given != tuple(tensor.shape[1:]):
+        if value_shape is not None and value_shape != tuple(tensor.shape[1:]):
             raise ValueError(
                 f"table '{name}': value_shape and value_tensor.shape[1:] must be the same, "
-                f"got {given} and {tuple(tensor.shape[1:])}"
+                f"got {value_shape} and {tuple(tensor.shape[1:])}"
             )
-        given = tuple(tensor.shape[1:])
-    shape: tuple[int, ...] = given if given is not None else (1,)
+        value_shape = tuple(tensor.shape[1:])
+    shape: tuple[int, ...] = value_shape if value_shape is not None else (1,)
     if math.prod(shape) > MAX_DIM:
         raise ValueError(
             f"table '{name}': value_shape must have at most {MAX_DIM} elements, got {shape}"

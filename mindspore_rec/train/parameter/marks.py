@@ -90,5 +90,5 @@ class ChangeMarks:
         return self._held if isinstance(holder, str) else self._held_by
 
     def _release(self) -> None:
-        held = [*self._held.values(), *self._held_by.values()]
-        self._table.release_before(min(held, default=0))
+        marks = [*self._held.values(), *self._held_by.values()]
+        self._table.release_before(min(marks, default=0))

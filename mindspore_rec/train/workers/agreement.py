@@ -140,24 +140,24 @@ class Agreement:
             summed: whether losses are sums over rows, not means.
         """
         data = self._gather(_LOSS.pack(value, samples), _LOSS.size)
-        found = [_LOSS.unpack(each) for each in data]
-        return loss_of(found, summed)
+        losses = [_LOSS.unpack(each) for each in data]
+        return loss_of(losses, summed)
 
     def json(self, value: Any) -> list[Any]:
         """Return a JSON value of each worker."""
         begin = time.perf_counter()
-        found = self.group.all_gather_json(value)
+        values = self.group.all_gather_json(value)
         self.seconds += time.perf_counter() - begin
-        return found
+        return values
 
     def _gather(self, data: bytes, size: int) -> list[bytes]:
         begin = time.perf_counter()
-        found = self.group.all_gather(data)
+        messages = self.group.all_gather(data)
         self.seconds += time.perf_counter() - begin
-        for worker, each in enumerate(found):
+        for worker, each in enumerate(messages):
             if len(each) != size:
                 self._apart(worker, "another part of its program")
-        return found
+        return messages
 
     def _check_same_round(self, words: Sequence[Word]) -> None:
         for worker, word in enumerate(words):

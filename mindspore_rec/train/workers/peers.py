@@ -158,9 +158,9 @@ class Peers(Alone):
         if not self.feed.agree_stop() or self._told:
             return
         self._told = True
-        said = self._agreement.json([run.stop_reason, interruption.requested])
-        self._interrupted = any(signal for _, signal in said)
-        run.stop_reason = next((reason for reason, _ in said if reason), "")
+        answers = self._agreement.json([run.stop_reason, interruption.requested])
+        self._interrupted = any(signal for _, signal in answers)
+        run.stop_reason = next((reason for reason, _ in answers if reason), "")
         if self._interrupted:
             interruption.requested = True
         else:
@@ -191,15 +191,15 @@ def check_same(group: Group, what: str, mine: dict[str, Any]) -> None:
     Raises:
         ValueError: a setting differs; the message names it and the worker.
     """
-    found = group.all_gather_json(mine)
-    for worker, other in enumerate(found):
+    settings = group.all_gather_json(mine)
+    for worker, other in enumerate(settings):
         for name, value in other.items():
-            if value != found[0].get(name):
+            if value != settings[0].get(name):
                 raise_on(
                     group.rank,
                     worker,
                     ValueError(
                         f"{what} must be the same on all workers: {name} is {value!r:.300} on "
-                        f"worker {worker} and {found[0].get(name)!r:.300} on worker 0"
+                        f"worker {worker} and {settings[0].get(name)!r:.300} on worker 0"
                     ),
                 )

@@ -86,11 +86,11 @@ def _own_partitions(
     source: BatchSource, streams: list[StreamSource], group: Group, argument: str
 ) -> BatchSource | None:
     """Return the source if the program gave each worker partitions of its own; None if the same."""
-    given = group.all_gather_json([[each.topic, each.wanted_partitions] for each in streams])
-    if not streams or all(each == given[0] for each in given):
+    by_worker = group.all_gather_json([[each.topic, each.wanted_partitions] for each in streams])
+    if not streams or all(each == by_worker[0] for each in by_worker):
         return None
-    _check_all_read(streams, given, group, argument)
-    for (one, mine), (other, theirs) in combinations(enumerate(given), 2):
+    _check_all_read(streams, by_worker, group, argument)
+    for (one, mine), (other, theirs) in combinations(enumerate(by_worker), 2):
         for (topic, some), (other_topic, others) in zip(mine, theirs, strict=False):
             both = sorted(set(some) & set(others)) if topic == other_topic else []
             if both:
@@ -107,11 +107,11 @@ def _own_partitions(
 
 
 def _check_all_read(
-    streams: list[StreamSource], given: list[Any], group: Group, argument: str
+    streams: list[StreamSource], by_worker: list[Any], group: Group, argument: str
 ) -> None:
     """Raise an error if a partition of the checkpoint is read by no worker any more."""
     for number, stream in enumerate(streams):
-        read = {p for each in given if number < len(each) for p in each[number][1]}
+        read = {p for each in by_worker if number < len(each) for p in each[number][1]}
         left_out = sorted(set(stream.saved_partitions) - read)
         if left_out:
             raise_on(

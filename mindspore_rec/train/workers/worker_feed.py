@@ -326,8 +326,8 @@ class WorkerFeed:
             sent = pack_arrays(arrays)
         received = group.broadcast(sent, root)
         if self._last is None:
-            found = unpack_arrays(received)
-            self._last = as_tensors(tuple(found[str(i)] for i in range(len(found))))
+            columns = unpack_arrays(received)
+            self._last = as_tensors(tuple(columns[str(i)] for i in range(len(columns))))
 
 
 def evaluation_feed(group: Group, source: BatchSource, argument: str) -> Feed:

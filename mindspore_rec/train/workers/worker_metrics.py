@@ -61,12 +61,12 @@ class WorkerMetrics:
             update(self._merged, outputs)
         if not self._fed:
             return
-        given = outputs if isinstance(outputs, (tuple, list)) else (outputs,)
-        arrays = {} if idle else {str(i): _array(each) for i, each in enumerate(given)}
-        found = [unpack_arrays(each) for each in self._group.all_gather(pack_arrays(arrays))]
+        tensors = outputs if isinstance(outputs, (tuple, list)) else (outputs,)
+        arrays = {} if idle else {str(i): _array(each) for i, each in enumerate(tensors)}
+        received = [unpack_arrays(each) for each in self._group.all_gather(pack_arrays(arrays))]
         parts = [
-            (rows, [arrays[str(i)] for i in range(len(given))])
-            for rows, arrays in zip(samples, found, strict=True)
+            (rows, [arrays[str(i)] for i in range(len(tensors))])
+            for rows, arrays in zip(samples, received, strict=True)
             if rows
         ]
         for each in whole_outputs(parts, self._summed):
@@ -86,7 +86,7 @@ class WorkerMetrics:
         for name, metric in self._merged.items():
             metric.clear()  # all workers merge in one order, so that they get equal bits
             metric.merge_states(
-                [{key: found[f"{name}/{key}"] for key in states[name]} for found in of_all]
+                [{key: arrays[f"{name}/{key}"] for key in states[name]} for arrays in of_all]
             )
 
 

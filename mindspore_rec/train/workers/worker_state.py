@@ -51,8 +51,8 @@ class WorkerState:
             warnings.warn(
                 f"'{next(iter(norms))}' is MindSpore's normalization, which takes the mean and "
                 f"variance of each worker's own rows: {group.size} workers train something else "
-                "than one process. MLP(batch_norm=True) of mindspore_rec.nn takes those of all "
-                "rows. Moving statistics are averaged over the workers",
+                "than one process. MLP(batch_norm=True) of mindspore_rec.nn takes the mean "
+                "and variance of all rows. Moving statistics are averaged over the workers",
                 RuntimeWarning,
                 stacklevel=2,
             )

@@ -200,8 +200,8 @@ class Link:
             self.client_id = number if isinstance(number, int) else None
             self.info: dict[str, str] = {}
             for section in (b"server", b"memory"):
-                said = self._allowed(b"INFO", section)
-                text = said if isinstance(said, bytes) else b""
+                reply = self._allowed(b"INFO", section)
+                text = reply if isinstance(reply, bytes) else b""
                 for line in text.decode("utf-8", "replace").splitlines():
                     name, colon, value = line.partition(":")
                     if colon:

@@ -55,11 +55,11 @@ def is_page(reply: Any) -> bool:
     """
     if not isinstance(reply, list) or len(reply) != 2:
         return False
-    cursor, found = reply
+    cursor, fields = reply
     if not (isinstance(cursor, bytes) and cursor.isdigit() and len(cursor) <= 20):
         return False
-    texts = isinstance(found, list) and all(isinstance(each, bytes) for each in found)
-    return texts and len(found) % 2 == 0
+    texts = isinstance(fields, list) and all(isinstance(each, bytes) for each in fields)
+    return texts and len(fields) % 2 == 0
 
 
 def is_slots(reply: Any) -> bool:
@@ -72,10 +72,10 @@ def is_slots(reply: Any) -> bool:
     return isinstance(reply, list) and all(map(_is_range, reply))
 
 
-def _is_range(given: Any) -> bool:
-    if not isinstance(given, list) or len(given) < 3:
+def _is_range(entry: Any) -> bool:
+    if not isinstance(entry, list) or len(entry) < 3:
         return False
-    first, last, node = given[:3]
+    first, last, node = entry[:3]
     if type(first) is not int or type(last) is not int:
         return False
     if not isinstance(node, list) or len(node) < 2:

@@ -450,9 +450,9 @@ class RedisTier:
         else:
             lengths = self._lengths()
             self._client.run(lengths, greet=False)
-            held = sum(max(0, command.reply - MARKER_FIELDS) for command in lengths)
+            row_count = sum(max(0, command.reply - MARKER_FIELDS) for command in lengths)
             if any(command.reply for command in lengths):
-                self._refuse(held)
+                self._refuse(row_count)
             tokens = [
                 Command(b, (pack(b"HSETNX", n, TOKEN, self._markers.token),), is_count)
                 for b, n in names
@@ -467,9 +467,9 @@ class RedisTier:
             )
         self.flush()  # checks the markers over a connection that is kept
 
-    def _refuse(self, held: int) -> None:
+    def _refuse(self, row_count: int) -> None:
         raise RemoteError(
-            f"{self._subject}: the server already holds {held} rows of this table: another run "
-            "uses it, or an earlier one left them. leftover='discard' drops them, "
+            f"{self._subject}: the server already holds {row_count} rows of this table: another "
+            "run uses it, or an earlier one left them. leftover='discard' drops them, "
             "leftover='keep' takes them over"
         )

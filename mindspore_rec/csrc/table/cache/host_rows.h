@@ -50,7 +50,7 @@ class HostRows {
   const Stats& stats() const { return stats_; }
 
  private:
-  // Demote about that many rows, those of the lowest priority first; return how many it were. Rows
+  // Demote about that many rows, the lowest priority first; return how many it were. Rows
   // that only prefetched batches need are candidates with `prefetched` alone.
   size_t Demote(size_t rows, bool prefetched);
   // Return the keys of `pending` and the batch's that were not found in lower tiers, `at` being

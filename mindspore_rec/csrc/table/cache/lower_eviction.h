@@ -30,11 +30,11 @@ class LowerEviction {
   void EvictAll(bool norms);
   // The same, after a trigger.
   void EvictTriggered(bool norms);
-  // Evict that many rows for the table's capacity, those of the lowest priority in a sample; return
-  // how many it were. All rows there have been in use longer ago than those in host memory.
+  // Evict that many rows for the table's capacity, the lowest priority in a sample first; return
+  // how many it were. All rows there have been in use longer ago than the rows in host memory.
   uint64_t EvictOverCapacity(uint64_t rows);
-  // Evict those of the rows for which there is a reason, a key that comes twice once; return how
-  // many it were.
+  // Evict each of the keys' rows for which there is a reason, a key that comes twice once; return
+  // how many it were.
   size_t Evict(std::vector<int64_t> keys, const ReasonOf& reason);
   // Count a step whose eviction failed in part, and start the sweep anew.
   void NoteFailure() noexcept;

@@ -80,6 +80,16 @@ void LowerTiers::Read(const std::vector<int64_t>& keys, std::vector<char>* rows,
   });
 }
 
+std::string LowerTiers::TierOf(int64_t key) const {
+  if (chain_ == nullptr) return kHostTier;
+  for (const TierChain::Level& level : chain_->levels()) {
+    bool found = false;
+    OnTier([&] { level.tier->Contains(&key, 1, &found); });
+    if (found) return level.kind;
+  }
+  return kHostTier;
+}
+
 void LowerTiers::Write(std::vector<int64_t> keys, std::vector<char> rows) {
   fetches_.Invalidate(keys);
   OnTier([&] { Queue().Write(std::move(keys), std::move(rows)); });

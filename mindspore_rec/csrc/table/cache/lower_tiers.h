@@ -67,6 +67,9 @@ class LowerTiers {
   // Set which keys have a row in a lower tier and, unless `rows` is null, read these rows.
   void Read(const std::vector<int64_t>& keys, std::vector<char>* rows,
             std::unique_ptr<bool[]>* found);
+  // Return the kind of the tier that has a row of key; kHostTier if none has one, since it is still
+  // on its way down in the queue.
+  std::string TierOf(int64_t key) const;
   // Write rows, whose reads in flight are invalidated.
   void Write(std::vector<int64_t> keys, std::vector<char> rows);
   // Have the tiers take what is queued, if they can. Where they cannot, being full or away, or for

@@ -55,7 +55,7 @@ class Prefetcher {
   void StartThreads();
   void Main();
   void FetchRows(std::unique_lock<std::mutex>* lock, Fetch* fetch, Batch* batch);
-  // Promote those of the rows that were read which are still as they were read.
+  // Promote each row that has not changed since it was read.
   void PromoteRead(Fetch* fetch, const std::vector<int64_t>& keys, const std::vector<char>& rows,
                    const bool* found);
 

@@ -14,6 +14,9 @@
 
 namespace msrec {
 
+// Kind of the tier above the levels, as users see it.
+inline constexpr char kHostTier[] = "host";
+
 struct LevelConfig {
   std::string kind;  // "remote" or "ssd"
   // Open the tier for rows of that size; another generation has nothing of the one before it.
@@ -24,7 +27,7 @@ struct LevelConfig {
 struct CacheSettings {
   int64_t host_rows = -1;   // most rows in host memory; -1: no limit
   int64_t host_bytes = -1;  // the same in bytes of rows and index; -1: no limit
-  bool by_count = false;    // demote rows of the smallest count first, not those of the oldest step
+  bool by_count = false;    // demote rows of the smallest count first, not rows of the oldest step
   std::vector<LevelConfig> levels;
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // DigestSums: the sum of the digests of a shard's rows. Rows that are due are there for nobody, and
-// become due without being written; so where rows are evicted by age, there is a sum for each time
-// at which rows were last seen, and those of rows that are not due make up the digest. A row in
+// become due without being written; so if rows are evicted by age, there is a sum for each time at
+// which rows were last seen, and the sums of rows that are not due make up the digest. A row in
 // host memory remembers in which sum it is.
 #pragma once
 

@@ -62,7 +62,7 @@ class DeviceRows {
     const uint32_t slot = map_.Find(key);
     return slot == SlotMap::kNone || gone_[slot] ? SlotMap::kNone : slot;
   }
-  // Finds those of shard's distinct keys in the batch that have a row.
+  // Finds the slots of shard's distinct keys in the batch that have a row.
   void FindAll(const Batch& batch, int shard, uint32_t* slots) const;
   // The row was changed in the slot; `host` is its block.
   void MarkDirty(uint32_t slot, char* host) {

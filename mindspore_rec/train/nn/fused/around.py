@@ -18,7 +18,7 @@ def cells_around(*cells: nn.Cell) -> list[nn.Cell]:
     Example:
         >>> inner = nn.ReLU()
         >>> outer = nn.SequentialCell(nn.SequentialCell(inner))
-        >>> [type(found).__name__ for found in cells_around(inner)]
+        >>> [type(cell).__name__ for cell in cells_around(inner)]
         ['ReLU', 'SequentialCell', 'SequentialCell']
     """
     parents: dict[int, list[nn.Cell]] = {}
@@ -27,11 +27,11 @@ def cells_around(*cells: nn.Cell) -> list[nn.Cell]:
         if issubclass(type(thing), nn.Cell):
             for child in vars(thing).get("_cells", {}).values():
                 parents.setdefault(id(child), []).append(thing)
-    found = {id(cell): cell for cell in cells}
+    reached = {id(cell): cell for cell in cells}
     waiting = list(cells)
     while waiting:
         for parent in parents.get(id(waiting.pop()), []):
-            if id(parent) not in found:
-                found[id(parent)] = parent
+            if id(parent) not in reached:
+                reached[id(parent)] = parent
                 waiting.append(parent)
-    return list(found.values())
+    return list(reached.values())

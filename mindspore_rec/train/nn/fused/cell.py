@@ -110,8 +110,8 @@ class ProgramCell(nn.Cell):
         self.output_widths = tuple(_width(width, 1) for width in outputs)
         self.forward = native_operator("MsrDenseForward", self.count + 2)
         self.predict = native_operator("MsrDensePredict", self.count + 1)
-        given = 2 + inputs + parameters + extras + 2 + self.count
-        refusal = refusal_of(given)
+        argument_count = 2 + inputs + parameters + extras + 2 + self.count
+        refusal = refusal_of(argument_count)
         choices = 1 << inputs if inputs <= _MOST_NARROW_INPUTS else 1
         # By which inputs are bfloat16: the first one counts 1, the second 2, the third 4.
         self.backwards = tuple(
@@ -155,26 +155,26 @@ class ProgramCell(nn.Cell):
             gradients = (*gradients, ops.zeros_like(given[self.learned + i]))
         return gradients
 
-    def _taken(self, given: Any) -> Any:
+    def _taken(self, arguments: Any) -> Any:
         """Return the arguments as operators take them."""
         if len(self.backwards) > 1:
-            return given
+            return arguments
         taken: Any = ()
         for i in range(self.inputs):
-            taken = (*taken, widened(given[i]))
-        return (*taken, *given[self.inputs :])
+            taken = (*taken, widened(arguments[i]))
+        return (*taken, *arguments[self.inputs :])
 
-    def _narrow_inputs(self, given: Any) -> int:
+    def _narrow_inputs(self, arguments: Any) -> int:
         """Return which inputs are bfloat16, as a place in `backwards`."""
         place = 0
         for i in range(self.inputs):
-            if given[i].dtype == ms.bfloat16:
+            if arguments[i].dtype == ms.bfloat16:
                 place = place + (1 << i)
         return place
 
-    def _whole_forward(self, given: Any) -> Any:
+    def _whole_forward(self, arguments: Any) -> Any:
         return self.forward(
-            self.forward_name, self.saved_width, self.packed_width, *self.output_widths, *given
+            self.forward_name, self.saved_width, self.packed_width, *self.output_widths, *arguments
         )
 
 
@@ -247,8 +247,8 @@ def _module(name: str, source: str) -> Any:
 def _class_of(count: int) -> type[ProgramCell]:
     source = _SOURCE.format(count=count, names=_names(count))
     module = _module(f"mindspore_rec_program_cell_{count}", source)
-    found: type[ProgramCell] = getattr(module, f"ProgramCell{count}")
-    return found
+    cell_class: type[ProgramCell] = getattr(module, f"ProgramCell{count}")
+    return cell_class
 
 
 @functools.cache

@@ -37,12 +37,12 @@ def find_cuda_libraries() -> dict[str, str]:
         ['cublasLt', 'nvrtc']
     """
     wheels = {major: _wheels_of(major) for major in _IN_WHEELS}
-    for major, found in wheels.items():
-        if found.keys() == _IN_WHEELS[major].keys():
-            return found
-    for major, found in wheels.items():
-        names = {name: found.get(name, Path(file).name) for name, file in _IN_WHEELS[major].items()}
-        if all(name in found or _opens(each) for name, each in names.items()):
+    for major, paths in wheels.items():
+        if paths.keys() == _IN_WHEELS[major].keys():
+            return paths
+    for major, paths in wheels.items():
+        names = {name: paths.get(name, Path(file).name) for name, file in _IN_WHEELS[major].items()}
+        if all(name in paths or _opens(each) for name, each in names.items()):
             return names
     return {name: wheels[13].get(name, Path(file).name) for name, file in _IN_WHEELS[13].items()}
 
@@ -51,12 +51,12 @@ def _wheels_of(major: int) -> dict[str, str]:
     """Return the paths of the libraries of a major version that are in wheels, by name."""
     spec = importlib.util.find_spec("nvidia")
     folders = [] if spec is None else list(spec.submodule_search_locations or ())
-    found = {}
+    libraries = {}
     for name, file in _IN_WHEELS[major].items():
         paths = [Path(folder, file) for folder in folders if Path(folder, file).is_file()]
         if paths:
-            found[name] = str(paths[0])
-    return found
+            libraries[name] = str(paths[0])
+    return libraries
 
 
 def _opens(name: str) -> bool:
@@ -80,8 +80,8 @@ def kernel_cache() -> str:
         >>> kernel_cache().endswith("/mindspore_rec/kernels") or kernel_cache() == ""
         True
     """
-    given = os.environ.get("XDG_CACHE_HOME", "")
+    cache_home = os.environ.get("XDG_CACHE_HOME", "")
     home = os.path.expanduser("~")
     # The specification of these folders says that a relative path is to be ignored.
-    cache = Path(given) if os.path.isabs(given) else Path(home) / ".cache"
+    cache = Path(cache_home) if os.path.isabs(cache_home) else Path(home) / ".cache"
     return str(cache / "mindspore_rec" / "kernels") if cache.is_absolute() else ""

@@ -126,10 +126,10 @@ def read_environment() -> None:
     with _state.lock:
         if _state.chosen:
             return
-        given = os.environ.get(VARIABLE, "")
-        if given:
-            check_dense_device(VARIABLE, given)
-            _use(given, f"{VARIABLE}={given}")
+        device_name = os.environ.get(VARIABLE, "")
+        if device_name:
+            check_dense_device(VARIABLE, device_name)
+            _use(device_name, f"{VARIABLE}={device_name}")
         _state.chosen = True
 
 

@@ -135,11 +135,11 @@ class FusedLayer(nn.Cell):
         """Return the further inputs, in the order in which `add_to` asks for them."""
         return ()
 
-    def _run_fused(self, given: Any) -> Any:
+    def _run_fused(self, arguments: Any) -> Any:
         """Return the output of the fused form for these inputs and parameters."""
         if self.training:
-            return self.fused_training(*given)[0]
-        return self.fused_evaluation(*given)[0]
+            return self.fused_training(*arguments)[0]
+        return self.fused_evaluation(*arguments)[0]
 
     @property
     def is_fused(self) -> bool:
@@ -160,10 +160,10 @@ class FusedLayer(nn.Cell):
 
     def _is_changed(self) -> bool:
         """Return whether a cell inside computes otherwise than the operator; warn once for each."""
-        found = changed_inside(self, self._cells_inside(), self._made_of)
-        if found is None:
+        change = changed_inside(self, self._cells_inside(), self._made_of)
+        if change is None:
             return False
-        cell, what = found
+        cell, what = change
         if not cell.__dict__.get("_mindspore_rec_warned"):
             cell.__dict__["_mindspore_rec_warned"] = True
             warnings.warn(

@@ -25,10 +25,10 @@ def has_onednn() -> bool:
     Warns:
         RuntimeWarning: it cannot, and the dense layers are MindSpore's own, which are slower.
     """
-    given = os.environ.get(VARIABLE, "")
-    if given == "off":
+    setting = os.environ.get(VARIABLE, "")
+    if setting == "off":
         return False
-    path = Path(given) if given else Path(mindspore.__file__).parent / "lib" / "libdnnl.so.3"
+    path = Path(setting) if setting else Path(mindspore.__file__).parent / "lib" / "libdnnl.so.3"
     problem = _native.load_onednn(str(path))
     if problem:
         warnings.warn(
