@@ -570,7 +570,8 @@ run_sanitize() {
   say "Fuzzers in C++ on their corpora, and some thousand inputs; C++ tests of threads under TSan"
   start run_native_fuzzers --runs 3000 --seconds 120
   build_cpp_tests build/csrc-tsan -DSANITIZE=thread -DONLY="$THREADS"
-  TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 run_shards build/csrc-tsan/msrec_tests \
+  local suppressions=$ROOT/tests/csrc/tsan.suppressions
+  TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1:suppressions='$suppressions'" run_shards build/csrc-tsan/msrec_tests \
     --gtest_filter="$(gtest_filter "$THREADS")"
 }
 
