@@ -500,9 +500,9 @@ run_pytest() {
   fi
 }
 
-# Prints the number of processes of pytest: two more than there are CPUs, since tests wait a lot, if
-# each has 4 GiB of memory with the brokers, servers and workers that it starts (measured: 2.7), and at
-# least one.
+# Prints the number of processes of pytest: two more than there are CPUs, since tests wait a lot, but
+# only as many as have 4 GiB of memory each, for the brokers, servers and workers that tests start
+# (measured: 2.7), and at least one.
 pytest_processes() {
   local most=$((JOBS + 2)) fit
   fit=$(awk '/^MemAvailable/ {print int($2 / (4 * 1024 * 1024))}' /proc/meminfo 2>/dev/null || true)
@@ -571,8 +571,8 @@ run_sanitize() {
   start run_native_fuzzers --runs 3000 --seconds 120
   build_cpp_tests build/csrc-tsan -DSANITIZE=thread -DONLY="$THREADS"
   local suppressions=$ROOT/tests/csrc/tsan.suppressions
-  TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1:suppressions='$suppressions'" run_shards build/csrc-tsan/msrec_tests \
-    --gtest_filter="$(gtest_filter "$THREADS")"
+  TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1:suppressions='$suppressions'" \
+    run_shards build/csrc-tsan/msrec_tests --gtest_filter="$(gtest_filter "$THREADS")"
 }
 
 # run_native_fuzzers [OPTIONS]: those in C++, under ASan and UBSan.

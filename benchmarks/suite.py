@@ -116,7 +116,7 @@ SUITE: dict[str, Benchmark] = {
         "--batch 64 --tables 3 --rows 100 --steps 3",
     ),
     "hybrid_parallel": Benchmark(
-        "samples/s of workers by single processes' samples/s; what exchanges cost; balance of rows",
+        "samples/s of workers over single processes; what exchanges cost; balance of rows",
         "--rounds 5 --steps 6",
         "--models wide_deep_128 --batch 64 --rows 2600 --rounds 1 --steps 2 --balance 2 "
         "--balance-keys 10000",
@@ -186,7 +186,7 @@ SUITE: dict[str, Benchmark] = {
         "--keys 2000 --batch 64 --seconds 2 --rounds 1 --rate 20",
     ),
     "serving_start": Benchmark(
-        "seconds until a server answers from a large checkpoint, by seconds of reading its files",
+        "seconds until a server answers from a large checkpoint, over seconds of reading its files",
         "--keys 4000000 --directory {disk}",
         "--keys 2000 --rounds 1 --hidden 16",
     ),

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -135,11 +134,18 @@ def test_all_tests_are_shared_out_and_chosen_ones_are_not(tmp_path, arguments, s
     python.chmod(0o755)
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "python").symlink_to(python)
-    code, (line,) = run(tmp_path, f"JOBS=2; VENV={tmp_path}; run_pytest {arguments}; echo never")
+    shell = f"JOBS=2; VENV={tmp_path}; pytest_processes() {{ echo 4; }}"
+    code, (line,) = run(tmp_path, f"{shell}; run_pytest {arguments}; echo never")
     assert code == 5
     assert line.startswith("-m pytest")
-    assert bool(re.search("-n [1-4] --dist loadfile", line)) == shared_out
+    assert ("-n 4 --dist loadfile" in line) == shared_out
     assert line.endswith(arguments)
+
+
+@pytest.mark.parametrize(("fit", "processes"), [("0", 1), ("3", 3), ("64", 4), ("", 4)])
+def test_processes_of_pytest_have_memory(tmp_path, fit, processes):
+    code, lines = run(tmp_path, f"JOBS=2; awk() {{ echo {fit}; }}; pytest_processes")
+    assert code == 0 and lines == [str(processes)]
 
 
 def test_the_files_that_begin_are_there():

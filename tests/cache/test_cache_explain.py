@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tier that `explain` names is the one that has the row."""
+"""`explain` names the tier that has the row."""
 
 from __future__ import annotations
 

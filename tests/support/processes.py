@@ -37,7 +37,7 @@ def environment(**more: str) -> dict[str, str]:
 def run_program(
     *command: str | Path,
     cwd: Path = ROOT,
-    seconds: float = 900,
+    seconds: float = 300,
     variables: Mapping[str, str] = _NONE,
 ) -> subprocess.CompletedProcess[str]:
     """Run Python with that command line, and return how it ended and what it printed.

@@ -450,8 +450,8 @@ def _check_columns_of(output: Output, columns: Any) -> None:
     # A name and a place may be the same column, if batches were tuples and now are dicts.
     if any(type(a) is type(b) and a != b for a, b in zip(own, state_columns, strict=True)):
         raise ValueError(
-            f"output {output.name!r} of the state is of columns {list(state_columns)}, that of "
-            f"this pipeline is of {own}"
+            f"output {output.name!r} of the state is of columns {list(state_columns)}, this "
+            f"pipeline's output {output.name!r} is of {own}"
         )
 
 

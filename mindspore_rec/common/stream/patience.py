@@ -94,9 +94,9 @@ class Patience:
 
         Args:
             now: the time.
-            looked: when the newest look into the topic began whose messages are here. The stream
-                is idle up to then: nobody has looked yet for what came later, which may be much
-                after a pause of the process.
+            looked: time when the newest look into the topic began whose messages are here. The
+                stream counts as idle up to then: after a pause of the process, messages may have
+                come that nobody has looked for.
             may_decide: whether a decision may be made here: not in the middle of a message, nor
                 before a message with which an earlier run may have gone on.
             current: partition whose turn it is; None if all are idle.
@@ -117,6 +117,6 @@ class Patience:
             has_rows = self._first_row is not None
             keeps_rest = has_rows and may_decide and self.stop.keeps_rest(reason)
             return Verdict("cut" if keeps_rest else "end", reason)
-        unseen = now - looked
+        unseen = now - looked  # not counted as idle
         until = min(until, self.stop.next_look(now, self._began, self._last_row + unseen))
         return Verdict("wait", seconds=max(until - now, 0.001))
