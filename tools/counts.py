@@ -33,9 +33,7 @@ VAGUE = ("found", "given", "held", "said")
 PRONOUNS = re.compile(r"\b(?:those\s+(?://|#)?\s*of|the\s+(?://|#)?\s*one\s+(?://|#)?\s*that)\b")
 ONE_WORKER = re.compile(r"peers is (?:not )?None|group\.size (?:==|>|!=) 1|\.size == 1")
 TWINS = (
-    ("Predictor", "SharedPredictor"),
-    ("FollowedRun", "PublishedRun"),
-    ("NetworkOpener", "SharedOpener"),
+    ("ServedInProcess", "ServedInSharedMemory"),
     ("TableRows", "SharedTableRows"),
 )
 """Classes that do one thing for rows of a process and for rows in shared memory."""

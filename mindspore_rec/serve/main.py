@@ -205,9 +205,9 @@ def _work(shared: Shared, number: int, protection: Protection) -> int:
 
     def make() -> Predictor:
         try:
-            from mindspore_rec.serve.shared.predictor import SharedPredictor
+            from mindspore_rec.serve.shared.reader import shared_predictor
 
-            predictor = SharedPredictor(
+            predictor = shared_predictor(
                 Path(options.path),
                 shared.copy,
                 shared.fd,
@@ -242,7 +242,7 @@ def _import_ahead() -> None:
             importlib.import_module(name)
     import mindspore_rec.serve.protocol.request_error
     import mindspore_rec.serve.protocol.rows
-    import mindspore_rec.serve.shared.run  # noqa: F401
+    import mindspore_rec.serve.shared.writer  # noqa: F401
 
 
 def _answer(

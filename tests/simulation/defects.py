@@ -22,6 +22,7 @@ from mindspore_rec.common.stream import journal
 from mindspore_rec.common.sync import sync
 from mindspore_rec.serve.following.catalog import ChainError
 from mindspore_rec.serve.following.followed_run import FollowedRun
+from mindspore_rec.serve.following.served_in_process import ServedInProcess
 from mindspore_rec.train.checkpoint import run_directory, run_writer, snapshot
 
 __all__ = ["FOUND", "PLANTED", "failed_delta_stays", "with_defect"]
@@ -92,13 +93,11 @@ def changes_of_a_failed_delta_lost() -> list[Replaced]:
 def answers_while_it_changes() -> list[Replaced]:
     """A predictor changes its tables without waiting for answers under way."""
 
-    def put(self: Any, update: Any) -> None:
-        with self._state:
-            update.apply()
-            self.applied = update.last
-        self._count(update.chain)
+    def put(self: Any, checkpoints: Any, progress: Any, report: Any) -> None:
+        checkpoints.apply()
+        self.progress = progress
 
-    return [(FollowedRun, "_put", put)]
+    return [(ServedInProcess, "put", put)]
 
 
 def left_overs_stay() -> list[Replaced]:

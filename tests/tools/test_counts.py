@@ -14,7 +14,7 @@ BOUNDS = {
     "one_worker_branches": 15,
     "long_signatures": 8,
     "other_words": 15,
-    "twins": 4,
+    "twins": 2,
     "vague_variables": 40,
     "pronouns": 5,
     "readme_lines": 111,

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network that is kept at the newest state of a run's directory."""
+"""A served state that is kept at the newest state of a run's directory."""
 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -12,17 +13,14 @@ from typing import Any, TypeVar
 
 from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline
 from mindspore_rec.common.network.runner import Runner
-from mindspore_rec.common.run.chain import Entry, verify, verify_chain
-from mindspore_rec.common.tiers.config import CacheConfig
+from mindspore_rec.common.run.chain import Entry, verify
 from mindspore_rec.serve.following.catalog import Catalog, ChainError
 from mindspore_rec.serve.following.digests import NoStateError, RowDigests, StateDigests
-from mindspore_rec.serve.following.features import with_learned
 from mindspore_rec.serve.following.pulse import Pulse
-from mindspore_rec.serve.following.scrub import ComparedRows, Scrubber, TableRows
+from mindspore_rec.serve.following.scrub import Scrubber
+from mindspore_rec.serve.following.served import Served
 from mindspore_rec.serve.following.status import Status
-from mindspore_rec.serve.following.tiers import ServedTiers
-from mindspore_rec.serve.following.update import Served, Update
-from mindspore_rec.serve.network.opening import NetworkOpener, NotYetError
+from mindspore_rec.serve.network.opening import NotYetError
 
 __all__ = ["FollowedRun"]
 
@@ -36,120 +34,92 @@ class FollowedRun:
 
     Args:
         path: the directory of the run.
-        opener: makes the network.
+        served: the state to change, not loaded.
         wait_seconds: how long to wait for a first checkpoint.
         poll_seconds: how often to look until then.
-        features: as for `Predictor`.
-        rows: as for `Predictor`.
-        tiers: as for `Predictor`, checked.
-        scrub_seconds: as for `Predictor`.
+        scrub_seconds: as for `Predictor`. Default: 0, never.
+        pulse: in which looks at the run are noted. Default: one of its own.
 
     Attributes:
-        runner: the network.
-        applied: the newest checkpoint that is in it.
+        served: the state.
         pulse: of the looks at the run.
 
     Raises:
         As `Predictor`.
     """
 
+    shared_bytes: int | None = None
+
     def __init__(
         self,
         path: Path,
-        opener: NetworkOpener,
+        served: Served,
         wait_seconds: float,
         poll_seconds: float,
-        features: FeaturePipeline | None = None,
-        rows: str = "float32",
-        tiers: CacheConfig | None = None,
         scrub_seconds: float = 0.0,
+        pulse: Pulse | None = None,
     ) -> None:
-        self._prepare(path, opener, features, rows, tiers)
+        self.path = path
+        self.served = served
+        self.pulse = pulse or Pulse()
+        self._updating = threading.Lock()  # held by whoever reads or applies checkpoints
+        self._state = threading.Lock()  # held while all rows change, or are read as one state
+        self._catalog = Catalog(path)
+        self._error: str | None = None
+        self._scrubber: Scrubber | None = None
         try:
-            chain = self._first_chain(time.monotonic() + wait_seconds, poll_seconds)
-            self._scrub(scrub_seconds)
+            resumes = served.resume()
+            if not resumes:
+                self._load_first(time.monotonic() + wait_seconds, poll_seconds)
+                self._set_error()
+            if scrub_seconds:
+                self._scrubber = self._new_scrubber(scrub_seconds)
+            if not resumes:
+                served.show(lambda: self._report(self.applied))
+            if self._scrubber is not None:
+                self._scrubber.index()
+                served.tables = self._scrubber.noted(served.tables)
         except BaseException:
             self.close()
             raise
-        self.applied: Entry = chain[-1]
-        self._deltas_applied, self._fulls_loaded = len(chain) - 1, 1
-        self._served = self._new_served(self._first_features)
-        self._set_error()
         self.pulse.beat()
         if self._scrubber is not None:
             self._scrubber.start()
 
-    def _prepare(
-        self,
-        path: Path,
-        opener: NetworkOpener,
-        features: FeaturePipeline | None,
-        rows: str,
-        tiers: CacheConfig | None = None,
-    ) -> None:
-        self.path = path
-        self._rows = rows
-        self._tiers = None if tiers is None else ServedTiers(tiers)
-        self._runner: Runner | None = None
-        self._opener = opener
-        self._given_features = features
-        self._first_features: FeaturePipeline | None = None
-        self._updating = threading.Lock()  # held by whoever reads or applies checkpoints
-        self._catalog = Catalog(path)
-        self._error: str | None = None
-        self.pulse = Pulse()
-        self._failed = False  # an update broke off: only a full checkpoint helps
-        self._state = threading.Lock()  # held while all rows change, or are read as one state
-        self._scrubber: Scrubber | None = None
+    def _new_scrubber(self, seconds: float) -> Scrubber:
+        return Scrubber(
+            self.served.compared_rows(),
+            {name: table.vocabulary for name, table in self.runner.tables.items()},
+            seconds,
+            self._state,
+            lambda: self.served.whole,
+        )
 
     @property
     def runner(self) -> Runner:
         """The network."""
-        assert self._runner is not None
-        return self._runner
+        return self.served.runner
 
-    def _scrub(self, seconds: float) -> None:
-        """Note the rows as they are, to scrub them; not with 0 seconds."""
-        self._make_scrubber(seconds)
-        if self._scrubber is not None:
-            self._scrubber.index()
-
-    def _make_scrubber(self, seconds: float) -> None:
-        if seconds == 0:
-            return
-        self._scrubber = Scrubber(
-            self._compared_rows(),
-            {name: table.vocabulary for name, table in self.runner.tables.items()},
-            seconds,
-            self._state,
-            lambda: not self._failed,
-        )
-
-    def _compared_rows(self) -> dict[str, ComparedRows]:
-        below = () if self._tiers is None else self._tiers.names
-        return {name: TableRows(table, below) for name, table in self.runner.tables.items()}
-
-    def _new_served(self, features: FeaturePipeline | None) -> Served:
-        served = Served(self.runner, features)
-        if self._scrubber is not None:
-            served.tables = self._scrubber.noted(served.tables)
-        return served
+    @property
+    def applied(self) -> Entry:
+        """The newest checkpoint that is in it."""
+        return self.served.progress.entry
 
     @property
     def features(self) -> FeaturePipeline | None:
         """Feature pipeline with the statistics of the state that answers, or None."""
-        return self._served.features
+        return self.served.features
 
     # ---- the first state
 
-    def _first_chain(self, deadline: float, poll_seconds: float) -> list[Entry]:
+    def _load_first(self, deadline: float, poll_seconds: float) -> None:
         missing = f"there is no checkpoint in {self.path}"
         while True:
             self._catalog.refresh()
             while chain := self._catalog.first_chain():
                 try:
-                    self._load(chain)
-                    return chain
+                    self.served.load(chain)
+                    return
                 except NotYetError as error:
                     missing = str(error)
                     break
@@ -163,28 +133,6 @@ class FollowedRun:
             if time.monotonic() >= deadline:
                 raise TimeoutError(missing)
             time.sleep(poll_seconds)
-
-    def _load(self, chain: Sequence[Entry]) -> None:
-        if self._runner is None:
-            runner = self._opener.open(chain[-1])
-            try:
-                for table in runner.tables.values():
-                    table.quantise_rows(self._rows)
-                if self._tiers is not None:
-                    self._tiers.attach(runner.tables)
-            except BaseException:
-                runner.close()
-                raise
-            if self._given_features is None:
-                self._given_features = runner.features
-            self._runner = runner
-        verify_chain(chain)
-        self._first_features = self._learned(chain[-1])
-        self._runner.load(chain)
-
-    def _learned(self, entry: Entry) -> FeaturePipeline | None:
-        features = self._given_features
-        return None if features is None else with_learned(features, entry)
 
     def _reject_damaged(self, chain: Sequence[Entry], error: ValueError) -> None:
         """Ignore the damaged checkpoint of a chain, or raise the error if there is none."""
@@ -205,39 +153,57 @@ class FollowedRun:
 
     # ---- the next ones
 
-    def run(self, start: Callable[[], Callable[[], Any]]) -> tuple[Any, int]:
-        """Call `start()`, then the function that it returns; return its result and the step.
+    def follow(
+        self, poll_seconds: float, awake: threading.Event, closed: threading.Event | None = None
+    ) -> None:
+        """Apply the checkpoints of the run as they appear.
+
+        Whatever fails, the last good state answers and the next look tries again; repeated failures
+        with the same message are logged once.
 
         Args:
-            start: called while nothing changes; the function that it returns is called afterwards.
-
-        Raises:
-            RuntimeError: an update broke off, and there is no whole state.
+            poll_seconds: seconds between two looks at its directory.
+            awake: ends the wait for the next look when it is set.
+            closed: ends the function when it is set. Default: it never returns.
         """
-        with self.runner.lock.reading():
-            if self._failed:
-                raise RuntimeError(f"there is no whole state to answer from: {self._error}")
-            finish, step = start(), self.applied.step
-        return finish(), step
+        last_error = ""
+        while closed is None or not closed.is_set():
+            awake.clear()
+            try:
+                self.catch_up()
+                self.pulse.beat()
+                last_error = ""
+            except Exception as error:
+                if str(error) != last_error:
+                    logger.warning("following %s failed", self.path, exc_info=True)
+                last_error = str(error)
+                self.pulse.beat()  # it looked, and status().error says what is wrong
+            awake.wait(poll_seconds)
 
     def catch_up(self) -> None:
         """Apply all checkpoints that follow the present state; `status` says why if it cannot.
 
         Raises:
             OSError: the directory cannot be read.
+            _native.SharedReaderStuckError: a reader of shared memory reads an old state for too
+                long.
         """
-        with self._updating:
-            try:
-                self._catch_up()
-            except Exception as error:
-                self._error = f"{self.path}: {error}"
-                raise
+        try:
+            self.served.settle()
+            with self._updating:
+                try:
+                    self._catch_up()
+                except Exception as error:
+                    self._error = f"{self.path}: {error}"
+                    raise
+        finally:
+            self.served.tell(lambda: self._report(self.applied))
 
     def _catch_up(self) -> None:
         self._catalog.refresh()
         while True:
             try:
-                if self._failed:
+                if not self.served.whole:
                     chain = self._catalog.first_chain()
                 else:
                     chain = self._catalog.next_chain(self.applied)
@@ -285,30 +251,35 @@ class FollowedRun:
             reason = f"is of step {entry.step}, out of order: {here}"
         elif entry.kind == "delta" and entry.parent != applied.state:
             reason = f"starts from state {entry.parent}, but {here}: a delta is missing"
-        elif entry.kind == "delta" and self._failed:
+        elif entry.kind == "delta" and not self.served.whole:
             reason = "is a delta, but after an update that broke off a full one is needed"
         else:
             return
         raise ChainError(entry.path, f"{entry.path} {reason}")
 
     def _apply(self, chain: Sequence[Entry]) -> None:
-        self._put(Update(self._served, chain))
-
-    def _put(self, update: Update) -> None:
+        served = self.served
+        checkpoints = served.read(chain)
+        progress = served.progress.after(chain)
         with self._state:
-            with self.runner.lock.writing():
-                self._failed = True
-                update.apply()
-                self._failed = False
-                self.applied = update.last
-            if self._scrubber is not None:
-                self._scrubber.settle()
-        self._count(update.chain)
+            try:
+                served.put(checkpoints, progress, lambda: self._report(chain[-1]))
+            except BaseException:
+                if self._scrubber is not None:
+                    self._scrubber.forget()
+                raise
+            try:
+                served.settle()
+            finally:  # answers have it, even if one of them stays at the state before
+                self._note_rows(chain)
 
-    def _count(self, chain: Sequence[Entry]) -> None:
-        deltas = sum(entry.kind == "delta" for entry in chain)
-        self._deltas_applied += deltas
-        self._fulls_loaded += len(chain) - deltas
+    def _note_rows(self, chain: Sequence[Entry]) -> None:
+        if self._scrubber is None:
+            return
+        if chain[0].kind == "full":
+            self._scrubber.index()
+        else:
+            self._scrubber.settle()
 
     def _set_error(self, text: str | None = None) -> None:
         """Set the error: damaged files first, since they leave gaps."""
@@ -317,6 +288,33 @@ class FollowedRun:
         if text is not None and text != self._error:
             logger.warning("%s", text)
         self._error = text
+
+    # ---- answers
+
+    @property
+    def at_once(self) -> int:
+        """Number of predictions that may usefully run at the same time: 1 with MindSpore."""
+        return 1 if self.runner.network is not None else len(os.sched_getaffinity(0))
+
+    def run(self, start: Callable[[], Callable[[], Any]]) -> tuple[Any, int]:
+        """Call `start()`, then the function that it returns; return its result and the step.
+
+        Args:
+            start: called while nothing changes; the function that it returns is called afterwards.
+
+        Raises:
+            RuntimeError: an update broke off, and there is no whole state.
+        """
+        with self.runner.lock.reading():
+            if not self.served.whole:
+                raise RuntimeError(f"there is no whole state to answer from: {self._error}")
+            finish, step = start(), self.applied.step
+        return finish(), step
+
+    def table_stats(self) -> dict[str, dict[str, Any]]:
+        """Return numbers of rows, bytes and operations of each table, as its `stats` does."""
+        with self.runner.lock.reading():
+            return {name: dict(table.stats()) for name, table in self.runner.tables.items()}
 
     # ---- status
 
@@ -336,22 +334,33 @@ class FollowedRun:
             following: whether a thread of this process follows the run.
             poll_seconds: time between two of its looks. Default: 0.
         """
-        applied = self.applied
+        progress = self.served.progress
         late = self.pulse.complaint(poll_seconds) if following else None
         return Status.of(
             self.path,
-            applied,
-            lag=self._catalog.lag(applied.step),
+            progress.entry,
+            lag=self._catalog.lag(progress.entry.step),
             following=following and late is None,
             looked_seconds=self.pulse.seconds(),
-            deltas_applied=self._deltas_applied,
-            fulls_loaded=self._fulls_loaded,
+            deltas_applied=progress.deltas_applied,
+            fulls_loaded=progress.fulls_loaded,
             error=late or self._error or self._catalog.absence(),
             runtime=self.runner.name,
-            runtime_reason=self._opener.reason,
-            tiers=None if self._tiers is None else self._tiers.stats(self.runner.tables),
-            scrub=None if self._scrubber is None else self._scrubber.report(),
+            runtime_reason=self.served.reason,
+            tiers=self.served.tier_stats(),
+            scrub=self._scrub_report(),
         )
+
+    def _report(self, applied: Entry) -> dict[str, Any]:
+        """Return the fields of `Status` that only the process that follows the run knows."""
+        return {
+            "lag": self._catalog.lag(applied.step),
+            "error": self._error,
+            "scrub": self._scrub_report(),
+        }
+
+    def _scrub_report(self) -> dict[str, Any] | None:
+        return None if self._scrubber is None else self._scrubber.report()
 
     def digests(self, parts: int) -> StateDigests:
         """Return the digests of all tables; no checkpoint is applied meanwhile.
@@ -383,18 +392,13 @@ class FollowedRun:
     def _while_nothing_changes(self, start: Callable[[], T]) -> T:
         # Not the lock of answers: an update that waited for that one would hold up new answers.
         with self._state:
-            if self._failed:
+            if not self.served.whole:
                 raise NoStateError(f"there is no whole state to answer from: {self._error}")
             return start()
 
     def close(self) -> None:
-        """Free the tables of a network that was made here, and the tiers."""
+        """End scrubbing, and free what is served."""
         if self._scrubber is not None:
             self._scrubber.close()
-        if self._tiers is not None:
-            self._tiers.release()
         with self._state:
-            if self._runner is not None:
-                self._runner.close()
-            if self._tiers is not None:
-                self._tiers.close()
+            self.served.close()

@@ -17,14 +17,15 @@ from mindspore_rec.common.checks import check_number
 from mindspore_rec.common.columns.arrow_columns import to_record_batch
 from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline
 from mindspore_rec.common.columns.tensors import TensorSpec
+from mindspore_rec.common.network.runner import Runner
 from mindspore_rec.common.rows.quantise import check_rows
 from mindspore_rec.common.run.chain import Entry, entry_at
 from mindspore_rec.common.tiers.config import CacheConfig
 from mindspore_rec.serve.following.catalog import ChainError
 from mindspore_rec.serve.following.digests import RowDigests, StateDigests, check_parts
 from mindspore_rec.serve.following.features import InputMaker
-from mindspore_rec.serve.following.follow import follow
 from mindspore_rec.serve.following.followed_run import FollowedRun
+from mindspore_rec.serve.following.served_in_process import ServedInProcess
 from mindspore_rec.serve.following.status import Status
 from mindspore_rec.serve.following.tiers import check_tiers
 from mindspore_rec.serve.network.opening import NetworkOpener
@@ -124,8 +125,8 @@ class Predictor:
         tiers: CacheConfig | None = None,
         scrub_seconds: float = 0.0,
     ) -> None:
-        self._poll_seconds = _seconds("poll_seconds", poll_seconds)
-        if self._poll_seconds == 0:
+        poll_seconds = _seconds("poll_seconds", poll_seconds)
+        if poll_seconds == 0:
             raise ValueError("poll_seconds must be above 0, got 0")
         wait_seconds = _seconds("wait_seconds", wait_seconds)
         if not isinstance(follow, bool):
@@ -137,30 +138,37 @@ class Predictor:
         check_rows(rows)
         tiers = check_tiers(tiers, rows)
         scrub_seconds = _seconds("scrub_seconds", scrub_seconds)
+        opener = NetworkOpener(Path(path), network, inputs, features)
+        served = ServedInProcess(opener, features, rows, tiers)
+        run = FollowedRun(Path(path), served, wait_seconds, poll_seconds, scrub_seconds)
+        self._begin(run, poll_seconds, follow)
+
+    @classmethod
+    def _of(cls, run: Any, poll_seconds: float) -> Predictor:
+        """Return a predictor that answers from `run`, which has the methods of `FollowedRun`."""
+        predictor = cls.__new__(cls)
+        predictor._begin(run, poll_seconds, follow=True)
+        return predictor
+
+    def _begin(self, run: Any, poll_seconds: float, follow: bool) -> None:
+        self._run = run
+        self._poll_seconds = poll_seconds
         self._closed = threading.Event()
         self._awake = threading.Event()
         self._thread: threading.Thread | None = None
-        opener = NetworkOpener(Path(path), network, inputs, features)
-        self._run = FollowedRun(
-            Path(path),
-            opener,
-            wait_seconds,
-            self._poll_seconds,
-            features,
-            rows,
-            tiers,
-            scrub_seconds,
-        )
         try:
-            self._runner = self._run.runner
+            self._runner: Runner = run.runner
             self.inputs = self._runner.inputs
             self.outputs = self._runner.specs_of_outputs()
             self._maker = self._input_maker()
         except BaseException:
-            self._run.close()
+            run.close()
             raise
         if follow:
-            self._thread = threading.Thread(target=self._follow, name="predictor", daemon=True)
+            events = poll_seconds, self._awake, self._closed
+            self._thread = threading.Thread(
+                target=run.follow, args=events, name="predictor", daemon=True
+            )
             self._thread.start()
 
     @property
@@ -176,7 +184,7 @@ class Predictor:
     @property
     def at_once(self) -> int:
         """Number of predictions that may usefully run at the same time: 1 with MindSpore."""
-        return 1 if self._runner.network is not None else len(os.sched_getaffinity(0))
+        return self._run.at_once
 
     @property
     def rows_at_once(self) -> int:
@@ -302,8 +310,12 @@ class Predictor:
 
     def table_stats(self) -> dict[str, dict[str, Any]]:
         """Return numbers of rows, bytes and operations of each table, as its `stats` does."""
-        with self._runner.lock.reading():
-            return {name: dict(table.stats()) for name, table in self._runner.tables.items()}
+        return self._run.table_stats()
+
+    @property
+    def shared_bytes(self) -> int | None:
+        """Bytes of rows that all processes of a server share; None if this process has its own."""
+        return self._run.shared_bytes
 
     def close(self) -> None:
         """Stop following, and free the tables of a network that it made itself."""
@@ -331,9 +343,6 @@ class Predictor:
                 "RecCheckpoint, or let the network's builder call set_inputs"
             )
         return InputMaker(features, self.inputs)
-
-    def _follow(self) -> None:
-        follow(self._run, self._poll_seconds, self._awake, self._closed)
 
 
 def _are_rows(inputs: Any) -> bool:

@@ -5,32 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline
-from mindspore_rec.common.network.runner import Runner
 from mindspore_rec.common.run.array_file import read_arrays
 from mindspore_rec.common.run.chain import Entry, verify
 from mindspore_rec.common.run.contents import DENSE
 from mindspore_rec.common.run.load_tables import TableUpdate, check_tables
 from mindspore_rec.common.run.matching import matched
 from mindspore_rec.serve.following.catalog import ChainError
-from mindspore_rec.serve.following.features import with_learned
+from mindspore_rec.serve.following.served import Served
 
-__all__ = ["Served", "Update"]
-
-
-class Served:
-    """Parts of a predictor that a checkpoint changes.
-
-    Args:
-        runner: the network.
-        features: its feature pipeline, with its statistics, or None.
-    """
-
-    def __init__(self, runner: Runner, features: FeaturePipeline | None = None) -> None:
-        self.runner = runner
-        self.features = features
-        self.tables = runner.tables
-        self.parameters = runner.parameters
+__all__ = ["Update"]
 
 
 class Update:
@@ -39,7 +22,7 @@ class Update:
     All reading, checking and decoding is done here; `apply` only copies.
 
     Args:
-        served: the parts to change.
+        served: the state to change.
         chain: a delta; or a full checkpoint and the deltas after it.
 
     Raises:
@@ -62,11 +45,9 @@ class Update:
                     raise FileNotFoundError(f"{entry.path} was removed") from None
                 raise ChainError(entry.path, str(error)) from error
         source = self.last.path / DENSE
-        self._features = served.features
         try:
-            if served.features is not None:
-                self._features = with_learned(served.features, self.last)
-            self._dense = matched(served.parameters, read_arrays(source), source)
+            self._features = served.learned(self.last)
+            self._dense = matched(served.runner.parameters, read_arrays(source), source)
         except ValueError as error:
             if not self.last.path.is_dir():
                 raise FileNotFoundError(f"{self.last.path} was removed") from None

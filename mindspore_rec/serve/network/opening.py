@@ -82,17 +82,33 @@ class NetworkOpener:
         return self._by_mindspore(entry, missing)
 
     def _by_file(self, entry: Entry) -> Runner:
-        """Return the network of the file.
-
-        Raises:
-            FileNotFoundError: there is none.
-            ValueError, ImportError: it cannot be used.
-        """
-        network = read_network(self._path / NETWORK)
-        self._check(network, entry)
+        network = self.read(entry)
         from mindspore_rec.common.network.onnx_runner import OnnxRunner
 
         return OnnxRunner(network, features=features_of(network, self._features))
+
+    def read(self, entry: Entry) -> NetworkFile:
+        """Return the run's file of its network.
+
+        Args:
+            entry: as for `open`.
+
+        Raises:
+            FileNotFoundError: there is none.
+            ValueError: it cannot be used.
+        """
+        network = read_network(self._path / NETWORK)
+        model = entry.manifest["model"]
+        if model is not None and network.model != model:
+            raise ValueError(f"{network.directory} is of another builder than {entry.path}")
+        if isinstance(network.features, str) and self._features is None:
+            raise ValueError(
+                f"the builder of {network.directory} returns features, too, which are not in it "
+                f"({network.features}): give features="
+            )
+        if self._inputs is not None and parsed_specs(self._inputs) != network.inputs:
+            raise ValueError(f"{network.directory} takes {network.inputs}, inputs= says otherwise")
+        return network
 
     def _by_mindspore(self, entry: Entry, missing: bool) -> Runner:
         # Whoever has imported MindSpore may have chosen a mode for it.
@@ -108,18 +124,6 @@ class NetworkOpener:
             return runner
         except NoBuilderError as error:
             raise ValueError(f"{error}; {self.reason}") from error
-
-    def _check(self, network: NetworkFile, entry: Entry) -> None:
-        model = entry.manifest["model"]
-        if model is not None and network.model != model:
-            raise ValueError(f"{network.directory} is of another builder than {entry.path}")
-        if isinstance(network.features, str) and self._features is None:
-            raise ValueError(
-                f"the builder of {network.directory} returns features, too, which are not in it "
-                f"({network.features}): give features="
-            )
-        if self._inputs is not None and parsed_specs(self._inputs) != network.inputs:
-            raise ValueError(f"{network.directory} takes {network.inputs}, inputs= says otherwise")
 
 
 def features_of(network: NetworkFile, given: FeaturePipeline | None) -> FeaturePipeline | None:

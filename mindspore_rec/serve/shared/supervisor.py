@@ -292,8 +292,8 @@ def named_error(error: BaseException) -> str:
 
 def _write(shared: Shared) -> int:
     """Follow the run, for ever."""
-    from mindspore_rec.serve.following.follow import follow
-    from mindspore_rec.serve.shared.run import PublishedRun, SharedOpener
+    from mindspore_rec.serve.following.followed_run import FollowedRun
+    from mindspore_rec.serve.shared.writer import ServedInSharedMemory
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal, to all of them: workers drain
     options = shared.options
@@ -302,25 +302,29 @@ def _write(shared: Shared) -> int:
     resumes = _native.SharedMemory.is_created(shared.fd)
     try:
         features = load_function(options.features)() if options.features else None
-        opener = SharedOpener(path, options.input, features, shared.copy, shared.fd, options.rows)
-        run = PublishedRun(
+        served = ServedInSharedMemory(
             path,
-            opener,
+            shared.copy,
+            shared.fd,
+            options.rows,
+            inputs=options.input,
+            features=features,
+        )
+        run = FollowedRun(
+            path,
+            served,
             options.wait_seconds,
             options.poll_seconds,
-            features,
-            options.rows,
-            shared.fd,
             options.scrub_seconds,
-            pulse=shared.pulse,
+            shared.pulse,
         )
         shared.pulse.show_life()
-        run.memory.following = True
+        served.memory.following = True
         if options.announcements:
             listen(options.announcements, awake.set)
     except Exception as error:
         print(f"error: {named_error(error)}", file=sys.stderr, flush=True)
         again = resumes and not isinstance(error, _native.SharedDamagedError)
         return 1 if again else FATAL
-    follow(run, options.poll_seconds, awake)
+    run.follow(options.poll_seconds, awake)
     return 0

@@ -158,7 +158,7 @@ def test_a_delta_with_a_state_of_another_pipeline_changes_nothing(
     for path in root.glob("00000000000[78].*"):
         shutil.rmtree(path)
     with Predictor(root, follow=False) as predictor:
-        predictor._run._served.features = FeaturePipeline({"x": MinMaxScale("a")})
+        predictor._run.served._pipeline = FeaturePipeline({"x": MinMaxScale("a")})
         before = predictor.predict(*by_hand(learned, 6, asked([1.0])))
         shutil.copytree(learned / "000000000007.delta", root / "000000000007.delta")
         with pytest.raises(ChainError, match="is not of this pipeline"):

@@ -29,7 +29,8 @@ from mindspore_rec.common.columns.tensors import parsed_specs
 from mindspore_rec.common.rows.quantise import to_bytes
 from mindspore_rec.common.run.chain import entries
 from mindspore_rec.common.run.network_file import NETWORK
-from mindspore_rec.serve.shared.run import PublishedRun, SharedOpener
+from mindspore_rec.serve.following.followed_run import FollowedRun
+from mindspore_rec.serve.shared.writer import ServedInSharedMemory
 from mindspore_rec.serving import Predictor
 from mindspore_rec.train.export.onnx import export_network
 from tests.cache.test_cache_tier_faults import flip as flip_in_file, records
@@ -224,8 +225,8 @@ def test_in_memory_that_processes_share(
     last = next(entry for entry in entries(run) if (entry.step, entry.kind) == (3, "full"))
     shutil.copytree(last.path, root / last.path.name)
     fd = os.memfd_create("test")
-    opener = SharedOpener(root, None, None, copy, fd, rows)
-    published = PublishedRun(root, opener, 1.0, 0.1, None, rows, fd, scrub_seconds=1e-3)
+    served = ServedInSharedMemory(root, copy, fd, rows)
+    published = FollowedRun(root, served, 1.0, 0.1, scrub_seconds=1e-3)
     stored = values if rows == "float32" else to_bytes(values, BITS[rows])
 
     with mmap.mmap(fd, os.fstat(fd).st_size) as memory:

@@ -19,23 +19,24 @@ from mindspore_rec.common.columns.tensors import parsed_specs
 from mindspore_rec.common.rows.quantise import to_bytes
 from mindspore_rec.common.run.chain import entries, entry_at
 from mindspore_rec.common.run.network_file import NETWORK
+from mindspore_rec.serve.following.followed_run import FollowedRun
 from mindspore_rec.serve.following.scrub import Scrubber
-from mindspore_rec.serve.shared.predictor import SharedPredictor
-from mindspore_rec.serve.shared.run import PublishedRun, SharedOpener
+from mindspore_rec.serve.shared.reader import shared_predictor
 from mindspore_rec.serve.shared.tables import SharedTableRows, WrittenTable, table_spec
+from mindspore_rec.serve.shared.writer import ServedInSharedMemory
 from mindspore_rec.train.export.onnx import export_network
 from tests.serving.serving_network import Marked, ids
 
 ONE, TWO = "serving.one", "serving.two"
 
 
-def damaged(run: PublishedRun) -> dict[str, list[int]]:
+def damaged(run: FollowedRun) -> dict[str, list[int]]:
     assert run._scrubber is not None
     tables = run._scrubber.report()["tables"].items()
     return {name: table["damaged_keys"] for name, table in tables if table["damaged_rows"]}
 
 
-def rounds(run: PublishedRun, wait: Any) -> None:
+def rounds(run: FollowedRun, wait: Any) -> None:
     assert run._scrubber is not None
     scrubber = run._scrubber
     enough = scrubber.report()["rounds"] + 2
@@ -81,9 +82,9 @@ def test_rows_that_changed_in_shared_memory_are_named(
         shutil.copytree(path, tmp_path / "beside")
         os.rename(tmp_path / "beside", root / path.name)
 
-    def writer() -> PublishedRun:
-        opener = SharedOpener(root, None, None, copy, fd, rows)
-        return PublishedRun(root, opener, 1.0, 0.1, None, rows, fd, scrub_seconds=0.02)
+    def writer() -> FollowedRun:
+        served = ServedInSharedMemory(root, copy, fd, rows)
+        return FollowedRun(root, served, 1.0, 0.1, scrub_seconds=0.02)
 
     def value(step: int) -> bytes:
         values = np.full((1, 4), step, np.float32)
@@ -92,7 +93,7 @@ def test_rows_that_changed_in_shared_memory_are_named(
 
     comes(0, "full")
     published = writer()
-    shared = SharedPredictor(root, copy, fd, range(4), 1.0)
+    shared = shared_predictor(root, copy, fd, range(4), 1.0)
     for step in (1, 2, 3):
         rounds(published, wait)
         comes(step, "delta")
@@ -158,21 +159,21 @@ def test_nothing_is_found_where_a_reader_stays_at_an_old_state(
     found = {(entry.step, entry.kind): entry.path for entry in entries(run)}
     fd = os.memfd_create("test")
     shutil.copytree(found[0, "full"], root / found[0, "full"].name)
-    opener = SharedOpener(root, None, None, copy, fd, "float32")
-    published = PublishedRun(root, opener, 1.0, 0.1, None, "float32", fd, scrub_seconds=0.02)
-    writer = _native.SharedWriter(published.memory, patience_seconds=0.1)
-    published._shared.writer = writer
-    reader = _native.SharedReader(published.memory, 3, 1)
+    served = ServedInSharedMemory(root, copy, fd, "float32")
+    published = FollowedRun(root, served, 1.0, 0.1, scrub_seconds=0.02)
+    writer = _native.SharedWriter(served.memory, patience_seconds=0.1)
+    served.runner.writer = writer
+    reader = _native.SharedReader(served.memory, 3, 1)
     if full:  # of which it knows nothing before
         shutil.rmtree(root / found[0, "full"].name)
     last = max(step for step, kind in found if kind == "full") if full else 1
     path = found[last, "full" if full else "delta"]
     shutil.copytree(path, tmp_path / "beside")
     os.rename(tmp_path / "beside", root / path.name)
-    place, state = reader.enter(), published.memory.sequence
+    place, state = reader.enter(), served.memory.sequence
     with pytest.raises(_native.SharedReaderStuckError):
         published.catch_up()
-    assert published.applied.step == last and published.memory.sequence > state
+    assert published.applied.step == last and served.memory.sequence > state
     rounds(published, wait)
     assert damaged(published) == {}
     if not full:  # the next one is not published, and not taken for applied
@@ -184,7 +185,7 @@ def test_nothing_is_found_where_a_reader_stays_at_an_old_state(
     published.catch_up()
     rounds(published, wait)
     assert damaged(published) == {}
-    shared = SharedPredictor(root, copy, fd, range(4), 1.0)
+    shared = shared_predictor(root, copy, fd, range(4), 1.0)
     assert (shared.predict(ids(1))[0, :4] == last).all()
     flip_rows(fd, 21, np.full((1, 4), last, np.float32).tobytes())
     wait(lambda: damaged(published) == {ONE: [21]})

@@ -21,8 +21,9 @@ from mindspore_rec.common.columns.tensors import parsed_specs
 from mindspore_rec.common.extras import pip_install
 from mindspore_rec.common.run.chain import entries
 from mindspore_rec.common.run.network_file import NETWORK
-from mindspore_rec.serve.shared.predictor import SharedPredictor
-from mindspore_rec.serve.shared.run import PublishedRun, SharedOpener
+from mindspore_rec.serve.following.followed_run import FollowedRun
+from mindspore_rec.serve.shared.reader import shared_predictor
+from mindspore_rec.serve.shared.writer import ServedInSharedMemory
 from mindspore_rec.serving import Predictor
 from mindspore_rec.train.export.onnx import export_network
 from tests.serving.features_network import asked, train as train_features
@@ -142,12 +143,12 @@ def test_answers_are_those_of_a_predictor(run: Path, tmp_path: Path, rows: str) 
     copy = tmp_path / "copy"
     copy.mkdir()
 
-    def writer() -> PublishedRun:
-        opener = SharedOpener(root, None, None, copy, fd, rows)
-        return PublishedRun(root, opener, 1.0, 0.1, None, rows, fd)
+    def writer() -> FollowedRun:
+        served = ServedInSharedMemory(root, copy, fd, rows)
+        return FollowedRun(root, served, 1.0, 0.1)
 
     published = writer()
-    shared = SharedPredictor(root, copy, fd, range(4), 1.0)
+    shared = shared_predictor(root, copy, fd, range(4), 1.0)
     by_step = {(entry.step, entry.kind): entry.path for entry in found}
 
     def comes(step: int, kind: str) -> Path:
@@ -211,8 +212,8 @@ def test_only_what_is_damaged_in_a_chain_is_passed_over(
 
     comes(0, "full")
     fd = os.memfd_create("test")
-    opener = SharedOpener(root, None, None, copy, fd, "float32")
-    published = PublishedRun(root, opener, 1.0, 0.1, None, "float32", fd)
+    served = ServedInSharedMemory(root, copy, fd, "float32")
+    published = FollowedRun(root, served, 1.0, 0.1)
     # A gap, a damaged full checkpoint, and deltas that follow it.
     full = comes(4, "full")
     file = full / (damage or "table_1.arrow")

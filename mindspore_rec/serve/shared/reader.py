@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SharedPredictor: answer from rows that another process writes."""
+"""Answer from rows that another process writes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from mindspore_rec.serve.network.opening import features_of
 from mindspore_rec.serve.shared.state import PublishedState
 from mindspore_rec.serve.shared.tables import ReadTable, unknown_row
 
-__all__ = ["SharedPredictor"]
+__all__ = ["shared_predictor"]
 
 _LOOK_SECONDS = 0.01
 _KEPT = 2  # states: the newest, and the state of answers under way
@@ -60,7 +60,12 @@ class _Runner(OnnxRunner):
 
 
 class _States:
-    """The states that are published; has the methods of `FollowedRun` that `Predictor` calls."""
+    """The states that are published; answers of one process are of the newest when they begin.
+
+    ONNX Runtime and the dense parameters are this process's own; rows are read in the memory.
+    """
+
+    at_once = 1  # there is a process for each processor
 
     def __init__(
         self,
@@ -132,11 +137,16 @@ class _States:
             finish = start()
         return finish(), state.published.entry.step
 
-    def rows(self) -> dict[str, int]:
+    def table_stats(self) -> dict[str, dict[str, Any]]:
         """Return the number of rows of each table."""
         with self.inside():
-            place = self._here.place
-            return {n: self._reader.rows(place, i) for i, n in enumerate(self.runner.tables)}
+            place, names = self._here.place, enumerate(self.runner.tables)
+            return {name: {"rows": self._reader.rows(place, i)} for i, name in names}
+
+    @property
+    def shared_bytes(self) -> int:
+        """Bytes of the memory that all processes have together."""
+        return self._memory.bytes_held()
 
     def digests(self, parts: int) -> StateDigests:
         """Return the digests of all tables.
@@ -215,15 +225,41 @@ class _States:
             runtime_reason=None,
         )
 
+    def apply(self, entry: Entry) -> None:
+        """Refuse: the process that writes applies checkpoints.
+
+        Raises:
+            RuntimeError: always.
+        """
+        raise RuntimeError("another process applies checkpoints to shared rows")
+
+    def follow(self, poll_seconds: float, awake: threading.Event, closed: threading.Event) -> None:
+        """Load the dense parameters of new states, mostly before an answer needs them."""
+        seen = 0
+        while not closed.wait(_LOOK_SECONDS):
+            if self._memory.sequence != seen:
+                seen = self._memory.sequence
+                with self.inside():
+                    pass
+
     def close(self) -> None:
         """Do nothing: the memory is there as long as a process has it."""
 
 
-class SharedPredictor(Predictor):
-    """Predictor of a process that shares rows with others; one more process follows the run.
+def shared_predictor(
+    path: Path,
+    copy: Path,
+    fd: int,
+    places: range,
+    wait_seconds: float,
+    features: FeaturePipeline | None = None,
+    pulse: Pulse | None = None,
+    poll_seconds: float = 0.1,
+) -> Predictor:
+    """Return a predictor that shares rows with other processes; one more follows the run.
 
-    It answers as `Predictor` does, each time from one state, the newest that is published. It never
-    waits for a change. Only ONNX Runtime and the dense parameters are this process's own.
+    It answers as any predictor does, each time from one state, the newest that is published. It
+    never waits for a change.
 
     Args:
         path: the directory of the run, for `status`.
@@ -239,69 +275,16 @@ class SharedPredictor(Predictor):
         ValueError: the features are not the run's.
         TimeoutError: no state was published in time.
     """
-
-    def __init__(
-        self,
-        path: Path,
-        copy: Path,
-        fd: int,
-        places: range,
-        wait_seconds: float,
-        features: FeaturePipeline | None = None,
-        pulse: Pulse | None = None,
-        poll_seconds: float = 0.1,
-    ) -> None:
-        self._poll_seconds = poll_seconds
-        self._closed = threading.Event()
-        self._awake = threading.Event()
-        deadline = time.monotonic() + wait_seconds
-        while True:
-            if _native.SharedMemory.is_created(fd):
-                memory = _native.SharedMemory(fd)
-                if memory.sequence:
-                    break
-            if time.monotonic() >= deadline:
-                raise TimeoutError(f"no state of {path} was published in {wait_seconds} s")
-            time.sleep(_LOOK_SECONDS)
-        network = read_network(copy / NETWORK)
-        features = features_of(network, features)
-        states = _States(path, memory, places, network, features, pulse or Pulse())
-        self._memory = memory
-        self._run: Any = states
-        self._runner = states.runner
-        self.inputs = self._runner.inputs
-        self.outputs = self._runner.specs_of_outputs()
-        self._maker = self._input_maker()
-        self._thread = threading.Thread(target=self._look_ahead, name="states", daemon=True)
-        self._thread.start()
-
-    @property
-    def at_once(self) -> int:
-        """1: there is a process for each processor."""
-        return 1
-
-    def apply(self, entry: Any) -> None:
-        """Refuse: the process that writes applies checkpoints.
-
-        Raises:
-            RuntimeError: always.
-        """
-        raise RuntimeError("another process applies checkpoints to shared rows")
-
-    def table_stats(self) -> dict[str, dict[str, Any]]:
-        """Return the number of rows of each table."""
-        return {name: {"rows": rows} for name, rows in self._run.rows().items()}
-
-    @property
-    def shared_bytes(self) -> int:
-        """Bytes of the memory that all processes have together."""
-        return self._memory.bytes_held()
-
-    def _look_ahead(self) -> None:
-        """Load a new state's dense parameters, mostly before an answer needs them."""
-        seen = 0
-        while not self._closed.wait(_LOOK_SECONDS):
-            if self._memory.sequence != seen:
-                seen = self._memory.sequence
-                with self._run.inside():
-                    pass
+    deadline = time.monotonic() + wait_seconds
+    while True:
+        if _native.SharedMemory.is_created(fd):
+            memory = _native.SharedMemory(fd)
+            if memory.sequence:
+                break
+        if time.monotonic() >= deadline:
+            raise TimeoutError(f"no state of {path} was published in {wait_seconds} s")
+        time.sleep(_LOOK_SECONDS)
+    network = read_network(copy / NETWORK)
+    features = features_of(network, features)
+    states = _States(path, memory, places, network, features, pulse or Pulse())
+    return Predictor._of(states, poll_seconds)

@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ServedInSharedMemory: a served state that one process writes and others answer from."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mindspore_rec import _native
+from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline
+from mindspore_rec.common.network.runner import Runner
+from mindspore_rec.common.network.shared_lock import SharedLock
+from mindspore_rec.common.run.array_file import read_arrays
+from mindspore_rec.common.run.chain import Entry, verify
+from mindspore_rec.common.run.contents import DENSE
+from mindspore_rec.common.run.load_tables import TableUpdate, check_tables
+from mindspore_rec.common.run.manifest import new_directory
+from mindspore_rec.common.run.matching import matched
+from mindspore_rec.common.run.network_file import NETWORK, NetworkFile, read_network
+from mindspore_rec.common.run.rows import check_alike, table_columns, table_entry
+from mindspore_rec.common.run.share import parts_of
+from mindspore_rec.serve.following.catalog import ChainError
+from mindspore_rec.serve.following.scrub import ComparedRows
+from mindspore_rec.serve.following.served import Progress, Report, Served
+from mindspore_rec.serve.following.update import Update
+from mindspore_rec.serve.network.opening import NetworkOpener, NotYetError, features_of
+from mindspore_rec.serve.shared.state import PublishedState
+from mindspore_rec.serve.shared.tables import SharedTableRows, WrittenTable, table_spec
+
+__all__ = ["ServedInSharedMemory"]
+
+_REPORT_SECONDS = 2.0  # between two counts of scrubbed rows that readers see
+
+
+class _Writer(Runner):
+    """Network of the writer: tables in shared memory, and no way to compute answers."""
+
+    name = "onnxruntime"
+
+    def __init__(self, network: NetworkFile, fd: int, rows: str) -> None:
+        self.lock = SharedLock()  # nobody answers here
+        self.inputs = network.inputs
+        self.parameters = network.parameters
+        self.dense: dict[str, np.ndarray] = {}
+        self._owned = False
+        specs = [table_spec(arguments, rows) for arguments, _ in network.tables.values()]
+        if not _native.SharedMemory.is_created(fd):
+            most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+            _native.SharedMemory.create(fd, specs, most)
+        self.memory = _native.SharedMemory(fd, write=True)
+        self.writer = _native.SharedWriter(self.memory)
+        self.tables = {
+            name: WrittenTable(name, i, arguments, key_dtype, rows, lambda: self.writer)
+            for i, (name, (arguments, key_dtype)) in enumerate(network.tables.items())
+        }
+
+    def start(self, arrays: Sequence[np.ndarray]) -> Callable[[], list[np.ndarray]]:
+        """Refuse: this process only writes."""
+        raise RuntimeError("the process that writes does not answer")
+
+    def specs_of_outputs(self) -> None:
+        """Return None."""
+        return
+
+    def load(self, chain: Sequence[Entry]) -> None:
+        """Prepare a state that replaces everything.
+
+        Files are read once from the disk: they are checked by one thread while another one brings
+        the rows of the same table into memory, where nobody sees them yet.
+        """
+        last = chain[-1]
+        check_tables(self.tables, last)
+        for name in self.tables:
+            check_alike(chain, name)
+        with ThreadPoolExecutor(2, thread_name_prefix="verify") as pool:
+            checks = [pool.submit(verify, entry) for entry in chain]
+            for name, table in self.tables.items():
+                table.clear_rows()
+                saved = table_entry(chain[0], name)
+                table.reserve(sum(part["rows"] for part in parts_of(saved)))
+                for arrays in table_columns(chain[0], name):
+                    table.import_rows(**arrays)
+                table.set_clock(saved["step"], saved["event_time"])
+                for entry in chain[1:]:
+                    TableUpdate(entry, name).apply(table)
+                table.set_horizon(*table_entry(last, name)["ages_at"])
+            values = matched(self.parameters, read_arrays(last.path / DENSE), last.path / DENSE)
+            for check in checks:
+                check.result()
+        self.set_parameters(values)
+
+    def set_parameters(self, values: Sequence[tuple[Any, np.ndarray]]) -> None:
+        """Prepare other dense parameters."""
+        self.dense = {spec.name: np.array(array, spec.dtype) for spec, array in values}
+
+
+class ServedInSharedMemory(Served):
+    """Served state in shared memory, of the one process that writes it.
+
+    Readers see a change when it is published, and wait for nothing. If another process wrote the
+    memory before and ended, this one goes on from the state that is published.
+
+    Args:
+        path: directory of the run.
+        copy: directory for a copy of the network: a training that starts again writes its network
+            anew, and all processes must have the same.
+        fd: descriptor of the memory.
+        rows: as for `Predictor`. Default: 'float32'.
+        inputs, features: as for `Predictor`. Default: the network's.
+        place: the place, of the memory's places for readers, by which rows are scrubbed. Default:
+            the last.
+
+    Attributes:
+        writer: writer of the memory; None before a state is loaded.
+
+    Raises:
+        _native.SharedDamagedError: the memory's contents are not consistent.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        copy: Path,
+        fd: int,
+        rows: str = "float32",
+        *,
+        inputs: Sequence[str] | None = None,
+        features: FeaturePipeline | None = None,
+        place: int = _native.SHARED_READERS - 1,
+    ) -> None:
+        self._opener = NetworkOpener(path, None, inputs, features)
+        self._features = features
+        self._copy = copy
+        self._fd = fd
+        self._rows = rows
+        self._place = place
+        self._runner: _Writer | None = None
+        self._status: bytes | None = None
+        self._scrub: tuple[float, dict[str, Any]] | None = None
+
+    @property
+    def runner(self) -> _Writer:
+        """The network."""
+        assert self._runner is not None
+        return self._runner
+
+    @property
+    def memory(self) -> _native.SharedMemory:
+        """The memory."""
+        return self.runner.memory
+
+    # ---- the first state
+
+    def resume(self) -> bool:
+        """Go on from the state that another process left; return whether there is one."""
+        if not _native.SharedMemory.is_created(self._fd):
+            return False
+        if not _native.SharedMemory(self._fd).sequence:
+            return False
+        self._open_copy()
+        state = PublishedState.from_bytes(self.runner.writer.blob())
+        self.runner.dense = dict(state.dense)
+        if self._pipeline is not None:
+            self.features = self._pipeline.with_state(state.learned)
+        self.progress = Progress(state.entry, state.deltas_applied, state.fulls_loaded)
+        return True
+
+    def load(self, chain: Sequence[Entry]) -> None:
+        """Load a first state, and the network before it.
+
+        Raises:
+            NotYetError: there is no file of the network yet.
+            ValueError: the network is not served without MindSpore.
+        """
+        if self._runner is None:
+            self._open(chain[-1])
+        self.runner.load(chain)
+        self.features = self.learned(chain[-1])
+        self.progress = Progress.of_first(chain)
+
+    def _open(self, entry: Entry) -> None:
+        try:
+            network = self._opener.read(entry)
+        except FileNotFoundError as error:
+            raise NotYetError(str(error)) from error
+        except ValueError as error:
+            raise ValueError(
+                f"several workers serve networks as ONNX, and {error}; serve it by one process, "
+                "without --workers"
+            ) from error
+        if not (self._copy / NETWORK).exists():
+            with new_directory(self._copy / NETWORK) as directory:
+                network.write(directory)
+        self._open_copy()
+
+    def _open_copy(self) -> None:
+        network = read_network(self._copy / NETWORK)
+        self._runner = _Writer(network, self._fd, self._rows)
+        self._pipeline = features_of(network, self._features)
+        self.tables = self._runner.tables
+
+    def show(self, report: Report) -> None:
+        """Let readers see the first state."""
+        self._publish(self.progress, report)
+
+    # ---- the next ones
+
+    def read(self, chain: Sequence[Entry]) -> Update | Sequence[Entry]:
+        """Read and check a delta; a full checkpoint is read by `put`, a part at a time."""
+        return chain if chain[0].kind == "full" else Update(self, chain)
+
+    def put(
+        self, checkpoints: Update | Sequence[Entry], progress: Progress, report: Report
+    ) -> None:
+        """Prepare a change, and publish it."""
+        try:
+            if isinstance(checkpoints, Update):
+                checkpoints.apply()
+            else:
+                self._replace(checkpoints)
+            self._publish(progress, report)
+        except BaseException:
+            self.runner.writer.abort()
+            raise
+        self.progress = progress
+
+    def _replace(self, chain: Sequence[Entry]) -> None:
+        """Prepare a full checkpoint, without all its rows in this process's memory."""
+        try:
+            self.runner.load(chain)
+            self.features = self.learned(chain[-1])
+        except ValueError as error:
+            raise ChainError(_wrong_of(chain), str(error)) from error
+
+    def _publish(self, progress: Progress, report: Report) -> None:
+        state = PublishedState(
+            *progress,
+            self.runner.dense,
+            None if self.features is None else self.features.state_dict(),
+        )
+        status = self._report_bytes(report)
+        self.runner.writer.publish(state.to_bytes(), status)
+        self._status = status
+
+    def settle(self) -> None:
+        """Free rows that only answers of earlier states needed.
+
+        Raises:
+            _native.SharedReaderStuckError: a reader reads an old state for too long.
+        """
+        self.runner.writer.settle()
+
+    # ---- for readers and the scrubber
+
+    def tell(self, report: Report) -> None:
+        """Tell readers what is new in the report."""
+        status = self._report_bytes(report)
+        if status != self._status:
+            self.runner.writer.publish_status(status)
+            self._status = status
+
+    def _report_bytes(self, report: Report) -> bytes:
+        fields = report()
+        return json.dumps(fields | {"scrub": self._seldom(fields["scrub"])}).encode()
+
+    def _seldom(self, scrub: dict[str, Any] | None) -> dict[str, Any] | None:
+        """Return what scrubbing found, anew if there is news or some time has passed."""
+        if scrub is None:
+            return None
+        now = time.monotonic()
+        if self._scrub is not None:
+            at, last = self._scrub
+            if now - at < _REPORT_SECONDS and _news(scrub) == _news(last):
+                return last
+        self._scrub = now, scrub
+        return scrub
+
+    def compared_rows(self) -> dict[str, ComparedRows]:
+        """Return the rows of each table as the scrubber reads them."""
+        reader = _native.SharedReader(self.memory, self._place, 1)
+        return {name: SharedTableRows(table, reader) for name, table in self.runner.tables.items()}
+
+    def close(self) -> None:
+        """Do nothing: the memory is there as long as a process has it."""
+
+
+def _news(report: dict[str, Any]) -> list[Any]:
+    return [report["rounds"], [table["damaged_rows"] for table in report["tables"].values()]]
+
+
+def _wrong_of(chain: Sequence[Entry]) -> Path:
+    """Return the damaged checkpoint of a chain; without one the last, which does not fit.
+
+    Raises:
+        FileNotFoundError: one was removed meanwhile.
+    """
+    for entry in chain:
+        try:
+            verify(entry)
+        except ValueError:
+            if entry.path.is_dir():
+                return entry.path
+        if not entry.path.is_dir():
+            raise FileNotFoundError(f"{entry.path} was removed")
+    return chain[-1].path
