@@ -39,7 +39,6 @@ from tests.mutants.mended import MENDED
 from tests.mutants.mutant import Mutant
 from tests.mutants.report import Named, Report
 
-_PLACE = ROOT / "build" / "mutants"
 _NATIVE_TESTS = ROOT / "build" / "csrc-native"
 # A mutant may ask for any memory: it gets an error and not the machine's.
 _MEMORY = 12 << 30
@@ -61,7 +60,7 @@ def build_native_tests(jobs: int) -> None:
 
 def judge_of(tree: Tree, kinds: set[str], jobs: int) -> Judge:
     """Return a judge who knows how long the tests take in a tree as it is."""
-    clean = CleanTimes(tree.root, _PLACE / "clean.json")
+    clean = CleanTimes(tree.root, tree.root.with_name("clean.json"))
     native_times: dict[str, dict[str, float]] = {}
     names: set[str] = set()
     if "native" in kinds:
@@ -99,8 +98,8 @@ def judge_first(judge: Judge, mutants: Iterator[Mutant], tree: Tree) -> Verdict 
     return next((each for each in verdicts if each.outcome != "does not compile"), None)
 
 
-def run_tasks(tasks: Sequence[Task], trees: Sequence[Tree], end: float) -> list[Outcome]:
-    """Run tasks, as many at a time as there are trees; none begins after `end`."""
+def run_tasks(tasks: Sequence[Task], trees: Sequence[Tree], end: float) -> Iterator[Outcome]:
+    """Yield what comes of tasks; as many run as there are trees, and none begins after `end`."""
     free: queue.SimpleQueue[Tree] = queue.SimpleQueue()
     for tree in trees:
         free.put(tree)
@@ -114,14 +113,20 @@ def run_tasks(tasks: Sequence[Task], trees: Sequence[Tree], end: float) -> list[
 
     with ThreadPoolExecutor(len(trees)) as pool:
         done = tqdm(pool.map(run, tasks), total=len(tasks), unit="mutant", desc="mutants")
-        return [each for each in done if each is not None]
+        yield from (each for each in done if each is not None)
 
 
-def run_mutants(kinds: set[str], seed: str, count: int, jobs: int, end: float) -> Report:
-    """Try mutants until all were tried, or until `end`."""
+def run_mutants(
+    kinds: set[str], seed: str, count: int, jobs: int, end: float, place: Path
+) -> Iterator[Report]:
+    """Try mutants in copies in the folder `place`, until all were tried or until `end`.
+
+    Yields:
+        The report of all mutants up to each one.
+    """
     if kinds & {"named", "native"}:
         build_native_tests(jobs)
-    trees = [Tree(_PLACE / f"tree{number}", 1, _NATIVE_TESTS) for number in range(jobs)]
+    trees = [Tree(place / f"tree{number}", 1, _NATIVE_TESTS) for number in range(jobs)]
     named: list[Task] = []
     if "named" in kinds:
         defects = [*DEFECTS.values(), *MENDED]
@@ -134,13 +139,11 @@ def run_mutants(kinds: set[str], seed: str, count: int, jobs: int, end: float) -
         orders = [draw(seed, each_count, native) for native in languages]
         slots = [slot for pair in zip(*orders, strict=True) for slot in pair][:count]
         drawn = [partial(judge_first, judge, slot) for slot in slots]
-    outcomes = run_tasks([*named, *drawn], trees, end)
-    return Report(
-        seed,
-        len(drawn),
-        [each for each in outcomes if isinstance(each, Named)],
-        [each for each in outcomes if isinstance(each, Verdict)],
-    )
+    report = Report(seed, len(drawn))
+    yield report
+    for outcome in run_tasks([*named, *drawn], trees, end):
+        report.add(outcome)
+        yield report
 
 
 def head() -> str:
@@ -171,17 +174,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--jobs", type=int, default=os.cpu_count() or 1, help="mutants at a time; default: CPUs"
     )
+    parser.add_argument(
+        "--trees",
+        type=Path,
+        default=ROOT / "build" / "mutants",
+        metavar="FOLDER",
+        help="of the copies of the tree, of one run at a time; default: build/mutants",
+    )
     options = parser.parse_args(arguments)
     end = time.monotonic() + 60 * options.minutes
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, hard))
     kinds = set(options.only or ("named", "native", "python"))
     seed = options.seed or head().strip()
-    report = run_mutants(kinds, seed, options.draw, options.jobs, end)
+    for report in run_mutants(kinds, seed, options.draw, options.jobs, end, options.trees):
+        if options.json:  # each time: a run that is ended loses nothing
+            options.json.parent.mkdir(parents=True, exist_ok=True)
+            text = json.dumps(report.as_json(), indent=1) + "\n"
+            options.json.write_text(text, encoding="utf-8")
     print(report)
-    if options.json:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(report.as_json(), indent=1) + "\n", encoding="utf-8")
     return 1 if report.missed_names() else 0
 
 

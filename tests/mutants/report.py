@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tests.mutants.judge import Verdict
@@ -33,7 +33,7 @@ class Named:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass
 class Report:
     """Mutants of one run.
 
@@ -46,8 +46,15 @@ class Report:
 
     seed: str
     wanted: int
-    named: Sequence[Named]
-    drawn: Sequence[Verdict]
+    named: list[Named] = field(default_factory=list)
+    drawn: list[Verdict] = field(default_factory=list)
+
+    def add(self, outcome: Named | Verdict) -> None:
+        """Add what became of a mutant."""
+        if isinstance(outcome, Named):
+            self.named.append(outcome)
+        else:
+            self.drawn.append(outcome)
 
     def as_json(self) -> dict[str, Any]:
         """Return all of it, for a file."""
@@ -62,7 +69,7 @@ class Report:
         }
 
     def __str__(self) -> str:
-        rows = {**self._rooms(), "all": list(self.drawn)}
+        rows = {**self._rooms(), "all": self.drawn}
         lines = [f"mutants: {name:12} {_words(_row(each))}" for name, each in rows.items() if each]
         if self.named:
             killed = sum(each.outcome == "killed" for each in self.named)
