@@ -40,6 +40,8 @@ from tests.mutants.mutant import Mutant
 from tests.mutants.report import Named, Report
 
 _NATIVE_TESTS = ROOT / "build" / "csrc-native"
+# So many lives of tables, of each kind: a mutant shall meet all kinds rather than many lives.
+_SETTINGS = "lives=10"
 # A mutant may ask for any memory: it gets an error and not the machine's.
 _MEMORY = 12 << 30
 
@@ -67,8 +69,8 @@ def judge_of(tree: Tree, kinds: set[str], jobs: int) -> Judge:
         tree.build([GoogleTest()])
         for room in ROOMS:
             names |= set(room.outer_tests)
-            if room.native_tests:
-                native_times[room.name] = clean.of_native(tree.program, room.native_tests)
+            times = [clean.of_native(tree.program, each) for each in room.native_tests]
+            native_times[room.name] = {name: each for some in times for name, each in some.items()}
     if "python" in kinds:
         folders = (ROOT / each for room in ROOMS for each in room.tests)
         paths = (path for folder in folders for path in folder.rglob("test_*.py"))
@@ -185,6 +187,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     end = time.monotonic() + 60 * options.minutes
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, hard))
+    os.environ.setdefault("MINDSPORE_REC_TESTS", _SETTINGS)
     kinds = set(options.only or ("named", "native", "python"))
     seed = options.seed or head().strip()
     for report in run_mutants(kinds, seed, options.draw, options.jobs, end, options.trees):

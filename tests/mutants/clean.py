@@ -52,11 +52,11 @@ class CleanTimes:
             self._keep({k: {name: times[name]} if name in times else {} for name, k in measured})
         return {name: self._known[key][name] for name, key in keys.items() if self._known[key]}
 
-    def of_native(self, program: Path, folders: Sequence[str]) -> dict[str, float]:
-        """Return the seconds of each test in folders of tests in C++; failing ones are left out."""
-        paths = [path for each in folders for path in (self._root / each).rglob("*_test.cc")]
+    def of_native(self, program: Path, folder: str) -> dict[str, float]:
+        """Return the seconds of each test in a folder of C++; failing ones are left out."""
+        paths = (self._root / folder).rglob("*_test.cc")
         names = sorted(path.relative_to(self._root).as_posix() for path in paths)
-        key = self._key("C++ " + " ".join(folders), names)
+        key = self._key(folder, names)
         if key not in self._known:
             wanted = quick.cpp_filter([Path(name) for name in names])
             self._keep({key: _seconds_of_native(self._root, program, wanted)})
