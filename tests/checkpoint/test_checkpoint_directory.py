@@ -166,3 +166,8 @@ def test_a_manifest_of_the_greatest_size_is_read(tmp_path, monkeypatch):
     with pytest.raises(CheckpointError, match=f"it has {size} bytes of at most {size - 1}"):
         load_checkpoint(net, tmp_path / "saved")
     close(net)
+
+
+def test_a_network_without_tables_is_at_step_0(tmp_path):
+    save_checkpoint(nn.Dense(1, 1), tmp_path / "saved")
+    assert manifest.read_manifest(tmp_path / "saved")["step"] == 0
