@@ -47,7 +47,7 @@ class Tree:
         self.root = place.resolve()
         self._jobs = jobs
         self._linked = linked
-        # Of many edits one after the other, the compiler takes most of the time; bits stay the same.
+        # The compiler takes most of the time of many edits; bits stay the same.
         self._faster = [] if linked is None else ["-O1", "-g0"]
         self._configured: dict[str, str] = {}
         _copy(self.root)
