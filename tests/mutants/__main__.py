@@ -32,7 +32,7 @@ from tests.defects.build import Tree
 from tests.defects.entry import ROOT, Defect
 from tests.defects.tools import GoogleTest, run_tool
 from tests.mutants.clean import CleanTimes
-from tests.mutants.draw import ROOMS, draw
+from tests.mutants.draw import ROOMS, draw, survivors
 from tests.mutants.equivalents import Equivalents
 from tests.mutants.judge import Judge, Verdict
 from tests.mutants.mended import MENDED
@@ -44,6 +44,8 @@ _NATIVE_TESTS = ROOT / "build" / "csrc-native"
 _SETTINGS = "lives=10"
 # A mutant may ask for any memory: it gets an error and not the machine's.
 _MEMORY = 12 << 30
+
+KINDS = ("named", "native", "python")
 
 Outcome = Named | Verdict
 Task = Callable[[Tree], Outcome | None]
@@ -118,17 +120,21 @@ def run_tasks(tasks: Sequence[Task], trees: Sequence[Tree], end: float) -> Itera
         yield from (each for each in done if each is not None)
 
 
-def run_mutants(
-    kinds: set[str], seed: str, count: int, jobs: int, end: float, place: Path
-) -> Iterator[Report]:
-    """Try mutants in copies in the folder `place`, until all were tried or until `end`.
+def run_mutants(options: argparse.Namespace, end: float) -> Iterator[Report]:
+    """Try mutants until all were tried, or until `end`.
+
+    Args:
+        options: of the command.
+        end: time of the monotonic clock.
 
     Yields:
         The report of all mutants up to each one.
     """
+    kinds = set(options.only or (("native", "python") if options.again else KINDS))
+    seed, count, jobs, again = options.seed or head(), options.draw, options.jobs, options.again
     if kinds & {"named", "native"}:
         build_native_tests(jobs)
-    trees = [Tree(place / f"tree{number}", 1, _NATIVE_TESTS) for number in range(jobs)]
+    trees = [Tree(options.trees / f"tree{number}", 1, _NATIVE_TESTS) for number in range(jobs)]
     named: list[Task] = []
     if "named" in kinds:
         defects = [*DEFECTS.values(), *MENDED]
@@ -137,9 +143,11 @@ def run_mutants(
     languages = [name == "native" for name in ("native", "python") if name in kinds]
     if languages:
         judge = judge_of(trees[0], kinds, jobs)
-        each_count = -(-count // len(languages))
-        orders = [draw(seed, each_count, native) for native in languages]
-        slots = [slot for pair in zip(*orders, strict=True) for slot in pair][:count]
+        if again is not None:
+            slots = [slot for native in languages for slot in survivors(again, native)]
+        else:
+            orders = [draw(seed, -(-count // len(languages)), native) for native in languages]
+            slots = [slot for pair in zip(*orders, strict=True) for slot in pair][:count]
         drawn = [partial(judge_first, judge, slot) for slot in slots]
     report = Report(seed, len(drawn))
     yield report
@@ -151,7 +159,8 @@ def run_mutants(
 def head() -> str:
     """Return the hash of the commit."""
     command = ["git", "rev-parse", "HEAD"]
-    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -166,10 +175,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--minutes", type=float, default=80, help="after them no mutant begins; default: 80"
     )
     parser.add_argument("--seed", help="text that decides the draw; default: the commit's hash")
+    parser.add_argument(
+        "--again",
+        type=Path,
+        metavar="PATH",
+        help="try the survivors of this --json file, no others",
+    )
     parser.add_argument("--draw", type=int, default=200, metavar="N", help="default: 200")
     parser.add_argument(
         "--only",
-        choices=("named", "native", "python"),
+        choices=KINDS,
         action="append",
         help="kind of mutants, C++ being native; may be given twice; default: all",
     )
@@ -188,9 +203,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, hard))
     os.environ.setdefault("MINDSPORE_REC_TESTS", _SETTINGS)
-    kinds = set(options.only or ("named", "native", "python"))
-    seed = options.seed or head().strip()
-    for report in run_mutants(kinds, seed, options.draw, options.jobs, end, options.trees):
+    for report in run_mutants(options, end):
         if options.json:  # each time: a run that is ended loses nothing
             options.json.parent.mkdir(parents=True, exist_ok=True)
             text = json.dumps(report.as_json(), indent=1) + "\n"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from tests.mutants.cpp_places import cpp_places
 from tests.mutants.mutant import Mutant
 from tests.mutants.python_places import python_places
 
-__all__ = ["ROOMS", "Room", "draw", "room_of"]
+__all__ = ["ROOMS", "Room", "draw", "room_of", "survivors"]
 
 # Headers are left out: a change of one is compiled in nearly all of the core, which takes minutes.
 _ENDINGS = (".cc", ".inl", ".py")
@@ -86,6 +87,19 @@ def draw(seed: str, count: int, native: bool, root: Path = ROOT) -> list[Iterato
     places = _places(native, root)
     random.Random(f"{seed}, {'C++' if native else 'Python'}").shuffle(places)
     return [iter(places[first::count]) for first in range(min(count, len(places)))]
+
+
+def survivors(report: Path, native: bool, root: Path = ROOT) -> list[Iterator[Mutant]]:
+    """Return the mutants that survived by a report, if their lines are as they were."""
+    entries = json.loads(report.read_text(encoding="utf-8"))["survivors"]
+    mutants = []
+    for entry in entries:
+        if entry["file"].endswith(".py") != native:
+            text = (root / entry["file"]).read_text(encoding="utf-8")
+            places = cpp_places if native else python_places
+            wanted = (entry["old"], entry["new"])
+            mutants += [m for m in places(entry["file"], text) if m.lines(text)[1:] == wanted]
+    return [iter([each]) for each in mutants]
 
 
 def _places(native: bool, root: Path) -> list[Mutant]:

@@ -22,8 +22,10 @@ __all__ = ["Judge", "Verdict"]
 # What ran, and what came of it; the mutant is in the tree meanwhile.
 _Runs = Generator[tuple[str, Finding], None, None]
 
-# Tests run for so long on the code as it is: the nearest ones that fit into this time.
+# So long the nearest tests take that a mutant meets first, and others that it meets if it survives,
+# on the code as it is.
 _SECONDS = 20.0
+_MORE_SECONDS = 60.0
 # C++ tests that take longer than the others run after them.
 _QUICK = 0.5
 # A mutant's tests may take so many times as long, and MindSpore so long to be imported.
@@ -102,13 +104,16 @@ class Judge:
         return Verdict(room, mutant.file, *lines, outcome, said, tests, seconds)
 
     def _runs(self, mutant: Mutant, tree: Tree) -> _Runs:
+        near, far = self._nearest(mutant.file)
         with tree.with_edits([mutant], set()):
-            yield self._pytest(self._nearest(mutant.file), tree.root)
+            for files in filter(None, (near, far)):
+                yield self._pytest(files, tree.root)
 
     def _native_runs(self, mutant: Mutant, tree: Tree) -> _Runs:
         times = self._native_times[room_of(mutant.file).name]
         short = {name: each for name, each in times.items() if each <= _QUICK}
-        long = _that_fit({name: times[name] for name in sorted(times.keys() - short.keys())})
+        long = {name: times[name] for name in sorted(times.keys() - short.keys())}
+        long = _that_fit(long, _SECONDS)
         with tree.with_edits([mutant], {"tests"}):
             tree.build([GoogleTest()])
             for some in filter(None, (short, long)):
@@ -119,11 +124,15 @@ class Judge:
             with tree.with_module():
                 yield self._pytest(room_of(mutant.file).outer_tests, tree.root)
 
-    def _nearest(self, file: str) -> list[str]:
+    def _nearest(self, file: str) -> tuple[list[str], list[str]]:
+        """Return the tests of the room that are nearest to a file, and others."""
         near = [path.as_posix() for path in quick.nearest_tests([Path(file)])]
         folders = room_of(file).tests
         own = [each for each in near if any(each.startswith(f"{f}/") for f in folders)]
-        return list(_that_fit({each: self._times[each] for each in own if each in self._times}))
+        times = {each: self._times[each] for each in own if each in self._times}
+        first = _that_fit(times, _SECONDS)
+        others = {each: seconds for each, seconds in times.items() if each not in first}
+        return list(first), list(_that_fit(others, _MORE_SECONDS))
 
     def _pytest(self, files: Iterable[str], root: Path) -> tuple[str, Finding]:
         files = [each for each in files if each in self._times]
@@ -133,10 +142,10 @@ class Judge:
         return " ".join(files), run_tool(Pytest(names=tuple(files), limit=limit), root)
 
 
-def _that_fit(times: Mapping[str, float]) -> dict[str, float]:
-    """Return the tests, in their order, that run in `_SECONDS` together."""
+def _that_fit(times: Mapping[str, float], seconds: float) -> dict[str, float]:
+    """Return the tests, in their order, that run in so many seconds together."""
     chosen: dict[str, float] = {}
-    for name, seconds in times.items():
-        if sum(chosen.values()) + seconds <= _SECONDS:
-            chosen[name] = seconds
+    for name, each in times.items():
+        if sum(chosen.values()) + each <= seconds:
+            chosen[name] = each
     return chosen
