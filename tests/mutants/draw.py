@@ -48,14 +48,14 @@ ROOMS = (
     Room(
         "rows",
         ("mindspore_rec/csrc/rows", "mindspore_rec/common/rows"),
-        ("tests/csrc/rows", "tests/csrc/table"),
+        ("tests/csrc/rows", "tests/csrc/table", "tests/csrc/readers"),
         ("tests/parameter",),
         _TABLES,
     ),
     Room(
         "table",
         ("mindspore_rec/csrc/table",),
-        ("tests/csrc/table",),
+        ("tests/csrc/table", "tests/csrc/readers"),
         outer_tests=_TABLES,
     ),
     Room("stream", ("mindspore_rec/common/stream",), tests=("tests/stream",)),
