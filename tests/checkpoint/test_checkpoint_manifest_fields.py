@@ -67,9 +67,10 @@ def test_bounds_of_a_number(path: tuple[str, ...], low: int, high: int) -> None:
     large = {} if path[0] == "files" else {"size": INT64}
     for value in (low, high):
         check_fields(with_value(path, value, **large))
-    for value in (low - 1, high + 1, str(low), None if path != ("watermark",) else "", True):
+    wrong = (low - 1, high + 1, str(low), True, "" if path == ("watermark",) else None)
+    for each in wrong:
         with pytest.raises(ValueError, match=path[-1]):
-            check_fields(with_value(path, value, **large))
+            check_fields(with_value(path, each, **large))
 
 
 def test_a_file_has_room_for_its_rows() -> None:

@@ -8,6 +8,8 @@ from tests.defects.tools import GoogleTest, Pytest
 
 __all__ = ["MENDED"]
 
+_RESUME = "tests/checkpoint/test_checkpoint_resume.py"
+
 _EXPLAIN = Defect(
     23,
     "`explain` says 'host' of rows on an SSD and in Redis.",
@@ -75,7 +77,7 @@ _PATIENCE = Defect(
         ),
     ),
     None,
-    Pytest(names=("tests/train/test_train_plateau.py",)),
+    Pytest(names=(_RESUME, "-k", "callbacks_of_evaluations")),
 )
 
 _PASSES = Defect(
@@ -89,7 +91,7 @@ _PASSES = Defect(
         ),
     ),
     None,
-    Pytest(names=("tests/checkpoint/test_checkpoint_resume.py",), limit=900),
+    Pytest(names=(_RESUME, "-k", "random_stops")),
 )
 
 MENDED = [_EXPLAIN, _IDLE, _KEPT, _EQUAL, _PATIENCE, _PASSES]

@@ -14,9 +14,11 @@ NEVER = 1 << 60
 
 
 def limit(name: str) -> Callable[[int], Any]:
-    return lambda value: Eviction(
-        **{name: value, "max_bytes" if name == "max_rows" else "max_rows": 9}
-    )
+    def make(value: int) -> Eviction:
+        others: dict[str, Any] = {"max_bytes" if name == "max_rows" else "max_rows": 9}
+        return Eviction(**{**others, name: value})
+
+    return make
 
 
 @pytest.mark.parametrize(

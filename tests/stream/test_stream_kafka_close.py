@@ -40,4 +40,4 @@ def test_a_closed_client_has_no_connection(broker: Broker, topic: Callable[..., 
     assert client.partitions() == [0]
     assert connections(broker.port) > before
     client.close()
-    wait_until(lambda: connections(broker.port) <= before)
+    wait_until(lambda: connections(broker.port) <= before, seconds=60)
