@@ -18,7 +18,7 @@ from tests.defects.test_defects import exists
 from tests.defects.tools import Finding
 from tests.mutants import judge as judges
 from tests.mutants.cpp_places import cpp_places
-from tests.mutants.draw import ROOMS, draw, room_of
+from tests.mutants.draw import ROOMS, draw, room_of, survivors
 from tests.mutants.equivalents import ACCEPTED, Equivalents
 from tests.mutants.judge import Judge
 from tests.mutants.mended import MENDED
@@ -176,6 +176,19 @@ def test_a_survivor_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert report.as_json()["survivors"] == [] and "survived:" not in str(report)
     assert report.as_json()["rooms"]["stream"]["equivalent"] == 1
     assert report.as_json()["share_killed"] is None
+
+
+def test_survivors_of_a_report_are_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing = equivalents_of(tmp_path / "none.json")
+    for number, found in enumerate(("not found", "found")):
+        report = outcome_of(Finding(found, 1.0, ""), nothing, monkeypatch)
+        path = tmp_path / f"{number}.json"
+        path.write_text(json.dumps(report.as_json()), encoding="utf-8")
+        again = [next(slot) for slot in survivors(path, native=False)]
+        assert again == ([idle_too_soon()] if found == "not found" else [])
+        assert survivors(path, native=True) == []
 
 
 @pytest.mark.parametrize("outcome", ["found", "hangs", "error"])
