@@ -32,19 +32,24 @@ commands
              tests/counted/counts.json
   sanitize   C++ tests under ASan and UBSan, those with threads also under TSan
   ci         `sanitize`, then `test` with those C++ tests alone whose arithmetic the optimiser may
-             change (nightly with all): the others have just run under the sanitizers
+             change (nightly with all, and then `mutants`): the others have just run under the
+             sanitizers
   fuzz       try readers of foreign bytes on inputs that reach new code (by atheris and libFuzzer; by
              chance where they are missing), for --minutes N in all; what is found is printed, and
              its input kept in build/fuzz
+  mutants    change the code at one place at a time, drawn by the commit's hash, and see whether tests
+             notice, for --minutes N; the shares found, and what no test found, are printed and in
+             output/mutants.json
   lint       ruff, mypy and clang-format
   prepare    only prepare: the virtual environment .venv and the native core in place
   help       this text
 
 options
   --jobs N   compile this many files at a time; default: the number of CPUs
-  --minutes N  of `fuzz`, all targets together; default: 10
+  --minutes N  of `fuzz`, all targets together, default: 10; of `mutants`, default: 80
   -- ARGS    handed on: to pytest by `test`, to the training by `demo`, to the comparison by `count`
-             (--update writes the table), to the choice of tests by `quick` (--seconds N)
+             (--update writes the table), to the choice of tests by `quick` (--seconds N), to
+             tests.mutants by `mutants` (--only python, --draw N)
 
 environment
   PYTHON     the Python to use; default: the first of python3.11, 3.12, 3.10 and python3 that is
@@ -539,6 +544,20 @@ run_ci() {
   run_sanitize
   if [[ ${MINDSPORE_REC_NIGHTLY:-} != 1 ]]; then CPP_TESTS=$ARITHMETIC; fi
   run_test "$@"
+  if [[ ${MINDSPORE_REC_NIGHTLY:-} == 1 ]]; then run_mutants; fi
+}
+
+# run_mutants [OPTIONS]: of tests.mutants. None begins after the minutes; those that run then take up to
+# ten more.
+run_mutants() {
+  need_redis
+  need_kafka
+  need_cpp_tests
+  prepare
+  fetch_kafka
+  say "Mutants, for ${MINUTES:-80} minutes"
+  "$VENV/bin/python" -m tests.mutants --minutes "${MINUTES:-80}" --jobs "$JOBS" \
+    --json output/mutants.json "$@"
 }
 
 # What was changed since main: lint, C++ tests of its folders, and the nearest tests for a time.
@@ -625,18 +644,19 @@ run_fuzz() {
   if ! find_clang && command -v apt-get >/dev/null && [[ $(id -u) == 0 ]]; then
     (install_packages "clang's libFuzzer" clang libclang-rt-dev) || true
   fi
-  local seed=$RANDOM seconds=$((MINUTES * 60))
+  local minutes=${MINUTES:-10}
+  local seed=$RANDOM seconds=$((minutes * 60))
   if find_clang; then
     cmake -S tests/csrc -B build/csrc-libfuzzer -G Ninja -DSANITIZE=fuzzer,address,undefined \
       -DCMAKE_CXX_COMPILER="$CLANG" >/dev/null
     ninja -C build/csrc-libfuzzer -j "$JOBS" --quiet msrec_libfuzzer
-    say "Fuzzing for $MINUTES minutes, seed $seed"
+    say "Fuzzing for $minutes minutes, seed $seed"
     start run_libfuzzer "$seconds" "$seed"
   else
     say "clang's libFuzzer is not to be had: targets in C++ are tried by chance alone"
     cmake -S tests/csrc -B build/csrc-asan -G Ninja -DSANITIZE=address,undefined >/dev/null
     ninja -C build/csrc-asan -j "$JOBS" --quiet msrec_fuzz
-    say "Fuzzing for $MINUTES minutes, seed $seed"
+    say "Fuzzing for $minutes minutes, seed $seed"
     start run_native_fuzzers --seconds "$seconds" --seed "$seed"
   fi
   "$VENV/bin/python" -m tests.fuzz.run --seconds "$seconds" --seed "$seed"
@@ -646,7 +666,7 @@ run_fuzz() {
 # ---------------------------------------------------------------- the command line
 
 COMMAND=
-MINUTES=10
+MINUTES=
 while (($#)); do
   case $1 in
     --jobs)
@@ -682,6 +702,7 @@ case ${COMMAND:-wheel} in
   sanitize) run_sanitize ;;
   ci) run_ci "$@" ;;
   fuzz) run_fuzz ;;
+  mutants) run_mutants "$@" ;;
   lint) run_lint ;;
   prepare) prepare ;;
   help) usage ;;

@@ -9,6 +9,7 @@ import pytest
 from mindspore import Tensor, dtype as mstype, nn
 
 from mindspore_rec import (
+    CheckpointError,
     HashEmbeddingLookup,
     LazyAdam,
     RecModel,
@@ -16,6 +17,7 @@ from mindspore_rec import (
     save_checkpoint,
     tables_of,
 )
+from mindspore_rec.common.run import manifest
 from mindspore_rec.nn import MLP
 from tests.support.networks import LogitOf
 
@@ -152,3 +154,20 @@ def test_nothing_is_left_of_a_failed_save(tmp_path):
     with pytest.raises(RuntimeError, match="is closed"):
         save_checkpoint(model, tmp_path / "saved")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_manifest_of_the_greatest_size_is_read(tmp_path, monkeypatch):
+    net, _ = make(name="checkpoint.manifest_size")
+    save_checkpoint(net, tmp_path / "saved")
+    size = (tmp_path / "saved" / "manifest.json").stat().st_size
+    monkeypatch.setattr(manifest, "_MOST_BYTES", size)
+    load_checkpoint(net, tmp_path / "saved")
+    monkeypatch.setattr(manifest, "_MOST_BYTES", size - 1)
+    with pytest.raises(CheckpointError, match=f"it has {size} bytes of at most {size - 1}"):
+        load_checkpoint(net, tmp_path / "saved")
+    close(net)
+
+
+def test_a_network_without_tables_is_at_step_0(tmp_path):
+    save_checkpoint(nn.Dense(1, 1), tmp_path / "saved")
+    assert manifest.read_manifest(tmp_path / "saved")["step"] == 0

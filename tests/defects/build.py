@@ -20,13 +20,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.defects.entry import ROOT, Edit
+from tests.defects.entry import ROOT, Change
 from tests.defects.tools import GoogleTest, Tool
 
 __all__ = ["Tree"]
 
 _CSRC = Path("mindspore_rec") / "csrc"
 _OBJECTS = Path("build") / "native"
+_PROGRAM = Path("build") / "csrc-defects" / "msrec_tests"
 _INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 # main.cc of the tests calls functions of these.
 _ALWAYS = ["TableBits", "HashSeed"]
@@ -38,17 +39,22 @@ class Tree:
     Args:
         place: the folder; made where it is not there, or used as an earlier run left it.
         jobs: files that are compiled at a time.
+        linked: folder in which CMake has built the C++ tests of the repository, whose objects are
+            linked with the core of this tree; None: those that are needed are compiled in it.
     """
 
-    def __init__(self, place: Path, jobs: int) -> None:
+    def __init__(self, place: Path, jobs: int, linked: Path | None = None) -> None:
         self.root = place.resolve()
         self._jobs = jobs
+        self._linked = linked
+        # The compiler takes most of the time of many edits; bits stay the same.
+        self._faster = [] if linked is None else ["-O1", "-g0"]
         self._configured: dict[str, str] = {}
         _copy(self.root)
         self._flags = _setup_flags()
 
     @contextmanager
-    def with_edits(self, edits: Iterable[Edit], needs: set[str]) -> Iterator[None]:
+    def with_edits(self, edits: Iterable[Change], needs: set[str]) -> Iterator[None]:
         """Have edits in the tree, compiled where something that is `needs`-ed links the core.
 
         Raises:
@@ -72,17 +78,48 @@ class Tree:
             for path, data in aside.items():
                 path.write_bytes(data)
 
+    @contextmanager
+    def with_module(self) -> Iterator[None]:
+        """Have the module linked of the objects as they are, which an edit has changed."""
+        before = self._module().read_bytes()
+        try:
+            self._link_module(self._sources())
+            yield
+        finally:
+            self._module().write_bytes(before)
+
+    def _sources(self) -> list[Path]:
+        units = self._flags["translation_units"](self.root / _OBJECTS / "units")
+        return sorted(self.root / unit for unit in units)
+
+    @property
+    def program(self) -> Path:
+        """The program of the C++ tests, once it was built."""
+        return self.root / _PROGRAM
+
     def build(self, tools: Iterable[Tool]) -> None:
         """Build the programs of tools."""
         tools = list(tools)
         tests = [tool for tool in tools if isinstance(tool, GoogleTest)]
-        if tests:
+        if tests and self._linked is not None:
+            self._link_tests(self._linked)
+        elif tests:
             suites = {name.split(".")[0].strip("*") for each in tests for name in _names(each)}
             suites = {name.split("/")[-1] for name in suites}
             core = f"-DCORE_OBJECTS={self.root / _OBJECTS}"
             self._ninja("csrc-defects", "msrec_tests", [core], [*suites, *_ALWAYS])
         if any(tool.needs == "fuzz" for tool in tools):
             self._ninja("csrc-defects-asan", "msrec_fuzz", ["-DSANITIZE=address,undefined"], ["x"])
+
+    def _link_tests(self, built: Path) -> None:
+        """Link the repository's objects of tests as it does, but with the core of this tree."""
+        commands = ["ninja", "-C", str(built), "-t", "commands", "msrec_tests"]
+        said = subprocess.run(commands, check=True, capture_output=True, text=True).stdout
+        link = said.rstrip().rpartition("\n")[2]
+        self.program.parent.mkdir(parents=True, exist_ok=True)
+        link = link.replace(f"{ROOT / _OBJECTS}/", f"{self.root / _OBJECTS}/")
+        link = link.replace(" -o msrec_tests ", f" -o {shlex.quote(str(self.program))} ")
+        _run(["sh", "-c", link], built)
 
     def _ninja(self, folder: str, target: str, settings: list[str], only: list[str]) -> None:
         build = self.root / "build" / folder
@@ -97,8 +134,7 @@ class Tree:
         _run(["ninja", "-C", str(build), "-j", str(self._jobs), "--quiet", target], self.root)
 
     def _compile(self, changed: set[Path], aside: dict[Path, bytes], needs: set[str]) -> None:
-        units = self._flags["translation_units"](self.root / _OBJECTS / "units")
-        sources = sorted(self.root / unit for unit in units)
+        sources = self._sources()
         wanted = {_object_of(path, self.root) for path in sources}
         for stale in set((self.root / _OBJECTS).rglob("*.o")) - wanted:
             if "mpi_shim" not in str(stale):
@@ -114,17 +150,23 @@ class Tree:
         with ThreadPoolExecutor(self._jobs) as pool:
             list(pool.map(self._compile_one, anew))
         if "module" in needs and anew:
-            module = next((self.root / "mindspore_rec").glob("_native.*.so"))
+            module = self._module()
             aside[module] = module.read_bytes()
-            made_of = [str(_object_of(path, self.root)) for path in sources]
-            made_of = [each for each in made_of if Path(each).exists()]
-            _run([*_compiler(), "-shared", "-pthread", *made_of, "-o", str(module)], self.root)
+            self._link_module(sources)
+
+    def _module(self) -> Path:
+        return next((self.root / "mindspore_rec").glob("_native.*.so"))
+
+    def _link_module(self, sources: Iterable[Path]) -> None:
+        made_of = [str(_object_of(path, self.root)) for path in sources]
+        made_of = [each for each in made_of if Path(each).exists()]
+        _run([*_compiler(), "-shared", "-pthread", *made_of, "-o", str(self._module())], self.root)
 
     def _compile_one(self, path: Path) -> None:
         source = path.relative_to(self.root)
         own = self._flags["FILE_FLAGS"].get(path.name, self._flags["baseline_flags"]())
         include = [f"-I{_CSRC}", f"-I{_pybind11()}", f"-I{sysconfig.get_path('include')}"]
-        flags = ["-fPIC", "-DNDEBUG", *include, *self._flags["COMPILE_FLAGS"], *own]
+        flags = ["-fPIC", "-DNDEBUG", *include, *self._flags["COMPILE_FLAGS"], *self._faster, *own]
         command = [*_compiler(), *flags, "-c", str(source), "-o", str(_object_of(path, self.root))]
         _run(command, self.root)
 
@@ -195,6 +237,4 @@ def _setup_flags() -> dict[str, Any]:
 def _run(command: list[str], root: Path) -> None:
     environment = {**os.environ, "CXX": shlex.join(_compiler())}
     done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
-    if done.returncode:
-        print(done.stdout[-3000:], done.stderr[-3000:], sep="\n", file=sys.stderr)
-        done.check_returncode()
+    done.check_returncode()

@@ -5,12 +5,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from tests.defects.tools import Tool
 
-__all__ = ["ROOT", "Defect", "Edit"]
+__all__ = ["ROOT", "Change", "Defect", "Edit"]
 
 ROOT = Path(__file__).parents[2]
+
+
+class Change(Protocol):
+    """What changes one file of a tree."""
+
+    @property
+    def file(self) -> str:
+        """Path in the repository."""
+
+    def applied(self, root: Path) -> str:
+        """Return the text of the file under `root` with the change."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +58,7 @@ class Defect:
     """One defect.
 
     Args:
-        number: its number in the outside attack that found it.
+        number: its number in the outside attack that found it; later ones are of `tests.mutants`.
         sentence: what is wrong with it.
         edits: what puts it back.
         general: tool that was not written for it; None where no such tool can notice.

@@ -116,7 +116,8 @@ def main() -> int:
         for number in numbers:
             try:
                 row = measure(tree, DEFECTS[number], columns, options.clean)
-            except subprocess.CalledProcessError:
+            except subprocess.CalledProcessError as error:
+                print(error.stdout[-3000:], error.stderr[-3000:], sep="\n", file=sys.stderr)
                 print(f"{number:2} does not compile", file=sys.stderr)
                 missed.append(number)
                 continue

@@ -442,7 +442,8 @@ def test_it_is_that_of_the_rows_after_any_life(
         "value_dtype": str(rng.choice(["float32", "bfloat16", "float16"])),
     }
     if static:
-        settings |= {"vocabulary": 80}
+        # Rows that were never seen have first values, and are in the digest.
+        settings |= {"vocabulary": 80, "init_kind": "normal", "init_b": 1.0}
     else:
         settings |= {"max_rows": int(rng.choice([0, 60])) or -1}
         settings |= {"admission_threshold": 2} if seed % 3 == 0 else {}

@@ -6,6 +6,8 @@
 #include <array>
 #include <cstring>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "table/table.h"
 #include "table_testing.h"
@@ -172,6 +174,31 @@ TEST_F(HandlesTest, TellNothingOfTheTagsOfOthers) {
     tags.insert(static_cast<uint64_t>(handle[1]) & ((uint64_t{1} << 40) - 1));
   }
   EXPECT_EQ(tags.size(), handles_.size()) << "each row has a tag of its own";
+}
+
+TEST(HandlesOfWorkers, OfAWorkerThatIsNotThereAreRefusedWhereverTheyStand) {
+  TableConfig config;
+  config.name = "of three workers";
+  config.dim = kDim;
+  config.placement.kind = PlacementKind::kReplicated;
+  config.placement.workers = 3;
+  config.placement.rank = 1;
+  const auto made = CreateTable(config);
+  made->table->BindOptimizer(RuleOf(RuleKind::kSgd));
+  const std::vector<Pair> good = Handles(made->table.get(), {3, 4, 5});
+  made->table->CheckHandles(good.data()->data(), good.size());
+  for (size_t i = 0; i < good.size(); ++i) {
+    std::vector<Pair> handles = good;
+    handles[i][0] |= int64_t{0x7ff} << 48;  // worker 2047
+    try {
+      made->table->CheckHandles(handles.data()->data(), handles.size());
+      ADD_FAILURE() << "handles[" << i << "] was taken";
+    } catch (const StaleHandle& error) {
+      const std::string where = "handles[" + std::to_string(i) + "] was made up";
+      EXPECT_NE(std::string(error.what()).find(where), std::string::npos) << error.what();
+    }
+  }
+  CloseTable(made->id);
 }
 
 }  // namespace

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arrow files of several record batches, as tables of more than 65,536 rows have them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from mindspore_rec import CheckpointError
+from mindspore_rec.common.run.arrow_file import read_batches
+from mindspore_rec.common.run.row_format import NUMBERS
+from mindspore_rec.common.run.table_file import read_rows, write_rows
+
+SCHEMA = pa.schema([("key", pa.int64()), ("count", pa.uint32())])
+LENGTHS = (3, 0, 1, 70)
+
+
+def written(path: Path, **options: str) -> list[pa.RecordBatch]:
+    batches = [
+        pa.record_batch([pa.array(range(n), pa.int64()), pa.array([n] * n, pa.uint32())], SCHEMA)
+        for n in LENGTHS
+    ]
+    with pa.ipc.new_file(path, SCHEMA, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return batches
+
+
+def test_each_batch_is_read(tmp_path: Path) -> None:
+    batches = written(tmp_path / "a.arrow")
+    assert list(read_batches(tmp_path / "a.arrow", SCHEMA)) == batches
+    assert list(read_batches(tmp_path / "a.arrow", SCHEMA, sum(LENGTHS))) == batches
+    for wrong in (sum(LENGTHS) - 1, sum(LENGTHS) + 1):
+        with pytest.raises(CheckpointError, match=f"it has {sum(LENGTHS)} rows of {wrong}"):
+            list(read_batches(tmp_path / "a.arrow", SCHEMA, wrong))
+
+
+def test_a_compressed_file_is_refused(tmp_path: Path) -> None:
+    written(tmp_path / "a.arrow", compression="zstd")
+    with pytest.raises(CheckpointError, match="compress"):
+        list(read_batches(tmp_path / "a.arrow", SCHEMA))
+
+
+def test_rows_of_several_batches_are_read_as_written(tmp_path: Path) -> None:
+    names = ("count", "last_step", "last_time")
+    fields = [("key", "<i8"), ("value", NUMBERS["float32"], (2,))]
+    dtype = np.dtype([*fields, *((name, "<u4") for name in names)])
+    rows = np.zeros(150_000, dtype)
+    rows["key"] = np.arange(len(rows)) - 70_000
+    rows["value"] = np.arange(2 * len(rows)).reshape(-1, 2)
+    parts = [rows[:10], rows[10:90_000], rows[90_000:]]
+    assert write_rows(iter(parts), dtype, tmp_path / "a.arrow") == len(rows)
+    parts = list(read_rows(tmp_path / "a.arrow", dtype, len(rows)))
+    assert [len(part) for part in parts] == [65_536, 65_536, 18_928]
+    assert np.concatenate(parts).tobytes() == rows.tobytes()
+    assert max(len(part) for part in read_rows(tmp_path / "a.arrow", dtype, len(rows), most=9)) == 9

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Differences of two states: tables, rows and dense parameters that only one of them has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import mindspore as ms
+import numpy as np
+from mindspore import Parameter, Tensor, nn
+
+from mindspore_rec import MapParameter, save_checkpoint
+from mindspore_rec.common.run.chain import chain_at
+from mindspore_rec.common.run.diff import Difference, TableDifference, difference
+
+
+class Cell(nn.Cell):
+    """Tables whose rows are equal numbers, and dense parameters of one number each."""
+
+    def __init__(self, tables: dict[str, dict[int, float]], dense: dict[str, float]) -> None:
+        super().__init__()
+        for name, rows in tables.items():
+            table = MapParameter(key_dtype=ms.int64, value_shape=2, name=name)
+            setattr(self, name.rpartition(".")[2], table)
+            keys, values = list(rows), [[each, each] for each in rows.values()]
+            table.put(Tensor(keys, ms.int64), Tensor(np.array(values, np.float32)))
+        for name, value in dense.items():
+            setattr(self, name, Parameter(Tensor([value], ms.float32), name=name))
+
+
+def saved(cell: Cell, path: Path) -> Path:
+    save_checkpoint(cell, path)
+    for table in cell.get_parameters():
+        if isinstance(table, MapParameter):
+            table.close()
+    return path
+
+
+def test_what_only_one_state_has_is_named(unique: Callable[[], str], tmp_path: Path) -> None:
+    both, first, second = unique(), unique(), unique()
+    one = Cell({both: {1: 1.0, 2: 2.0, 3: 3.0}, first: {1: 0.0}}, {"x": 1.0, "y": 5.0, "u": 0.0})
+    a = saved(one, tmp_path / "a")
+    two = Cell({both: {2: 2.0, 3: 3.5, 4: 4.0}, second: {1: 0.0}}, {"x": 1.0, "y": 3.0, "v": 0.0})
+    b = saved(two, tmp_path / "b")
+    assert difference(chain_at(a), chain_at(b)) == Difference(
+        tables={both: TableDifference(only_first=1, only_second=1, changed=1, same=1, largest=0.5)},
+        only_first=[first, "u"],
+        only_second=[second, "v"],
+        dense={"y": 2.0},
+    )
+    assert not difference(chain_at(a), chain_at(b)).same
+    assert difference(chain_at(b), chain_at(b)).same
+
+
+def test_any_one_difference_is_one(unique: Callable[[], str], tmp_path: Path) -> None:
+    table, other = unique(), unique()
+    states = {
+        "as it is": ({table: {1: 1.0}}, {"x": 1.0}),
+        "another value": ({table: {1: 1.5}}, {"x": 1.0}),
+        "another key": ({table: {2: 1.0}}, {"x": 1.0}),
+        "one row more": ({table: {1: 1.0, 2: 1.0}}, {"x": 1.0}),
+        "one table more": ({table: {1: 1.0}, other: {1: 1.0}}, {"x": 1.0}),
+        "another number": ({table: {1: 1.0}}, {"x": 2.0}),
+        "one parameter more": ({table: {1: 1.0}}, {"x": 1.0, "y": 1.0}),
+    }
+    paths = [saved(Cell(*state), tmp_path / name) for name, state in states.items()]
+    for path in paths:
+        same = path == paths[0]
+        assert difference(chain_at(paths[0]), chain_at(path)).same == same, path.name
+        assert difference(chain_at(path), chain_at(paths[0])).same == same, path.name

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which places mutants change, how they are drawn, and what a report says of those that survive."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.defects.build import Tree
+from tests.defects.entry import ROOT, Defect
+from tests.defects.test_defects import exists
+from tests.defects.tools import Finding
+from tests.mutants import judge as judges
+from tests.mutants.cpp_places import cpp_places
+from tests.mutants.draw import ROOMS, draw, room_of, survivors
+from tests.mutants.equivalents import ACCEPTED, Equivalents
+from tests.mutants.judge import Judge
+from tests.mutants.mended import MENDED
+from tests.mutants.mutant import Mutant
+from tests.mutants.python_places import python_places
+from tests.mutants.report import Report
+
+CPP = r"""
+#include <a/b<1>.h>
+#if 1 < 2
+int left_out = 1 + 2;
+#endif
+// 1 < 2 && !x; Call(3);
+/* 4 + 5
+   return true; */
+template <typename T, int N = 7>
+std::vector<int64_t> f(const T& x, T&& y, T* z) {
+  static_assert(sizeof(T) == 8 && true, "1 + 1");
+  const char* text = "a < b && 9" R"(1 + 2 "quoted" < 3)" "\"+ 1";
+  const char one = '+';
+  if (!x && y < 10'000 - 3) throw std::out_of_range("must be < 3, got " + std::to_string(x + 1));
+  rows_->Erase(z[4], -x);
+  out.reserve(8);
+  for (size_t i = 0; i < out.size(); ++i) Take<3>(std::min(i, x));
+  return true;
+}
+"""
+
+PYTHON = '''
+"""1 < 2 and not 3."""
+from __future__ import annotations
+SIZE: int | None = 4  # 5 < 6
+def f(a: int | None = None, *, b: Literal[7] = 8) -> dict[str, 9]:
+    """return 10"""
+    logger.warning("of %d", a + 11)
+    if a is not None and b <= (a - 12):  # or not
+        raise ValueError(f"{a + 13}" + str(14))
+    rows.clear()
+    text = "a" + name
+    return {f"{b + 15}": not a}
+'''
+
+
+def changes(places: Iterable[Mutant], text: str) -> list[tuple[str, str]]:
+    """Return what each mutant replaces, and by what."""
+    return [(text[each.start : each.end], each.new) for each in places]
+
+
+def test_places_of_cpp() -> None:
+    assert changes(cpp_places("a.cc", CPP), CPP) == [
+        ("!", ""), ("&&", "||"), ("<", "<="), ("-", "+"), ("3", "4"),
+        ("rows_->Erase(z[4], -x);", ";"), ("4", "5"),
+        ("0", "1"), ("<", "<="), ("min", "max"),
+        ("true", "false"),
+    ]  # fmt: skip
+
+
+def test_places_of_python() -> None:
+    assert changes(python_places("a.py", PYTHON), PYTHON) == [
+        ("4", "5"), ("8", "9"),
+        ("is not", "is"), ("and", "or"), ("<=", "<"), ("-", "+"), ("12", "13"),
+        ("rows.clear()", "pass"), ("not ", ""),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("folder", [f for room in ROOMS for f in room.folders if "csrc" not in f])
+def test_a_mutant_of_python_is_python(folder: str) -> None:
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        for mutant in python_places(path.name, text)[::10]:
+            changed = ast.parse(mutant.of(text))
+            assert ast.dump(changed) != ast.dump(ast.parse(text)), mutant.lines(text)
+
+
+def test_lines_name_a_place_by_its_text() -> None:
+    text = "a\nif x:\n    b(c,\n      d)\ne\n"
+    start = text.index("b(")
+    mutant = Mutant("f.py", start, text.index(")") + 1, "pass")
+    assert mutant.of(text) == "a\nif x:\n    pass\ne\n"
+    assert mutant.lines(text) == (3, "b(c, d)", "pass")
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_a_draw_of_one_hash_is_one_draw(native: bool) -> None:
+    first, again, other = (
+        [next(slot) for slot in draw(seed, 20, native)] for seed in ("12ab", "12ab", "12ac")
+    )
+    assert first == again and first != other
+    assert len(set(first)) == 20 and all(each.is_native == native for each in first)
+    # Where a place has taken another mutant, the other places have theirs.
+    slots = draw("12ab", 20, native)
+    assert next(slots[0]) != next(slots[0])
+    assert [next(slot) for slot in slots[1:]] == first[1:]
+
+
+def test_each_room_is_drawn_from() -> None:
+    drawn = [next(slot) for native in (False, True) for slot in draw("1", 100, native)]
+    assert {room_of(each.file).name for each in drawn} == {room.name for room in ROOMS}
+
+
+# ---- survivors
+
+FILE = "mindspore_rec/common/stream/patience.py"
+TESTS = "tests/stream/test_stream_decisions.py"
+
+
+def idle_too_soon() -> Mutant:
+    """Return a mutant that the tests of streams find."""
+    text = (ROOT / FILE).read_text(encoding="utf-8")
+    start = text.index("looked - self._last_row") + len("looked ")
+    return Mutant(FILE, start, start + 1, "+")
+
+
+class NoTree:
+    """A tree in which nothing is changed."""
+
+    root = ROOT
+
+    @contextmanager
+    def with_edits(self, edits: Any, needs: Any) -> Iterator[None]:
+        yield
+
+
+def outcome_of(finding: Finding | None, equivalents: Equivalents, monkeypatch: Any) -> Report:
+    """Return the report of a mutant whose tests say what is given; None: they must not run."""
+
+    def run_tool(tool: Any, root: Path) -> Finding:
+        assert finding is not None and TESTS in tool.command(root)
+        return finding
+
+    monkeypatch.setattr(judges, "run_tool", run_tool)
+    tree: Any = NoTree()
+    return Report("1", 1, [], [Judge({}, {TESTS: 1.0}, equivalents).judge(idle_too_soon(), tree)])
+
+
+def equivalents_of(path: Path, *entries: dict[str, Any]) -> Equivalents:
+    path.write_text(json.dumps(entries), encoding="utf-8")
+    return Equivalents(path)
+
+
+def test_a_survivor_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing = equivalents_of(tmp_path / "none.json")
+    report = outcome_of(Finding("not found", 1.0, ""), nothing, monkeypatch)
+    (survivor,) = report.as_json()["survivors"]
+    assert report.as_json()["share_killed"] == 0.0
+    assert report.as_json()["rooms"]["stream"]["survived"] == 1
+    text = (ROOT / FILE).read_text(encoding="utf-8").splitlines()
+    assert text[survivor["line"] - 1].strip() == survivor["old"]
+    assert "looked + self._last_row" in survivor["new"] and survivor["tests"] == [TESTS]
+    assert f"survived: {FILE}:{survivor['line']}" in str(report)
+    # With a sentence why nobody can notice, it is no survivor, and no test runs.
+    said = {key: survivor[key] for key in ("file", "old", "new")}
+    accepted = equivalents_of(tmp_path / "one.json", {**said, "why": "time stands still"})
+    report = outcome_of(None, accepted, monkeypatch)
+    assert report.as_json()["survivors"] == [] and "survived:" not in str(report)
+    assert report.as_json()["rooms"]["stream"]["equivalent"] == 1
+    assert report.as_json()["share_killed"] is None
+
+
+def test_survivors_of_a_report_are_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing = equivalents_of(tmp_path / "none.json")
+    for number, found in enumerate(("not found", "found")):
+        report = outcome_of(Finding(found, 1.0, ""), nothing, monkeypatch)
+        path = tmp_path / f"{number}.json"
+        path.write_text(json.dumps(report.as_json()), encoding="utf-8")
+        again = [next(slot) for slot in survivors(path, native=False)]
+        assert again == ([idle_too_soon()] if found == "not found" else [])
+        assert survivors(path, native=True) == []
+
+
+@pytest.mark.parametrize("outcome", ["found", "hangs", "error"])
+def test_a_mutant_is_killed_by_any_end_but_success(
+    outcome: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing = equivalents_of(tmp_path / "none.json")
+    report = outcome_of(Finding(outcome, 1.0, "said"), nothing, monkeypatch)
+    assert report.as_json()["share_killed"] == 1.0 and report.as_json()["survivors"] == []
+    assert report.drawn[0].said == "said"
+
+
+def test_a_mutant_is_put_in_and_taken_out(tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "tree", 1)
+    before = (tree.root / FILE).read_bytes()
+    verdict = Judge({}, {TESTS: 1.0}, equivalents_of(tmp_path / "none.json")).judge(
+        idle_too_soon(), tree
+    )
+    assert verdict.outcome == "killed", verdict
+    assert f"FAILED {TESTS}" in verdict.said
+    assert (tree.root / FILE).read_bytes() == before == (ROOT / FILE).read_bytes()
+
+
+def test_accepted_mutants_are_mutants_of_the_code_as_it_is() -> None:
+    for entry in Equivalents(ACCEPTED).all:
+        text = (ROOT / entry.file).read_text(encoding="utf-8")
+        places = cpp_places if not entry.file.endswith(".py") else python_places
+        lines = {each.lines(text)[1:] for each in places(entry.file, text)}
+        assert (entry.old, entry.new) in lines, f"equivalents.json: {entry} is no mutant any more"
+        assert len(entry.why.split()) > 4
+
+
+# ---- named ones
+
+
+@pytest.mark.parametrize("defect", MENDED, ids=lambda defect: str(defect.number))
+def test_a_mended_defect_can_be_put_back(defect: Defect) -> None:
+    assert defect.number > 22 and exists(defect.regression)
+    for edit in defect.edits:
+        assert edit.applied(ROOT) != (ROOT / edit.file).read_text(encoding="utf-8")
