@@ -14,17 +14,18 @@ from mindspore_rec.train.nn.fused.changed import is_altered, is_watched
 from mindspore_rec.train.nn.fused.layer import FusedLayer
 from mindspore_rec.train.nn.fused.parts import JoinedPart, LinearPart
 from mindspore_rec.train.nn.fused_graph import FusedGraph
-from mindspore_rec.train.nn.fusing.layers import activation_of, is_dense
+from mindspore_rec.train.nn.fusing.layers import activation_of, is_dense, is_layer
 from mindspore_rec.train.nn.fusing.plan import Node, Plan, plan
 from mindspore_rec.train.nn.fusing.source import IS_USED, Signature, construct_of, forward_lines
-from mindspore_rec.train.nn.fusing.stand_in import TraceError
-from mindspore_rec.train.nn.fusing.trace import BY_LAYERS, Trace, trace
+from mindspore_rec.train.nn.fusing.stand_in import NothingToFuseError, TraceError
+from mindspore_rec.train.nn.fusing.trace import BY_LAYERS, Trace, may_enter, trace
 from mindspore_rec.train.nn.sum import Sum
 
-__all__ = ["fuse", "is_fused"]
+__all__ = ["apply_fuse", "fuse", "is_fused"]
 
 _FUSION = "_mindspore_rec_fusion"
 _CHILD = "fused_graph"
+_FEWEST_LAYERS = 2  # one is an operator by itself
 
 _Cell = TypeVar("_Cell", bound=nn.Cell)
 
@@ -100,6 +101,59 @@ def is_fused(cell: nn.Cell) -> bool:
     return _FUSION in vars(cell)
 
 
+def apply_fuse(network: nn.Cell, fuse: bool) -> None:
+    """Fuse a network of several layers, as a train step does by itself.
+
+    Nothing is done, and nothing said, if there are fewer than two layers of `mindspore_rec.nn` that
+    are not in one operator yet, or if the network is a container, a train step or a cell of a
+    library.
+
+    Args:
+        network: the network.
+        fuse: whether to fuse it at all.
+
+    Raises:
+        TypeError: `fuse` is no bool.
+
+    Warns:
+        RuntimeWarning: its `construct` cannot be followed, so that its layers stay apart.
+
+    Example:
+        >>> net = nn.SequentialCell(nn.Dense(2, 1))
+        >>> apply_fuse(net, True)
+        >>> is_fused(net)
+        False
+    """
+    if not isinstance(fuse, bool):
+        raise TypeError(f"fuse must be a bool, got {fuse!r}")
+    is_container = isinstance(network, (nn.SequentialCell, nn.CellList))
+    if not fuse or is_container or not may_enter(network):
+        return
+    cells = list(network.cells_and_names())
+    if any(isinstance(cell, nn.Optimizer) for _, cell in cells):
+        return  # a train step, whose network was given to it
+    fused = {id(inside) for _, cell in cells if is_fused(cell) for inside in _cells_in(cell)}
+    layers = [c for _, c in cells if isinstance(c, FusedLayer) and is_layer(c)]
+    if sum(id(layer) not in fused for layer in layers) < _FEWEST_LAYERS:
+        return
+    try:
+        _fuse(network, Signature(network, None))
+    except NothingToFuseError:
+        return
+    except Exception as error:  # a network that trains without an operator must go on training
+        warnings.warn(
+            f"the layers of {type(network).__name__} are operators of their own, which is slower, "
+            f"for its construct cannot be followed: {error}. With fuse=False they are so without "
+            "this warning",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+def _cells_in(cell: nn.Cell) -> list[nn.Cell]:
+    return [inside for _, inside in cell.cells_and_names()]
+
+
 class _Child(NamedTuple):
     """A child of a cell that a trace has entered."""
 
@@ -123,10 +177,7 @@ class _Fusion:
         """Return whether the operators stand for the network; warn once if they do not."""
         change = self._change(network)
         if change is None:
-            return all(
-                graph.is_fused or not any(isinstance(part, JoinedPart) for part in graph.parts)
-                for graph in self.graphs
-            )
+            return all(graph.is_fused for graph in self.graphs if _has_joins(graph))
         if not self._warned:
             self._warned = True
             warnings.warn(
@@ -152,6 +203,11 @@ class _Fusion:
                 name = f"{self.paths.get(id(child.parent), '')}.{child.name}".lstrip(".")
                 return f"'{name}' in it is another cell than it was"
         return None
+
+
+def _has_joins(graph: FusedGraph) -> bool:
+    """Return whether an operator has layers that cannot run one by one as they are."""
+    return any(isinstance(part, JoinedPart) for part in graph.parts)
 
 
 def _children_of(parent: nn.Cell) -> Iterator[_Child]:
@@ -222,13 +278,15 @@ def _undo(network: nn.Cell) -> None:
 
 
 def _paths(network: nn.Cell) -> dict[int, str]:
-    """Return the path of each cell as Python text, as 'self.towers[0]'."""
+    """Return the path of each cell and primitive as Python text, as 'self.towers[0]'."""
     paths = {}
     for name, cell in network.cells_and_names():
         parts = name.split(".") if name else []
         if all(part.isidentifier() or part.isdigit() for part in parts):
             text = "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in parts)
             paths[id(cell)] = f"self{text}"
+            for attribute, primitive in cell._primitives.items():
+                paths[id(primitive)] = f"self{text}.{attribute}"
     return paths
 
 

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mindspore import nn
+from mindspore import nn, ops
 
 from mindspore_rec.train.nn.fused.layer import FusedLayer
 from mindspore_rec.train.nn.fusing.layers import activation_of, is_dense, is_layer, keeps_state
-from mindspore_rec.train.nn.fusing.stand_in import StandIn, TraceError
+from mindspore_rec.train.nn.fusing.stand_in import NothingToFuseError, StandIn, TraceError
 from mindspore_rec.train.nn.fusing.trace import Step, Trace, values_in
 from mindspore_rec.train.nn.number_embedding import NumberEmbedding
 
@@ -120,7 +120,7 @@ class _Planner:
             elif stage == _BEHIND:
                 behind.append(step)
         if not self.nodes:
-            raise TraceError("it has no layers that one operator could compute")
+            raise NothingToFuseError("it has no layers that one operator could compute")
         made = Plan(before, list(self.nodes.values()))
         self._add_borders(made, behind)
         return made
@@ -180,8 +180,14 @@ class _Planner:
             return False
         if step.kind in ("cell", "function") and activation_of(step.target) is not None:
             return self._takes_activation(step)
+        if step.kind == "primitive":
+            is_join = isinstance(step.target, ops.Concat) and len(step.args) == 1
+            return is_join and self._takes_join(step.value, step.args[0], step.target.axis)
         if step.target in _CONCATENATIONS:
-            return self._takes_join(step)
+            axis = step.args[1] if len(step.args) == 2 else step.kwargs.get("axis", 0)
+            axis = step.kwargs.get("dim", axis)
+            is_plain = bool(step.args) and len(step.args) + len(step.kwargs) == 2
+            return is_plain and self._takes_join(step.value, step.args[0], axis)
         if step.kind == "operator" and step.target == "+" or step.target in _ADDITIONS:
             return self._takes_sum(step)
         return step.kind == "method" and self._takes_reshape(step)
@@ -250,11 +256,8 @@ class _Planner:
         self._add(node)
         return True
 
-    def _takes_join(self, step: Step) -> bool:
-        axis = step.args[1] if len(step.args) == 2 else step.kwargs.get("axis", 0)
-        axis = step.kwargs.get("dim", axis)
-        parts = step.args[0] if step.args else None
-        if not isinstance(parts, (tuple, list)) or len(step.args) + len(step.kwargs) != 2:
+    def _takes_join(self, value: int, parts: Any, axis: Any) -> bool:
+        if not isinstance(parts, (tuple, list)):
             return False
         if axis != 1 and not (axis == -1 and all(n in self.are_vectors for n in values_in(parts))):
             return False
@@ -264,9 +267,9 @@ class _Planner:
             if each is None:
                 return False
             joined += each
-        self.joins[step.value] = joined
+        self.joins[value] = joined
         if any(number in self.are_vectors for number in values_in(parts)):
-            self.are_vectors.add(step.value)
+            self.are_vectors.add(value)
             self._note_matrices(joined)
         return True
 
@@ -341,7 +344,7 @@ class _Planner:
             if isinstance(layer, NumberEmbedding):
                 made.shapes[number] = (layer.numbers, layer.dim)
         if not made.outputs:
-            raise TraceError("nothing reads what its layers compute")
+            raise NothingToFuseError("nothing reads what its layers compute")
         made.matrices = sorted(self.matrices)
 
 

@@ -101,7 +101,7 @@ def forward_lines(
     """Return the lines of a forward pass, without their indentation.
 
     Args:
-        cells: the path of each cell, as 'self.deep', by its `id`.
+        cells: the path of each cell and primitive, as 'self.deep', by its `id`.
         signature: arguments of the `construct`.
         made: what is computed when.
         graph: path of the operator.
@@ -167,9 +167,9 @@ def _text(step: Step, texts: Mapping[int, str], cells: Mapping[int, str]) -> str
         return f"{_value(step.args[0], texts)}[{_place(step.args[1], texts)}]"
     positional = [_value(each, texts) for each in step.args]
     named = [f"{name}={_value(each, texts)}" for name, each in step.kwargs.items()]
-    if step.kind == "cell":
+    if step.kind in ("cell", "primitive"):
         if id(step.target) not in cells:
-            raise TraceError(f"it calls a {type(step.target).__name__} that has no path")
+            raise TraceError(f"it calls a {type(step.target).__name__} that is no attribute")
         return f"{cells[id(step.target)]}({', '.join([*positional, *named])})"
     if step.kind == "method":
         return f"{positional[0]}.{step.target}({', '.join([*positional[1:], *named])})"

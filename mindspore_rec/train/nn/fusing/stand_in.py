@@ -8,7 +8,7 @@ from typing import Any, NoReturn, Protocol
 
 from mindspore import Tensor
 
-__all__ = ["TraceError", "Recorder", "StandIn"]
+__all__ = ["NothingToFuseError", "TraceError", "Recorder", "StandIn"]
 
 # Methods that give Python what is in a Tensor, or put something into it.
 _OF_CONTENT = (
@@ -25,6 +25,10 @@ _OF_CONTENT = (
 
 class TraceError(Exception):
     """What a network does cannot be written down as a list of steps; the message says why."""
+
+
+class NothingToFuseError(TraceError):
+    """There is nothing for an operator to do."""
 
 
 class Recorder(Protocol):

@@ -22,7 +22,7 @@ from mindspore_rec.train.graph.lock import graph_lock
 from mindspore_rec.train.nn.fusing.layers import is_layer
 from mindspore_rec.train.nn.fusing.stand_in import StandIn, TraceError
 
-__all__ = ["BY_LAYERS", "Step", "Trace", "trace", "values_in"]
+__all__ = ["BY_LAYERS", "Step", "Trace", "may_enter", "trace", "values_in"]
 
 BY_LAYERS = "construct_by_layers"
 """Name of the method that a fused cell has in the place of its class's `construct`."""
@@ -39,8 +39,9 @@ class Step:
     """One step of a forward pass.
 
     Args:
-        kind: 'cell', 'function', 'method', 'operator' or 'item'.
-        target: the cell; name of the function, as 'ops.concat', or of the method; the operator.
+        kind: 'cell', 'primitive', 'function', 'method', 'operator' or 'item'.
+        target: the cell or the primitive; name of the function, as 'ops.concat', or of the method;
+            the operator.
         args: arguments by position, with a `StandIn` for each value.
         kwargs: arguments by name.
         value: number of the value that it returns.
@@ -140,7 +141,7 @@ class _Tracer:
             raise TraceError(f"it calls a {type(cell).__name__} that is no child of a cell")
         if is_layer(cell) and not all(map(_is_stand_in, (*args, *kwargs.values()))):
             raise TraceError(f"it calls a {type(cell).__name__} with something else than Tensors")
-        if not is_layer(cell) and _may_enter(cell):
+        if not is_layer(cell) and may_enter(cell):
             steps, entered = len(self.trace.steps), len(self.trace.entered)
             try:
                 returned = self.enter(cell, args, kwargs)
@@ -156,8 +157,8 @@ class _Tracer:
 
     def enter(self, cell: nn.Cell, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return what a cell's `construct` returns."""
-        if not _may_enter(cell):
-            raise TraceError(f"{type(cell).__name__} is no cell whose construct can be followed")
+        if not _is_plain(cell):
+            raise TraceError("its construct is compiled, or it has a bprop or a __call__")
         self.trace.entered.append(cell)
         before = dict(vars(cell))
         returned = getattr(cell, BY_LAYERS, cell.construct)(*args, **kwargs)
@@ -181,12 +182,21 @@ def _is_stand_in(thing: Any) -> bool:
     return type(thing) is StandIn
 
 
-def _may_enter(cell: nn.Cell) -> bool:
-    """Return whether a cell's `construct` is ordinary Python of the user, or a stack's."""
+def may_enter(cell: nn.Cell) -> bool:
+    """Return whether a cell's `construct` is ordinary Python of the user, or a stack's.
+
+    Example:
+        >>> may_enter(nn.SequentialCell()), may_enter(nn.Dense(2, 1))
+        (True, False)
+    """
+    room = type(cell).__module__.partition(".")[0]
+    is_of_library = room in ("mindspore", "mindspore_rec")
+    return (isinstance(cell, nn.SequentialCell) or not is_of_library) and _is_plain(cell)
+
+
+def _is_plain(cell: nn.Cell) -> bool:
+    """Return whether a cell does nothing beside its `construct`, which is a Python function."""
     kind = type(cell)
-    room = kind.__module__.partition(".")[0]
-    if room in ("mindspore", "mindspore_rec") and not isinstance(cell, nn.SequentialCell):
-        return False
     construct = inspect.getattr_static(kind, BY_LAYERS, inspect.getattr_static(kind, "construct"))
     is_plain = isinstance(construct, FunctionType) and not hasattr(construct, "__wrapped__")
     return is_plain and not cell.has_bprop and kind.__call__ is nn.Cell.__call__
@@ -239,6 +249,18 @@ def _functions() -> list[tuple[ModuleType, str, Callable[..., Any], str]]:
     return functions
 
 
+@cache
+def _primitives() -> list[tuple[type, Callable[..., Any]]]:
+    """Return each class of `mindspore.ops` whose instances are called, with its `__call__`."""
+    return [
+        (kind, vars(kind)["__call__"])
+        for kind in {id(each): each for each in vars(ops).values()}.values()
+        if isinstance(kind, type)
+        and issubclass(kind, ops.Primitive)
+        and isinstance(vars(kind).get("__call__"), FunctionType)
+    ]
+
+
 @contextmanager
 def _recording(tracer: _Tracer) -> Iterator[None]:
     """Let calls of cells and of MindSpore's functions with stand-ins be steps, in this thread."""
@@ -252,10 +274,22 @@ def _recording(tracer: _Tracer) -> Iterator[None]:
             return tracer.call(cell, args, kwargs)
 
         nn.Cell.__call__ = called
+        for kind, method in _primitives():
+            stack.callback(setattr, kind, "__call__", method)
+            setattr(kind, "__call__", _recorded_primitive(tracer, method))  # noqa: B010
         for module, name, function, text in _functions():
             stack.callback(setattr, module, name, function)
             setattr(module, name, _recorded(tracer, function, text))
         yield
+
+
+def _recorded_primitive(tracer: _Tracer, method: Callable[..., Any]) -> Callable[..., Any]:
+    def called(primitive: Any, *args: Any, **kwargs: Any) -> Any:
+        if threading.get_ident() != tracer.thread or not values_in((args, kwargs)):
+            return method(primitive, *args, **kwargs)
+        return tracer.record("primitive", primitive, args, kwargs)
+
+    return called
 
 
 def _recorded(tracer: _Tracer, function: Callable[..., Any], text: str) -> Callable[..., Any]:
