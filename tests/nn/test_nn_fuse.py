@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from typing import Any
 
@@ -341,3 +342,17 @@ def test_a_linear_layer_over_the_last_axis(mode):
     vectors = Tensor(rows_of(5, F, D))
     found = net(vectors).asnumpy()
     np.testing.assert_allclose(found, unfused(net)(vectors).asnumpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_a_copy_is_fused_and_learns_alone(mode):
+    net = fuse(Net()).set_train(False)
+    inputs = [Tensor(rows_of(9, F, D)), Tensor(rows_of(9, N, seed=1))]
+    other = copy.deepcopy(net)
+    expected = net(*inputs)[0].asnumpy()
+    assert other.runs_as_operator and other.fused_graph.is_fused
+    np.testing.assert_array_equal(other(*inputs)[0].asnumpy(), expected)
+    other.deep.layers[0].weight.set_data(Tensor(np.zeros((6, F * D + N * D), np.float32)))
+    assert not np.array_equal(other(*inputs)[0].asnumpy(), expected)
+    np.testing.assert_array_equal(net(*inputs)[0].asnumpy(), expected)
+    net.deep = MLP((F * D, N * D), (6, 5))
+    assert other.runs_as_operator and not net.runs_as_operator
