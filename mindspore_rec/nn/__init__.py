@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mindspore_rec.train.nn.cross_mix import CrossNetMix as CrossNetMix
     from mindspore_rec.train.nn.dot_interaction import DotInteraction as DotInteraction
     from mindspore_rec.train.nn.factorization import FactorizationMachine as FactorizationMachine
+    from mindspore_rec.train.nn.fuse import fuse as fuse
     from mindspore_rec.train.nn.fused.layer import FusedLayer as FusedLayer
     from mindspore_rec.train.nn.fused_graph import FusedGraph as FusedGraph
     from mindspore_rec.train.nn.grouped import GroupedEmbedding as GroupedEmbedding

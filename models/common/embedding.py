@@ -87,7 +87,12 @@ class FieldSum(nn.Cell):
 
     Outputs:
         float32 Tensor `[B, 1]`.
+
+    Attributes:
+        out_features: width of the output, 1.
     """
+
+    out_features = 1
 
     def __init__(self, fields: int, config: EmbeddingConfig, name: str, seed: int = 0) -> None:
         super().__init__()

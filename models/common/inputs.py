@@ -25,8 +25,7 @@ class InputLayer(nn.Cell):
     the paper on factorization machines, and in FuxiCTR and BARS for all models).
 
     The parts of a row are for cells that take several inputs, as `MLP(layer.widths, ...)(*parts)`,
-    which reads them where they are. For a network whose layers are one `FusedGraph`, `given`,
-    `steps` and `row` are the beginning of its arguments, and `lookup` returns what it reads.
+    which reads them where they are.
 
     Args:
         fields: number of categorical fields F, at least 1.
@@ -49,9 +48,6 @@ class InputLayer(nn.Cell):
         dim: floats of a vector.
         widths: floats of each part of a row.
         width: floats of the whole row.
-        given: floats of each Tensor that `lookup` returns, by its name.
-        steps: the layers of a `FusedGraph` that make a row of them.
-        row: names of the parts of a row in a `FusedGraph`.
         vectors: the vectors of numbers, a Parameter `[N, dim]`, with 'embed'.
 
     Raises:
@@ -95,32 +91,21 @@ class InputLayer(nn.Cell):
         elif self.concats:
             self.widths += (dense,)
         self.width = sum(self.widths)
-        self.given = {"vectors": fields * self.dim} | ({"numbers": dense} if dense else {})
-        self.steps: dict[str, Any] = {}
-        self.row: tuple[str, ...] = ("vectors", "numbers") if self.concats else ("vectors",)
-        if self.embeds:
-            self.steps["scaled"] = (self.scaled, ("numbers",))
-            self.row = ("vectors", "scaled")
-
-    def lookup(self, ids: Tensor, numbers: Tensor | None = None) -> Any:
-        """Return the embeddings of ids, and the numbers, where there are any."""
-        if self.embeds or self.concats:
-            return self.embedding(ids), numbers
-        return (self.embedding(ids),)
 
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Any:
         """Return the parts of a row."""
+        vectors = self.embedding(ids)
         if self.embeds:
-            return self.embedding(ids), self.scaled(numbers)
-        return self.lookup(ids, numbers)
+            return vectors, self.scaled(numbers)
+        if self.concats:
+            return vectors, numbers
+        return (vectors,)
 
 
 class FirstOrder(nn.Cell):
-    r"""Hold the linear model over ids and numbers, :math:`b + \sum_f w_{i_f} + u^\top x`.
+    r"""Compute the linear model over ids and numbers, :math:`b + \sum_f w_{i_f} + u^\top x`.
 
-    `lookup` sums the ids' weights; the rest is computed by the `FusedGraph` of the network, of
-    whose arguments `given`, `steps` and `terms` are a part. All weights start at 0. Without numbers
-    there is no b: the network beside it has a bias.
+    All weights start at 0. Without numbers there is no b: the network beside it has a bias.
 
     Args:
         fields: number of categorical fields F, at least 1.
@@ -129,10 +114,15 @@ class FirstOrder(nn.Cell):
         name: name of the weights' table, or beginning of the tables' names.
         seed: seed of the table. Default: 0.
 
+    Inputs:
+        ids: int64 Tensor `[B, F]`.
+        numbers: float32 Tensor `[B, N]`; none where N is 0.
+
+    Outputs:
+        float32 Tensor `[B, 1]`.
+
     Attributes:
-        given: floats of the Tensor that `lookup` returns, by its name.
-        steps: the layer of a `FusedGraph` that reads the numbers.
-        terms: names of the logit's terms in a `FusedGraph`, float32 `[B, 1]` each.
+        out_features: width of the output, 1.
     """
 
     def __init__(
@@ -140,14 +130,12 @@ class FirstOrder(nn.Cell):
     ) -> None:
         super().__init__()
         self.ids = FieldSum(fields, embedding, name, seed)
-        self.given = {"weights": 1}
-        self.steps: dict[str, Any] = {}
-        self.terms: tuple[str, ...] = ("weights",)
+        self.out_features = 1
+        self.has_numbers = dense > 0
         if dense:
             self.numbers = nn.Dense(dense, 1, weight_init="zeros")
-            self.steps["linear"] = (self.numbers, ("numbers",))
-            self.terms = ("weights", "linear")
 
-    def lookup(self, ids: Tensor) -> Tensor:
-        """Return the sum of the ids' weights, float32 `[B, 1]`."""
-        return self.ids(ids)
+    def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
+        """Return the logit of the linear model."""
+        weights = self.ids(ids)
+        return weights + self.numbers(numbers) if self.has_numbers else weights

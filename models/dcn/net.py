@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mindspore import Tensor, nn
+from mindspore import Tensor, nn, ops
 from mindspore.common.initializer import XavierUniform
 
-from mindspore_rec.nn import MLP, CrossNet, FusedGraph
+from mindspore_rec.nn import MLP, CrossNet, fuse
 from models.common.embedding import EmbeddingConfig
 from models.common.inputs import InputLayer
 
@@ -76,14 +76,9 @@ class DCN(nn.Cell):
         self.deep = MLP(self.inputs.widths, hidden, "relu", dropout, batch_norm)
         width = self.cross.out_features + self.deep.out_features
         self.output = nn.Dense(width, 1, weight_init=XavierUniform(), bias_init="zeros")
-        steps = {
-            **self.inputs.steps,
-            "crossed": (self.cross, self.inputs.row),
-            "deep": (self.deep, self.inputs.row),
-            "logit": (self.output, ("crossed", "deep")),
-        }
-        self.dense = FusedGraph(self.inputs.given, steps)
+        fuse(self)
 
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
         """Return the logits."""
-        return self.dense(*self.inputs.lookup(ids, numbers))
+        row = self.inputs(ids, numbers)
+        return self.output(ops.concat((self.cross(*row), self.deep(*row)), 1))

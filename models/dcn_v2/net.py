@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mindspore import Tensor, nn
+from mindspore import Tensor, nn, ops
 from mindspore.common.initializer import XavierUniform
 
 from mindspore_rec.common.checks import check_one_of
-from mindspore_rec.nn import MLP, CrossNetMix, CrossNetV2, FusedGraph
+from mindspore_rec.nn import MLP, CrossNetMix, CrossNetV2, fuse
 from models.common.embedding import EmbeddingConfig
 from models.common.inputs import InputLayer
 
@@ -100,19 +100,17 @@ class DCNV2(nn.Cell):
             self.cross = CrossNetMix(
                 widths, layers, 4 if experts is None else experts, 32 if rank is None else rank
             )
-        stacked = structure == "stacked"
-        deep_input = self.cross.out_features if stacked else widths
+        self.stacked = structure == "stacked"
+        deep_input = self.cross.out_features if self.stacked else widths
         self.deep = MLP(deep_input, hidden, "relu", dropout, batch_norm)
-        joined = self.deep.out_features + (0 if stacked else self.inputs.width)
+        joined = self.deep.out_features + (0 if self.stacked else self.inputs.width)
         self.output = nn.Dense(joined, 1, weight_init=XavierUniform(), bias_init="zeros")
-        steps = {
-            **self.inputs.steps,
-            "crossed": (self.cross, self.inputs.row),
-            "deep": (self.deep, ("crossed",) if stacked else self.inputs.row),
-            "logit": (self.output, ("deep",) if stacked else ("crossed", "deep")),
-        }
-        self.dense = FusedGraph(self.inputs.given, steps)
+        fuse(self)
 
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
         """Return the logits."""
-        return self.dense(*self.inputs.lookup(ids, numbers))
+        row = self.inputs(ids, numbers)
+        crossed = self.cross(*row)
+        if self.stacked:
+            return self.output(self.deep(crossed))
+        return self.output(ops.concat((crossed, self.deep(*row)), 1))

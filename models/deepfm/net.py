@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from mindspore import Tensor, nn
 
-from mindspore_rec.nn import MLP, FactorizationMachine, FusedGraph, Sum
+from mindspore_rec.nn import MLP, FactorizationMachine, fuse
 from models.common.embedding import EmbeddingConfig
 from models.common.inputs import FirstOrder, InputLayer
 
@@ -71,22 +71,15 @@ class DeepFM(nn.Cell):
         config = embedding or EmbeddingConfig()
         self.inputs = InputLayer(fields, dense, config, numbers, f"{name}.embedding", seed)
         self.first_order = FirstOrder(fields, dense, config, f"{name}.first_order", seed)
-        embeds = self.inputs.fields > fields  # numbers are vectors, too
-        parts = (fields, dense) if embeds else self.inputs.fields
+        self.embeds = self.inputs.fields > fields  # numbers are vectors, too
+        parts = (fields, dense) if self.embeds else self.inputs.fields
         self.pairs = FactorizationMachine(parts, self.inputs.dim)
         self.deep = MLP(self.inputs.widths, hidden, "relu", dropout, batch_norm, out_features=1)
-        terms = (*self.first_order.terms, "paired", "deep")
-        self.total = Sum(len(terms))
-        steps = {
-            **self.inputs.steps,
-            **self.first_order.steps,
-            "paired": (self.pairs, self.inputs.row if embeds else ("vectors",)),
-            "deep": (self.deep, self.inputs.row),
-            "logit": (self.total, terms),
-        }
-        self.dense = FusedGraph(self.first_order.given | self.inputs.given, steps)
+        fuse(self)
 
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
         """Return the logits."""
-        weights = self.first_order.lookup(ids)
-        return self.dense(weights, *self.inputs.lookup(ids, numbers))
+        linear = self.first_order(ids, numbers)
+        row = self.inputs(ids, numbers)
+        pairs = self.pairs(*row) if self.embeds else self.pairs(row[0])
+        return linear + pairs + self.deep(*row)

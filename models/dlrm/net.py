@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from mindspore import Tensor, nn
 
-from mindspore_rec.nn import MLP, DotInteraction, FusedGraph
+from mindspore_rec.nn import MLP, DotInteraction, fuse
 from models.common.checks import check_least
 from models.common.embedding import EmbeddingConfig, FieldEmbedding
 
@@ -80,19 +79,15 @@ class DLRM(nn.Cell):
         self.embedding = FieldEmbedding(fields, config, f"{name}.embedding", seed)
         self.has_numbers = dense > 0
         dim = self.embedding.dim
-        inputs = {"vectors": fields * dim}
-        steps: dict[str, Any] = {}
         if dense:
             self.bottom = MLP(dense, (*bottom, dim), "relu", dropout, batch_norm)
-            inputs["numbers"] = dense
-            steps["bottom"] = (self.bottom, ("numbers",))
         self.pairs = DotInteraction(fields, dim, dense=self.has_numbers)
         self.top = MLP(self.pairs.out_features, top, "relu", dropout, batch_norm, out_features=1)
-        steps["pairs"] = (self.pairs, ("vectors", "bottom") if dense else ("vectors",))
-        steps["logit"] = (self.top, ("pairs",))
-        self.dense = FusedGraph(inputs, steps)
+        fuse(self)
 
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
         """Return the logits."""
         vectors = self.embedding(ids)
-        return self.dense(vectors, numbers) if self.has_numbers else self.dense(vectors)
+        if self.has_numbers:
+            return self.top(self.pairs(vectors, self.bottom(numbers)))
+        return self.top(self.pairs(vectors))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from mindspore import Tensor, nn
 
-from mindspore_rec.nn import MLP, FusedGraph, Sum
+from mindspore_rec.nn import MLP, fuse
 from models.common.embedding import EmbeddingConfig
 from models.common.inputs import FirstOrder, InputLayer
 
@@ -76,17 +76,9 @@ class WideDeep(nn.Cell):
         self.wide = FirstOrder(fields, dense, config, f"{name}.wide", seed)
         self.inputs = InputLayer(fields, dense, config, numbers, f"{name}.deep", seed)
         self.deep = MLP(self.inputs.widths, hidden, "relu", dropout, batch_norm, out_features=1)
-        terms = (*self.wide.terms, "deep")
-        self.total = Sum(len(terms))
-        steps = {
-            **self.inputs.steps,
-            **self.wide.steps,
-            "deep": (self.deep, self.inputs.row),
-            "logit": (self.total, terms),
-        }
-        self.dense = FusedGraph(self.wide.given | self.inputs.given, steps)
+        fuse(self)
 
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
         """Return the logits."""
-        weights = self.wide.lookup(ids)
-        return self.dense(weights, *self.inputs.lookup(ids, numbers))
+        linear = self.wide(ids, numbers)
+        return linear + self.deep(*self.inputs(ids, numbers))

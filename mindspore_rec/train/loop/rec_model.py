@@ -42,6 +42,7 @@ from mindspore_rec.train.loop.loop import TrainLoop
 from mindspore_rec.train.loop.prefetch import PrefetchStage
 from mindspore_rec.train.loop.step import TrainStep
 from mindspore_rec.train.metrics.summary import TableSummary, TrainSummary
+from mindspore_rec.train.nn.fuse import apply_fuse
 from mindspore_rec.train.nn.tables import tables_of
 from mindspore_rec.train.optim.tables import check_covered
 from mindspore_rec.train.parameter.map_parameter import MapParameter
@@ -90,6 +91,9 @@ class RecModel(Model):
             'auto' on a processor that multiplies it; see `compute_dtype` of the layers. Rows, sums
             and weights keep their types. Default: 'O0', which changes nothing.
         boost_level: only 'O0' is supported: other levels change the train step.
+        fuse: whether several layers of `mindspore_rec.nn` in the network become one operator, as by
+            `mindspore_rec.nn.fuse`, which says what that is; with a warning if they cannot. The
+            network is changed: False leaves it as it is. Default: True.
         **kwargs: `loss_scale_manager`: a `FixedLossScaleManager` that does not drop updates, with
             the same scale as the optimizer's `loss_scale`.
 
@@ -134,6 +138,8 @@ class RecModel(Model):
         eval_indexes: list[int] | None = None,
         amp_level: str = "O0",
         boost_level: str = "O0",
+        *,
+        fuse: bool = True,
         **kwargs: Any,
     ) -> None:
         if boost_level != "O0":
@@ -144,6 +150,7 @@ class RecModel(Model):
                 f"whose mode is {ms.get_auto_parallel_context('parallel_mode')!r}; several workers "
                 "are started by python -m mindspore_rec.launch"
             )
+        apply_fuse(network, fuse)
         apply_amp_level(network, amp_level)
         super().__init__(
             network,
@@ -165,7 +172,7 @@ class RecModel(Model):
         if self._loss_fn is not None:
             network = LossCell(network, self._loss_fn)
         if self._optimizer is not None:
-            network = TrainStep(network, self._optimizer, self._loss_scale())
+            network = TrainStep(network, self._optimizer, self._loss_scale(), fuse=False)
         elif self._loss_scale_manager is not None:
             raise ValueError("loss_scale_manager must be None without an optimizer")
         inputs = self._network.get_inputs()

@@ -10,6 +10,7 @@ from mindspore import nn, ops
 
 from mindspore_rec.common.checks import check_number
 from mindspore_rec.train.graph.spread import spread
+from mindspore_rec.train.nn.fuse import apply_fuse
 from mindspore_rec.train.optim.tables import check_covered
 
 __all__ = ["TrainStep"]
@@ -51,6 +52,8 @@ class TrainStep(nn.Cell):
         optimizer: an optimizer that covers all tables of the network.
         loss_scale: factor of the loss in the backward pass, equal to the optimizer's `loss_scale`,
             > 0. Default: 1.0.
+        fuse: whether several layers of `mindspore_rec.nn` in the network become one operator, as by
+            `mindspore_rec.nn.fuse`. Default: True.
 
     Inputs:
         The inputs of the network.
@@ -59,7 +62,7 @@ class TrainStep(nn.Cell):
         The loss before the step, not scaled.
 
     Raises:
-        TypeError, ValueError: `loss_scale` is not a number > 0.
+        TypeError, ValueError: `loss_scale` is not a number > 0; `fuse` is no bool.
         RuntimeError: a table of the network is not covered by the optimizer.
 
     Example:
@@ -81,11 +84,19 @@ class TrainStep(nn.Cell):
         [4.0, 2.0]
     """
 
-    def __init__(self, network: nn.Cell, optimizer: nn.Optimizer, loss_scale: float = 1.0) -> None:
+    def __init__(
+        self,
+        network: nn.Cell,
+        optimizer: nn.Optimizer,
+        loss_scale: float = 1.0,
+        *,
+        fuse: bool = True,
+    ) -> None:
         super().__init__(auto_prefix=False)
         if check_number("loss_scale", loss_scale) <= 0:
             raise ValueError(f"loss_scale must be > 0, got {loss_scale}")
         check_covered(network, optimizer)
+        apply_fuse(network, fuse)
         self.network = network
         self.optimizer = optimizer
         self.loss_scale = float(loss_scale)

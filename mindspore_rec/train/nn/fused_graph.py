@@ -10,13 +10,9 @@ import mindspore as ms
 from mindspore import Tensor, nn, ops
 
 from mindspore_rec.common.checks import check_int
-from mindspore_rec.train.nn.fused.inputs import (
-    MOST_UNITS,
-    check_inputs,
-    join,
-    widened,
-)
+from mindspore_rec.train.nn.fused.inputs import MOST_UNITS, check_inputs, widened
 from mindspore_rec.train.nn.fused.layer import FusedLayer
+from mindspore_rec.train.nn.fused.parts import JoinedPart, LinearPart
 from mindspore_rec.train.nn.fused.program import Columns, Program
 
 __all__ = ["FusedGraph"]
@@ -123,7 +119,8 @@ class FusedGraph(FusedLayer):
 
     def fuses(self) -> list[FusedLayer]:
         """Return the layers with fused forms of their own."""
-        return [part for part in self.parts if isinstance(part, FusedLayer)]
+        layers = [_layer_of(part) for part in self.parts]
+        return [layer for layer in layers if isinstance(layer, FusedLayer)]
 
     def cells_in(self) -> list[nn.Cell]:
         """Return the cell, and all cells in its layers."""
@@ -136,7 +133,7 @@ class FusedGraph(FusedLayer):
 
     def _path_of(self, cell: nn.Cell) -> str:
         for name, part in zip(self.names, self.parts, strict=True):
-            for path, each in part.cells_and_names():
+            for path, each in _layer_of(part).cells_and_names():
                 if each is cell:
                     return f"{name}.{path}".rstrip(".")
         return ""
@@ -195,33 +192,8 @@ class FusedGraph(FusedLayer):
         return program.cell([values[i] for i in self.results], training)
 
 
-class _Linear(nn.Cell):
-    """A linear layer of several inputs, which it joins."""
-
-    def __init__(self, linear: nn.Dense, widths: tuple[int, ...]) -> None:
-        super().__init__(auto_prefix=False)
-        self.linear, self.in_features = linear, widths
-        self.out_features = linear.out_channels
-
-    def construct(self, *inputs: Tensor) -> Tensor:
-        return self.linear(join(inputs, self.in_features))
-
-    def joined(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        return inputs
-
-    def learned(self) -> Any:
-        if self.linear.has_bias:
-            return self.linear.weight, self.linear.bias
-        return (self.linear.weight,)
-
-    def further(self) -> Any:
-        return ()
-
-    def add_to(self, program: Program, x: Columns, training: bool, output: Columns) -> Columns:
-        weight = program.parameter()
-        if not self.linear.has_bias:
-            return program.linear(x, self.out_features, weight, output=output)
-        return program.linear(x, self.out_features, weight, program.parameter(), output=output)
+def _layer_of(part: nn.Cell) -> nn.Cell:
+    return part.layer if isinstance(part, (LinearPart, JoinedPart)) else part
 
 
 def _place(names: list[str], name: str, reader: str) -> int:
@@ -232,10 +204,12 @@ def _place(names: list[str], name: str, reader: str) -> int:
 
 def _part_of(name: str, layer: Any, widths: tuple[int, ...]) -> Any:
     """Return a layer of a graph as a cell with the methods of a `FusedLayer`."""
+    if isinstance(layer, (LinearPart, JoinedPart)):
+        return layer
     if type(layer) is nn.Dense and not layer.activation_flag and layer.weight.dtype == ms.float32:
         if layer.in_channels != sum(widths):
             raise ValueError(f"{name} must read {layer.in_channels} floats a row, got {widths}")
-        return _Linear(layer, widths)
+        return LinearPart(layer, widths)
     if not isinstance(layer, FusedLayer) or type(layer).add_to is FusedLayer.add_to:
         raise TypeError(f"{name} must be a layer with a fused form, got {type(layer).__name__}")
     if layer.in_features != widths:

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import mindspore as ms
 from mindspore import Tensor, nn
 
-from mindspore_rec.train.nn.fused.changed import is_watched
+from mindspore_rec.train.nn.fused.changed import is_altered, is_watched
 from mindspore_rec.train.nn.fused.layer import FusedLayer
 from mindspore_rec.train.nn.fused.program import NO_PART, Program
+from mindspore_rec.train.nn.fusing.layers import activation_of
 
 __all__ = ["FusedSequential"]
 
@@ -133,38 +134,21 @@ class FusedSequential(FusedLayer):
 def _steps_of(stack: nn.SequentialCell) -> tuple[_Step, ...] | None:
     """Return the dense layers with their activations; None if there is anything else."""
     steps: list[_Step] = []
-    if _is_changed(stack):
+    if is_altered(stack) or is_watched(stack):
         return None
     for at, cell in enumerate(stack):
-        if _is_changed(cell):
+        if is_altered(cell) or is_watched(cell):
             return None
         if type(cell) is nn.Dense:
-            named = _name_of(cell.activation) if cell.activation_flag else "none"
+            named = activation_of(cell.activation) if cell.activation_flag else "none"
             if named is None or cell.weight.dtype != ms.float32:
                 return None
             steps.append(_Step(at, named))
             continue
-        named = _name_of(cell)
+        named = activation_of(cell)
         if named is None or not steps or steps[-1].activation != "none":
             return None
         steps[-1] = _Step(steps[-1].at, named)
     widths = [(stack[step.at].in_channels, stack[step.at].out_channels) for step in steps]
     fit = all(one[1] == other[0] for one, other in zip(widths, widths[1:], strict=False))
     return tuple(steps) if steps and fit else None
-
-
-def _name_of(activation: Any) -> str | None:
-    """Return the name of an activation that layers can have; None of another."""
-    if type(activation) is nn.LeakyReLU:
-        return "leakyrelu" if activation.alpha == 0.2 else None
-    if type(activation) is nn.GELU:
-        return "gelu" if activation.approximate == "tanh" else None
-    return {nn.ReLU: "relu", nn.Tanh: "tanh", nn.Sigmoid: "sigmoid"}.get(type(activation))
-
-
-def _is_changed(cell: nn.Cell) -> bool:
-    """Return whether a cell computes otherwise than its class says, or is watched."""
-    flags = cell.get_flags()
-    if flags.get("fp16") or flags.get("bf16") or getattr(cell, "_recompute_cell", None):
-        return True
-    return is_watched(cell)

@@ -25,7 +25,7 @@ from mindspore_rec import _native
 from mindspore_rec.train.graph.operators import LIBRARY, TableOperator
 from mindspore_rec.train.nn.fused.inputs import widened
 
-__all__ = ["ProgramCell", "native_operator", "program_cell", "refusal_of"]
+__all__ = ["ProgramCell", "module_of", "native_operator", "program_cell", "refusal_of"]
 
 _ROW_UNIT = 16  # of csrc/ops/dense_ops.cc
 _PACKED_UNIT = 4096
@@ -231,7 +231,7 @@ def _names(count: int) -> str:
     return ", ".join(f"a{i}" for i in range(count))
 
 
-def _module(name: str, source: str) -> Any:
+def module_of(name: str, source: str) -> Any:
     """Return a module with this text, in a file of its own, where the compiler reads it."""
     path = _directory(os.getpid()) / f"{name}.py"
     path.write_text(source, encoding="utf-8")
@@ -246,7 +246,7 @@ def _module(name: str, source: str) -> Any:
 @functools.cache
 def _class_of(count: int) -> type[ProgramCell]:
     source = _SOURCE.format(count=count, names=_names(count))
-    module = _module(f"mindspore_rec_program_cell_{count}", source)
+    module = module_of(f"mindspore_rec_program_cell_{count}", source)
     cell_class: type[ProgramCell] = getattr(module, f"ProgramCell{count}")
     return cell_class
 
@@ -255,4 +255,4 @@ def _class_of(count: int) -> type[ProgramCell]:
 def refusal_of(count: int) -> Any:
     """Return the gradient of an operator of so many inputs that has none: an error."""
     source = _REFUSAL.format(count=count, names=_names(count))
-    return _module(f"mindspore_rec_no_gradient_{count}", source).refuse
+    return module_of(f"mindspore_rec_no_gradient_{count}", source).refuse

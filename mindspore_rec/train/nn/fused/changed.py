@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from mindspore import nn
 
-__all__ = ["changed_inside", "is_watched"]
+__all__ = ["changed_inside", "is_altered", "is_watched"]
 
 _HOOKS = (
     "_lazy_forward_pre_hook",
@@ -57,6 +57,18 @@ def is_watched(cell: nn.Cell) -> bool:
         False
     """
     return any(getattr(cell, hooks, None) for hooks in _HOOKS)
+
+
+def is_altered(cell: nn.Cell) -> bool:
+    """Return whether a cell computes otherwise than its class says: in another type, or again.
+
+    Example:
+        >>> import mindspore as ms
+        >>> is_altered(nn.ReLU()), is_altered(nn.ReLU().to_float(ms.float16))
+        (False, True)
+    """
+    flags = cell.get_flags()
+    return bool(flags.get("fp16") or flags.get("bf16") or getattr(cell, "_recompute_cell", None))
 
 
 def _is_modeless(cell: nn.Cell) -> bool:

@@ -1,0 +1,351 @@
+# SPDX-License-Identifier: Apache-2.0
+"""fuse: the layers of an ordinary network as one operator."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any, NamedTuple, TypeVar
+
+from mindspore import nn
+
+from mindspore_rec.common.checks import check_int
+from mindspore_rec.train.nn.fused.changed import is_altered, is_watched
+from mindspore_rec.train.nn.fused.layer import FusedLayer
+from mindspore_rec.train.nn.fused.parts import JoinedPart, LinearPart
+from mindspore_rec.train.nn.fused_graph import FusedGraph
+from mindspore_rec.train.nn.fusing.layers import activation_of, is_dense, is_layer
+from mindspore_rec.train.nn.fusing.plan import Node, Plan, plan
+from mindspore_rec.train.nn.fusing.source import IS_USED, Signature, construct_of, forward_lines
+from mindspore_rec.train.nn.fusing.stand_in import NothingToFuseError, TraceError
+from mindspore_rec.train.nn.fusing.trace import BY_LAYERS, Trace, may_enter, trace
+from mindspore_rec.train.nn.sum import Sum
+
+__all__ = ["apply_fuse", "fuse", "is_fused"]
+
+_FUSION = "_mindspore_rec_fusion"
+_CHILD = "fused_graph"
+_FEWEST_LAYERS = 2  # one is an operator by itself
+
+_Cell = TypeVar("_Cell", bound=nn.Cell)
+
+
+def fuse(cell: _Cell, inputs: int | None = None) -> _Cell:
+    """Let the layers of a network run as one operator forward and one backward.
+
+    `construct` is called once as Python, with stand-ins for Tensors, which note what is done with
+    them; a branch on `self.training` is seen for both values. Layers that an operator can compute
+    become one `FusedGraph`: `MLP`, `CrossNet`, `CrossNetV2`, `CrossNetMix`, `FactorizationMachine`,
+    `DotInteraction`, `NumberEmbedding`, `Sum` and `nn.Dense` with their sums, joins (`ops.concat`)
+    and the activations behind `nn.Dense`. Anything else, such as lookups before them and a sigmoid
+    behind them, is computed as it stands in `construct`.
+
+    The cell stays what it is: its layers, parameters, names, checkpoints and exports. Its class
+    becomes a subclass of what it was, with another `construct`. MindSpore's layers compute
+    wherever `FusedGraph` has them compute, and with one warning if a cell between network and
+    layers has hooks, another type, or another child than it had.
+
+    Args:
+        cell: the network, not yet compiled.
+        inputs: number of inputs of a `construct` that takes `*inputs`. Default: None, for any other
+            `construct`.
+
+    Returns:
+        The cell itself.
+
+    Raises:
+        TypeError: `cell` is no cell, or a container of cells; `inputs` is no int.
+        ValueError: `construct` cannot be followed, or has nothing for an operator to do.
+
+    Example:
+        >>> import numpy as np
+        >>> from mindspore import Tensor, ops
+        >>> from mindspore_rec.nn import MLP, CrossNet, fuse
+        >>> class Net(nn.Cell):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.cross, self.deep = CrossNet((8, 2)), MLP((8, 2), (16,))
+        ...         self.logit = nn.Dense(26, 1)
+        ...
+        ...     def construct(self, vectors, numbers):
+        ...         crossed, deep = self.cross(vectors, numbers), self.deep(vectors, numbers)
+        ...         return self.logit(ops.concat((crossed, deep), 1))
+        >>> net = fuse(Net())
+        >>> net(Tensor(np.ones((3, 4, 2), np.float32)), Tensor(np.ones((3, 2), np.float32))).shape
+        (3, 1)
+        >>> net.fused_graph.is_fused, [p.name for p in net.trainable_params()][-2:]
+        (True, ['logit.weight', 'logit.bias'])
+    """
+    if not isinstance(cell, nn.Cell) or isinstance(cell, (nn.SequentialCell, nn.CellList)):
+        raise TypeError(
+            "cell must be a cell with a construct of its own; an nn.SequentialCell is fused as a "
+            f"child of one, got {type(cell).__name__}"
+        )
+    if inputs is not None:
+        check_int("inputs", inputs, 1, 1 << 16)
+    _undo(cell)
+    try:
+        _fuse(cell, Signature(cell, inputs))
+    except TraceError as error:
+        raise ValueError(f"{type(cell).__name__} cannot be fused: {error}") from None
+    return cell
+
+
+def is_fused(cell: nn.Cell) -> bool:
+    """Return whether `fuse` has been called for a cell.
+
+    Example:
+        >>> is_fused(nn.Dense(2, 1))
+        False
+    """
+    return _FUSION in vars(cell)
+
+
+def apply_fuse(network: nn.Cell, fuse: bool) -> None:
+    """Fuse a network of several layers, as a train step does by itself.
+
+    Nothing is done, and nothing said, if there are fewer than two layers of `mindspore_rec.nn` that
+    are not in one operator yet, or if the network is a container, a train step or a cell of a
+    library.
+
+    Args:
+        network: the network.
+        fuse: whether to fuse it at all.
+
+    Raises:
+        TypeError: `fuse` is no bool.
+
+    Warns:
+        RuntimeWarning: its `construct` cannot be followed, so that its layers stay apart.
+
+    Example:
+        >>> net = nn.SequentialCell(nn.Dense(2, 1))
+        >>> apply_fuse(net, True)
+        >>> is_fused(net)
+        False
+    """
+    if not isinstance(fuse, bool):
+        raise TypeError(f"fuse must be a bool, got {fuse!r}")
+    is_container = isinstance(network, (nn.SequentialCell, nn.CellList))
+    if not fuse or is_container or not may_enter(network):
+        return
+    cells = list(network.cells_and_names())
+    if any(isinstance(cell, nn.Optimizer) for _, cell in cells):
+        return  # a train step, whose network was given to it
+    fused = {id(inside) for _, cell in cells if is_fused(cell) for inside in _cells_in(cell)}
+    layers = [c for _, c in cells if isinstance(c, FusedLayer) and is_layer(c)]
+    if sum(id(layer) not in fused for layer in layers) < _FEWEST_LAYERS:
+        return
+    try:
+        _fuse(network, Signature(network, None))
+    except NothingToFuseError:
+        return
+    except Exception as error:  # a network that trains without an operator must go on training
+        warnings.warn(
+            f"the layers of {type(network).__name__} are operators of their own, which is slower, "
+            f"for its construct cannot be followed: {error}. With fuse=False they are so without "
+            "this warning",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+def _cells_in(cell: nn.Cell) -> list[nn.Cell]:
+    return [inside for _, inside in cell.cells_and_names()]
+
+
+class _Child(NamedTuple):
+    """A child of a cell that a trace has entered."""
+
+    parent: nn.Cell
+    name: str
+    cell: nn.Cell
+
+
+class _Fusion:
+    """What a fused network consisted of when it was traced."""
+
+    def __init__(self, network: nn.Cell, traces: list[Trace], has_modes: bool) -> None:
+        self.entered = list({id(each): each for t in traces for each in t.entered}.values())
+        self.children = [each for cell in self.entered for each in _children_of(cell)]
+        self.has_modes = has_modes  # whether a forward pass depends on `training`
+        self.paths = {id(cell): name for name, cell in network.cells_and_names()}
+        self.graphs: list[FusedGraph] = []
+        self._warned = False
+
+    def is_used(self, network: nn.Cell) -> bool:
+        """Return whether the operators stand for the network; warn once if they do not."""
+        change = self._change(network)
+        if change is None:
+            return all(graph.is_fused for graph in self.graphs if _has_joins(graph))
+        if not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"{type(network).__name__} runs layer by layer, which is slower, for {change}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return False
+
+    def _change(self, network: nn.Cell) -> str | None:
+        for cell in self.entered:
+            name = f"'{self.paths.get(id(cell), '')}' in it, of type {type(cell).__name__},"
+            if cell is not network and is_watched(cell):
+                return f"{name} has hooks"
+            if is_altered(cell):
+                return f"{name} has another type or is computed again"
+            if self.has_modes and cell.training != network.training:
+                return f"{name} is in another mode"
+        for child in self.children:
+            if activation_of(child.cell) and (is_watched(child.cell) or is_altered(child.cell)):
+                return f"'{self.paths.get(id(child.cell), '')}' in it has hooks or another type"
+            if child.parent._cells.get(child.name) is not child.cell:
+                name = f"{self.paths.get(id(child.parent), '')}.{child.name}".lstrip(".")
+                return f"'{name}' in it is another cell than it was"
+        return None
+
+
+def _has_joins(graph: FusedGraph) -> bool:
+    """Return whether an operator has layers that cannot run one by one as they are."""
+    return any(isinstance(part, JoinedPart) for part in graph.parts)
+
+
+def _children_of(parent: nn.Cell) -> Iterator[_Child]:
+    """Yield the children of a cell, and of the lists of cells among them."""
+    for name, cell in parent._cells.items():
+        if cell is not None:
+            yield _Child(parent, name, cell)
+            if isinstance(cell, (nn.CellList, nn.CellDict)):
+                yield from _children_of(cell)
+
+
+def _fuse(network: nn.Cell, signature: Signature) -> None:
+    total = len(signature.names)
+    traces: list[Trace] = []
+    blocks: list[tuple[str, list[str]]] = []
+    operators = _Operators(network)
+    has_modes = False
+    problem: TraceError | None = None
+    for count in range(total, signature.required - 1, -1):
+        is_given = tuple(k < count for k in range(total))
+        try:
+            pair = [trace(network, is_given, training) for training in (True, False)]
+            modes = [_lines(signature, each, operators) for each in pair]
+        except TraceError as error:
+            problem = problem or error
+            continue
+        traces += pair
+        lines = modes[0]
+        if modes[0] != modes[1]:
+            has_modes = True
+            lines = ["if self.training:", *(f"    {line}" for line in modes[0]), *modes[1]]
+        blocks.append((signature.condition(count), lines))
+    if problem is not None and not blocks:
+        raise problem
+    if len(blocks) == total - signature.required + 1 and not signature.is_full:
+        if all(lines == blocks[0][1] for _, lines in blocks):
+            blocks = [("", blocks[0][1])]
+    fusion = _Fusion(network, traces, has_modes)
+    for name, graph in operators.graphs.values():
+        # Not by its `set_train`, which sets the mode of the layers too.
+        setattr(network, name, nn.Cell.set_train(graph, network.training))
+        fusion.graphs.append(graph)
+    kind: Any = type(network)
+    attributes = {
+        "construct": construct_of(signature, blocks),
+        BY_LAYERS: kind.construct,
+        IS_USED: property(_is_used),
+        "__module__": kind.__module__,
+        "__qualname__": kind.__qualname__,
+        "__doc__": kind.__doc__,
+    }
+    network.__class__ = type(kind)(kind.__name__, (kind,), attributes)
+    vars(network)[_FUSION] = fusion
+
+
+def _is_used(network: nn.Cell) -> bool:
+    fusion: _Fusion = vars(network)[_FUSION]
+    return fusion.is_used(network)
+
+
+def _undo(network: nn.Cell) -> None:
+    """Make a network what it was before `fuse`."""
+    fusion = vars(network).pop(_FUSION, None)
+    if fusion is not None:
+        network.__class__ = type(network).__bases__[0]
+        for name in [n for n, cell in network.name_cells().items() if cell in fusion.graphs]:
+            delattr(network, name)
+
+
+def _paths(network: nn.Cell) -> dict[int, str]:
+    """Return the path of each cell and primitive as Python text, as 'self.towers[0]'."""
+    paths = {}
+    for name, cell in network.cells_and_names():
+        parts = name.split(".") if name else []
+        if all(part.isidentifier() or part.isdigit() for part in parts):
+            text = "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in parts)
+            paths[id(cell)] = f"self{text}"
+            for attribute, primitive in cell._primitives.items():
+                paths[id(primitive)] = f"self{text}.{attribute}"
+    return paths
+
+
+class _Operators:
+    """The operators of a network.
+
+    Attributes:
+        cells: the path of each cell as Python text, as 'self.towers[0]', by its `id`.
+        graphs: name and cell of each operator, by what it computes.
+    """
+
+    def __init__(self, network: nn.Cell) -> None:
+        self._network = network
+        self.cells = _paths(network)
+        self.graphs: dict[Any, tuple[str, FusedGraph]] = {}
+
+    def name_of(self, made: Plan) -> str:
+        """Return the name of the operator for a plan, which is made if there is none."""
+        layers = tuple(
+            (id(node.layer), node.activation, node.value, *map(tuple, node.arguments))
+            for node in made.nodes
+        )
+        key = (*layers, tuple(made.inputs.items()), tuple(made.outputs))
+        if key not in self.graphs:
+            name = _CHILD + "_" * len(self.graphs)
+            while hasattr(self._network, name):
+                name += "_"
+            self.graphs[key] = (name, self._made(made))
+        return self.graphs[key][0]
+
+    def _made(self, made: Plan) -> FusedGraph:
+        names = {number: f"value {number}" for number in made.inputs}
+        steps: dict[str, tuple[Any, list[str]]] = {}
+        widths = dict(made.inputs)
+        for node in made.nodes:
+            path = "sum" if node.layer is None else self.cells.get(id(node.layer), "")
+            name = path.removeprefix("self.").replace("[", ".").replace("]", "")
+            while name in steps:
+                name += "'"
+            steps[name] = (_part_of(node, widths), [names[number] for number in node.reads])
+            names[node.value] = name
+            widths[node.value] = node.width
+        inputs = {names[number]: width for number, width in made.inputs.items()}
+        return FusedGraph(inputs, steps, [names[number] for number in made.outputs])
+
+
+def _lines(signature: Signature, traced: Trace, operators: _Operators) -> list[str]:
+    """Return the lines of a forward pass."""
+    made = plan(traced)
+    graph = f"self.{operators.name_of(made)}"
+    return forward_lines(operators.cells, signature, made, graph, traced.result)
+
+
+def _part_of(node: Node, widths: dict[int, int]) -> nn.Cell:
+    if node.layer is None:
+        return Sum(len(node.arguments), node.width)
+    if is_dense(node.layer):
+        return LinearPart(node.layer, tuple(widths[n] for n in node.reads), node.activation)
+    if all(len(argument) == 1 for argument in node.arguments):
+        return node.layer
+    assert isinstance(node.layer, FusedLayer)
+    return JoinedPart(node.layer, tuple(tuple(widths[n] for n in a) for a in node.arguments))

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layers as parts of an operator of several layers, where they read what other layers return."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mindspore import Tensor, nn
+
+from mindspore_rec.train.nn.fused.inputs import join
+from mindspore_rec.train.nn.fused.layer import FusedLayer
+from mindspore_rec.train.nn.fused.program import NO_PART, Columns, Program
+
+__all__ = ["JoinedPart", "LinearPart"]
+
+
+class LinearPart(nn.Cell):
+    """A linear layer of several inputs, which it joins.
+
+    Args:
+        layer: the layer, whose own activation is applied in any case.
+        widths: floats per row of each input.
+        activation: activation of the result: the layer's own, or one that another cell applies
+            behind it. Default: 'none'.
+    """
+
+    def __init__(self, layer: nn.Dense, widths: tuple[int, ...], activation: str = "none") -> None:
+        super().__init__(auto_prefix=False)
+        self.layer, self.in_features = layer, widths
+        self.out_features = layer.out_channels
+        self.activation = activation
+        self.activates = activation != "none" and not layer.activation_flag
+        if self.activates:
+            self.activate = nn.get_activation(activation)
+
+    def construct(self, *inputs: Tensor) -> Tensor:
+        """Return the output of the layer."""
+        y = self.layer(join(inputs, self.in_features))
+        return self.activate(y) if self.activates else y
+
+    def joined(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return inputs in the order in which the fused form has them side by side."""
+        return inputs
+
+    def learned(self) -> Any:
+        """Return the parameters, in the order in which `add_to` asks for them."""
+        if self.layer.has_bias:
+            return self.layer.weight, self.layer.bias
+        return (self.layer.weight,)
+
+    def further(self) -> Any:
+        """Return no further inputs."""
+        return ()
+
+    def add_to(self, program: Program, x: Columns, training: bool, output: Columns) -> Columns:
+        """Add the layer to a program, and return its output."""
+        weight = program.parameter()
+        bias = program.parameter() if self.layer.has_bias else NO_PART
+        return program.linear(x, self.out_features, weight, bias, self.activation, output=output)
+
+
+class JoinedPart(nn.Cell):
+    """A layer of which an input is several values, which are joined.
+
+    Args:
+        layer: the layer.
+        widths: floats per row of the values of each input.
+    """
+
+    def __init__(self, layer: FusedLayer, widths: tuple[tuple[int, ...], ...]) -> None:
+        super().__init__(auto_prefix=False)
+        self.layer, self.widths = layer, widths
+        self.in_features = tuple(width for each in widths for width in each)
+        self.out_features = layer.out_features
+
+    def joined(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return values in the order in which the fused form has them side by side."""
+        values = iter(inputs)
+        arguments = tuple(tuple(next(values) for _ in each) for each in self.widths)
+        return tuple(value for argument in self.layer.joined(arguments) for value in argument)
+
+    def learned(self) -> Any:
+        """Return the parameters, in the order in which `add_to` asks for them."""
+        return self.layer.learned()
+
+    def further(self) -> Any:
+        """Return the further inputs, in the order in which `add_to` asks for them."""
+        return self.layer.further()
+
+    def move(self, packed: Tensor, moved: Any) -> None:
+        """Set the moving statistics, as `MLP.move`."""
+        self.layer.move(packed, moved)
+
+    def add_to(self, program: Program, x: Columns, training: bool, output: Columns) -> Columns:
+        """Add the layer to a program, and return its output."""
+        return self.layer.add_to(program, x, training, output)

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The source text of a `construct` that calls an operator in the place of layers.
+
+MindSpore's graph compiler reads the source of what it compiles, so the text is a module's.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import mindspore as ms
+from mindspore import nn
+
+from mindspore_rec.train.nn.fused.cell import module_of
+from mindspore_rec.train.nn.fusing.plan import Plan
+from mindspore_rec.train.nn.fusing.stand_in import StandIn, TraceError
+from mindspore_rec.train.nn.fusing.trace import BY_LAYERS, Step
+
+__all__ = ["IS_USED", "Signature", "construct_of", "forward_lines"]
+
+IS_USED = "runs_as_operator"
+"""Name of the property that says whether the operator is used."""
+
+_HEADER = '''# SPDX-License-Identifier: Apache-2.0
+"""The forward pass of a network with an operator for its layers; written by mindspore_rec."""
+
+import mindspore
+from mindspore import mint, ops
+
+
+def construct(self, {arguments}):
+    """Return what the layers return."""
+    if not self.{is_used}:
+        return {by_layers}
+'''
+_DTYPES = ("float16", "bfloat16", "float32", "float64", "int8", "int16", "int32", "int64", "bool_")
+_PLAIN = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+class Signature:
+    """The arguments of a `construct`.
+
+    Args:
+        cell: the cell.
+        inputs: number of arguments of a `construct` that takes `*inputs`; None for others.
+
+    Attributes:
+        names: text of each argument, inside the method.
+        required: number of arguments without a default.
+        text: the arguments as they stand in the definition.
+
+    Raises:
+        TraceError: it has arguments that a trace cannot give.
+    """
+
+    def __init__(self, cell: nn.Cell, inputs: int | None) -> None:
+        method = getattr(type(cell), BY_LAYERS, type(cell).construct)
+        parameters = list(inspect.signature(method).parameters.values())[1:]
+        if len(parameters) == 1 and parameters[0].kind is inspect.Parameter.VAR_POSITIONAL:
+            if inputs is None:
+                raise TraceError("its construct takes any number of inputs: give it as `inputs`")
+            name = parameters[0].name
+            self.names = tuple(f"{name}[{i}]" for i in range(inputs))
+            self.required, self.text = inputs, f"*{name}"
+            self.by_layers = f"self.{BY_LAYERS}(*{name})"
+            self.is_full = f"len({name}) == {inputs}"
+            return
+        for each in parameters:
+            if each.kind not in _PLAIN:
+                raise TraceError(f"its construct has the argument '{each}'")
+            if each.default not in (inspect.Parameter.empty, None):
+                raise TraceError(f"'{each.name}' of its construct has a default other than None")
+        if inputs is not None and inputs != len(parameters):
+            raise TraceError(f"its construct has {len(parameters)} inputs, and not {inputs}")
+        self.names = tuple(each.name for each in parameters)
+        self.required = sum(each.default is inspect.Parameter.empty for each in parameters)
+        self.text = ", ".join(
+            name if k < self.required else f"{name}=None" for k, name in enumerate(self.names)
+        )
+        self.by_layers = f"self.{BY_LAYERS}({', '.join(self.names)})"
+        self.is_full = ""
+
+    def condition(self, count: int) -> str:
+        """Return the condition that the first `count` arguments are given and no others."""
+        if self.is_full:
+            return self.is_full
+        optional = self.names[self.required :]
+        present = [f"{name} is not None" for name in optional[: count - self.required]]
+        missing = [f"{name} is None" for name in optional[count - self.required :]]
+        return " and ".join([*present, *missing])
+
+
+def forward_lines(
+    cells: Mapping[int, str], signature: Signature, made: Plan, graph: str, results: Any
+) -> list[str]:
+    """Return the lines of a forward pass, without their indentation.
+
+    Args:
+        cells: the path of each cell and primitive, as 'self.deep', by its `id`.
+        signature: arguments of the `construct`.
+        made: what is computed when.
+        graph: path of the operator.
+        results: number of the value that is returned, or a tuple of them.
+
+    Raises:
+        TraceError: an argument of a step cannot be written as text.
+    """
+    names = signature.names
+    texts = dict(enumerate(names))
+    lines = []
+    if made.matrices:
+        other = " or ".join(f"{names[number]}.ndim != 2" for number in made.matrices)
+        lines += [f"if {other}:", f"    return {signature.by_layers}"]
+
+    def add(step: Step) -> None:
+        line = _text(step, texts, cells)
+        texts[step.value] = f"v{step.value}"
+        lines.append(f"v{step.value} = {line}")
+
+    for step in made.before:
+        add(step)
+    read = ", ".join(texts[number] for number in made.inputs)
+    for number in made.outputs:
+        texts[number] = f"v{number}"
+    lines.append(f"{', '.join(texts[number] for number in made.outputs)} = {graph}({read})")
+    for number, shape in made.shapes.items():
+        lines.append(f"v{number} = v{number}.reshape((-1, {', '.join(map(str, shape))}))")
+    for step in made.behind:
+        add(step)
+    returned = results if isinstance(results, tuple) else (results,)
+    text = ", ".join(texts[number] for number in returned)
+    lines.append(f"return ({text},)" if isinstance(results, tuple) else f"return {text}")
+    return lines
+
+
+def construct_of(signature: Signature, blocks: Sequence[tuple[str, Sequence[str]]]) -> Any:
+    """Return the function `construct`.
+
+    Args:
+        signature: its arguments.
+        blocks: conditions and the lines for each, of which the last ones return; without any
+            condition that holds the layers compute.
+    """
+    text = _HEADER.format(arguments=signature.text, is_used=IS_USED, by_layers=signature.by_layers)
+    for condition, lines in blocks:
+        indent = "        " if condition else "    "
+        text += f"    if {condition}:\n" if condition else ""
+        text += "".join(f"{indent}{line}\n" for line in lines)
+    if not blocks or blocks[-1][0]:
+        text += f"    return {signature.by_layers}\n"
+    return _function(text)
+
+
+@functools.cache
+def _function(text: str) -> Any:
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return module_of(f"mindspore_rec_fused_{digest}", text).construct
+
+
+def _text(step: Step, texts: Mapping[int, str], cells: Mapping[int, str]) -> str:
+    if step.kind == "item":
+        return f"{_value(step.args[0], texts)}[{_place(step.args[1], texts)}]"
+    positional = [_value(each, texts) for each in step.args]
+    named = [f"{name}={_value(each, texts)}" for name, each in step.kwargs.items()]
+    if step.kind in ("cell", "primitive"):
+        if id(step.target) not in cells:
+            raise TraceError(f"it calls a {type(step.target).__name__} that is no attribute")
+        return f"{cells[id(step.target)]}({', '.join([*positional, *named])})"
+    if step.kind == "method":
+        return f"{positional[0]}.{step.target}({', '.join([*positional[1:], *named])})"
+    if step.kind == "function":
+        return f"{step.target}({', '.join([*positional, *named])})"
+    return f"({positional[0]} {step.target} {positional[1]})"
+
+
+def _value(value: Any, texts: Mapping[int, str]) -> str:
+    """Return a value as Python text."""
+    if type(value) is StandIn:
+        return texts[value.number]
+    if value is None or value is ... or type(value) in (bool, int, str):
+        return "..." if value is ... else repr(value)
+    if type(value) is float and math.isfinite(value):
+        return repr(value)
+    if type(value) is tuple:
+        return f"({''.join(f'{_value(each, texts)}, ' for each in value)})"
+    if type(value) is list:
+        return f"[{', '.join(_value(each, texts) for each in value)}]"
+    for name in _DTYPES:
+        if isinstance(value, ms.Type) and value == getattr(ms, name):
+            return f"mindspore.{name}"
+    raise TraceError(f"it has a {type(value).__name__} beside a Tensor")
+
+
+def _place(place: Any, texts: Mapping[int, str]) -> str:
+    """Return what stands between square brackets."""
+    if type(place) is tuple and place:
+        return ", ".join(_place(each, texts) for each in place)
+    if type(place) is not slice:
+        return _value(place, texts)
+    ends = (place.start, place.stop, *(() if place.step is None else (place.step,)))
+    return ":".join("" if each is None else _value(each, texts) for each in ends)

@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Traces the forward pass of a network: its `construct`, called with stand-ins for Tensors.
+
+MindSpore's graph compiler has no part in it: `construct` runs as Python. Layers with a fused form,
+and cells into which a trace cannot look, are single steps; a cell of the user's own is entered.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from types import FunctionType, ModuleType
+from typing import Any
+
+from mindspore import mint, nn, ops
+
+from mindspore_rec.train.graph.lock import graph_lock
+from mindspore_rec.train.nn.fusing.layers import is_layer
+from mindspore_rec.train.nn.fusing.stand_in import StandIn, TraceError
+
+__all__ = ["BY_LAYERS", "Step", "Trace", "may_enter", "trace", "values_in"]
+
+BY_LAYERS = "construct_by_layers"
+"""Name of the method that a fused cell has in the place of its class's `construct`."""
+
+_MODULES: dict[str, ModuleType] = {
+    "ops": ops,
+    "mint": mint,
+    "mint.nn.functional": mint.nn.functional,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One step of a forward pass.
+
+    Args:
+        kind: 'cell', 'primitive', 'function', 'method', 'operator' or 'item'.
+        target: the cell or the primitive; name of the function, as 'ops.concat', or of the method;
+            the operator.
+        args: arguments by position, with a `StandIn` for each value.
+        kwargs: arguments by name.
+        value: number of the value that it returns.
+    """
+
+    kind: str
+    target: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    value: int
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        """Numbers of the values that it reads."""
+        return values_in((self.args, self.kwargs))
+
+
+@dataclass
+class Trace:
+    """A forward pass.
+
+    Attributes:
+        inputs: number of arguments, which are the values 0, 1, ...
+        steps: the steps in their order.
+        result: what is returned: the number of a value, or a tuple of numbers.
+        entered: the cells whose `construct` is a part of the trace.
+    """
+
+    inputs: int
+    steps: list[Step] = field(default_factory=list)
+    result: int | tuple[int, ...] = 0
+    entered: list[nn.Cell] = field(default_factory=list)
+
+
+def values_in(thing: Any) -> tuple[int, ...]:
+    """Return the numbers of the values in arguments, at any depth, from the left."""
+    if _is_stand_in(thing):
+        return (thing.number,)
+    if isinstance(thing, dict):
+        thing = tuple(thing.values())
+    if isinstance(thing, (tuple, list)):
+        return tuple(number for each in thing for number in values_in(each))
+    if isinstance(thing, slice):
+        return values_in((thing.start, thing.stop, thing.step))
+    return ()
+
+
+def trace(network: nn.Cell, arguments: tuple[bool, ...], training: bool) -> Trace:
+    """Return the forward pass of a network.
+
+    What the network computes does not change: it is not run, and its modes are as before.
+
+    Args:
+        network: the network.
+        arguments: for each argument of `construct` by position whether it is given; None otherwise.
+        training: whether the network trains.
+
+    Raises:
+        TraceError: the network does something that cannot be written down as steps.
+    """
+    cells = [cell for _, cell in network.cells_and_names()]
+    attributes = [dict(vars(cell)) for cell in cells]
+    tracer = _Tracer(network, len(arguments))
+    stand_ins = [StandIn(tracer, k) if is_given else None for k, is_given in enumerate(arguments)]
+    with graph_lock, _recording(tracer):
+        try:
+            for cell in cells:
+                vars(cell)["training"] = training
+            returned = tracer.enter(network, tuple(stand_ins), {})
+            return tracer.finish(returned)
+        except TraceError:
+            raise
+        except Exception as error:
+            raise TraceError(f"it raises {type(error).__name__}: {_first_line(error)}") from error
+        finally:
+            for cell, before in zip(cells, attributes, strict=True):
+                _give_back(cell, before)
+
+
+class _Tracer:
+    def __init__(self, network: nn.Cell, inputs: int) -> None:
+        self.thread = threading.get_ident()
+        self.trace = Trace(inputs)
+        self._known = {id(cell) for _, cell in network.cells_and_names()}
+        self._next = inputs
+
+    def record(self, kind: str, target: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Add a step, and return the stand-in for its result."""
+        step = Step(kind, target, tuple(args), kwargs, self._next)
+        self._next += 1
+        self.trace.steps.append(step)
+        return StandIn(self, step.value)
+
+    def call(self, cell: nn.Cell, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return what a cell returns: by steps of its own, or as one step."""
+        if id(cell) not in self._known:
+            raise TraceError(f"it calls a {type(cell).__name__} that is no child of a cell")
+        if is_layer(cell) and not all(map(_is_stand_in, (*args, *kwargs.values()))):
+            raise TraceError(f"it calls a {type(cell).__name__} with something else than Tensors")
+        if not is_layer(cell) and may_enter(cell):
+            steps, entered = len(self.trace.steps), len(self.trace.entered)
+            try:
+                returned = self.enter(cell, args, kwargs)
+            except Exception:  # the cell is one step, whatever is in it
+                has_steps = False
+            else:
+                # Without layers inside there is nothing to see, unless it returns several values.
+                has_steps = isinstance(returned, tuple) or _has_layers(cell)
+            if has_steps:
+                return returned
+            del self.trace.steps[steps:], self.trace.entered[entered:]
+        return self.record("cell", cell, args, kwargs)
+
+    def enter(self, cell: nn.Cell, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return what a cell's `construct` returns."""
+        if not _is_plain(cell):
+            raise TraceError("its construct is compiled, or it has a bprop or a __call__")
+        self.trace.entered.append(cell)
+        before = dict(vars(cell))
+        returned = getattr(cell, BY_LAYERS, cell.construct)(*args, **kwargs)
+        changed = _give_back(cell, before)
+        if changed:
+            raise TraceError(f"{type(cell).__name__} sets its '{changed}' in construct")
+        return returned
+
+    def finish(self, returned: Any) -> Trace:
+        """Return the trace of a network that returned this."""
+        several = type(returned) is tuple
+        results = returned if several else (returned,)
+        if not results or not all(_is_stand_in(each) for each in results):
+            raise TraceError("it returns something else than Tensors")
+        numbers = tuple(each.number for each in results)
+        self.trace.result = numbers if several else numbers[0]
+        return self.trace
+
+
+def _is_stand_in(thing: Any) -> bool:
+    return type(thing) is StandIn
+
+
+def may_enter(cell: nn.Cell) -> bool:
+    """Return whether a cell's `construct` is ordinary Python of the user, or a stack's.
+
+    Example:
+        >>> may_enter(nn.SequentialCell()), may_enter(nn.Dense(2, 1))
+        (True, False)
+    """
+    room = type(cell).__module__.partition(".")[0]
+    is_of_library = room in ("mindspore", "mindspore_rec")
+    return (isinstance(cell, nn.SequentialCell) or not is_of_library) and _is_plain(cell)
+
+
+def _is_plain(cell: nn.Cell) -> bool:
+    """Return whether a cell does nothing beside its `construct`, which is a Python function."""
+    kind = type(cell)
+    construct = inspect.getattr_static(kind, BY_LAYERS, inspect.getattr_static(kind, "construct"))
+    is_plain = isinstance(construct, FunctionType) and not hasattr(construct, "__wrapped__")
+    return is_plain and not cell.has_bprop and kind.__call__ is nn.Cell.__call__
+
+
+def _has_layers(cell: nn.Cell) -> bool:
+    return any(is_layer(each) for _, each in cell.cells_and_names())
+
+
+def _give_back(cell: nn.Cell, before: dict[str, Any]) -> str:
+    """Set the attributes of a cell back, and return the name of one that had changed, or ''."""
+    now = vars(cell)
+    changed = ""
+    for name in [*now]:
+        if name not in before and _is_of_user(name):
+            changed = name
+            del now[name]
+        elif name in before and now[name] is not before[name]:
+            if _is_of_user(name):
+                changed = name
+            now[name] = before[name]
+    return changed
+
+
+@cache
+def _of_every_cell() -> frozenset[str]:
+    return frozenset(vars(nn.Cell()))
+
+
+def _is_of_user(name: str) -> bool:
+    return name not in _of_every_cell() and name != "_func_graph_flags"
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines() or [""]
+    return lines[0].rstrip(".")
+
+
+# ---- what is replaced while a trace is made
+
+
+@cache
+def _functions() -> list[tuple[ModuleType, str, Callable[..., Any], str]]:
+    """Return module, name and text of each function of MindSpore that a network may call."""
+    functions = []
+    for text, module in _MODULES.items():
+        for name, function in vars(module).items():
+            if callable(function) and not isinstance(function, type) and name[0] != "_":
+                functions.append((module, name, function, f"{text}.{name}"))
+    return functions
+
+
+@cache
+def _primitives() -> list[tuple[type, Callable[..., Any]]]:
+    """Return each class of `mindspore.ops` whose instances are called, with its `__call__`."""
+    return [
+        (kind, vars(kind)["__call__"])
+        for kind in {id(each): each for each in vars(ops).values()}.values()
+        if isinstance(kind, type)
+        and issubclass(kind, ops.Primitive)
+        and isinstance(vars(kind).get("__call__"), FunctionType)
+    ]
+
+
+@contextmanager
+def _recording(tracer: _Tracer) -> Iterator[None]:
+    """Let calls of cells and of MindSpore's functions with stand-ins be steps, in this thread."""
+    with ExitStack() as stack:
+        call = nn.Cell.__call__
+        stack.callback(setattr, nn.Cell, "__call__", call)
+
+        def called(cell: nn.Cell, *args: Any, **kwargs: Any) -> Any:
+            if threading.get_ident() != tracer.thread:
+                return call(cell, *args, **kwargs)
+            return tracer.call(cell, args, kwargs)
+
+        nn.Cell.__call__ = called
+        for kind, method in _primitives():
+            stack.callback(setattr, kind, "__call__", method)
+            setattr(kind, "__call__", _recorded_primitive(tracer, method))  # noqa: B010
+        for module, name, function, text in _functions():
+            stack.callback(setattr, module, name, function)
+            setattr(module, name, _recorded(tracer, function, text))
+        yield
+
+
+def _recorded_primitive(tracer: _Tracer, method: Callable[..., Any]) -> Callable[..., Any]:
+    def called(primitive: Any, *args: Any, **kwargs: Any) -> Any:
+        if threading.get_ident() != tracer.thread or not values_in((args, kwargs)):
+            return method(primitive, *args, **kwargs)
+        return tracer.record("primitive", primitive, args, kwargs)
+
+    return called
+
+
+def _recorded(tracer: _Tracer, function: Callable[..., Any], text: str) -> Callable[..., Any]:
+    def called(*args: Any, **kwargs: Any) -> Any:
+        if threading.get_ident() != tracer.thread or not values_in((args, kwargs)):
+            return function(*args, **kwargs)
+        if text.endswith("_"):
+            raise TraceError(f"it calls {text}, which changes a Tensor")
+        return tracer.record("function", text, args, kwargs)
+
+    return called
