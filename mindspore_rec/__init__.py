@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     )
     from mindspore_rec.common.run.errors import CheckpointError as CheckpointError
     from mindspore_rec.common.tiers.config import CacheConfig as CacheConfig
+    from mindspore_rec.common.tiers.ssd_config import SsdConfig as SsdConfig
     from mindspore_rec.compat.convert import convert as convert, revert as revert
     from mindspore_rec.compat.create_table import create_table as create_table
     from mindspore_rec.compat.get_insert_func import get_insert_func as get_insert_func

@@ -2,7 +2,8 @@
 """Saving and loading a network with its tables.
 
 `save_checkpoint` and `load_checkpoint` write and read one state. `RecCheckpoint` is a callback that
-saves the whole state during training, as full checkpoints and deltas between them.
+saves the whole state during training, as full checkpoints and deltas between them; `RowChecks`
+and `Publication` are settings of it.
 """
 
 from typing import TYPE_CHECKING
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
         load_checkpoint as load_checkpoint,
         save_checkpoint as save_checkpoint,
     )
+    from mindspore_rec.train.checkpoint.publication import Publication as Publication
     from mindspore_rec.train.checkpoint.rec_checkpoint import RecCheckpoint as RecCheckpoint
+    from mindspore_rec.train.checkpoint.row_checks import RowChecks as RowChecks
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)

@@ -16,6 +16,7 @@ from mindspore_rec import (
     LazyAdam,
     MapParameter,
     RecModel,
+    SsdConfig,
     StaticParameter,
     create_table,
 )
@@ -27,7 +28,7 @@ KEYS = np.arange(50, dtype=np.int64)
 
 def config(path, leftover="refuse", **arguments):
     return CacheConfig(
-        **{"host_rows": 20, "ssd_path": path, "ssd_direct": False, "leftover": leftover} | arguments
+        **{"host_rows": 20, "ssd": SsdConfig(path, direct=False), "leftover": leftover} | arguments
     )
 
 
@@ -73,7 +74,7 @@ def test_each_worker_has_a_directory_of_its_own(tmp_path):
         store.close()
     with worker_store(tmp_path, 2, 3, "keep") as store:
         assert store.read(KEYS)[0][0, 0] == 2
-    with pytest.raises(ValueError, match="ssd_path has rows of an earlier run in .*worker-1-of-3"):
+    with pytest.raises(ValueError, match="ssd has rows of an earlier run in .*worker-1-of-3"):
         worker_store(tmp_path, 1, 3)
 
 
@@ -104,7 +105,7 @@ def test_a_name_that_is_too_long(tmp_path):
 
 def test_rows_of_an_earlier_run_are_refused(tmp_path):
     write(tmp_path, 36)
-    with pytest.raises(ValueError, match="table 't': ssd_path has rows of an earlier run") as error:
+    with pytest.raises(ValueError, match="table 't': ssd has rows of an earlier run") as error:
         SsdDirectory("t", config(tmp_path))
     assert "leftover='keep'" in str(error.value)
     assert "'discard'" in str(error.value)
@@ -234,7 +235,7 @@ def test_a_table_goes_on_with_the_rows_it_flushed(graph_mode, unique, tmp_path):
     lookup.embedding_table.flush()
     before = content(lookup.embedding_table)
     lookup.embedding_table.close()
-    with pytest.raises(ValueError, match=f"table '{name}': ssd_path has rows of an earlier run"):
+    with pytest.raises(ValueError, match=f"table '{name}': ssd has rows of an earlier run"):
         HashEmbeddingLookup(4, ms.int64, name=name, cache=config(tmp_path))
     lookup = HashEmbeddingLookup(4, ms.int64, name=name, cache=config(tmp_path, "keep"))
     net = nn.SequentialCell(lookup)
@@ -296,7 +297,7 @@ def test_sizes_of_create_table(unique, tmp_path):
         ssd_data_path=[tmp_path],
     )
     assert table.stats()["host_capacity_rows"] == 30
-    assert table.cache == CacheConfig(host_rows=30, ssd_path=tmp_path, ssd_bytes=64 << 20)
+    assert table.cache == CacheConfig(host_rows=30, ssd=SsdConfig(tmp_path, max_bytes=64 << 20))
 
 
 def test_flush_needs_a_tier(unique):

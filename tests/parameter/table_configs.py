@@ -23,6 +23,7 @@ from mindspore_rec import (
     MapParameter,
     ProbabilityAdmission,
     SketchAdmission,
+    SsdConfig,
     TableConfig,
     convert,
     create_table,
@@ -49,7 +50,7 @@ HASH_FIELDS: list[dict[str, Any]] = [
     {"unknown_value": (1.0, 2.0, 3.0, 4.0)},
     {"serving_unknown_value": -1.5},
     {"cache": CacheConfig(device_rows=64)},
-    {"cache": CacheConfig(host_rows=64, ssd_path="rows", leftover="discard")},
+    {"cache": CacheConfig(host_rows=64, ssd=SsdConfig("rows"), leftover="discard")},
 ]
 STATIC_FIELDS: list[dict[str, Any]] = [
     {},
@@ -59,7 +60,7 @@ STATIC_FIELDS: list[dict[str, Any]] = [
     {"requires_grad": False},
     {"out_of_range": "zeros"},
     {"cache": CacheConfig(device_rows=64)},
-    {"cache": CacheConfig(host_rows=64, ssd_path="rows", leftover="discard")},
+    {"cache": CacheConfig(host_rows=64, ssd=SsdConfig("rows"), leftover="discard")},
 ]
 
 

@@ -23,6 +23,7 @@ from mindspore_rec import (
     GroupedEmbedding,
     HashEmbeddingLookup,
     MapParameter,
+    SsdConfig,
     StaticParameter,
     TableConfig,
     convert,
@@ -58,7 +59,7 @@ def in_directory(tmp_path: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
         cache = fields.get("cache")
         if cache is None or cache.device_rows is not None:
             return fields
-        return fields | {"cache": dataclasses.replace(cache, ssd_path=tmp_path)}
+        return fields | {"cache": dataclasses.replace(cache, ssd=SsdConfig(tmp_path))}
 
     return place
 

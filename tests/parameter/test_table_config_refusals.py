@@ -20,6 +20,7 @@ from mindspore_rec import (
     GroupedEmbedding,
     HashEmbeddingLookup,
     MapParameter,
+    SsdConfig,
     StaticParameter,
     convert,
     create_table,
@@ -153,7 +154,7 @@ def test_a_static_conversion_refuses_what_is_of_hash_tables(unique) -> None:
 
 def test_a_group_whose_second_table_cannot_be_made_makes_none(unique, tmp_path) -> None:
     first, second = unique(), unique()
-    cache = CacheConfig(host_rows=9, ssd_path=tmp_path / "file" / "below")
+    cache = CacheConfig(host_rows=9, ssd=SsdConfig(tmp_path / "file" / "below"))
     (tmp_path / "file").write_text("no directory")
     configs = [plain(name=first), plain(name=second, cache=cache)]
     with pytest.raises(OSError):

@@ -12,7 +12,7 @@ from tools import counts
 
 BOUNDS = {
     "one_worker_branches": 15,
-    "long_signatures": 8,
+    "long_signatures": 4,
     "other_words": 15,
     "twins": 4,
     "vague_variables": 40,

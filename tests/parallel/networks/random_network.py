@@ -23,6 +23,7 @@ from mindspore_rec import (
     MapParameter,
     ProbabilityAdmission,
     SketchAdmission,
+    SsdConfig,
     StaticParameter,
     TableConfig,
 )
@@ -108,7 +109,7 @@ def _cache(case: Case, number: int, place: Place) -> CacheConfig | None:
     remote = {"remote": place.redis} if place.redis is not None and "redis" in tier else {}
     if tier == "redis over ssd" and remote:
         remote["remote_rows"] = 10  # type: ignore[assignment]
-    ssd = {"ssd_path": str(place.tiers), "ssd_direct": False} if tier != "redis" else {}
+    ssd = {"ssd": SsdConfig(str(place.tiers), direct=False)} if tier != "redis" else {}
     return CacheConfig(
         host_rows=rows,
         prefetch=table["prefetch"],
