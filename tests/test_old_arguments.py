@@ -3,18 +3,28 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
 import inspect
 import re
+import sys
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import pytest
+from mindspore import nn
 
+from mindspore_rec import StaticParameter, TableConfig
 from mindspore_rec.checkpoint import Publication, RecCheckpoint, RowChecks
 from mindspore_rec.common.old_arguments import InSettings, Renamed, WithoutEffect, takes_old
 from mindspore_rec.common.tiers.old_arguments import SSD_FIELDS
+from mindspore_rec.nn import DotInteraction, FactorizationMachine, NumberEmbedding
+from mindspore_rec.plan import row_bytes
+from mindspore_rec.train import TableSummary
+from mindspore_rec.train.nn.old_arguments import DESCRIBING
 from tests.support.processes import ROOT
 
 
@@ -123,11 +133,74 @@ def test_old_arguments_of_a_checkpoint(tmp_path: Path) -> None:
         assert getattr(old._writer, name) == getattr(new._writer, name)
 
 
+def test_old_words_of_arguments(unique: Any) -> None:
+    word: dict[str, Any] = {"dim": 4}
+    made: dict[Callable[..., Any], list[Any]] = {
+        TableConfig: [],
+        row_bytes: ["SGD"],
+        TableSummary: ["items", 10, 480],
+        DotInteraction: [3],
+        FactorizationMachine: [3],
+        NumberEmbedding: [3],
+    }
+    for make, others in made.items():
+        names = [each for each in inspect.signature(make).parameters if each != "embedding_dim"]
+        named = dict(zip(names, others, strict=False))
+        with pytest.warns(DeprecationWarning, match="use embedding_dim=... instead") as caught:
+            old = make(**named, **word)
+        assert [each.filename for each in caught] == [__file__]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            new = make(**named, embedding_dim=4)
+        assert type(old) is type(new)
+        if not isinstance(old, nn.Cell):
+            assert old == new
+    size: dict[str, Any] = {"embedding_size": 4}
+    with pytest.warns(DeprecationWarning, match="embedding_size .* use embedding_dim=... instead"):
+        table = StaticParameter(3, name=unique(), **size)
+    assert table.shape == (3, 4)
+
+
+def test_old_words_of_fields() -> None:
+    word: dict[str, Any] = {"dim": 4}
+    config = TableConfig(8, name="a")
+    with pytest.warns(DeprecationWarning, match="use embedding_dim=... instead") as caught:
+        changed = dataclasses.replace(config, **word)
+    assert [each.filename for each in caught] == [__file__]
+    assert changed == TableConfig(4, name="a")
+    old: Any = config
+    with pytest.warns(DeprecationWarning, match="attribute dim of TableConfig .* embedding_dim"):
+        assert old.dim == 8
+
+
+@pytest.mark.parametrize(
+    ("face", "old", "new"),
+    [
+        ("mindspore_rec.serving", "QuantisedRows", "QuantizedRows"),
+        ("mindspore_rec.checkpoint", "read_quantised", "read_quantized"),
+    ],
+)
+def test_old_names_of_faces(face: str, old: str, new: str) -> None:
+    module = importlib.import_module(face)
+    with pytest.warns(DeprecationWarning, match=f"{face}.{old} is .*: use {new} instead") as caught:
+        assert getattr(module, old) is getattr(module, new)
+    assert [each.filename for each in caught] == [__file__]
+    assert old not in module.__all__ and new in module.__all__
+
+
+def test_the_old_module_of_quantizing_works() -> None:
+    sys.modules.pop("mindspore_rec.serving.quantise", None)
+    with pytest.warns(DeprecationWarning, match="import quantize and dequantize from"):
+        old = importlib.import_module("mindspore_rec.serving.quantise")
+    new = importlib.import_module("mindspore_rec.serving.quantize")
+    assert (old.quantise, old.dequantise) == (new.quantize, new.dequantize)
+
+
 OLD = [*CHECKPOINT, "prefetch_ids", "dataset_sink_mode", "valid_dataset_sink_mode"]
-OLD += SSD_FIELDS
+OLD += [*SSD_FIELDS, *DESCRIBING, "dim"]
 
 
 @pytest.mark.parametrize("name", OLD)
 def test_the_page_has_each_old_argument(name: str) -> None:
     page = (ROOT / "docs" / "upgrading.md").read_text(encoding="utf-8")
-    assert re.search(rf"^\| `.*\b{name}=", page, re.MULTILINE)
+    assert re.search(rf"^\| `.*\b{name}(=|`.*\|.*\|$)", page, re.MULTILINE)

@@ -12,7 +12,7 @@ from mindspore_rec.common.lazy import lazily
 
 if TYPE_CHECKING:
     from mindspore_rec.common.run.errors import CheckpointError as CheckpointError
-    from mindspore_rec.common.run.quantised_file import read_quantised as read_quantised
+    from mindspore_rec.common.run.quantized_file import read_quantized as read_quantized
     from mindspore_rec.train.checkpoint.directory import (
         load_checkpoint as load_checkpoint,
         save_checkpoint as save_checkpoint,
@@ -21,4 +21,5 @@ if TYPE_CHECKING:
     from mindspore_rec.train.checkpoint.rec_checkpoint import RecCheckpoint as RecCheckpoint
     from mindspore_rec.train.checkpoint.row_checks import RowChecks as RowChecks
 else:
-    __getattr__, __dir__, __all__ = lazily(__name__)
+    OLD_NAMES = {"read_quantised": "read_quantized"}
+    __getattr__, __dir__, __all__ = lazily(__name__, renamed=OLD_NAMES)

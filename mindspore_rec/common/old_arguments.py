@@ -16,11 +16,20 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Protocol, TypeVar
 
-__all__ = ["InSettings", "Renamed", "WithoutEffect", "takes_old", "warn_of_old"]
+__all__ = [
+    "InSettings",
+    "Renamed",
+    "WithoutEffect",
+    "level_outside",
+    "old_attribute",
+    "takes_old",
+    "warn_of_old",
+]
 
 _INSIDE = ("mindspore_rec.", "dataclasses")  # whose `replace` calls constructors
 
 Target = TypeVar("Target", bound=Callable[..., Any])
+Kind = TypeVar("Kind")
 
 
 class Change(Protocol):
@@ -37,10 +46,13 @@ class Renamed:
     Args:
         old: its name until now.
         new: its name.
+        replaces: whether it takes the place of an argument by the new name, as
+            `dataclasses.replace` with the old name needs; else both are an error. Default: False.
     """
 
     old: str
     new: str
+    replaces: bool = False
 
     def apply(self, function: str, named: dict[str, Any]) -> None:
         """Put the argument under its new name, with a warning.
@@ -50,7 +62,7 @@ class Renamed:
         """
         if self.old not in named:
             return
-        if self.new in named:
+        if self.new in named and not self.replaces:
             raise TypeError(f"{function}() takes {self.new}, got {self.old} beside it")
         warn_of_old(self.old, f"use {self.new}=... instead")
         named[self.new] = named.pop(self.old)
@@ -161,6 +173,42 @@ def takes_old(*changes: Change, order: Sequence[str] = ()) -> Callable[[Target],
     return decorator
 
 
+def old_attribute(old: str, new: str) -> Callable[[type[Kind]], type[Kind]]:
+    """Return a decorator of classes whose attribute has a new name: the old one reads it too.
+
+    Args:
+        old: name of the attribute until now.
+        new: its name.
+
+    Example:
+        >>> @old_attribute("dim", "embedding_dim")
+        ... class Rows:
+        ...     embedding_dim = 8
+        >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warnings.simplefilter("always")
+        ...     Rows().dim
+        8
+        >>> print(caught[0].message)
+        the attribute dim of Rows is deprecated and ends with version 1.0: use embedding_dim instead
+        (docs/upgrading.md)
+    """
+
+    def decorator(kind: type[Kind]) -> type[Kind]:
+        def read(self: Any) -> Any:
+            warnings.warn(
+                f"the attribute {old} of {kind.__name__} is deprecated and ends with version 1.0: "
+                f"use {new} instead (docs/upgrading.md)",
+                DeprecationWarning,
+                stacklevel=level_outside(),
+            )
+            return getattr(self, new)
+
+        setattr(kind, old, property(read, doc=f"`{new}`, by its earlier name."))
+        return kind
+
+    return decorator
+
+
 def warn_of_old(name: str, instead: str) -> None:
     """Warn, at the first line outside the library, that an argument is deprecated.
 
@@ -172,7 +220,7 @@ def warn_of_old(name: str, instead: str) -> None:
         f"the argument {name} is deprecated and ends with version 1.0: {instead} "
         "(docs/upgrading.md)",
         DeprecationWarning,
-        stacklevel=_level_outside(),
+        stacklevel=level_outside(),
     )
 
 
@@ -187,8 +235,13 @@ def _spoken(target: Callable[..., Any]) -> str:
     return target.__qualname__.removesuffix(".__init__")
 
 
-def _level_outside() -> int:
-    """Return the `stacklevel` for the caller's warning of the first line outside the library."""
+def level_outside() -> int:
+    """Return the `stacklevel` for the caller's warning of the first line outside the library.
+
+    Example:
+        >>> level_outside() > 0
+        True
+    """
     frame: FrameType | None = sys._getframe(1)
     level = 1
     while frame is not None and frame.f_globals.get("__name__", "").startswith(_INSIDE):

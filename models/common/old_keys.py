@@ -15,6 +15,7 @@ _NEW: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "ssd_bytes": ("ssd", "max_bytes"),
         "ssd_direct": ("ssd", "direct"),
     },
+    "EmbeddingConfig": {"dim": ("embedding_dim",)},
 }
 """By a dataclass: where the value of a key is by now, by the key that it was."""
 

@@ -18,6 +18,7 @@ from mindspore_rec import (
     RecModel,
     SsdConfig,
     StaticParameter,
+    TableConfig,
     create_table,
 )
 from mindspore_rec.common.tiers.ssd_directory import SsdDirectory
@@ -277,8 +278,10 @@ def test_every_way_to_a_table_takes_a_cache(unique, tmp_path):
         StaticParameter(9, 2, name=unique(), cache=cache),
         EmbeddingLookup(9, 2, name=unique(), cache=cache).embedding_table,
         HashEmbeddingLookup(2, name=unique(), cache=cache).embedding_table,
-        EmbeddingBag(2, name=unique(), cache=cache).embedding_table,
-        EmbeddingBag(2, vocab_size=9, name=unique(), cache=cache).embedding_table,
+        EmbeddingBag(
+            TableConfig(2, name=unique(), key_dtype=ms.int32, cache=cache)
+        ).embedding_table,
+        EmbeddingBag(TableConfig(2, name=unique(), vocab_size=9, cache=cache)).embedding_table,
         create_table(ms.int64, 2, unique(), "ones", cache=cache),
     ]
     for table in tables:

@@ -39,7 +39,7 @@ def data() -> Data:
 def config_of(model: ZooModel, embedding: dict[str, Any]) -> Any:
     values = {
         "data": {"kind": "criteo"},  # not opened: what follows is given the data itself
-        "embedding": {"dim": 4, **embedding},
+        "embedding": {"embedding_dim": 4, **embedding},
         "model": {"hidden": [8]},
         "optimizer": {"learning_rate": 0.02},
         "train": {"batch_size": 50, "epochs": 2, "evaluations": 1},

@@ -57,7 +57,7 @@ def config(**embedding) -> Config:
 
 
 def held(**embedding) -> EmbeddingConfig:
-    return EmbeddingConfig(**{"dim": 4, "std": 0.05, **embedding})
+    return EmbeddingConfig(**{"embedding_dim": 4, "std": 0.05, **embedding})
 
 
 STATIC = {"kind": "static", "vocabulary": True}

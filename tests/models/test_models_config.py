@@ -81,12 +81,14 @@ def test_whole_numbers_are_floats_where_floats_are_asked_for():
 
 def test_keys_of_earlier_versions_are_read_with_a_warning():
     tiers = {"host_rows": 9, "ssd_path": "rows", "ssd_bytes": 1 << 30, "ssd_direct": False}
-    with pytest.warns(FutureWarning, match="the key 'ssd_.*' is deprecated") as caught:
-        held = from_mapping(Config, {**CRITEO, "embedding": {"cache": tiers}}).embedding
-    assert [str(each.message).split("'")[3] for each in caught] == [
-        "ssd.path",
-        "ssd.max_bytes",
+    with pytest.warns(FutureWarning, match="the key '.*' is deprecated") as caught:
+        held = from_mapping(Config, {**CRITEO, "embedding": {"dim": 3, "cache": tiers}}).embedding
+    assert held.embedding_dim == 3
+    assert sorted(str(each.message).split("'")[3] for each in caught) == [
+        "embedding_dim",
         "ssd.direct",
+        "ssd.max_bytes",
+        "ssd.path",
     ]
     assert held.cache == CacheConfig(host_rows=9, ssd=SsdConfig("rows", 1 << 30, direct=False))
 
@@ -95,8 +97,8 @@ def test_every_field_of_the_section_reaches_the_table(tmp_path):
     tiers: dict[str, Any] = {"host_rows": 9, "ssd": {"path": str(tmp_path)}}
     cache = CacheConfig(host_rows=9, ssd=SsdConfig(tmp_path))
     section = {
-        "dim": 3, "std": 0.5, "admission_threshold": 4, "max_idle_steps": 5, "max_rows": 6,
-        "unknown_value": 0.25, "cache": tiers, "value_dtype": "float16",
+        "embedding_dim": 3, "std": 0.5, "admission_threshold": 4, "max_idle_steps": 5,
+        "max_rows": 6, "unknown_value": 0.25, "cache": tiers, "value_dtype": "float16",
         "state_dtype": "bfloat16", "rounding": "nearest",
     }  # fmt: skip
     held = from_mapping(Config, {**CRITEO, "embedding": section}).embedding
@@ -166,7 +168,7 @@ def test_a_model_of_one_task_takes_numbered_ids(graph_mode, unique, held):
     data = with_vocabulary(Data("planted", 3, 0, batches, ROWS, [test], groups=groups))
     values = {
         **CRITEO,
-        "embedding": {"dim": 4, **held},
+        "embedding": {"embedding_dim": 4, **held},
         "model": {"hidden": [8]},
         "optimizer": {"learning_rate": 0.02},
         "train": {"batch_size": 100, "epochs": 2, "evaluations": 1},

@@ -40,7 +40,7 @@ def data() -> Data:
 def run_of(data: Data, name: str, embedding: dict, evaluations: int = 3):
     values = {
         "data": {"kind": "criteo"},  # not opened: what follows is given the data itself
-        "embedding": {"dim": 4, **embedding},
+        "embedding": {"embedding_dim": 4, **embedding},
         "model": {"hidden": [64]},
         "train": {"batch_size": BATCH, "evaluations": evaluations},
     }

@@ -43,6 +43,7 @@ from tests.parameter.table_configs import (
     by_grouped,
     by_hash_lookup,
     by_map_parameter,
+    by_static_bag,
     convert_by_config,
     fields_id,
     plain,
@@ -128,9 +129,7 @@ STATIC_MAKERS: dict[str, tuple[Any, Any]] = {
         lambda c: EmbeddingLookup(config=c),
     ),
     "EmbeddingBag": (
-        lambda name, fields: EmbeddingBag(
-            DIM, vocab_size=20, name=name, **renamed(fields, initializer="param_init")
-        ),
+        by_static_bag,
         lambda c: EmbeddingBag(config=c),
     ),
     "GroupedEmbedding": (

@@ -24,6 +24,7 @@ from mindspore_rec import (
     MapParameter,
     RecModel,
     SsdConfig,
+    TableConfig,
     tables_of,
 )
 from tests.support.native_table import native_of
@@ -292,7 +293,7 @@ def static(unique, tmp_path):
 
 
 def bag(unique, tmp_path):
-    return Net(EmbeddingBag(2, name=unique(), key_dtype=ms.int64, cache=cached(tmp_path)))
+    return Net(EmbeddingBag(TableConfig(2, name=unique(), cache=cached(tmp_path))))
 
 
 def fields_of_two_tables(unique, tmp_path):

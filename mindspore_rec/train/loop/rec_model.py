@@ -46,7 +46,7 @@ from mindspore_rec.train.loop.step import TrainStep
 from mindspore_rec.train.metrics.summary import TableSummary, TrainSummary
 from mindspore_rec.train.nn.tables import tables_of
 from mindspore_rec.train.optim.tables import check_covered
-from mindspore_rec.train.parameter.map_parameter import MapParameter
+from mindspore_rec.train.parameter.hash_table import HashTable
 from mindspore_rec.train.workers.feed import Reader
 from mindspore_rec.train.workers.peers import Alone, Peers, check_same, current_group
 from mindspore_rec.train.workers.worker_data import agreed_length, worker_source
@@ -520,7 +520,7 @@ class RecModel(Model):
         stage = PrefetchStage(tables, self.prefetch_ids)
         peers = self._meet(run, tables, max_steps)
         progress = progress and peers.rank == 0
-        timed = [t for t in run.train_source.event_tables(tables) if isinstance(t, MapParameter)]
+        timed = [t for t in run.train_source.event_tables(tables) if isinstance(t, HashTable)]
         run.list_callback = callback_list(callbacks, bool(tables)) + (
             [ProgressBar()] if progress else []
         )

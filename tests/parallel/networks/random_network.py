@@ -136,7 +136,7 @@ class LookupPart(nn.Cell):
         self.static = static
         self.width = (self.stop - self.start) * table.dim
         self.lookup: nn.Cell = (
-            TableLookup(table, None, use["padding"])
+            TableLookup(table=table, padding_key=use["padding"])
             if static
             else HashEmbeddingLookup(
                 table=table, padding_key=use["padding"], faae_coefficient=use["faae"]
@@ -157,10 +157,7 @@ class BagPart(nn.Cell):
         self.weighted = use["weighted"]
         self.width = table.dim
         self.bag = EmbeddingBag(
-            table=table,
-            mode=use["mode"],
-            padding_key=use["padding"],
-            faae_coefficient=use["faae"],
+            table=table, mode=use["mode"], padding_key=use["padding"], faae_coefficient=use["faae"]
         )
 
     def construct(self, keys: Tensor, small: Tensor, weights: Tensor) -> Tensor:
