@@ -51,7 +51,7 @@ class WideDeep(nn.Cell):
         super().__init__()
         self.deep = mr.HashEmbeddingLookup(DIM, ms.int64, name=f"{name}.deep")
         self.wide = mr.EmbeddingBag(
-            1, "sum", key_dtype=ms.int64, param_init="zeros", name=f"{name}.wide"
+            mr.TableConfig(1, name=f"{name}.wide", initializer="zeros"), "sum"
         )
         self.mlp = MLP((FIELDS * DIM, NUMBERS), hidden, out_features=1)
         self.loss = nn.BCEWithLogitsLoss()

@@ -293,7 +293,7 @@ def lower_tier(setup: Setup, directory: Path) -> Iterator[dict[str, Any]]:
         with running_redis(directory / "redis") as url:
             yield {"remote": url}
     else:
-        yield {"ssd_path": directory / "ssd", "leftover": "discard"}
+        yield {"ssd": mr.SsdConfig(directory / "ssd"), "leftover": "discard"}
         shutil.rmtree(directory / "ssd", ignore_errors=True)
 
 

@@ -32,7 +32,7 @@ import numpy as np
 from benchmarks import bench_common
 from benchmarks.accuracy_table import MODELS, SETS, config_of, model_of
 from mindspore_rec import tables_of
-from mindspore_rec.serving import QuantisedRows
+from mindspore_rec.serving import QuantizedRows
 from models.common.cli import seed_list
 from models.common.data import open_data
 from models.common.evaluation import evaluate
@@ -62,7 +62,7 @@ def quantised(values: np.ndarray, numbers: str) -> np.ndarray:
         >>> quantised(rows, "int4").astype(float).round(2).tolist()
         [[0.0, 0.47, 1.0]]
     """
-    rows = QuantisedRows(values.shape[1], numbers)
+    rows = QuantizedRows(values.shape[1], numbers)
     keys = np.arange(len(values))
     rows.upsert(keys, np.ascontiguousarray(values, np.float32))
     return rows.lookup(keys)

@@ -23,14 +23,14 @@ import numpy as np
 from peer_process import Peer, installed
 
 import mindspore_rec as mr
-from mindspore_rec.serving import QuantisedRows
+from mindspore_rec.serving import QuantizedRows
 
 FILL_ROWS = 1 << 16
 
 
-def filled(rows: int, dim: int, bits: int, hashed: bool, rng: np.random.Generator) -> QuantisedRows:
+def filled(rows: int, dim: int, bits: int, hashed: bool, rng: np.random.Generator) -> QuantizedRows:
     """Return a table with numbers in all rows."""
-    table = QuantisedRows(dim, f"int{bits}", 0 if hashed else rows)
+    table = QuantizedRows(dim, f"int{bits}", 0 if hashed else rows)
     values = rng.standard_normal((FILL_ROWS, dim), np.float32)
     for first in range(0, rows, FILL_ROWS):
         ids = np.arange(first, min(rows, first + FILL_ROWS))
@@ -39,7 +39,7 @@ def filled(rows: int, dim: int, bits: int, hashed: bool, rng: np.random.Generato
     return table
 
 
-def checked(table: QuantisedRows, ids: np.ndarray, offsets: np.ndarray) -> None:
+def checked(table: QuantizedRows, ids: np.ndarray, offsets: np.ndarray) -> None:
     """Raise ArithmeticError where a pooled row is not the sum of the rows that lookups give."""
     rows = table.lookup(ids).astype(np.float64)
     if not np.allclose(np.add.reduceat(rows, offsets), table.pool(ids, offsets), atol=1e-3):
@@ -47,7 +47,7 @@ def checked(table: QuantisedRows, ids: np.ndarray, offsets: np.ndarray) -> None:
 
 
 def lookup(
-    table: QuantisedRows, batches: np.ndarray, offsets: np.ndarray, threads: int
+    table: QuantizedRows, batches: np.ndarray, offsets: np.ndarray, threads: int
 ) -> Callable[[int], float]:
     """Return a run of `alternate` over batches of ids."""
 

@@ -100,8 +100,11 @@ def train_steps(
 
     checkpoint = mr.RecCheckpoint(
         root, every_steps=every_steps, delta_every_steps=1, data_starts_over=True,
-        builder="serving_load:network", builder_arguments={"hidden": list(options.hidden)},
-        builder_inputs=INPUTS,
+        publication=mr.checkpoint.Publication(
+            builder="serving_load:network",
+            builder_arguments={"hidden": list(options.hidden)},
+            builder_inputs=INPUTS,
+        ),
     )  # fmt: skip
     checkpoint.restore(model)
     model.online_train(batches(), checkpoint, progress=False)

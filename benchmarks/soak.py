@@ -149,8 +149,7 @@ def soak(seconds: float, url: str, path: Path, seed: int) -> dict[str, Any]:
         host_rows=HOST_ROWS,
         remote=url,
         remote_rows=REMOTE_ROWS,
-        ssd_path=path,
-        ssd_bytes=2 << 30,
+        ssd=mr.SsdConfig(path, max_bytes=2 << 30),
         prefetch=2,
     )
     models = {"tiers": make_model("soak.tiers", cache), "memory": make_model("soak.memory", None)}

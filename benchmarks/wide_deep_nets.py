@@ -94,7 +94,7 @@ def hash_lookups(rows: int, name: str) -> tuple[Any, Any]:
         name: beginning of the tables' names.
     """
     deep = mr.HashEmbeddingLookup(DIM, ms.int64, name=f"{name}.deep")
-    wide = mr.EmbeddingBag(1, "sum", key_dtype=ms.int64, param_init="zeros", name=f"{name}.wide")
+    wide = mr.EmbeddingBag(mr.TableConfig(1, name=f"{name}.wide", initializer="zeros"), "sum")
     both: tuple[Any, ...] = (deep, wide)
     for lookup, start in itertools.product(both, range(0, rows, _CHUNK)):
         numbers = np.arange(start, min(start + _CHUNK, rows))

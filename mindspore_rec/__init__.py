@@ -40,9 +40,15 @@ if TYPE_CHECKING:
     )
     from mindspore_rec.common.run.errors import CheckpointError as CheckpointError
     from mindspore_rec.common.tiers.config import CacheConfig as CacheConfig
+    from mindspore_rec.common.tiers.ssd_config import SsdConfig as SsdConfig
     from mindspore_rec.compat.convert import convert as convert, revert as revert
     from mindspore_rec.compat.create_table import create_table as create_table
+    from mindspore_rec.compat.embedding_lookup import EmbeddingLookup as EmbeddingLookup
     from mindspore_rec.compat.get_insert_func import get_insert_func as get_insert_func
+    from mindspore_rec.compat.hash_embedding_lookup import (
+        HashEmbeddingLookup as HashEmbeddingLookup,
+    )
+    from mindspore_rec.compat.map_parameter import MapParameter as MapParameter
     from mindspore_rec.compat.session import init as init, terminate as terminate
     from mindspore_rec.compat.sparse_lookup import (
         SparseLookup as SparseLookup,
@@ -87,15 +93,12 @@ if TYPE_CHECKING:
         set_dense_device as set_dense_device,
     )
     from mindspore_rec.train.nn.grouped import GroupedEmbedding as GroupedEmbedding
-    from mindspore_rec.train.nn.hash_lookup import HashEmbeddingLookup as HashEmbeddingLookup
-    from mindspore_rec.train.nn.static_lookup import EmbeddingLookup as EmbeddingLookup
     from mindspore_rec.train.nn.tables import tables_of as tables_of
     from mindspore_rec.train.optim.adagrad import Adagrad as Adagrad
     from mindspore_rec.train.optim.adam import Adam as Adam, LazyAdam as LazyAdam
     from mindspore_rec.train.optim.combined import CombinedOptimizer as CombinedOptimizer
     from mindspore_rec.train.optim.ftrl import FTRL as FTRL
     from mindspore_rec.train.optim.sgd import SGD as SGD
-    from mindspore_rec.train.parameter.map_parameter import MapParameter as MapParameter
     from mindspore_rec.train.parameter.static_parameter import StaticParameter as StaticParameter
     from mindspore_rec.train.parameter.table_config import TableConfig as TableConfig
 else:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables as parameters of a network, with their rules of admission and eviction.
 
-`MapParameter` is a hash table over any int64 key, `StaticParameter` a table of a fixed vocabulary,
-`TableParameter` what they share. Admission (`CountAdmission`, `SketchAdmission`,
-`ProbabilityAdmission`) and `Eviction` are settings of a hash table.
+`HashTable` is a table over any int64 key, which `MapParameter` makes by MindSpore's arguments,
+`StaticParameter` a table of a fixed vocabulary, `TableParameter` what they share. Admission
+(`CountAdmission`, `SketchAdmission`, `ProbabilityAdmission`) and `Eviction` are settings of a hash
+table.
 """
 
 from typing import TYPE_CHECKING
@@ -22,9 +23,10 @@ if TYPE_CHECKING:
         ProbabilityAdmission as ProbabilityAdmission,
         SketchAdmission as SketchAdmission,
     )
+    from mindspore_rec.compat.map_parameter import MapParameter as MapParameter
     from mindspore_rec.train.parameter.dynamics import EvictedKeys as EvictedKeys
     from mindspore_rec.train.parameter.explanation import Explanation as Explanation
-    from mindspore_rec.train.parameter.map_parameter import MapParameter as MapParameter
+    from mindspore_rec.train.parameter.hash_table import HashTable as HashTable
     from mindspore_rec.train.parameter.static_parameter import StaticParameter as StaticParameter
     from mindspore_rec.train.parameter.table_config import TableConfig as TableConfig
     from mindspore_rec.train.parameter.table_parameter import TableParameter as TableParameter

@@ -29,7 +29,7 @@ def test_lazy_names_are_those_of_all(name: str) -> None:
 
 def test_an_old_path_works_and_warns(tmp_path) -> None:
     quantised_file = importlib.import_module("mindspore_rec.checkpoint.quantised_file")
-    with pytest.warns(DeprecationWarning, match="import read_quantised from mindspore_rec.checkp"):
+    with pytest.warns(DeprecationWarning, match="import read_quantized from mindspore_rec.checkp"):
         with pytest.raises(FileNotFoundError):
             quantised_file.read_quantised(tmp_path / "missing")
 

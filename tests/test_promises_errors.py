@@ -23,6 +23,7 @@ from mindspore_rec import (
     NoOptimizerError,
     StaticParameter,
     TableClosedError,
+    TableConfig,
     _native,
     optim,
     set_num_threads,
@@ -259,7 +260,7 @@ ARGUMENTS: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
         {"embedding_size": 4, "vocab_size": 4, "permit_filter_value": 2},
         "permit_filter_value is for hash tables",
     ),
-    (StaticParameter, {"vocab_size": True, "embedding_size": 2}, "vocab_size"),
+    (StaticParameter, {"vocab_size": True, "embedding_dim": 2}, "vocab_size"),
 ]
 
 
@@ -297,7 +298,7 @@ def test_an_id_outside_the_vocabulary(mode, unique) -> None:
 
 
 def test_bags_that_do_not_fit(pynative, unique) -> None:
-    bag = EmbeddingBag(2, "mean", name=unique()).set_train(False)
+    bag = EmbeddingBag(TableConfig(2, name=unique(), key_dtype=ms.int32), "mean").set_train(False)
     two, weight = ids(1, 2), Tensor(np.ones(1, np.float32))
     for inputs, message in [
         ((two, ids(0, 3)), r"offsets\[1\] is 3"),

@@ -27,7 +27,7 @@ SMALL_DATA = """
 data:
   {kind: synthetic, rows: 4096, test_rows: 1024, max_cardinality: 2000, pair_cardinality: 100,
    seed: 1}
-embedding: {dim: 2}
+embedding: {embedding_dim: 2}
 model: {hidden: [4]}
 train: {batch_size: 1024, epochs: 1, evaluations: 1, seed: 0}
 """

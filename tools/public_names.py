@@ -72,7 +72,7 @@ def public_names(modules: Sequence[str]) -> Record:
     record: Record = {}
     for module in filter(importlib.util.find_spec, modules):
         face = importlib.import_module(module)
-        for name in sorted(face.__all__):
+        for name in sorted({*face.__all__, *getattr(face, "OLD_NAMES", ())}):
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 value = getattr(face, name)

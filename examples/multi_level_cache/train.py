@@ -23,7 +23,7 @@ import numpy as np
 from mindspore import Tensor, nn, ops
 
 from datasets.synthetic import criteo_like, generate
-from mindspore_rec import AUC, CacheConfig, HashEmbeddingLookup, LazyAdam, RecModel
+from mindspore_rec import AUC, CacheConfig, HashEmbeddingLookup, LazyAdam, RecModel, SsdConfig
 from mindspore_rec.nn import MLP
 from mindspore_rec.train import TrainSummary
 
@@ -95,7 +95,7 @@ def compare(args: argparse.Namespace, directory: str) -> dict[str, Any]:
     cache = CacheConfig(
         host_rows=max(1, int(args.host_share * memory["rows"])),
         remote=args.remote,
-        ssd_path=None if args.remote else directory,
+        ssd=None if args.remote else SsdConfig(directory),
         prefetch=args.prefetch,
     )
     print(f"with {cache}:", file=sys.stderr)

@@ -29,7 +29,7 @@ def build(
 
     `row_dtype` is the type of the tables' values and of Adam's moments: 'float32' or 'bfloat16'.
     """
-    embedding = EmbeddingConfig(dim=dim, value_dtype=row_dtype, state_dtype=row_dtype)
+    embedding = EmbeddingConfig(embedding_dim=dim, value_dtype=row_dtype, state_dtype=row_dtype)
     return DeepFM(fields, dense, embedding, "embed", hidden, dropout, name=name, seed=seed)
 
 

@@ -40,6 +40,7 @@ from examples.online_learning.parts import (
     parser,
 )
 from mindspore_rec import ProgressiveValidation, RecCheckpoint, RecModel
+from mindspore_rec.checkpoint import Publication
 from mindspore_rec.parallel import worker_group
 from mindspore_rec.stream import DataReceiver, Journal, StreamingDataset, StreamLimits, ensure_topic
 
@@ -96,9 +97,11 @@ def train(brokers: str, events: EventSet, directory: Path, options: Any) -> None
         every_seconds=options.full_seconds,
         delta_every_seconds=options.delta_seconds,
         states={"online": online},
-        builder="examples.online_learning.network:build",
-        builder_arguments=shape,
-        builder_inputs=inputs_of(**shape),
+        publication=Publication(
+            builder="examples.online_learning.network:build",
+            builder_arguments=shape,
+            builder_inputs=inputs_of(**shape),
+        ),
     )
     with stream:
         restored = checkpoint.restore(model, stream)

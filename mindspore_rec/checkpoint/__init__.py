@@ -2,7 +2,8 @@
 """Saving and loading a network with its tables.
 
 `save_checkpoint` and `load_checkpoint` write and read one state. `RecCheckpoint` is a callback that
-saves the whole state during training, as full checkpoints and deltas between them.
+saves the whole state during training, as full checkpoints and deltas between them; `RowChecks`
+and `Publication` are settings of it.
 """
 
 from typing import TYPE_CHECKING
@@ -11,11 +12,14 @@ from mindspore_rec.common.lazy import lazily
 
 if TYPE_CHECKING:
     from mindspore_rec.common.run.errors import CheckpointError as CheckpointError
-    from mindspore_rec.common.run.quantised_file import read_quantised as read_quantised
+    from mindspore_rec.common.run.quantized_file import read_quantized as read_quantized
     from mindspore_rec.train.checkpoint.directory import (
         load_checkpoint as load_checkpoint,
         save_checkpoint as save_checkpoint,
     )
+    from mindspore_rec.train.checkpoint.publication import Publication as Publication
     from mindspore_rec.train.checkpoint.rec_checkpoint import RecCheckpoint as RecCheckpoint
+    from mindspore_rec.train.checkpoint.row_checks import RowChecks as RowChecks
 else:
-    __getattr__, __dir__, __all__ = lazily(__name__)
+    OLD_NAMES = {"read_quantised": "read_quantized"}
+    __getattr__, __dir__, __all__ = lazily(__name__, renamed=OLD_NAMES)

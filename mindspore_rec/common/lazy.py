@@ -11,8 +11,11 @@ import ast
 import importlib
 import inspect
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
+
+from mindspore_rec.common.old_arguments import level_outside
 
 __all__ = ["lazily"]
 
@@ -28,7 +31,10 @@ class _Home(NamedTuple):
 
 
 def lazily(
-    face: str, aliases: Mapping[str, str] = _NONE, sentences: Mapping[str, str] = _NONE
+    face: str,
+    aliases: Mapping[str, str] = _NONE,
+    sentences: Mapping[str, str] = _NONE,
+    renamed: Mapping[str, str] = _NONE,
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return the `__getattr__`, `__dir__` and `__all__` of a face (PEP 562).
 
@@ -41,6 +47,7 @@ def lazily(
         aliases: other names of its names; they work, and `__dir__` leaves them out.
         sentences: names that the face does not have, and what to use instead of each. It is in the
             AttributeError, and in the ImportError of `from face import name`.
+        renamed: earlier names of its names; they work until version 1.0, with a warning.
     """
     module = sys.modules[face]
     homes = dict(_homes(inspect.getsource(module)))
@@ -48,6 +55,14 @@ def lazily(
     def get(name: str) -> Any:
         if name in aliases:
             return getattr(module, aliases[name])
+        if name in renamed:
+            warnings.warn(
+                f"{face}.{name} is deprecated and ends with version 1.0: use {renamed[name]} "
+                "instead (docs/upgrading.md)",
+                DeprecationWarning,
+                stacklevel=level_outside(),
+            )
+            return getattr(module, renamed[name])
         home = homes.get(name)
         if home is None:
             raise _missing(face, name, sentences.get(name))

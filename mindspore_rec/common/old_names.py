@@ -15,7 +15,9 @@ ALIASES: Mapping[str, str] = {"terminate_config_initializer": "terminate"}
 
 _LAUNCH = "`python -m mindspore_rec.launch -n N train.py`"
 _OWN_BATCHES = "nothing to call: a network looks rows up by itself, with a dataset that gives ids"
-_TABLE = "EmbeddingBag(dim, mode) for each, or GroupedEmbedding for several in one operator"
+_TABLE = (
+    "EmbeddingBag(TableConfig(dim), mode) for each, or GroupedEmbedding for several in one operator"
+)
 _HASH_OPTIMIZER = (
     "give LazyAdam, FTRL, Adagrad or SGD of mindspore_rec the network's parameters, which has "
     "dense ones and tables: LazyAdam(net.trainable_params(), learning_rate)"

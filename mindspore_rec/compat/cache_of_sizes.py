@@ -9,6 +9,7 @@ from typing import Any
 from mindspore_rec import _native
 from mindspore_rec.common.checks import check_int
 from mindspore_rec.common.tiers.config import CacheConfig, check_cache
+from mindspore_rec.common.tiers.ssd_config import SsdConfig
 
 __all__ = ["cache_of_sizes"]
 
@@ -38,8 +39,8 @@ def cache_of_sizes(
 
     Example:
         >>> config = cache_of_sizes("", 8, None, 0, 1000, 1_000_000, ["rows"])
-        >>> config.host_rows, config.ssd_bytes, config.ssd_path
-        (1000, 237600000, 'rows')
+        >>> config.host_rows, config.ssd
+        (1000, SsdConfig(path='rows', max_bytes=237600000, direct=True))
     """
     sizes = {
         "device_vocabulary_size": check_int(where + "device_vocabulary_size", device, 0, MAX_ROWS),
@@ -72,8 +73,12 @@ def cache_of_sizes(
     return CacheConfig(
         device_rows=sizes["device_vocabulary_size"] or None,
         host_rows=sizes["host_vocabulary_size"],
-        ssd_path=_path(where, ssd_data_path),
-        ssd_bytes=max(MIN_SSD_BYTES, int(AMPLIFICATION * sizes["ssd_vocabulary_size"] * record)),
+        ssd=SsdConfig(
+            _path(where, ssd_data_path),
+            max_bytes=max(
+                MIN_SSD_BYTES, int(AMPLIFICATION * sizes["ssd_vocabulary_size"] * record)
+            ),
+        ),
     )
 
 

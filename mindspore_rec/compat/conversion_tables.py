@@ -10,10 +10,10 @@ import numpy as np
 from mindspore import nn
 
 from mindspore_rec.compat.conversion_targets import Target
+from mindspore_rec.compat.embedding_lookup import EmbeddingLookup
+from mindspore_rec.compat.hash_embedding_lookup import HashEmbeddingLookup
 from mindspore_rec.train.graph.operators import NameTakenError
-from mindspore_rec.train.nn.hash_lookup import HashEmbeddingLookup
 from mindspore_rec.train.nn.lookup import TableLookup
-from mindspore_rec.train.nn.static_lookup import EmbeddingLookup
 from mindspore_rec.train.parameter.table_config import TableConfig
 from mindspore_rec.train.parameter.table_parameter import open_tables
 
@@ -66,11 +66,11 @@ def config_of(
     Raises:
         ValueError: the template has another `dim`, or is of no use for this kind.
     """
-    if template.dim != target.dim:
+    if template.embedding_dim != target.dim:
         raise ValueError(
             f"config must have the dim of the embeddings converted: '{target.path}' has "
-            f"{target.dim}, config {template.dim}; convert embeddings of one dim at a time, by "
-            "names="
+            f"{target.dim}, config {template.embedding_dim}; convert embeddings of one dim at a "
+            "time, by names="
         )
     config = dataclasses.replace(template, name=prefix + target.path)
     if kind == "hash":
@@ -110,7 +110,7 @@ def new_lookup(
     elif config.vocab_size is None:
         new = HashEmbeddingLookup(target.dim, table=table, padding_key=padding)
     else:
-        new = TableLookup(table, None, padding)
+        new = TableLookup(table=table, padding_key=padding)
     # Attributes that code around an embedding may read.
     for attribute in ("vocab_size", "embedding_size", "num_embeddings", "embedding_dim"):
         if attribute in vars(old):

@@ -28,9 +28,9 @@ from mindspore_rec.compat.conversion_targets import (
     replace_in,
     walk,
 )
+from mindspore_rec.compat.map_parameter import MapParameter
 from mindspore_rec.train.nn.sequential import FusedSequential
 from mindspore_rec.train.parameter.initializers import row_initializer
-from mindspore_rec.train.parameter.map_parameter import MapParameter
 from mindspore_rec.train.parameter.static_parameter import StaticParameter
 from mindspore_rec.train.parameter.table_config import TableConfig
 from mindspore_rec.train.parameter.upstream import (
@@ -92,7 +92,7 @@ def convert(
         prefix: tables are named prefix + path, which must be unique among open tables. Default: ''.
         dry_run: check and print only.
         config: the tables as a `TableConfig` without name and `vocab_size`, instead of the
-            arguments above that describe one; its `dim` has to be the `dim` of the embeddings
+            arguments above that describe one; its `embedding_dim` has to be as in the embeddings
             converted. A table is frozen if the old weight is, or if the config says so.
         dense: whether every `nn.SequentialCell` of `nn.Dense` layers and activations, as
             `nn.FusedSequential` takes them, becomes one operator, too; its layers and parameters

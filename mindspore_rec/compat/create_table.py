@@ -18,10 +18,10 @@ from mindspore_rec.common.old_names import refuse_arguments
 from mindspore_rec.common.rows.policies import Admission, Eviction
 from mindspore_rec.common.tiers.config import CacheConfig
 from mindspore_rec.compat.cache_of_sizes import cache_of_sizes
+from mindspore_rec.compat.map_parameter import MapParameter
 from mindspore_rec.compat.policies_of_specs import policies_of_specs
 from mindspore_rec.compat.session import adopt, default_seed
 from mindspore_rec.train.parameter.initializers import row_initializer
-from mindspore_rec.train.parameter.map_parameter import MapParameter
 from mindspore_rec.train.parameter.table_config import MAX_DIM, TableConfig
 from mindspore_rec.train.parameter.upstream import (
     REQUIRED,

@@ -11,9 +11,9 @@ from mindspore import Tensor, nn, ops
 
 from mindspore_rec.common.columns.feature_spec import FeatureSpec
 from mindspore_rec.compat.create_table import padding_keys_of
+from mindspore_rec.compat.hash_embedding_lookup import HashEmbeddingLookup
+from mindspore_rec.compat.map_parameter import MapParameter
 from mindspore_rec.compat.policies_of_specs import check_policies
-from mindspore_rec.train.nn.hash_lookup import HashEmbeddingLookup
-from mindspore_rec.train.parameter.map_parameter import MapParameter
 
 __all__ = ["SparseLookup", "sparse_lookup"]
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cells: embeddings over tables, and the blocks that models are made of.
 
-`HashEmbeddingLookup` looks up any int64, `EmbeddingLookup` ids of a vocabulary, `EmbeddingBag` one
-combined row a bag, `GroupedEmbedding` several tables at once; `tables_of` finds the tables of a
-network. The others are layers between embeddings and prediction, and a loss.
+`TableLookup` looks ids up in a table, `EmbeddingBag` gives one combined row a bag,
+`GroupedEmbedding` rows of several tables at once; `HashEmbeddingLookup` and `EmbeddingLookup` are
+lookups by the arguments of MindRec and MindSpore. `tables_of` finds the tables of a network. The
+others are layers between embeddings and prediction, and a loss.
 """
 
 from typing import TYPE_CHECKING
@@ -11,6 +12,10 @@ from typing import TYPE_CHECKING
 from mindspore_rec.common.lazy import lazily
 
 if TYPE_CHECKING:
+    from mindspore_rec.compat.embedding_lookup import EmbeddingLookup as EmbeddingLookup
+    from mindspore_rec.compat.hash_embedding_lookup import (
+        HashEmbeddingLookup as HashEmbeddingLookup,
+    )
     from mindspore_rec.train.nn.bag import EmbeddingBag as EmbeddingBag
     from mindspore_rec.train.nn.cross import CrossNet as CrossNet, CrossNetV2 as CrossNetV2
     from mindspore_rec.train.nn.cross_mix import CrossNetMix as CrossNetMix
@@ -20,13 +25,12 @@ if TYPE_CHECKING:
     from mindspore_rec.train.nn.fused.layer import FusedLayer as FusedLayer
     from mindspore_rec.train.nn.fused_graph import FusedGraph as FusedGraph
     from mindspore_rec.train.nn.grouped import GroupedEmbedding as GroupedEmbedding
-    from mindspore_rec.train.nn.hash_lookup import HashEmbeddingLookup as HashEmbeddingLookup
+    from mindspore_rec.train.nn.lookup import TableLookup as TableLookup
     from mindspore_rec.train.nn.loss import BCEWithLogitsLoss as BCEWithLogitsLoss
     from mindspore_rec.train.nn.mlp import MLP as MLP
     from mindspore_rec.train.nn.mmoe import MMoE as MMoE
     from mindspore_rec.train.nn.number_embedding import NumberEmbedding as NumberEmbedding
     from mindspore_rec.train.nn.sequential import FusedSequential as FusedSequential
-    from mindspore_rec.train.nn.static_lookup import EmbeddingLookup as EmbeddingLookup
     from mindspore_rec.train.nn.sum import Sum as Sum
     from mindspore_rec.train.nn.tables import tables_of as tables_of
 else:

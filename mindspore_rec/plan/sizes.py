@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from mindspore_rec import _native
 from mindspore_rec.common.checks import check_int, check_one_of
+from mindspore_rec.common.old_arguments import Renamed, takes_old
 
 __all__ = [
     "COUNTER_BYTES",
@@ -52,8 +53,9 @@ VALUE_DTYPES = ("float32", "bfloat16", "float16")
 STATE_DTYPES = ("float32", "bfloat16")
 
 
+@takes_old(Renamed("dim", "embedding_dim"))
 def row_bytes(
-    dim: int, optimizer: str, value_dtype: str = "float32", state_dtype: str = "float32"
+    embedding_dim: int, optimizer: str, value_dtype: str = "float32", state_dtype: str = "float32"
 ) -> int:
     """Return the bytes of a row: metadata, its part of the index, value and optimizer state.
 
@@ -61,7 +63,7 @@ def row_bytes(
     tables have.
 
     Args:
-        dim: floats of the value, 1 to 8192.
+        embedding_dim: floats of the value, 1 to 8192.
         optimizer: a name of `OPTIMIZERS`.
         value_dtype: 'float32', 'bfloat16' or 'float16'. Default: 'float32'.
         state_dtype: of states that are moving averages, 'float32' or 'bfloat16'; sums (of Adagrad,
@@ -76,9 +78,11 @@ def row_bytes(
         >>> row_bytes(16, "LazyAdam", "bfloat16", "bfloat16")
         124
     """
-    check_int("dim", dim, 1, _MAX_DIM)
+    check_int("embedding_dim", embedding_dim, 1, _MAX_DIM)
     check_one_of("optimizer", optimizer, tuple(OPTIMIZERS))
     check_one_of("value_dtype", value_dtype, VALUE_DTYPES)
     check_one_of("state_dtype", state_dtype, STATE_DTYPES)
     state = "float32" if optimizer in _SUMS else state_dtype
-    return _native.row_sizes(dim, OPTIMIZERS[optimizer](dim), value_dtype, state).in_host()
+    return _native.row_sizes(
+        embedding_dim, OPTIMIZERS[optimizer](embedding_dim), value_dtype, state
+    ).in_host()

@@ -10,6 +10,7 @@ import numpy as np
 from tqdm import tqdm
 
 from mindspore_rec.common.checks import check_int, check_number
+from mindspore_rec.common.old_arguments import Renamed, old_attribute, takes_old
 from mindspore_rec.plan.log import KeyLog
 from mindspore_rec.plan.placement import Machine, TableCost, propose
 from mindspore_rec.plan.sizes import DIGEST_BYTES, row_bytes
@@ -18,18 +19,20 @@ from mindspore_rec.plan.worker_loads import WorkerLoads, count_loads
 __all__ = ["PlannedTable", "TableOnWorkers", "WorkerOutcome", "WorkerPlan", "plan_workers"]
 
 
+@old_attribute("dim", "embedding_dim")
+@takes_old(Renamed("dim", "embedding_dim", replaces=True))
 @dataclass(frozen=True)
 class PlannedTable:
     """One table of a plan.
 
     Args:
         log: the keys looked up in it.
-        dim: floats of a row's value.
+        embedding_dim: floats of a row's value.
         optimizer: a name of `OPTIMIZERS`.
     """
 
     log: KeyLog
-    dim: int = 16
+    embedding_dim: int = 16
     optimizer: str = "LazyAdam"
 
 
@@ -166,7 +169,9 @@ def plan_workers(
     if check_number("compute_seconds", compute_seconds) < 0:
         raise ValueError(f"compute_seconds must be >= 0, got {compute_seconds}")
     machine = machine or Machine()
-    sizes = {name: row_bytes(table.dim, table.optimizer) for name, table in tables.items()}
+    sizes = {
+        name: row_bytes(table.embedding_dim, table.optimizer) for name, table in tables.items()
+    }
     loads: dict[str, list[WorkerLoads]] = {}
     samples = 0
     total = sum(table.log.size for table in tables.values())
@@ -180,7 +185,7 @@ def plan_workers(
     plan = WorkerPlan(samples, batch_size, keys, machine)
     for i in range(len(workers)):
         costs = {
-            name: TableCost(loads[name][i], table.dim, sizes[name])
+            name: TableCost(loads[name][i], table.embedding_dim, sizes[name])
             for name, table in tables.items()
         }
         plan.outcomes.append(_outcome(costs, machine, batch_size, dense_bytes, compute_seconds))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Serving: predictions with a network that follows the checkpoints of a training.
 
-`Predictor` predicts in a program, `python -m mindspore_rec.serving` over HTTP. `QuantisedRows` are
+`Predictor` predicts in a program, `python -m mindspore_rec.serving` over HTTP. `QuantizedRows` are
 rows of int8 or int4 by themselves, `SharedRows` rows that processes share.
 """
 
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from mindspore_rec.serve.following.catalog import ChainError as ChainError
     from mindspore_rec.serve.following.predictor import Predictor as Predictor
     from mindspore_rec.serve.following.status import Status as Status
-    from mindspore_rec.serve.quantised_rows import QuantisedRows as QuantisedRows
+    from mindspore_rec.serve.quantized_rows import QuantizedRows as QuantizedRows
     from mindspore_rec.serve.shared.rows import SharedRows as SharedRows
 else:
-    __getattr__, __dir__, __all__ = lazily(__name__)
+    OLD_NAMES = {"QuantisedRows": "QuantizedRows"}
+    __getattr__, __dir__, __all__ = lazily(__name__, renamed=OLD_NAMES)

@@ -16,6 +16,8 @@ import dacite
 import yaml
 from dacite.exceptions import DaciteFieldError, MissingValueError, WrongTypeError
 
+from models.common.old_keys import with_new_keys
+
 __all__ = ["from_mapping", "read_yaml", "to_json"]
 
 T = TypeVar("T")
@@ -169,6 +171,7 @@ def _of_known_keys(kind: Any, value: Any) -> Any:
         return value
     if not isinstance(value, Mapping):
         raise WrongTypeError(Mapping, value)
+    value = with_new_keys(kind, value)
     known = [field.name for field in dataclasses.fields(kind)]
     if "kind" in known and "kind" in value:
         # Of another kind are probably the other keys too.

@@ -50,7 +50,7 @@ class FieldEmbedding(nn.Cell):
         TypeError, ValueError: an argument is of the wrong type or out of range.
 
     Example:
-        >>> embedding = FieldEmbedding(3, EmbeddingConfig(dim=4), "doc.fields")
+        >>> embedding = FieldEmbedding(3, EmbeddingConfig(embedding_dim=4), "doc.fields")
         >>> embedding(Tensor([[1, 2, 3]], ms.int64)).shape
         (1, 3, 4)
     """
@@ -68,7 +68,7 @@ class FieldEmbedding(nn.Cell):
         super().__init__()
         check_least("fields", fields, 1, 1 << 16)
         described = config.table(name, seed, dim=dim, initializer=initializer)
-        self.dim = described.dim
+        self.dim = described.embedding_dim
         self.rows = _RowOfId(config)
         self.table = _lookup_of(fields, config, described)
 
@@ -143,7 +143,7 @@ def _lookup_of(fields: int, config: EmbeddingConfig, described: TableConfig) -> 
         return HashEmbeddingLookup(config=described)
     if config.host_device_mix:
         return EmbeddingLookup(config=described)
-    size, dim = described.vocab_size, described.dim
+    size, dim = described.vocab_size, described.embedding_dim
     return EmbeddingLookup(size, dim, described.initializer, target="DEVICE", sparse=False)
 
 
@@ -154,7 +154,9 @@ def _converted(config: EmbeddingConfig, described: TableConfig) -> nn.Cell:
             "'embedding.buckets' must be the size of the vocabulary with kind 'converted'"
         )
     prefix, dot, last = str(described.name).rpartition(".")
-    plain = nn.Embedding(config.buckets, described.dim, embedding_table=described.initializer)
+    plain = nn.Embedding(
+        config.buckets, described.embedding_dim, embedding_table=described.initializer
+    )
     holder = nn.SequentialCell(OrderedDict([(last, plain)]))
     convert(holder, prefix=prefix + dot, config=dataclasses.replace(described, name=None))
     return holder[0]

@@ -26,13 +26,13 @@ ROUNDINGS = ("stochastic", "nearest")
 class EmbeddingConfig:
     """Description of a model's embeddings.
 
-    `dim`, `std`, `admission_threshold`, `max_idle_steps`, `max_rows`, `unknown_value`, `buckets`,
-    `cache`, `value_dtype`, `state_dtype` and `rounding` are the fields of
+    `embedding_dim`, `std`, `admission_threshold`, `max_idle_steps`, `max_rows`, `unknown_value`,
+    `buckets`, `cache`, `value_dtype`, `state_dtype` and `rounding` are the fields of
     `mindspore_rec.TableConfig` in YAML: `table` maps them. The other keys say how many tables there
     are and how ids reach them.
 
     Args:
-        dim: floats of an embedding, 1 to 8192; the table's `dim`. Default: 16.
+        embedding_dim: floats of an embedding, 1 to 8192, as of the table. Default: 16.
         std: standard deviation of the normal first values, at least 0; the table's `initializer`.
             Default: 0.01.
         kind: 'hash': tables grow with the ids, and no two ids share a row. 'static': tables with a
@@ -81,7 +81,7 @@ class EmbeddingConfig:
         true, and only with it, got None
     """
 
-    dim: int = 16
+    embedding_dim: int = 16
     std: float = 0.01
     kind: str = "hash"
     tables: str = "one"
@@ -98,8 +98,13 @@ class EmbeddingConfig:
     state_dtype: str = "float32"
     rounding: str = "stochastic"
 
+    @property
+    def dim(self) -> int:
+        """`embedding_dim`, in short."""
+        return self.embedding_dim
+
     def __post_init__(self) -> None:
-        check_least("'embedding.dim'", self.dim, 1, 8192)
+        check_least("'embedding.embedding_dim'", self.embedding_dim, 1, 8192)
         check_least("'embedding.std'", self.std, 0)
         check_one_of("'embedding.kind'", self.kind, KINDS)
         check_one_of("'embedding.tables'", self.tables, TABLES)

@@ -56,7 +56,7 @@ class InputLayer(nn.Cell):
     Example:
         >>> import mindspore as ms
         >>> import numpy as np
-        >>> layer = InputLayer(3, 2, EmbeddingConfig(dim=4), "embed", "doc.inputs")
+        >>> layer = InputLayer(3, 2, EmbeddingConfig(embedding_dim=4), "embed", "doc.inputs")
         >>> ids = Tensor([[1, 2, 3]], ms.int64)
         >>> parts = layer(ids, Tensor(np.ones((1, 2), np.float32)))
         >>> [part.shape for part in parts], layer.widths

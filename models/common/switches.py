@@ -7,12 +7,12 @@ import argparse
 import dataclasses
 from typing import Any
 
-from mindspore_rec import CacheConfig
+from mindspore_rec import CacheConfig, SsdConfig
 from models.common.embedding_config import KINDS, EmbeddingConfig
 
 __all__ = ["add_switches", "with_switches"]
 
-TIERS = ("device_rows", "host_rows", "remote", "ssd_path")
+TIERS = ("device_rows", "host_rows", "remote")
 
 
 def add_switches(parser: argparse.ArgumentParser) -> None:
@@ -63,8 +63,12 @@ def with_switches(config: Any, options: argparse.Namespace) -> Any:
     if options.embedding not in (None, embedding.kind):
         changes |= _other_kind(options.embedding)
     tiers = {name: getattr(options, name) for name in TIERS if getattr(options, name) is not None}
+    cache = embedding.cache
+    if options.ssd_path is not None:
+        ssd = None if cache is None else cache.ssd
+        path = options.ssd_path
+        tiers["ssd"] = dataclasses.replace(ssd, path=path) if ssd else SsdConfig(path)
     if tiers:
-        cache = embedding.cache
         changes["cache"] = dataclasses.replace(cache, **tiers) if cache else CacheConfig(**tiers)
     return dataclasses.replace(config, embedding=dataclasses.replace(embedding, **changes))
 

@@ -50,7 +50,7 @@ class DCN(nn.Cell):
 
     Example:
         >>> import mindspore as ms
-        >>> net = DCN(3, 0, EmbeddingConfig(dim=4), hidden=(8,), name="doc.dcn")
+        >>> net = DCN(3, 0, EmbeddingConfig(embedding_dim=4), hidden=(8,), name="doc.dcn")
         >>> net(Tensor([[1, 2, 3]], ms.int64)).shape
         (1, 1)
     """

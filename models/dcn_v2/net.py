@@ -60,7 +60,7 @@ class DCNV2(nn.Cell):
 
     Example:
         >>> import mindspore as ms
-        >>> held = EmbeddingConfig(dim=4)
+        >>> held = EmbeddingConfig(embedding_dim=4)
         >>> net = DCNV2(3, 0, held, cross="mixture", rank=2, hidden=(8,), name="doc.dcn_v2")
         >>> net(Tensor([[1, 2, 3]], ms.int64)).shape
         (1, 1)

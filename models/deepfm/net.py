@@ -49,7 +49,7 @@ class DeepFM(nn.Cell):
 
     Example:
         >>> import mindspore as ms
-        >>> net = DeepFM(3, 0, EmbeddingConfig(dim=4), hidden=(8,), name="doc.deepfm")
+        >>> net = DeepFM(3, 0, EmbeddingConfig(embedding_dim=4), hidden=(8,), name="doc.deepfm")
         >>> net(Tensor([[1, 2, 3]], ms.int64)).shape
         (1, 1)
     """

@@ -53,7 +53,7 @@ class DLRM(nn.Cell):
 
     Example:
         >>> import mindspore as ms
-        >>> net = DLRM(3, 0, EmbeddingConfig(dim=4), bottom=(), top=(8,), name="doc.dlrm")
+        >>> net = DLRM(3, 0, EmbeddingConfig(embedding_dim=4), bottom=(), top=(8,), name="doc.dlrm")
         >>> net(Tensor([[1, 2, 3]], ms.int64)).shape
         (1, 1)
     """

@@ -47,7 +47,9 @@ class Config(RunConfig):
     """
 
     data: CensusIncome
-    embedding: EmbeddingConfig = field(default_factory=lambda: EmbeddingConfig(dim=8, std=0.05))
+    embedding: EmbeddingConfig = field(
+        default_factory=lambda: EmbeddingConfig(embedding_dim=8, std=0.05)
+    )
     model: ModelConfig = field(default_factory=ModelConfig)
 
     several_tasks: ClassVar[bool] = True

@@ -52,7 +52,8 @@ class MMoENet(nn.Cell):
 
     Example:
         >>> import mindspore as ms
-        >>> net = MMoENet(3, 0, EmbeddingConfig(dim=4), experts=2, tasks=3, name="doc.mmoe")
+        >>> embedding = EmbeddingConfig(embedding_dim=4)
+        >>> net = MMoENet(3, 0, embedding, experts=2, tasks=3, name="doc.mmoe")
         >>> net(Tensor([[1, 2, 3]], ms.int64)).shape
         (1, 3)
     """

@@ -53,7 +53,8 @@ class WideDeep(nn.Cell):
 
     Example:
         >>> import mindspore as ms
-        >>> net = WideDeep(3, 0, EmbeddingConfig(dim=4), hidden=(8,), name="doc.wide_deep")
+        >>> embedding = EmbeddingConfig(embedding_dim=4)
+        >>> net = WideDeep(3, 0, embedding, hidden=(8,), name="doc.wide_deep")
         >>> net(Tensor([[1, 2, 3]], ms.int64)).shape
         (1, 1)
     """

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, strategies as st
 from mindspore import Tensor, nn
 
-from mindspore_rec import EmbeddingBag, HashEmbeddingLookup
+from mindspore_rec import EmbeddingBag, HashEmbeddingLookup, TableConfig
 from mindspore_rec.optim import LazyAdam
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -88,7 +88,7 @@ def test_the_dense_step_updates_the_network_and_not_the_rows():
 def test_the_table_step_updates_the_rows_of_its_ids_by_the_optimizer():
     ms.set_context(mode=ms.GRAPH_MODE)
     deep = HashEmbeddingLookup(4, ms.int64, "zeros", name="step_parts.deep")
-    wide = EmbeddingBag(1, "sum", key_dtype=ms.int64, param_init="zeros", name="step_parts.wide")
+    wide = EmbeddingBag(TableConfig(1, name="step_parts.wide", initializer="zeros"), "sum")
     tables = [deep.embedding_table, wide.embedding_table]
     for table in tables:
         table.insert_rows(np.arange(10))

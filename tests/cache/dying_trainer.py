@@ -17,6 +17,7 @@ import numpy as np
 from mindspore_rec import _native
 from mindspore_rec.common.tiers.attach import attach
 from mindspore_rec.common.tiers.config import CacheConfig
+from mindspore_rec.common.tiers.ssd_config import SsdConfig
 
 NAME = "dying/table"
 SEED = 5
@@ -24,7 +25,7 @@ SETTINGS: dict[str, Any] = {"dim": 8, "init_kind": "normal", "init_b": 0.1}
 
 
 def cache_of(path: str) -> CacheConfig:
-    return CacheConfig(host_rows=300, ssd_path=path, ssd_direct=False, leftover="keep")
+    return CacheConfig(host_rows=300, ssd=SsdConfig(path, direct=False), leftover="keep")
 
 
 def open_table(path: str, start: int) -> Any:

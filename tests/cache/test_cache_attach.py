@@ -16,7 +16,9 @@ from mindspore_rec import (
     LazyAdam,
     MapParameter,
     RecModel,
+    SsdConfig,
     StaticParameter,
+    TableConfig,
     create_table,
 )
 from mindspore_rec.common.tiers.ssd_directory import SsdDirectory
@@ -27,7 +29,7 @@ KEYS = np.arange(50, dtype=np.int64)
 
 def config(path, leftover="refuse", **arguments):
     return CacheConfig(
-        **{"host_rows": 20, "ssd_path": path, "ssd_direct": False, "leftover": leftover} | arguments
+        **{"host_rows": 20, "ssd": SsdConfig(path, direct=False), "leftover": leftover} | arguments
     )
 
 
@@ -73,7 +75,7 @@ def test_each_worker_has_a_directory_of_its_own(tmp_path):
         store.close()
     with worker_store(tmp_path, 2, 3, "keep") as store:
         assert store.read(KEYS)[0][0, 0] == 2
-    with pytest.raises(ValueError, match="ssd_path has rows of an earlier run in .*worker-1-of-3"):
+    with pytest.raises(ValueError, match="ssd has rows of an earlier run in .*worker-1-of-3"):
         worker_store(tmp_path, 1, 3)
 
 
@@ -104,7 +106,7 @@ def test_a_name_that_is_too_long(tmp_path):
 
 def test_rows_of_an_earlier_run_are_refused(tmp_path):
     write(tmp_path, 36)
-    with pytest.raises(ValueError, match="table 't': ssd_path has rows of an earlier run") as error:
+    with pytest.raises(ValueError, match="table 't': ssd has rows of an earlier run") as error:
         SsdDirectory("t", config(tmp_path))
     assert "leftover='keep'" in str(error.value)
     assert "'discard'" in str(error.value)
@@ -234,7 +236,7 @@ def test_a_table_goes_on_with_the_rows_it_flushed(graph_mode, unique, tmp_path):
     lookup.embedding_table.flush()
     before = content(lookup.embedding_table)
     lookup.embedding_table.close()
-    with pytest.raises(ValueError, match=f"table '{name}': ssd_path has rows of an earlier run"):
+    with pytest.raises(ValueError, match=f"table '{name}': ssd has rows of an earlier run"):
         HashEmbeddingLookup(4, ms.int64, name=name, cache=config(tmp_path))
     lookup = HashEmbeddingLookup(4, ms.int64, name=name, cache=config(tmp_path, "keep"))
     net = nn.SequentialCell(lookup)
@@ -276,8 +278,10 @@ def test_every_way_to_a_table_takes_a_cache(unique, tmp_path):
         StaticParameter(9, 2, name=unique(), cache=cache),
         EmbeddingLookup(9, 2, name=unique(), cache=cache).embedding_table,
         HashEmbeddingLookup(2, name=unique(), cache=cache).embedding_table,
-        EmbeddingBag(2, name=unique(), cache=cache).embedding_table,
-        EmbeddingBag(2, vocab_size=9, name=unique(), cache=cache).embedding_table,
+        EmbeddingBag(
+            TableConfig(2, name=unique(), key_dtype=ms.int32, cache=cache)
+        ).embedding_table,
+        EmbeddingBag(TableConfig(2, name=unique(), vocab_size=9, cache=cache)).embedding_table,
         create_table(ms.int64, 2, unique(), "ones", cache=cache),
     ]
     for table in tables:
@@ -296,7 +300,7 @@ def test_sizes_of_create_table(unique, tmp_path):
         ssd_data_path=[tmp_path],
     )
     assert table.stats()["host_capacity_rows"] == 30
-    assert table.cache == CacheConfig(host_rows=30, ssd_path=tmp_path, ssd_bytes=64 << 20)
+    assert table.cache == CacheConfig(host_rows=30, ssd=SsdConfig(tmp_path, max_bytes=64 << 20))
 
 
 def test_flush_needs_a_tier(unique):

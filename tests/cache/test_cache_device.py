@@ -21,6 +21,7 @@ from mindspore_rec import (
     HashEmbeddingLookup,
     MapParameter,
     StaticParameter,
+    TableConfig,
 )
 from mindspore_rec.nn import GroupedEmbedding
 from mindspore_rec.optim import LazyAdam, Momentum
@@ -184,10 +185,12 @@ def test_cells_that_combine_rows(mode: str, unique: Names, kind: str):
             tables = [MapParameter(f"{name}.{t}", **shape) for t in range(2)]
             return GroupedEmbedding([*tables, tables[0]], padding_key=0), tables
         if kind == "static":
-            bag = EmbeddingBag(DIM, vocab_size=60, padding_key=0, name=name, cache=cache)
+            bag = EmbeddingBag(
+                TableConfig(DIM, name=name, vocab_size=60, cache=cache), padding_key=0
+            )
             return bag, [bag.embedding_table]
         combined = "mean" if kind == "beside" else kind
-        bag = EmbeddingBag(DIM, combined, key_dtype=ms.int64, padding_key=0, name=name, cache=cache)
+        bag = EmbeddingBag(TableConfig(DIM, name=name, cache=cache), combined, padding_key=0)
         if kind != "beside":
             return bag, [bag.embedding_table]
         rows = HashEmbeddingLookup(DIM, table=bag.embedding_table)
@@ -227,7 +230,7 @@ class Beside(nn.Cell):
 
 
 def test_too_few_slots_for_a_bag(graph_mode: None, unique: Names):
-    bag = EmbeddingBag(DIM, key_dtype=ms.int64, name=unique(), cache=CacheConfig(device_rows=3))
+    bag = EmbeddingBag(TableConfig(DIM, name=unique(), cache=CacheConfig(device_rows=3)))
     net = Quadratic(bag)
     step = TrainStep(net, LazyAdam(net.trainable_params(), 0.02)).set_train()
     with pytest.raises(RuntimeError, match="device_rows must be at least 4"):
@@ -239,12 +242,12 @@ def test_cells_that_do_not_read_by_slot_refuse_it(unique: Names, monkeypatch: py
     monkeypatch.setenv("MINDSPORE_REC_DEVICE_TIER", "graph")  # as where memory is not shared
     cache = CacheConfig(device_rows=9)
     with pytest.raises(ValueError, match="device_rows must be None .* EmbeddingBag"):
-        EmbeddingBag(DIM, name=unique(), cache=cache)
+        EmbeddingBag(TableConfig(DIM, name=unique(), key_dtype=ms.int32, cache=cache))
     with pytest.raises(ValueError, match="device_rows must be None .* EmbeddingBag"):
-        EmbeddingBag(DIM, vocab_size=9, name=unique(), cache=cache)
+        EmbeddingBag(TableConfig(DIM, name=unique(), vocab_size=9, cache=cache))
     table = MapParameter(unique(), value_shape=DIM, cache=cache)
     with pytest.raises(ValueError, match="device_rows must be None .* EmbeddingBag"):
-        EmbeddingBag(DIM, table=table)
+        EmbeddingBag(table=table)
     with pytest.raises(ValueError, match="device_rows must be None .* GroupedEmbedding"):
         GroupedEmbedding([table])
     with pytest.raises(ValueError, match=r"device_rows must be in \[1, 2\*\*30\]"):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mindspore_rec import CacheConfig
+from mindspore_rec import CacheConfig, SsdConfig
 from tests.cache.device_run import MOST, assert_same, run
 
 Names = Callable[[], str]
@@ -18,7 +18,7 @@ Names = Callable[[], str]
 def test_three_tiers_are_one_table(graph_mode: None, unique: Names, tmp_path: Path, policy: str):
     name = unique()
     config = CacheConfig(
-        device_rows=MOST, host_rows=MOST + 6, ssd_path=tmp_path, ssd_direct=False, policy=policy
+        device_rows=MOST, host_rows=MOST + 6, ssd=SsdConfig(tmp_path, direct=False), policy=policy
     )
     plain = run(name, None, "lazy_adam", evict_filter_value=7, permit_filter_value=2)
     tiers = run(name, config, "lazy_adam", evict_filter_value=7, permit_filter_value=2)

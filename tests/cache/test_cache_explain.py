@@ -10,13 +10,13 @@ from typing import Any
 import mindspore as ms
 import numpy as np
 
-from mindspore_rec import CacheConfig, MapParameter
+from mindspore_rec import CacheConfig, MapParameter, SsdConfig
 
 KEYS = 300
 
 
 def table(name: str, path: Path, **more: Any) -> MapParameter:
-    cache = CacheConfig(host_rows=40, ssd_path=path, ssd_direct=False, **more)
+    cache = CacheConfig(host_rows=40, ssd=SsdConfig(path, direct=False), **more)
     made = MapParameter(key_dtype=ms.int64, value_shape=4, name=name, cache=cache)
     for first in range(0, KEYS, 20):
         keys = np.arange(first, first + 20)

@@ -13,7 +13,7 @@ import mindspore as ms
 import numpy as np
 import pytest
 
-from mindspore_rec import CacheConfig, MapParameter
+from mindspore_rec import CacheConfig, MapParameter, SsdConfig
 from tests.cache.trained_alike import Trainer, insist
 from tests.support.disks import mounted, remount
 from tests.support.processes import start_python
@@ -35,7 +35,7 @@ def test_full_disk(small_disk, unique):
     where there is space again training goes on from there."""
     filler = small_disk / "filler"
     filler.write_bytes(b"x" * (30 << 20))
-    cache = CacheConfig(host_rows=6000, ssd_path=small_disk / "rows", ssd_direct=False)
+    cache = CacheConfig(host_rows=6000, ssd=SsdConfig(small_disk / "rows", direct=False))
     trainer = Trainer(None, cache, name=unique(), keys=400_000, size=4000)
     began = time.monotonic()
     message = trainer.train_until_error(100)
@@ -60,7 +60,7 @@ def test_full_disk(small_disk, unique):
 
 
 def test_ssd_directory_removed(tmp_path, unique):
-    cache = CacheConfig(host_rows=2000, ssd_path=tmp_path / "rows", ssd_direct=False)
+    cache = CacheConfig(host_rows=2000, ssd=SsdConfig(tmp_path / "rows", direct=False))
     trainer = Trainer(None, cache, name=unique(), keys=10_000, size=1000)
     trainer.train_all(10)
     shutil.rmtree(tmp_path / "rows")
@@ -76,15 +76,15 @@ def test_ssd_directory_removed(tmp_path, unique):
 
 def test_read_only_file_system(small_disk, unique):
     remount(small_disk, "ro")
-    cache = CacheConfig(host_rows=2000, ssd_path=small_disk / "rows", ssd_direct=False)
+    cache = CacheConfig(host_rows=2000, ssd=SsdConfig(small_disk / "rows", direct=False))
     with pytest.raises(OSError, match="Read-only file system"):
         parameter(unique(), cache)
 
 
 _HOLDER = """
 import sys, time, mindspore as ms
-from mindspore_rec import CacheConfig, MapParameter
-cache = CacheConfig(host_rows=9, ssd_path=sys.argv[1], ssd_direct=False)
+from mindspore_rec import CacheConfig, SsdConfig, MapParameter
+cache = CacheConfig(host_rows=9, ssd=SsdConfig(sys.argv[1], direct=False))
 table = MapParameter("held", key_dtype=ms.int64, value_shape=4, cache=cache)
 table.write_rows(__import__("numpy").arange(100), __import__("numpy").ones((100, 4), "float32"))
 table.flush()
@@ -96,7 +96,7 @@ time.sleep(60)
 @pytest.mark.parametrize("leftover", ["refuse", "keep", "discard"])
 def test_a_second_process_is_refused(tmp_path, leftover, held):
     path = held()
-    cache = CacheConfig(host_rows=9, ssd_path=path, ssd_direct=False, leftover=leftover)
+    cache = CacheConfig(host_rows=9, ssd=SsdConfig(path, direct=False), leftover=leftover)
     with pytest.raises((OSError, ValueError, RuntimeError), match="held"):
         table = parameter("held", cache)
         _ = table.row_count

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import mindspore as ms
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from mindspore_rec import (
     HashEmbeddingLookup,
     LazyAdam,
     RecModel,
+    SsdConfig,
 )
 
 FIELDS, BATCH, STEPS = 4, 16, 30
@@ -83,8 +86,7 @@ def test_prefetch(graph_mode, tmp_path, in_memory, prefetch, policy):
     expected = in_memory("hash", hash_table)
     cache = CacheConfig(
         host_rows=64 * (1 + prefetch),
-        ssd_path=tmp_path,
-        ssd_direct=False,
+        ssd=SsdConfig(tmp_path, direct=False),
         policy=policy,
         prefetch=prefetch,
     )
@@ -99,14 +101,14 @@ def test_prefetch(graph_mode, tmp_path, in_memory, prefetch, policy):
 def test_size_of_the_host_tier(graph_mode, tmp_path, in_memory, share):
     expected = in_memory("hash", hash_table)
     rows = max(192, int(share * len(expected["keys"])))
-    cache = CacheConfig(host_rows=rows, ssd_path=tmp_path, ssd_direct=False)
+    cache = CacheConfig(host_rows=rows, ssd=SsdConfig(tmp_path, direct=False))
     assert_same(expected, run(hash_table(cache))[0])
 
 
 def test_bytes_as_the_limit(graph_mode, tmp_path, in_memory):
     expected = in_memory("hash", hash_table)
     row = 32 + 4 * 4 * 3
-    cache = CacheConfig(host_bytes=row * 200, ssd_path=tmp_path, ssd_direct=False)
+    cache = CacheConfig(host_bytes=row * 200, ssd=SsdConfig(tmp_path, direct=False))
     found, stats = run(hash_table(cache))
     assert_same(expected, found)
     assert stats["host_capacity_rows"] == 200
@@ -114,7 +116,7 @@ def test_bytes_as_the_limit(graph_mode, tmp_path, in_memory):
 
 def test_pynative(pynative, tmp_path):
     expected = run(hash_table(None))[0]
-    cache = CacheConfig(host_rows=192, ssd_path=tmp_path, ssd_direct=False)
+    cache = CacheConfig(host_rows=192, ssd=SsdConfig(tmp_path, direct=False))
     found, stats = run(hash_table(cache))
     assert_same(expected, found)
     assert stats["prefetched_rows"] > 0
@@ -124,7 +126,9 @@ def test_pynative(pynative, tmp_path):
 @pytest.mark.parametrize("spill", [False, True])
 def test_remote(graph_mode, tmp_path, redis_url, in_memory, spill):
     expected = in_memory("hash", hash_table)
-    below = {"remote_rows": 50, "ssd_path": tmp_path, "ssd_direct": False} if spill else {}
+    below: dict[str, Any] = (
+        {"remote_rows": 50, "ssd": SsdConfig(tmp_path, direct=False)} if spill else {}
+    )
     cache = CacheConfig(host_rows=192, remote=redis_url, leftover="discard", **below)
     found, stats = run(hash_table(cache))
     assert_same(expected, found)
@@ -138,7 +142,7 @@ def static(cache):
 
 def test_static_table(graph_mode, tmp_path, in_memory):
     expected = in_memory("static", static)
-    found, stats = run(static(CacheConfig(host_rows=192, ssd_path=tmp_path, ssd_direct=False)))
+    found, stats = run(static(CacheConfig(host_rows=192, ssd=SsdConfig(tmp_path, direct=False))))
     assert_same(expected, found)
     assert stats["ssd_hits"] > 0
 
@@ -156,7 +160,7 @@ def dynamic(cache):
 
 def test_admission_and_eviction(graph_mode, tmp_path, in_memory):
     expected = in_memory("dynamic", dynamic, optimizer=FTRL)
-    cache = CacheConfig(host_rows=64, ssd_path=tmp_path, ssd_direct=False, prefetch=1)
+    cache = CacheConfig(host_rows=64, ssd=SsdConfig(tmp_path, direct=False), prefetch=1)
     found, stats = run(dynamic(cache), optimizer=FTRL)
     assert_same(expected, found)
     assert stats["ssd_hits"] > 0

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mindspore_rec import CacheConfig, MapParameter, _native
+from mindspore_rec import CacheConfig, MapParameter, SsdConfig, _native
 from mindspore_rec.ssd import SsdStore
 from mindspore_rec.train.checkpoint.tier_scrub import TierScrub
 from tests.support.nightly import NIGHTLY
@@ -157,7 +157,7 @@ def test_on_an_ssd(
     tmp_path: Path, unique: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = unique()
-    cache = CacheConfig(host_rows=HOST, ssd_path=tmp_path / "ssd", ssd_direct=False)
+    cache = CacheConfig(host_rows=HOST, ssd=SsdConfig(tmp_path / "ssd", direct=False))
     training = Training(name, cache, monkeypatch)
     rng = np.random.default_rng(7)
     places: dict[int, tuple[Path, int, int]] = {}

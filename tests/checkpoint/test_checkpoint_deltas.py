@@ -19,6 +19,7 @@ from mindspore_rec import (
     HashEmbeddingLookup,
     RecCheckpoint,
     SketchAdmission,
+    SsdConfig,
     TableConfig,
     load_checkpoint,
     save_checkpoint,
@@ -60,7 +61,7 @@ class Tables(nn.Cell):
             name=f"{name}.first",
             admission=ADMISSIONS[rng.integers(len(ADMISSIONS))],
             eviction=None if eviction is None else Eviction(**eviction),
-            cache=None if ssd is None else CacheConfig(host_rows=70, ssd_path=ssd),
+            cache=None if ssd is None else CacheConfig(host_rows=70, ssd=SsdConfig(ssd)),
         )
         precision = PRECISIONS[seed % len(PRECISIONS)]
         self.second = HashEmbeddingLookup(

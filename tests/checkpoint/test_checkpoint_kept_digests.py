@@ -20,6 +20,7 @@ from mindspore_rec import (
     LazyAdam,
     RecCheckpoint,
     RecModel,
+    SsdConfig,
     tables_of,
 )
 from mindspore_rec.common.run.chain import entries, newest_chain
@@ -40,10 +41,10 @@ def lookup_of(kind: str, name: str, path: Path, start_redis: Callable[..., Redis
     if kind == "redis":
         cache = CacheConfig(host_rows=64, remote=start_redis().url)
     elif kind == "static_ssd":
-        cache = CacheConfig(host_rows=64, ssd_path=path / "ssd")
+        cache = CacheConfig(host_rows=64, ssd=SsdConfig(path / "ssd"))
         return EmbeddingLookup(400, 16, name=name, cache=cache)
     else:
-        cache = CacheConfig(host_rows=64, ssd_path=path / "ssd")
+        cache = CacheConfig(host_rows=64, ssd=SsdConfig(path / "ssd"))
     return HashEmbeddingLookup(16, ms.int64, name=name, cache=cache)
 
 

@@ -20,6 +20,7 @@ from mindspore_rec import (
     LazyAdam,
     MapParameter,
     RecModel,
+    TableConfig,
 )
 from mindspore_rec.common.tiers.config import CacheConfig
 from mindspore_rec.train.parameter import anchor
@@ -187,7 +188,7 @@ def refused_cells(name):
     return {
         "hash": (HashEmbeddingLookup(2, ms.int64, name=f"{name}.hash"), IDS),
         "static": (EmbeddingLookup(20, 2, values, name=f"{name}.static"), IDS),
-        "bag": (EmbeddingBag(2, key_dtype=ms.int64, name=f"{name}.bag"), IDS),
+        "bag": (EmbeddingBag(TableConfig(2, name=f"{name}.bag")), IDS),
         "grouped": (GroupedEmbedding([table] * 3), IDS),
         "map": (table, IDS),
         "device": (

@@ -13,7 +13,14 @@ import pyarrow.parquet
 import pytest
 from mindspore import Tensor
 
-from mindspore_rec import CacheConfig, Eviction, HashEmbeddingLookup, TableConfig, TrainStep
+from mindspore_rec import (
+    CacheConfig,
+    Eviction,
+    HashEmbeddingLookup,
+    SsdConfig,
+    TableConfig,
+    TrainStep,
+)
 from mindspore_rec.checkpoint import load_checkpoint, save_checkpoint
 from mindspore_rec.common.run.chain import entry_at
 from mindspore_rec.common.run.export import export_table
@@ -80,7 +87,7 @@ def test_a_run_goes_on_from_a_checkpoint_bit_for_bit(
     assert other.train(4, 8).rows() == expected
     other.table.close()
     # Over an SSD, most of the rows in it, too.
-    tiered = _Run(cache=CacheConfig(host_rows=130, ssd_path=tmp_path / "ssd"), **settings)
+    tiered = _Run(cache=CacheConfig(host_rows=130, ssd=SsdConfig(tmp_path / "ssd")), **settings)
     load_checkpoint(tiered.cell, tmp_path / "half")
     tiered.train(4, 8)
     assert tiered.table.stats()["below_rows"] > 0

@@ -26,8 +26,10 @@ from mindspore_rec import (
     RecCheckpoint,
     RecModel,
     ReduceLROnPlateau,
+    SsdConfig,
     tables_of,
 )
+from mindspore_rec.checkpoint import RowChecks
 from mindspore_rec.train.data.batch_sources import batch_source
 from mindspore_rec.train.loop.passes import Passes
 from tests.checkpoint.resume_program import (
@@ -238,7 +240,7 @@ def test_batches_read_ahead_are_not_left_out(tmp_path: Path) -> None:
         seen: dict[int, int] = {}
         for life_number, stop in enumerate(stops):
             ssd = tmp_path / f"ssd{number}{life_number}"
-            cache = CacheConfig(host_rows=50, ssd_path=ssd, ssd_direct=False, prefetch=4)
+            cache = CacheConfig(host_rows=50, ssd=SsdConfig(ssd, direct=False), prefetch=4)
             table = {"cache": cache}
             life = Life(tmp_path / f"run{number}", "resume.ahead", stop, table=table)
             done = life.checkpoint.restore(life.model) or 0
@@ -264,7 +266,7 @@ class Drawing(Shuffled):
 
 
 def test_numbers_drawn_ahead_of_the_training_are_refused(tmp_path: Path) -> None:
-    cache = CacheConfig(host_rows=50, ssd_path=tmp_path / "ssd", ssd_direct=False, prefetch=4)
+    cache = CacheConfig(host_rows=50, ssd=SsdConfig(tmp_path / "ssd", direct=False), prefetch=4)
     life = Life(tmp_path / "run", "resume.drawn", table={"cache": cache})
     with pytest.raises(ValueError, match="draws from the random generators .* read ahead"):
         life.train(Drawing(batches()))
@@ -540,20 +542,21 @@ def test_two_checkpoints_of_one_training(tmp_path: Path, digests: bool) -> None:
     undisturbed = Life(tmp_path / "whole", "resume.two")
     undisturbed.train(batches(), 2)
     expected = undisturbed.close()
-    more: dict[str, Any] = {"every_steps": 5, "delta_every_steps": 3, "keep_digests": digests}
-    life = Life(tmp_path / "a", "resume.two", 20, keep_digests=digests)
+    checks = RowChecks(keep_digests=digests)
+    more: dict[str, Any] = {"every_steps": 5, "delta_every_steps": 3, "row_checks": checks}
+    life = Life(tmp_path / "a", "resume.two", 20, row_checks=checks)
     other = RecCheckpoint(tmp_path / "b", **more)
     callbacks = [life.callback, life.checkpoint, other]
     with pytest.raises(KeyError):
         life.model.train(2, batches(), callbacks, progress=False)
     assert not life.checkpoint.failures and not other.failures
     life.close()
-    life = Life(tmp_path / "a", "resume.two", keep_digests=digests)
+    life = Life(tmp_path / "a", "resume.two", row_checks=checks)
     other = RecCheckpoint(tmp_path / "b", **more)
     assert life.checkpoint.restore(life.model) == other.restore(life.model) == 18
     life.model.train(2, batches(), [life.callback, life.checkpoint, other], progress=False)
     assert life.close() == expected
     for directory in ("a", "b"):
-        life = Life(tmp_path / directory, "resume.two", keep_digests=digests)
+        life = Life(tmp_path / directory, "resume.two", row_checks=checks)
         assert life.checkpoint.restore(life.model) == 2 * BATCHES
         assert life.close() == expected

@@ -26,6 +26,7 @@ from mindspore_rec import (
     load_checkpoint,
     tables_of,
 )
+from mindspore_rec.checkpoint import Publication
 from mindspore_rec.common.run.chain import entries, newest_chain
 from mindspore_rec.common.run.command import main
 from mindspore_rec.common.run.errors import CheckpointError
@@ -292,10 +293,15 @@ def test_announcements_come_in_order_and_may_fail(topic, tmp_path):
         if len(seen) == 2:
             raise OSError("nobody listens")
 
+    publication = Publication(
+        announce=announce,
+        builder="somewhere:net",
+        builder_arguments={"dim": 4},
+        builder_inputs=["ids:INT64:-1,2"],
+    )
     run = Run(
         topic, 9, directory=tmp_path / "run", every_steps=100, delta_every_steps=3,
-        announce=announce, builder="somewhere:net", builder_arguments={"dim": 4},
-        builder_inputs=["ids:INT64:-1,2"],
+        publication=publication,
     )  # fmt: skip
     run.train()
     assert [message["step"] for message in seen] == [0, 3, 6, 9]
@@ -350,18 +356,31 @@ def test_the_command_line(topic, tmp_path, capsys):
         ({"every_steps": 1, "keep": 0}, "keep"),
         ({"every_steps": 1, "states": {"x": 3}}, "state_dict"),
         ({"every_steps": 1, "states": {"train_dataset": 3}}, "train_dataset"),
-        ({"every_steps": 1, "announce": 3}, "announce"),
-        ({"every_steps": 1, "builder": "no_function"}, "builder"),
-        ({"every_steps": 1, "builder_arguments": {}}, "builder_arguments must be None"),
-        ({"every_steps": 1, "builder_inputs": ["ids:INT64:-1"]}, "builder_inputs must be None"),
-        ({"every_steps": 1, "builder": "a:b", "builder_inputs": "ids:INT64:-1"}, "a list of texts"),
-        ({"every_steps": 1, "builder": "a:b", "builder_inputs": ["ids"]}, "name:datatype:shape"),
-        ({"every_steps": 1, "builder": "a:b", "builder_inputs": [3]}, "name:datatype:shape"),
+        ({"every_steps": 1, "publication": 3}, "publication must be a Publication, got int"),
     ],
 )
 def test_arguments(tmp_path, arguments, message):
     with pytest.raises((TypeError, ValueError), match=message):
         RecCheckpoint(tmp_path, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"announce": 3}, "announce"),
+        ({"builder": "no_function"}, "builder"),
+        ({"builder_arguments": {}}, "builder_arguments must be None"),
+        ({"builder_inputs": ["ids:INT64:-1"]}, "builder_inputs must be None"),
+        ({"builder": "a:b", "builder_inputs": "ids:INT64:-1"}, "a list of texts"),
+        ({"builder": "a:b", "builder_inputs": ["ids"]}, "name:datatype:shape"),
+        ({"builder": "a:b", "builder_inputs": [3]}, "name:datatype:shape"),
+    ],
+)
+def test_arguments_of_what_is_published(tmp_path, arguments, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        Publication(**arguments)
+    with pytest.warns(DeprecationWarning), pytest.raises((TypeError, ValueError), match=message):
+        RecCheckpoint(tmp_path, every_steps=1, **arguments)
 
 
 def test_checkpoints_of_mindspore_work_beside_it(topic, tmp_path):

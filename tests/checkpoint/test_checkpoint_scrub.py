@@ -20,8 +20,10 @@ from mindspore_rec import (
     LazyAdam,
     RecCheckpoint,
     RecModel,
+    SsdConfig,
     tables_of,
 )
+from mindspore_rec.checkpoint import RowChecks
 from mindspore_rec.train.checkpoint.scrub import TableScrub
 from tests.parameter.test_digest import addresses_of, flip
 
@@ -78,13 +80,13 @@ def test_a_damaged_row_ends_a_training_and_a_restart_goes_on(tmp_path: Path, uni
         with open("/proc/self/mem", "r+b", 0) as memory:
             flip(memory, at + 5, 8)
 
-    checkpoint = checkpoint_at(tmp_path / "run", scrub_seconds=0.1)
+    checkpoint = checkpoint_at(tmp_path / "run", row_checks=RowChecks(scrub_seconds=0.1))
     with pytest.raises(RuntimeError, match=f"table '{name}': the rows of keys 12345 have changed"):
         train(model, checkpoint, 3000, After(20, damage))
     assert 20 <= checkpoint.step < 3000
     table.close()
     again = model_of(name)
-    checkpoint = checkpoint_at(tmp_path / "run", scrub_seconds=0.1)
+    checkpoint = checkpoint_at(tmp_path / "run", row_checks=RowChecks(scrub_seconds=0.1))
     restored = checkpoint.restore(again)
     assert restored is not None and 2 <= restored <= checkpoint.step
     np.testing.assert_array_equal(rows_of(again).read_rows(others), right)
@@ -98,13 +100,13 @@ def test_nothing_is_found_where_rows_only_are_trained(
 ) -> None:
     settings: dict[str, Any] = {}
     if rows == "ssd":
-        settings = {"cache": CacheConfig(host_rows=64, ssd_path=tmp_path / "ssd")}
+        settings = {"cache": CacheConfig(host_rows=64, ssd=SsdConfig(tmp_path / "ssd"))}
     elif rows == "aged":
         settings = {"eviction": Eviction(max_idle_steps=3)}
     model = model_of(unique(), **settings)
     rng = np.random.default_rng(2)
     batches = [(rng.integers(0, 300, (16, 2)), np.ones((16, 1), np.float32)) for _ in range(120)]
-    checkpoint = checkpoint_at(tmp_path / "run", scrub_seconds=0.02)
+    checkpoint = checkpoint_at(tmp_path / "run", row_checks=RowChecks(scrub_seconds=0.02))
     model.online_train(batches, [After(-1, None), checkpoint], progress=False)
     assert checkpoint.step == 120
     assert checkpoint.scrub_rounds > 5
@@ -146,11 +148,16 @@ def test_each_row_is_looked_at_once_a_round(unique: Any, monkeypatch: pytest.Mon
 def test_wrong_settings_are_refused(tmp_path: Path) -> None:
     for seconds in (-1, float("nan"), 1e10):
         with pytest.raises(ValueError, match="scrub_seconds"):
-            checkpoint_at(tmp_path, scrub_seconds=seconds)
+            RowChecks(scrub_seconds=seconds)
+    wrong: Any = "1"
     with pytest.raises(TypeError, match="scrub_seconds"):
-        checkpoint_at(tmp_path, scrub_seconds="1")
+        RowChecks(scrub_seconds=wrong)
+    with pytest.raises(TypeError, match="keep_digests must be a bool, got '1'"):
+        RowChecks(keep_digests=wrong)
     with pytest.raises(ValueError, match="scrub_seconds must be 0 with keep_digests=False"):
-        checkpoint_at(tmp_path, scrub_seconds=1, keep_digests=False)
+        RowChecks(scrub_seconds=1, keep_digests=False)
+    with pytest.raises(TypeError, match="row_checks must be a RowChecks, got str"):
+        checkpoint_at(tmp_path, row_checks=wrong)
 
 
 def test_a_round_takes_a_quarter_of_the_time_at_most(

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mindspore_rec import CacheConfig, MapParameter, RecModel
+from mindspore_rec import CacheConfig, MapParameter, RecModel, SsdConfig
+from mindspore_rec.checkpoint import RowChecks
 from mindspore_rec.train.checkpoint.tier_scrub import TierScrub
 from tests.cache.test_cache_tier_faults import flip, records
 from tests.checkpoint.test_checkpoint_scrub import After, checkpoint_at, model_of, rows_of, train
@@ -37,14 +38,14 @@ def ends_and_goes_on(
         table.flush()
         keys.append(damage())
 
-    checkpoint = checkpoint_at(run, scrub_seconds=0.1)
+    checkpoint = checkpoint_at(run, row_checks=RowChecks(scrub_seconds=0.1))
     with pytest.raises(RuntimeError, match=f"table '{name}': {named}") as raised:
         train(model, checkpoint, 3000, After(20, fault))
     assert f"key{'s' * ('keys' in named)} {keys[0]}" in str(raised.value)
     assert 20 <= checkpoint.step < 3000
     table.close()
     again = over(name, "discard", **tier)
-    checkpoint = checkpoint_at(run, scrub_seconds=0.1)
+    checkpoint = checkpoint_at(run, row_checks=RowChecks(scrub_seconds=0.1))
     assert checkpoint.restore(again) is not None
     np.testing.assert_array_equal(rows_of(again).read_rows(OTHERS), values)
     train(again, checkpoint, 60, After(1, lambda: None))
@@ -84,7 +85,7 @@ def test_a_damaged_row_on_an_ssd_ends_a_training(tmp_path: Path, unique: Any) ->
         flip(path, at + 40, 4)
         return 1234
 
-    tier = {"ssd_path": tmp_path / "ssd", "ssd_direct": False}
+    tier = {"ssd": SsdConfig(tmp_path / "ssd", direct=False)}
     named = "its ssd tier: .* is damaged at byte"
     ends_and_goes_on(tmp_path / "run", unique(), tier, damage, named)
 
@@ -92,7 +93,7 @@ def test_a_damaged_row_on_an_ssd_ends_a_training(tmp_path: Path, unique: Any) ->
 def test_rows_are_gone_through_in_the_time_that_is_given(
     tmp_path: Path, unique: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tiers = CacheConfig(host_rows=64, ssd_path=tmp_path / "ssd", ssd_direct=False)
+    tiers = CacheConfig(host_rows=64, ssd=SsdConfig(tmp_path / "ssd", direct=False))
     table = MapParameter(unique(), value_shape=2, cache=tiers)
     keys = np.arange(30_000)
     table.write_rows(keys, np.ones((30_000, 2), np.float32))
@@ -129,7 +130,7 @@ def test_rows_are_gone_through_in_the_time_that_is_given(
 def test_training_keeps_three_quarters_of_the_time(
     tmp_path: Path, unique: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tiers = CacheConfig(host_rows=64, ssd_path=tmp_path / "ssd", ssd_direct=False)
+    tiers = CacheConfig(host_rows=64, ssd=SsdConfig(tmp_path / "ssd", direct=False))
     table = MapParameter(unique(), value_shape=2, cache=tiers)
     table.write_rows(np.arange(100), np.ones((100, 2), np.float32))
     now, busy = [0.0], [0.0]

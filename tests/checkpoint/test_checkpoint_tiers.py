@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from mindspore import Tensor
 
-from mindspore_rec import CacheConfig, HashEmbeddingLookup, TrainStep
+from mindspore_rec import CacheConfig, HashEmbeddingLookup, SsdConfig, TrainStep
 from mindspore_rec.checkpoint import load_checkpoint, save_checkpoint
 from mindspore_rec.common.run.key_sort import KeySort
 from mindspore_rec.optim import LazyAdam
@@ -35,7 +35,7 @@ def test_the_files_are_those_of_a_table_in_memory(tmp_path: Path) -> None:
     net, step = _trained(None, 12)
     save_checkpoint(step, tmp_path / "memory")
     net.embedding.embedding_table.close()
-    cache = CacheConfig(host_rows=300, ssd_path=tmp_path / "ssd")
+    cache = CacheConfig(host_rows=300, ssd=SsdConfig(tmp_path / "ssd"))
     net, step = _trained(cache, 12)
     assert net.embedding.embedding_table.stats()["below_rows"] > 0
     save_checkpoint(step, tmp_path / "tiers")

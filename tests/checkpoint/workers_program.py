@@ -38,6 +38,7 @@ from mindspore_rec import (
     save_checkpoint,
     tables_of,
 )
+from mindspore_rec.checkpoint import Publication
 from mindspore_rec.common.parallel.group import worker_group
 from mindspore_rec.common.run import write
 from mindspore_rec.stream import (
@@ -175,7 +176,8 @@ def main() -> None:
     states = {"counter": counter, "online": online}
     said: list[Any] = []
     arguments = settings.get("save", {"every_steps": 8, "delta_every_steps": 2})
-    checkpoint = RecCheckpoint(directory, states=states, announce=said.append, **arguments)
+    news = Publication(announce=said.append)
+    checkpoint = RecCheckpoint(directory, states=states, publication=news, **arguments)
     data = stream(group.size) if settings.get("stream") else None
     step = checkpoint.restore(model, data, new_data=data is None) or 0
     restored = {"step": step, "seen": counter.seen, "count": counter.count, "rows": contents(net)}

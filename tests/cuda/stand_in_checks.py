@@ -44,7 +44,7 @@ GPU = "cuda:0"
 KERNEL = re.compile(r"^MSREC_KERNEL\(\s*(\w+)\s*,", re.MULTILINE)
 FIELDS, NUMBERS = 3, 2
 SIZES = (40, 33, 1, 64, 40)  # of a training's batches
-HELD = EmbeddingConfig(dim=4, std=0.1)
+HELD = EmbeddingConfig(embedding_dim=4, std=0.1)
 
 NETWORKS: dict[str, Callable[[], nn.Cell]] = {
     "deepfm": lambda: DeepFM(FIELDS, NUMBERS, HELD, hidden=(8, 6), dropout=0.2, batch_norm=True),

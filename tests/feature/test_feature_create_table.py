@@ -18,6 +18,7 @@ from mindspore_rec import (
     MapParameter,
     ProbabilityAdmission,
     SketchAdmission,
+    SsdConfig,
     create_table,
     sparse_lookup,
 )
@@ -86,7 +87,7 @@ def test_of_two_open_tables_with_one_name_the_newer_is_used(unique):
             "ssd_data_path must be one directory",
         ),
         (
-            {"host_vocabulary_size": 9, "cache": CacheConfig(host_rows=9, ssd_path=".")},
+            {"host_vocabulary_size": 9, "cache": CacheConfig(host_rows=9, ssd=SsdConfig("."))},
             ValueError,
             "host_vocabulary_size is part of cache",
         ),

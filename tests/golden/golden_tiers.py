@@ -30,8 +30,6 @@ def open_table(cache: CacheConfig) -> Any:
 
 
 def cache_of(leftover: str, **below: Any) -> CacheConfig:
-    if "ssd_path" in below:
-        below["ssd_direct"] = False
     return CacheConfig(host_rows=_HOST_ROWS, leftover=leftover, **below)
 
 

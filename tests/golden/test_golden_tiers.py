@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mindspore_rec import SsdConfig
 from mindspore_rec.common.tiers.ssd_command import main
 from mindspore_rec.ssd import SsdStore
 from mindspore_rec.stream import Journal
@@ -37,7 +38,10 @@ def expect_rows(table: Any, path: Path) -> None:
 
 def test_a_table_over_an_ssd(files: Path, tmp_path: Path) -> None:
     shutil.unpack_archive(files / "ssd.zip", tmp_path / "ssd")
-    expect_rows(open_table(cache_of("keep", ssd_path=tmp_path / "ssd")), files / "ssd.npz")
+    expect_rows(
+        open_table(cache_of("keep", ssd=SsdConfig(tmp_path / "ssd", direct=False))),
+        files / "ssd.npz",
+    )
 
 
 def test_a_store_that_nobody_closed(files: Path, tmp_path: Path) -> None:

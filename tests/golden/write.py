@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import redis
 
-from mindspore_rec import save_checkpoint
+from mindspore_rec import SsdConfig, save_checkpoint
 from mindspore_rec.common.parallel.group import worker_group
 from mindspore_rec.common.rows.quantise import quantise
 from mindspore_rec.common.run.publish import Publisher
@@ -99,7 +99,7 @@ def write_checkpoints(target: Path) -> None:
 
 
 def write_ssd(target: Path) -> None:
-    table = open_table(cache_of("refuse", ssd_path=target / "ssd"))
+    table = open_table(cache_of("refuse", ssd=SsdConfig(target / "ssd", direct=False)))
     train(table)
     np.savez_compressed(target / "ssd.npz", **rows_of(table))
     table.flush()

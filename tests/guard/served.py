@@ -8,6 +8,7 @@ from pathlib import Path
 import mindspore as ms
 
 from mindspore_rec import RecCheckpoint, tables_of
+from mindspore_rec.checkpoint import Publication
 from mindspore_rec.serving import Predictor
 from tests.guard.clicks import INPUTS, Clicks, batches, model_of, questions
 from tests.guard.digests import hex_of
@@ -35,8 +36,7 @@ def _run(directory: Path) -> Path:
         directory,
         every_steps=16,
         delta_every_steps=4,
-        builder="tests.guard.clicks:Clicks",
-        builder_inputs=INPUTS,
+        publication=Publication(builder="tests.guard.clicks:Clicks", builder_inputs=INPUTS),
     )
     model_of(net).online_train(batches(), checkpoint, progress=False)
     for table in tables_of(net):

@@ -15,6 +15,7 @@ from mindspore_rec import (
     Eviction,
     ProbabilityAdmission,
     SketchAdmission,
+    SsdConfig,
     optim,
 )
 from tests.guard.clicks import EventTimes, trained
@@ -70,7 +71,7 @@ def narrow_rows(folder: Path) -> dict[str, str]:
 
 def on_ssd(folder: Path) -> dict[str, str]:
     """Half of the rows on an SSD."""
-    cache = CacheConfig(host_rows=_HOST_ROWS, ssd_path=folder / "rows", ssd_direct=False)
+    cache = CacheConfig(host_rows=_HOST_ROWS, ssd=SsdConfig(folder / "rows", direct=False))
     return trained(cache=cache)
 
 
@@ -84,8 +85,7 @@ def on_device(folder: Path) -> dict[str, str]:
     """Half of the rows in the device cache, some on an SSD."""
     tiers: dict[str, Any] = {
         "host_rows": _HOST_ROWS,
-        "ssd_path": folder / "rows",
-        "ssd_direct": False,
+        "ssd": SsdConfig(folder / "rows", direct=False),
     }
     return trained(cache=CacheConfig(device_rows=_HOST_ROWS, **tiers))
 
@@ -97,7 +97,7 @@ def counted_with_capacity(folder: Path) -> dict[str, str]:
 
 def evicted_on_ssd(folder: Path) -> dict[str, str]:
     """At most 300 rows; each of three workers has 60 in memory and the others on an SSD."""
-    cache = CacheConfig(host_rows=60, ssd_path=folder / "rows", ssd_direct=False, prefetch=1)
+    cache = CacheConfig(host_rows=60, ssd=SsdConfig(folder / "rows", direct=False), prefetch=1)
     return trained(eviction=Eviction(max_rows=300), cache=cache)
 
 

@@ -16,6 +16,7 @@ from mindspore import Tensor
 from mindspore.train import Callback, RunContext
 
 from mindspore_rec import RecCheckpoint, RecModel, tables_of
+from mindspore_rec.checkpoint import Publication
 from mindspore_rec.common.stream import worker
 from mindspore_rec.common.stream.claims import ReplacedError
 from mindspore_rec.optim import SGD
@@ -134,8 +135,7 @@ def train(options: dict[str, Any]) -> None:
         every_steps=options["every_steps"],
         delta_every_steps=options["delta_every_steps"],
         delta_every_seconds=None if options["delta_every_steps"] else 0.5,
-        builder="tests.history.network:Counting",
-        builder_inputs=INPUTS,
+        publication=Publication(builder="tests.history.network:Counting", builder_inputs=INPUTS),
     )
     done = checkpoint.restore(model, dataset) or 0
     say(f"restored {done}")

@@ -22,7 +22,7 @@ from models.dcn.config import MODEL
 BATCHES = (700, 700, 300)  # rows; the last worker of two has none in the second round
 CONFIG = {
     "data": {"kind": "criteo"},  # not opened: the data are given
-    "embedding": {"dim": 4, "std": 0.5},
+    "embedding": {"embedding_dim": 4, "std": 0.5},
     "model": {"hidden": [16]},
     "optimizer": {"learning_rate": 0.02},
     "train": {"batch_size": 200, "epochs": 1, "evaluations": 1},

@@ -17,7 +17,7 @@ CONFIG = """
 data:
   kind: movielens
 embedding:
-  dim: 4
+  embedding_dim: 4
   std: 0.1
 model:
   bottom: [8]

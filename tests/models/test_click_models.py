@@ -59,7 +59,7 @@ def config_of(model: ZooModel, held: dict[str, Any], **network: Any) -> Any:
     shape = {"bottom": [8], "top": [16]} if model.name == "dlrm" else {"hidden": [16]}
     values = {
         "data": {"kind": "criteo"},  # not opened: what follows is given the data itself
-        "embedding": {"dim": 4, "std": 0.1, **held},
+        "embedding": {"embedding_dim": 4, "std": 0.1, **held},
         "model": {**shape, **network},
         "optimizer": {"learning_rate": 0.02},
         "train": {"batch_size": 200, "epochs": 6, "evaluations": 1},
@@ -167,13 +167,13 @@ def test_trained_logits_are_the_formula(graph_mode, data, unique, name, numbers)
 
 
 def test_a_table_a_field_keeps_equal_ids_of_two_fields_apart(graph_mode, unique):
-    apart = FieldEmbedding(2, EmbeddingConfig(tables="per_field", dim=3), unique())
+    apart = FieldEmbedding(2, EmbeddingConfig(tables="per_field", embedding_dim=3), unique())
     first, second = tables_of(apart)
     first.put(Tensor([7], ms.int64), 1.0)
     second.put(Tensor([7], ms.int64), 2.0)
     got = apart.set_train(False)(Tensor([[7, 7]], ms.int64)).asnumpy()
     assert got.tolist() == [[[1, 1, 1], [2, 2, 2]]]
-    assert len(tables_of(FieldEmbedding(2, EmbeddingConfig(dim=3), unique()))) == 1
+    assert len(tables_of(FieldEmbedding(2, EmbeddingConfig(embedding_dim=3), unique()))) == 1
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_admission_and_eviction_by_configuration(graph_mode, data, unique, held,
         ({"kind": "static", "buckets": 5, "admission_threshold": 2}, "admission_threshold"),
         ({"max_idle_steps": 0}, "max_idle_steps"),
         ({"admission_threshold": -2}, "admission"),
-        ({"dim": 0}, "embedding.dim"),
+        ({"embedding_dim": 0}, "embedding.embedding_dim"),
         ({"std": -1.0}, "embedding.std"),
     ],
 )

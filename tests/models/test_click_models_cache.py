@@ -39,7 +39,7 @@ def data() -> Data:
 def config_of(model: ZooModel, embedding: dict[str, Any]) -> Any:
     values = {
         "data": {"kind": "criteo"},  # not opened: what follows is given the data itself
-        "embedding": {"dim": 4, **embedding},
+        "embedding": {"embedding_dim": 4, **embedding},
         "model": {"hidden": [8]},
         "optimizer": {"learning_rate": 0.02},
         "train": {"batch_size": 50, "epochs": 2, "evaluations": 1},
@@ -51,7 +51,7 @@ def config_of(model: ZooModel, embedding: dict[str, Any]) -> Any:
 @pytest.mark.parametrize("held", [{}, {"tables": "per_field"}, {"kind": "static", "buckets": 1200}])
 def test_rows_on_ssd_learn_the_same_bits(graph_mode, data, unique, tmp_path, held):
     name, found = unique(), []
-    cache = {"host_rows": 500, "ssd_path": str(tmp_path), "ssd_direct": False}
+    cache = {"host_rows": 500, "ssd": {"path": str(tmp_path), "direct": False}}
     for tiers in ({}, {"cache": cache}):
         run = train(MODEL, config_of(MODEL, {**held, **tiers}), data, name, progress=False)
         if tiers:
@@ -79,13 +79,13 @@ def test_a_password_is_not_in_the_figures(graph_mode, data, unique):
     [
         ({"cache": {"host_rows": 5}}, "host_rows must be left out"),
         ({"cache": {"rows": 5}}, "'embedding.cache.rows' is not known"),
-        ({"cache": {"host_rows": 5, "ssd_path": 3}}, "'embedding.cache.ssd_path' must be of type"),
+        ({"cache": {"host_rows": 5, "ssd": {"path": 3}}}, "'embedding.cache.ssd.path' must be of"),
         (
             {
                 "kind": "static",
                 "buckets": 5,
                 "host_device_mix": False,
-                "cache": {"host_rows": 5, "ssd_path": "x"},
+                "cache": {"host_rows": 5, "ssd": {"path": "x"}},
             },
             "host_device_mix",
         ),

@@ -46,7 +46,7 @@ def config_of(name: str, compute_dtype: str, **network):
     shape = {"bottom": [8], "top": [16]} if name == "dlrm" else {"hidden": [16]}
     values = {
         "data": {"kind": "criteo"},  # not opened: what follows is given the data itself
-        "embedding": {"dim": 4, "std": 0.1},
+        "embedding": {"embedding_dim": 4, "std": 0.1},
         "model": {**shape, **network},
         "optimizer": {"learning_rate": 0.02},
         "train": {"batch_size": 200, "epochs": 6, "evaluations": 1},

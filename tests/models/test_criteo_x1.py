@@ -45,7 +45,7 @@ def test_the_very_configuration_runs(packed, tmp_path, name):
     figures = json.loads(out.read_text())
     assert figures["samples"] == 2 * ROWS
     assert figures["config"]["train"]["batch_size"] == 4096
-    assert figures["config"]["embedding"]["dim"] == 10
+    assert figures["config"]["embedding"]["embedding_dim"] == 10
     tables = {table["name"]: table["rows"] for table in figures["tables"]}
     assert set(tables.values()) == {26 * 30}  # every value of every field, and nothing else
     assert 0 < figures["metrics"]["log_loss"] < 1

@@ -28,7 +28,7 @@ data:
   kind: census_income
   tasks: [income, never_married]
 embedding:
-  dim: 4
+  embedding_dim: 4
   std: 0.05
 model:
   input_dropout: 0.1

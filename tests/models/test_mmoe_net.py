@@ -60,7 +60,7 @@ def expected_logits(net: MMoENet, ids: np.ndarray, dense: np.ndarray | None) -> 
 def test_logits_are_the_formula_after_training(mode, unique, numbers):
     ids, dense, label = make_batch(numbers=numbers)
     columns = (ids, dense) if numbers else (ids,)
-    held, towers = EmbeddingConfig(dim=4), {"tower_hidden": (5,), "name": unique()}
+    held, towers = EmbeddingConfig(embedding_dim=4), {"tower_hidden": (5,), "name": unique()}
     net = MMoENet(3, numbers, held, experts=3, expert_hidden=(6,), tasks=2, **towers)
     optimizer = LazyAdam(net.trainable_params(), learning_rate=0.05)
     model = RecModel(net, nn.BCEWithLogitsLoss(), optimizer)
@@ -74,7 +74,7 @@ def test_logits_are_the_formula_after_training(mode, unique, numbers):
 
 def test_the_loss_is_the_mean_of_the_tasks_log_losses(graph_mode, unique):
     ids, dense, label = make_batch(64)
-    net = MMoENet(3, 2, EmbeddingConfig(dim=4), tasks=2, name=unique())
+    net = MMoENet(3, 2, EmbeddingConfig(embedding_dim=4), tasks=2, name=unique())
     model = RecModel(net, nn.BCEWithLogitsLoss(), LazyAdam(net.trainable_params()))
     model.train(1, [(ids, dense, label)], progress=False)
     logits = model.predict(ids, dense).asnumpy()
@@ -84,7 +84,7 @@ def test_the_loss_is_the_mean_of_the_tasks_log_losses(graph_mode, unique):
 
 
 def test_ids_are_admitted_at_the_threshold_and_evicted_after_idle_steps(graph_mode, unique):
-    held = EmbeddingConfig(dim=4, admission_threshold=3, max_idle_steps=5)
+    held = EmbeddingConfig(embedding_dim=4, admission_threshold=3, max_idle_steps=5)
     net = MMoENet(2, 0, held, tasks=2, name=unique())
     model = RecModel(net, nn.BCEWithLogitsLoss(), LazyAdam(net.trainable_params()))
     label = np.ones((2, 2), np.float32)
@@ -100,7 +100,9 @@ def test_dropout_of_each_kind_acts_in_training_only(graph_mode, unique):
     ids, dense, _ = make_batch(64)
     for kind in ("input_dropout", "expert_dropout"):
         rates: dict[str, Any] = {kind: 0.5}
-        net = MMoENet(3, 2, EmbeddingConfig(dim=8, std=0.5), tasks=2, name=unique(), **rates)
+        net = MMoENet(
+            3, 2, EmbeddingConfig(embedding_dim=8, std=0.5), tasks=2, name=unique(), **rates
+        )
         LazyAdam(net.trainable_params())
         net.set_train(True)
         noisy = [net(Tensor(ids), Tensor(dense)).asnumpy() for _ in range(2)]
@@ -166,7 +168,7 @@ def test_both_tasks_are_learnt_and_groups_are_evaluated_apart(graph_mode, unique
         ({"fields": 0}, "fields"),
         ({"dense": -1}, "dense"),
         ({"tasks": 0}, "tasks"),
-        ({"held": {"dim": 0}}, "embedding.dim"),
+        ({"held": {"embedding_dim": 0}}, "embedding.embedding_dim"),
         ({"experts": 0}, "experts"),
         ({"expert_hidden": ()}, "hidden"),
         ({"input_dropout": 1.0}, "input_dropout"),
@@ -188,7 +190,10 @@ def test_bad_arguments(unique, arguments, message):
         ({}, "'data' is missing"),
         ({"data": {"kind": "criteo"}}, "data.kind"),
         ({**CENSUS, "model": {"expert": 3}}, "'model.expert' is not known"),
-        ({**CENSUS, "embedding": {"dim": 8.5}}, "'embedding.dim' must be of type int"),
+        (
+            {**CENSUS, "embedding": {"embedding_dim": 8.5}},
+            "'embedding.embedding_dim' must be of type int",
+        ),
         ({**CENSUS, "optimizer": {"learning_rate": -1}}, "learning_rate"),
         ({**CENSUS, "train": {"epochs": 0}}, "'train.epochs'"),
     ],

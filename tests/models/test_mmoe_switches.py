@@ -10,7 +10,7 @@ import mindspore as ms
 import numpy as np
 import pytest
 
-from mindspore_rec import CacheConfig, load_checkpoint, save_checkpoint, tables_of
+from mindspore_rec import CacheConfig, SsdConfig, load_checkpoint, save_checkpoint, tables_of
 from models.common.data import CensusIncome, Data
 from models.common.embedding import EmbeddingConfig
 from models.common.evaluation import evaluate
@@ -57,7 +57,7 @@ def config(**embedding) -> Config:
 
 
 def held(**embedding) -> EmbeddingConfig:
-    return EmbeddingConfig(**{"dim": 4, "std": 0.05, **embedding})
+    return EmbeddingConfig(**{"embedding_dim": 4, "std": 0.05, **embedding})
 
 
 STATIC = {"kind": "static", "vocabulary": True}
@@ -142,11 +142,11 @@ def test_switches_of_tiers(tmp_path):
     parser = argparse.ArgumentParser()
     add_switches(parser)
     given = parser.parse_args(["--host-rows", "500", "--ssd-path", str(tmp_path)])
-    tiers = CacheConfig(host_rows=500, ssd_path=tmp_path)
+    tiers = CacheConfig(host_rows=500, ssd=SsdConfig(tmp_path))
     assert with_switches(config(), given).embedding == config(cache=tiers).embedding
     more = parser.parse_args(["--device-rows", "100", "--host-rows", "300"])
     changed = with_switches(config(cache=tiers), more).embedding.cache
-    assert changed == CacheConfig(device_rows=100, host_rows=300, ssd_path=tmp_path)
+    assert changed == CacheConfig(device_rows=100, host_rows=300, ssd=SsdConfig(tmp_path))
     with pytest.raises(ValueError, match="host_rows must be left out without"):
         with_switches(config(), parser.parse_args(["--host-rows", "500"]))
 
@@ -189,7 +189,7 @@ def test_switches_that_do_not_go_together(embedding, message):
 @pytest.mark.parametrize("embedding", [{}, {"multi_lookup": True}, STATIC])
 def test_rows_on_ssd_learn_the_same_bits(data, unique, tmp_path, embedding):
     name, found = unique(), []
-    cache = CacheConfig(host_rows=95, ssd_path=tmp_path, ssd_direct=False)
+    cache = CacheConfig(host_rows=95, ssd=SsdConfig(tmp_path, direct=False))
     of_table = with_vocabulary(data) if embedding is STATIC else data
     for tiers in (None, cache):
         small = TrainConfig(batch_size=30, epochs=1, evaluations=1)
@@ -203,4 +203,4 @@ def test_rows_on_ssd_learn_the_same_bits(data, unique, tmp_path, embedding):
 
 def test_a_converted_embedding_has_no_tiers(tmp_path):
     with pytest.raises(ValueError, match=r"embedding\.cache"):
-        config(**CONVERTED, cache=CacheConfig(host_rows=9, ssd_path=tmp_path))
+        config(**CONVERTED, cache=CacheConfig(host_rows=9, ssd=SsdConfig(tmp_path)))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from mindspore.common.initializer import Normal
 
-from mindspore_rec import CacheConfig, CountAdmission, Eviction, TableConfig, tables_of
+from mindspore_rec import CacheConfig, CountAdmission, Eviction, SsdConfig, TableConfig, tables_of
 from models.common.config import from_mapping, read_yaml, to_json
 from models.common.data import Data
 from models.common.embedding import EmbeddingConfig
@@ -43,8 +43,8 @@ CRITEO = {"data": {"kind": "criteo"}}
         ({**CRITEO, "embedding": {"std": "0.1"}}, "'embedding.std' must be of type float"),
         ({**CRITEO, "embedding": {"buckets": 5.0}}, "'embedding.buckets' must be of type int"),
         (
-            {**CRITEO, "embedding": {"cache": {"ssd_path": 3}}},
-            "'embedding.cache.ssd_path' must be of type str or path or None, got 3",
+            {**CRITEO, "embedding": {"cache": {"ssd": {"path": 3}}}},
+            "'embedding.cache.ssd.path' must be of type str or path, got 3",
         ),
         ({**CRITEO, "embedding": {"cache": {"host_rows": 3}}}, "host_rows must be left out"),
         ({**CRITEO, "model": {"hidden": [True]}}, r"'model.hidden\[0\]' must be of type int"),
@@ -79,11 +79,26 @@ def test_whole_numbers_are_floats_where_floats_are_asked_for():
     assert isinstance(found, float) and found == 1.0
 
 
+def test_keys_of_earlier_versions_are_read_with_a_warning():
+    tiers = {"host_rows": 9, "ssd_path": "rows", "ssd_bytes": 1 << 30, "ssd_direct": False}
+    with pytest.warns(FutureWarning, match="the key '.*' is deprecated") as caught:
+        held = from_mapping(Config, {**CRITEO, "embedding": {"dim": 3, "cache": tiers}}).embedding
+    assert held.embedding_dim == 3
+    assert sorted(str(each.message).split("'")[3] for each in caught) == [
+        "embedding_dim",
+        "ssd.direct",
+        "ssd.max_bytes",
+        "ssd.path",
+    ]
+    assert held.cache == CacheConfig(host_rows=9, ssd=SsdConfig("rows", 1 << 30, direct=False))
+
+
 def test_every_field_of_the_section_reaches_the_table(tmp_path):
-    tiers: dict[str, Any] = {"host_rows": 9, "ssd_path": str(tmp_path)}
+    tiers: dict[str, Any] = {"host_rows": 9, "ssd": {"path": str(tmp_path)}}
+    cache = CacheConfig(host_rows=9, ssd=SsdConfig(tmp_path))
     section = {
-        "dim": 3, "std": 0.5, "admission_threshold": 4, "max_idle_steps": 5, "max_rows": 6,
-        "unknown_value": 0.25, "cache": tiers, "value_dtype": "float16",
+        "embedding_dim": 3, "std": 0.5, "admission_threshold": 4, "max_idle_steps": 5,
+        "max_rows": 6, "unknown_value": 0.25, "cache": tiers, "value_dtype": "float16",
         "state_dtype": "bfloat16", "rounding": "nearest",
     }  # fmt: skip
     held = from_mapping(Config, {**CRITEO, "embedding": section}).embedding
@@ -96,14 +111,14 @@ def test_every_field_of_the_section_reaches_the_table(tmp_path):
         admission=CountAdmission(4),
         eviction=Eviction(max_idle_steps=5, max_rows=6),
         unknown_value=0.25,
-        cache=CacheConfig(**tiers),
+        cache=cache,
         value_dtype=ms.float16,
         state_dtype=ms.bfloat16,
         rounding="nearest",
     )
-    static = EmbeddingConfig(kind="static", buckets=70, cache=CacheConfig(**tiers))
+    static = EmbeddingConfig(kind="static", buckets=70, cache=cache)
     assert static.table("mine", dim=1, initializer="zeros") == TableConfig(
-        1, name="mine", initializer="zeros", seed=0, vocab_size=70, cache=CacheConfig(**tiers)
+        1, name="mine", initializer="zeros", seed=0, vocab_size=70, cache=cache
     )
 
 
@@ -153,7 +168,7 @@ def test_a_model_of_one_task_takes_numbered_ids(graph_mode, unique, held):
     data = with_vocabulary(Data("planted", 3, 0, batches, ROWS, [test], groups=groups))
     values = {
         **CRITEO,
-        "embedding": {"dim": 4, **held},
+        "embedding": {"embedding_dim": 4, **held},
         "model": {"hidden": [8]},
         "optimizer": {"learning_rate": 0.02},
         "train": {"batch_size": 100, "epochs": 2, "evaluations": 1},

@@ -40,7 +40,7 @@ def test_a_count_with_an_exponent_is_no_whole_number(tmp_path):
     ("text", "key", "line"),
     [
         (
-            f"{DATA}train: {{epochs: 2}}\nembedding: {{dim: 4}}\ntrain: {{batch_size: 7}}\n",
+            f"{DATA}train: {{epochs: 2}}\nembedding: {{std: 4}}\ntrain: {{batch_size: 7}}\n",
             "train",
             4,
         ),
@@ -53,10 +53,11 @@ def test_a_key_that_is_given_twice_is_an_error(tmp_path, text, key, line):
 
 
 def test_a_merged_mapping_may_be_written_over(tmp_path):
-    text = f"{DATA}embedding: &e {{dim: 4, std: 0.1}}\nmodel: {{}}\n"
-    assert read(tmp_path, text).embedding.dim == 4
-    with pytest.raises(ValueError, match="'base' is not known"):  # and not: 'dim' is given twice
-        read(tmp_path, f"base: &e {{dim: 4}}\n{DATA}embedding: {{<<: *e, dim: 5}}\n")
+    text = f"{DATA}embedding: &e {{embedding_dim: 4, std: 0.1}}\nmodel: {{}}\n"
+    assert read(tmp_path, text).embedding.embedding_dim == 4
+    text = f"base: &e {{std: 4}}\n{DATA}embedding: {{<<: *e, std: 5}}\n"
+    with pytest.raises(ValueError, match="'base' is not known"):  # and not: 'std' is given twice
+        read(tmp_path, text)
 
 
 def test_a_kind_that_a_model_does_not_take_is_what_is_wrong():

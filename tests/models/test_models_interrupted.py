@@ -13,7 +13,7 @@ from models.deepfm.config import MODEL
 
 CONFIG = """
 data: {kind: synthetic, rows: 600, test_rows: 100, max_cardinality: 20, pair_cardinality: 20}
-embedding: {dim: 4}
+embedding: {embedding_dim: 4}
 train: {batch_size: 256, epochs: 1, evaluations: 1, seed: 0}
 """
 

@@ -131,7 +131,7 @@ def test_parameters_are_those_of_old_checkpoints(name, unique):
     cell, arguments, expected = NETWORKS[name]
     network = getattr(importlib.import_module(f"models.{name}.net"), cell)
     ms.set_seed(5)
-    net = network(3, 2, EmbeddingConfig(dim=4), name=unique(), **arguments)
+    net = network(3, 2, EmbeddingConfig(embedding_dim=4), name=unique(), **arguments)
     found = [(p.name, p.shape, float(np.abs(p.asnumpy()).sum())) for p in net.get_parameters()]
     for table in tables_of(net):
         table.close()

@@ -40,7 +40,7 @@ def data() -> Data:
 def run_of(data: Data, name: str, embedding: dict, evaluations: int = 3):
     values = {
         "data": {"kind": "criteo"},  # not opened: what follows is given the data itself
-        "embedding": {"dim": 4, **embedding},
+        "embedding": {"embedding_dim": 4, **embedding},
         "model": {"hidden": [64]},
         "train": {"batch_size": BATCH, "evaluations": evaluations},
     }
@@ -71,7 +71,7 @@ def test_operators_are_measured_in_the_middle(graph_mode, data, unique):
 
 @pytest.mark.skipif(not hasattr(_native.Table, "set_cache"), reason="native build without tiers")
 def test_tiers_have_their_pictures(graph_mode, data, unique, tmp_path):
-    cache = {"host_rows": 500, "ssd_path": str(tmp_path / "ssd"), "ssd_direct": False}
+    cache = {"host_rows": 500, "ssd": {"path": str(tmp_path / "ssd"), "direct": False}}
     (tmp_path / "ssd").mkdir()
     config, run = run_of(data, unique(), {"cache": cache})
     for point in run.recorder.points:

@@ -27,7 +27,7 @@ data:
   max_cardinality: 200
   pair_cardinality: 50
 embedding:
-  dim: 4
+  embedding_dim: 4
 model:
   hidden: [16]
 optimizer:

@@ -46,7 +46,7 @@ def weights(table, ids):
 def test_logits_are_the_formula_after_training(mode, unique, place, numbers):
     ids, dense, label = make_batch(numbers=numbers)
     columns = (ids, dense) if numbers else (ids,)
-    held = EmbeddingConfig(dim=4, **PLACES[place])
+    held = EmbeddingConfig(embedding_dim=4, **PLACES[place])
     net = WideDeep(3, numbers, held, hidden=(8,), name=unique())
     optimizer = optimizer_of(net, FtrlConfig(0.5), 0.05)
     model = RecModel(net, nn.BCEWithLogitsLoss(), optimizer)
@@ -68,7 +68,7 @@ def test_logits_are_the_formula_after_training(mode, unique, place, numbers):
 
 
 def test_wide_learns_by_ftrl_and_deep_by_lazy_adam(graph_mode, unique):
-    net = WideDeep(3, 2, EmbeddingConfig(dim=4), hidden=(8,), name=unique())
+    net = WideDeep(3, 2, EmbeddingConfig(embedding_dim=4), hidden=(8,), name=unique())
     model = RecModel(net, nn.BCEWithLogitsLoss(), optimizer_of(net, FtrlConfig(l1=1e6)))
     deep = net.inputs.embedding.table.embedding_table
     ids, dense, label = make_batch()
@@ -81,7 +81,7 @@ def test_wide_learns_by_ftrl_and_deep_by_lazy_adam(graph_mode, unique):
 
 
 def test_without_ftrl_lazy_adam_learns_everything(graph_mode, unique):
-    net = WideDeep(3, 2, EmbeddingConfig(dim=4), hidden=(8,), name=unique())
+    net = WideDeep(3, 2, EmbeddingConfig(embedding_dim=4), hidden=(8,), name=unique())
     model = RecModel(net, nn.BCEWithLogitsLoss(), optimizer_of(net, None, rate=0.01))
     ids, dense, label = make_batch()
     model.train(1, [(ids, dense, label)], progress=False)
@@ -95,8 +95,14 @@ def test_without_ftrl_lazy_adam_learns_everything(graph_mode, unique):
         ({}, "'data' is missing"),
         ({"data": {"kind": "criteo"}, "modell": {}}, "'modell' is not known"),
         ({"data": {"kind": "criteo"}, "embedding": {"dimm": 3}}, "'embedding.dimm' is not known"),
-        ({"data": {"kind": "criteo"}, "embedding": {"dim": "3"}}, "'embedding.dim' must be of"),
-        ({"data": {"kind": "criteo"}, "embedding": {"dim": True}}, "'embedding.dim' must be of"),
+        (
+            {"data": {"kind": "criteo"}, "embedding": {"embedding_dim": "3"}},
+            "'embedding.embedding_dim' must be of",
+        ),
+        (
+            {"data": {"kind": "criteo"}, "embedding": {"embedding_dim": True}},
+            "'embedding.embedding_dim' must be of",
+        ),
         ({"data": {"kind": "criteo"}, "model": {"hidden": 3}}, "'model.hidden' must be a list"),
         ({"data": {"kind": "criteo"}, "model": {"hidden": [1, "a"]}}, r"'model.hidden\[1\]'"),
         ({"data": {"kind": "criteo", "rows": 5}}, "'data.rows' is not known"),

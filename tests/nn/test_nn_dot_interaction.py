@@ -155,14 +155,14 @@ def test_learns_products_of_fields_that_a_linear_model_of_its_size_cannot(graph_
         ({"fields": 1}, r"fields must be in \[2, 4096\], got 1"),
         ({"fields": 0, "diagonal": True}, r"fields must be in \[1, 4096\], got 0"),
         ({"fields": "3"}, "fields must be an int, got '3'"),
-        ({"dim": 0}, r"dim must be in \[1, 8192\], got 0"),
+        ({"embedding_dim": 0}, r"embedding_dim must be in \[1, 8192\], got 0"),
         ({"diagonal": 1}, "diagonal must be a bool, got 1"),
         ({"dense": None}, "dense must be a bool, got None"),
     ],
 )
 def test_bad_arguments(change: dict[str, Any], message: str):
     with pytest.raises((TypeError, ValueError), match=message):
-        DotInteraction(**{"fields": 3, "dim": 2, **change})
+        DotInteraction(**{"fields": 3, "embedding_dim": 2, **change})
 
 
 @pytest.mark.parametrize(

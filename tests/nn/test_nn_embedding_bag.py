@@ -11,7 +11,15 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from mindspore import Tensor, nn
 
-from mindspore_rec import EmbeddingBag, HashEmbeddingLookup, MapParameter, optim, tables_of
+from mindspore_rec import (
+    CountAdmission,
+    EmbeddingBag,
+    HashEmbeddingLookup,
+    MapParameter,
+    TableConfig,
+    optim,
+    tables_of,
+)
 from tests.support.networks import SumOf, SumOfLookups, Weighed
 
 MODES = pytest.mark.parametrize("combiner", ["sum", "mean", "sqrtn"])
@@ -46,7 +54,9 @@ def reference(
 def make(combiner: str, name: str, static: bool) -> EmbeddingBag:
     vocabulary = VOCABULARY if static else None
     bag = EmbeddingBag(
-        DIM, combiner, vocab_size=vocabulary, param_init=0.0, padding_key=PADDING, name=name
+        TableConfig(DIM, name=name, vocab_size=vocabulary, initializer=0.0),
+        combiner,
+        padding_key=PADDING,
     )
     bag.embedding_table.write_rows(np.arange(VOCABULARY), VALUES)
     return bag
@@ -131,7 +141,7 @@ def test_any_bags(drawn, combiner, grad) -> None:
 
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0)])
 def test_no_ids_at_all(mode, unique, shape) -> None:
-    bag = EmbeddingBag(DIM, "mean", name=unique())
+    bag = EmbeddingBag(TableConfig(DIM, name=unique(), key_dtype=ms.int32), "mean")
     optim.SGD(bag.trainable_params(), 1.0)
     for training in (False, True):
         out = bag.set_train(training)(Tensor(np.zeros(shape, np.int32)))
@@ -153,7 +163,7 @@ def test_a_bag_is_a_lookup_and_a_sum(mode, unique) -> None:
     """One table under both: equal outputs, and both gradients reach the same row."""
     table = MapParameter(name=unique(), value_shape=DIM, default_value="zeros")
     table.put(Tensor(np.arange(VOCABULARY, dtype=np.int32)), Tensor(VALUES))
-    bag = EmbeddingBag(DIM, table=table)
+    bag = EmbeddingBag(table=table)
     lookup = HashEmbeddingLookup(DIM, table=table)
 
     net = SumOfLookups(bag, lookup)
@@ -170,7 +180,11 @@ def test_a_bag_is_a_lookup_and_a_sum(mode, unique) -> None:
 
 
 def test_admission_and_freezing(mode, unique) -> None:
-    bag = EmbeddingBag(DIM, param_init=1.0, permit_filter_value=2, name=unique())
+    bag = EmbeddingBag(
+        TableConfig(
+            DIM, name=unique(), key_dtype=ms.int32, initializer=1.0, admission=CountAdmission(2)
+        )
+    )
     net = SumOf(bag)
     step = nn.TrainOneStepCell(net, optim.SGD(net.trainable_params(), 1.0)).set_train()
     step(Tensor(np.array([[1, 1], [2, 3]], np.int32)))

@@ -133,14 +133,14 @@ def test_learns_products_of_fields_that_a_linear_model_of_its_size_cannot(graph_
     [
         ({"fields": 1}, r"fields must be in \[2, 4096\], got 1"),
         ({"fields": 2.0}, "fields must be an int, got 2.0"),
-        ({"dim": 0}, r"dim must be in \[1, 8192\], got 0"),
-        ({"dim": True}, "dim must be an int, got True"),
+        ({"embedding_dim": 0}, r"embedding_dim must be in \[1, 8192\], got 0"),
+        ({"embedding_dim": True}, "embedding_dim must be an int, got True"),
         ({"reduction": "mean"}, "reduction must be one of 'sum', 'none', got 'mean'"),
     ],
 )
 def test_bad_arguments(change: dict[str, Any], message: str):
     with pytest.raises((TypeError, ValueError), match=message):
-        FactorizationMachine(**{"fields": 3, "dim": 2, **change})
+        FactorizationMachine(**{"fields": 3, "embedding_dim": 2, **change})
 
 
 @pytest.mark.parametrize("shape", [(2, 6, 2), (2, 6), (2, 2, 3), (6,)])

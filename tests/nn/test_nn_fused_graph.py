@@ -234,7 +234,7 @@ def test_pairs_of_several_inputs_are_those_of_one(mode_):
         several(parts[0], parts[0])
 
 
-@pytest.mark.parametrize("bad", [{"numbers": 0}, {"dim": 0}, {"std": -1.0}, {"std": "a"}])
+@pytest.mark.parametrize("bad", [{"numbers": 0}, {"embedding_dim": 0}, {"std": -1.0}, {"std": "a"}])
 def test_bad_arguments_of_number_embeddings_are_refused(bad):
     with pytest.raises((TypeError, ValueError), match=next(iter(bad))):
-        NumberEmbedding(**{"numbers": 2, "dim": 3, **bad})
+        NumberEmbedding(**{"numbers": 2, "embedding_dim": 3, **bad})

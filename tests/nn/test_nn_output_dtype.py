@@ -17,6 +17,7 @@ from mindspore_rec import (
     EmbeddingLookup,
     HashEmbeddingLookup,
     MapParameter,
+    SsdConfig,
     TableConfig,
     optim,
     tables_of,
@@ -96,7 +97,7 @@ def test_training_is_that_of_float32(mode: Any, tmp_path: Any, kind: str) -> Non
         elif kind == "static":
             settings["vocab_size"] = 900
         elif kind == "ssd":
-            settings["cache"] = CacheConfig(host_rows=800, ssd_path=tmp_path / f"ssd{narrow}")
+            settings["cache"] = CacheConfig(host_rows=800, ssd=SsdConfig(tmp_path / f"ssd{narrow}"))
         elif kind == "device":
             settings["cache"] = CacheConfig(device_rows=900)
         config = narrow_config(f"output_dtype.{kind}", **settings)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from mindspore import Tensor, nn
 
-from mindspore_rec import EmbeddingLookup, HashEmbeddingLookup
+from mindspore_rec import EmbeddingLookup, HashEmbeddingLookup, TableConfig
 from mindspore_rec.nn import EmbeddingBag
 from mindspore_rec.parameter import MapParameter
 
@@ -73,7 +73,7 @@ def test_keys_of_tables(unique: Any) -> None:
 
 def test_offsets_of_bags(unique: Any) -> None:
     ms.set_context(mode=ms.PYNATIVE_MODE)
-    bag = EmbeddingBag(4, key_dtype=ms.int64, name=unique())
+    bag = EmbeddingBag(TableConfig(4, name=unique()))
     with pytest.raises(TypeError, match="must be Tensors, got list"):
         bag(Tensor(LONG), LONG)
     bag.embedding_table.close()

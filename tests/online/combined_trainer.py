@@ -25,6 +25,7 @@ from mindspore_rec import (
     RecCheckpoint,
     RecModel,
     SparseLookup,
+    SsdConfig,
     create_table,
     tables_of,
 )
@@ -92,7 +93,7 @@ class Net(nn.Cell):
 
         def table(name: str, dim: int, first: str) -> Any:
             cache = CacheConfig(
-                host_rows=110, ssd_path=rows, ssd_direct=False, prefetch=prefetch,
+                host_rows=110, ssd=SsdConfig(rows, direct=False), prefetch=prefetch,
                 leftover="discard",  # of a life that was killed: older than the checkpoint
             )  # fmt: skip
             return create_table(ms.int64, dim, name, first, specs=SPECS, cache=cache)

@@ -23,6 +23,7 @@ from mindspore_rec import (
     LazyAdam,
     RecCheckpoint,
     RecModel,
+    SsdConfig,
     tables_of,
 )
 from mindspore_rec.common.run.chain import newest_chain
@@ -50,7 +51,7 @@ def make(unique: Callable[[], str], tmp_path: Path) -> Iterator[Make]:
 
     def model(prefetch: int = 0) -> RecModel:
         cache = CacheConfig(
-            host_rows=40, ssd_path=tmp_path / "rows", ssd_direct=False, prefetch=prefetch
+            host_rows=40, ssd=SsdConfig(tmp_path / "rows", direct=False), prefetch=prefetch
         )
         lookup = HashEmbeddingLookup(4, ms.int64, name=unique(), cache=cache if prefetch else None)
         net = nn.SequentialCell(lookup, nn.Flatten(), nn.Dense(4, 1))

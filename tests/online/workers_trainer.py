@@ -35,6 +35,7 @@ from mindspore_rec import (
     ProgressiveValidation,
     RecCheckpoint,
     RecModel,
+    SsdConfig,
     TableConfig,
 )
 from mindspore_rec.parallel import worker_group
@@ -56,7 +57,7 @@ class Net(nn.Cell):
     def __init__(self, dropout: float, rows_on_ssd: Path | None) -> None:
         super().__init__()
         cache = rows_on_ssd and CacheConfig(
-            host_rows=40, ssd_path=rows_on_ssd, ssd_direct=False, prefetch=2,
+            host_rows=40, ssd=SsdConfig(rows_on_ssd, direct=False), prefetch=2,
             leftover="discard",  # of a life that was killed: older than the checkpoint
         )  # fmt: skip
 

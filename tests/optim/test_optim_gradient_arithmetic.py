@@ -16,6 +16,7 @@ from mindspore_rec import (
     GroupedEmbedding,
     HashEmbeddingLookup,
     MapParameter,
+    TableConfig,
     TrainStep,
     optim,
 )
@@ -32,7 +33,9 @@ class Net(nn.Cell):
         super().__init__()
         self.kind = kind
         if kind == "bag":
-            self.embedding: Any = EmbeddingBag(DIM, param_init="ones", name=name)
+            self.embedding: Any = EmbeddingBag(
+                TableConfig(DIM, name=name, key_dtype=ms.int32, initializer="ones")
+            )
         elif kind == "group":
             tables = [MapParameter(name + end, value_shape=DIM) for end in "ab"]
             self.embedding = GroupedEmbedding([*tables, tables[0]])

@@ -9,6 +9,7 @@ from typing import Any
 
 import mindspore as ms
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 from mindspore import nn
 from mindspore.common.initializer import Normal
@@ -23,6 +24,7 @@ from mindspore_rec import (
     MapParameter,
     ProbabilityAdmission,
     SketchAdmission,
+    SsdConfig,
     TableConfig,
     convert,
     create_table,
@@ -49,7 +51,7 @@ HASH_FIELDS: list[dict[str, Any]] = [
     {"unknown_value": (1.0, 2.0, 3.0, 4.0)},
     {"serving_unknown_value": -1.5},
     {"cache": CacheConfig(device_rows=64)},
-    {"cache": CacheConfig(host_rows=64, ssd_path="rows", leftover="discard")},
+    {"cache": CacheConfig(host_rows=64, ssd=SsdConfig("rows"), leftover="discard")},
 ]
 STATIC_FIELDS: list[dict[str, Any]] = [
     {},
@@ -59,7 +61,7 @@ STATIC_FIELDS: list[dict[str, Any]] = [
     {"requires_grad": False},
     {"out_of_range": "zeros"},
     {"cache": CacheConfig(device_rows=64)},
-    {"cache": CacheConfig(host_rows=64, ssd_path="rows", leftover="discard")},
+    {"cache": CacheConfig(host_rows=64, ssd=SsdConfig("rows"), leftover="discard")},
 ]
 
 
@@ -72,7 +74,7 @@ def fields_id(fields: Any) -> str:
 
 def plain(**fields: Any) -> TableConfig:
     """A config of the tests' row size."""
-    return TableConfig(fields.pop("dim", DIM), **fields)
+    return TableConfig(fields.pop("embedding_dim", DIM), **fields)
 
 
 # ---- what a table does
@@ -133,7 +135,15 @@ def by_hash_lookup(name: str, fields: dict[str, Any]) -> Any:
 
 def by_bag(name: str, fields: dict[str, Any]) -> Any:
     spelled = {"key_dtype": ms.int64} | renamed(fields, initializer="param_init")
-    return EmbeddingBag(DIM, "mean", name=name, **spelled).embedding_table
+    with pytest.warns(DeprecationWarning, match="use EmbeddingBag.TableConfig"):
+        return EmbeddingBag(DIM, "mean", **(spelled | {"name": name})).embedding_table  # type: ignore[arg-type]
+
+
+def by_static_bag(name: str, fields: dict[str, Any]) -> Any:
+    spelled: dict[str, Any] = {"vocab_size": 20, "name": name}
+    spelled |= renamed(fields, initializer="param_init")
+    with pytest.warns(DeprecationWarning, match="use EmbeddingBag.TableConfig"):
+        return EmbeddingBag(DIM, **spelled)  # type: ignore[arg-type]
 
 
 def by_create_table(name: str, fields: dict[str, Any]) -> Any:

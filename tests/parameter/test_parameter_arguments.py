@@ -87,7 +87,7 @@ def test_lazy_tensors_at_the_start(mode, unique) -> None:
 def test_lazy_ids_and_weights_of_lookups(mode, unique, train) -> None:
     values = Tensor(np.arange(6, dtype=np.float32).reshape(3, 2))
     lookup = EmbeddingLookup(3, 2, values, name=unique())
-    bag = EmbeddingBag(2, "sum", vocab_size=3, param_init=values, name=unique())
+    bag = EmbeddingBag(table=StaticParameter(3, 2, values, name=unique()))
     table = MapParameter(
         unique(), key_tensor=Tensor([0, 1], ms.int64), value_tensor=Tensor(values.asnumpy()[:2])
     )

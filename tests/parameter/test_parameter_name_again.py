@@ -17,6 +17,7 @@ from mindspore_rec import (
     LazyAdam,
     MapParameter,
     RecModel,
+    SsdConfig,
     _native,
     create_table,
     load_checkpoint,
@@ -133,7 +134,7 @@ def test_every_maker_of_tables(unique):
 
 def test_rows_below_memory_are_of_one_table(unique, tmp_path):
     name = unique()
-    cache = CacheConfig(host_rows=64, ssd_path=str(tmp_path), ssd_direct=False)
+    cache = CacheConfig(host_rows=64, ssd=SsdConfig(str(tmp_path), direct=False))
     older = MapParameter(name, key_dtype=ms.int64, cache=cache)
     older.put(Tensor([1]), Tensor(np.ones((1, 1), np.float32)))
     with pytest.raises(ValueError, match=r"already used.*tables_of\(older_net\).*close\(\)"):
@@ -145,6 +146,6 @@ def test_rows_below_memory_are_of_one_table(unique, tmp_path):
     MapParameter(
         name,
         cache=CacheConfig(
-            host_rows=64, ssd_path=str(tmp_path), leftover="discard", ssd_direct=False
+            host_rows=64, ssd=SsdConfig(str(tmp_path), direct=False), leftover="discard"
         ),
     ).close()

@@ -18,10 +18,10 @@ ROOT = Path(__file__).parents[2]
 IN_A_CHILD = """
 import os, sys
 import mindspore_rec
-from mindspore_rec import CacheConfig, MapParameter
+from mindspore_rec import CacheConfig, SsdConfig, MapParameter
 
 def stored(path):
-    return MapParameter(name="users", cache=CacheConfig(host_rows=9, ssd_path=path))
+    return MapParameter(name="users", cache=CacheConfig(host_rows=9, ssd=SsdConfig(path)))
 
 parents = stored(sys.argv[1])
 child = os.fork()

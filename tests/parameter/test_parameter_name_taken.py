@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mindspore_rec import CacheConfig, MapParameter, TableConfig, _native
+from mindspore_rec import CacheConfig, MapParameter, SsdConfig, TableConfig, _native
 from mindspore_rec.train.graph.operators import NameTakenError
 
 
@@ -40,7 +40,9 @@ def test_a_name_that_contains_the_old_words_is_a_name(unique) -> None:
 
 def test_tables_that_would_share_a_tier_are_refused_by_that_error(unique, tmp_path) -> None:
     config = TableConfig(
-        2, name=unique(), cache=CacheConfig(host_rows=10, ssd_path=tmp_path, leftover="discard")
+        2,
+        name=unique(),
+        cache=CacheConfig(host_rows=10, ssd=SsdConfig(tmp_path), leftover="discard"),
     )
     older = MapParameter(config=config)
     older.write_rows(np.arange(3), np.ones((3, 2), np.float32))

@@ -11,7 +11,14 @@ import pytest
 from mindspore import Tensor
 
 import mindspore_rec as mr
-from mindspore_rec import CacheConfig, Eviction, HashEmbeddingLookup, MapParameter, TableConfig
+from mindspore_rec import (
+    CacheConfig,
+    Eviction,
+    HashEmbeddingLookup,
+    MapParameter,
+    SsdConfig,
+    TableConfig,
+)
 from mindspore_rec.optim import LazyAdam
 from mindspore_rec.parameter import from_bfloat16, to_bfloat16
 from mindspore_rec.plan import row_bytes
@@ -174,7 +181,7 @@ def _trained(value: Any, state: Any, cache: CacheConfig | None, threads: int) ->
         step(Tensor(ids.astype(np.int64)))
     table = net.embedding.embedding_table
     rows = rows_by_key(native_of(table))
-    if cache is not None and cache.ssd_path is not None:
+    if cache is not None and cache.ssd is not None:
         assert table.stats()["below_rows"] > 500
     table.close()
     mr.set_num_threads(before)
@@ -188,10 +195,10 @@ def _trained(value: Any, state: Any, cache: CacheConfig | None, threads: int) ->
 def test_the_same_bits_wherever_rows_live(tmp_path: Any, value: Any, state: Any) -> None:
     expected = _trained(value, state, None, 2)
     assert _trained(value, state, None, 1) == expected
-    ssd = CacheConfig(host_rows=300, ssd_path=tmp_path / "ssd")
+    ssd = CacheConfig(host_rows=300, ssd=SsdConfig(tmp_path / "ssd"))
     assert _trained(value, state, ssd, 2) == expected
     assert _trained(value, state, CacheConfig(device_rows=260), 2) == expected
-    both = CacheConfig(device_rows=260, host_rows=300, ssd_path=tmp_path / "both")
+    both = CacheConfig(device_rows=260, host_rows=300, ssd=SsdConfig(tmp_path / "both"))
     assert _trained(value, state, both, 2) == expected
 
 

@@ -24,14 +24,16 @@ def test_configs_are_equal_where_their_fields_are(fields: dict[str, Any]) -> Non
     assert config == TableConfig(DIM, **fields) and config == copy.deepcopy(config)
     assert hash(config) == hash(TableConfig(DIM, **fields))
     assert config != dataclasses.replace(config, name="other")
-    assert config != dataclasses.replace(config, dim=1, unknown_value=None)
+    assert config != dataclasses.replace(config, embedding_dim=1, unknown_value=None)
 
 
 def test_equality_is_of_what_the_initializer_draws() -> None:
     assert plain(initializer=Normal(0.3)) == plain(initializer=Normal(0.3))
     assert plain(initializer=Normal(0.3)) != plain(initializer=Normal(0.2))
     assert plain(initializer="zeros") == plain(initializer=0.0) != plain(initializer=1.0)
-    assert plain(initializer="xavier_uniform") != plain(initializer="xavier_uniform", dim=8)
+    assert plain(initializer="xavier_uniform") != plain(
+        initializer="xavier_uniform", embedding_dim=8
+    )
     assert plain() != "a config" and {plain(): 1}[plain()] == 1
 
 
@@ -62,12 +64,12 @@ def test_only_dim_is_positional_so_that_fields_can_be_added() -> None:
 @pytest.mark.parametrize(
     ("fields", "error", "message"),
     [
-        ({"dim": 0}, ValueError, r"dim must be in \[1, 8192\], got 0"),
-        ({"dim": 8193}, ValueError, r"dim must be in \[1, 8192\], got 8193"),
-        ({"dim": (2, 2)}, TypeError, r"dim must be an int, got \(2, 2\)"),
+        ({"embedding_dim": 0}, ValueError, r"embedding_dim must be in \[1, 8192\], got 0"),
+        ({"embedding_dim": 8193}, ValueError, r"embedding_dim must be in \[1, 8192\], got 8193"),
+        ({"embedding_dim": (2, 2)}, TypeError, r"embedding_dim must be an int, got \(2, 2\)"),
         ({"name": ""}, TypeError, "name must be a non-empty str, got ''"),
         ({"name": 7}, TypeError, "name must be a non-empty str, got 7"),
-        ({"name": "n", "dim": 0}, ValueError, "table 'n': dim must be in"),
+        ({"name": "n", "embedding_dim": 0}, ValueError, "table 'n': embedding_dim must be in"),
         ({"key_dtype": ms.float32}, TypeError, "key_dtype must be int32 or int64, got Float32"),
         ({"key_dtype": None}, TypeError, "key_dtype must be int32 or int64, got None"),
         (

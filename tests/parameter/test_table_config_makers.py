@@ -23,6 +23,7 @@ from mindspore_rec import (
     GroupedEmbedding,
     HashEmbeddingLookup,
     MapParameter,
+    SsdConfig,
     StaticParameter,
     TableConfig,
     convert,
@@ -42,6 +43,7 @@ from tests.parameter.table_configs import (
     by_grouped,
     by_hash_lookup,
     by_map_parameter,
+    by_static_bag,
     convert_by_config,
     fields_id,
     plain,
@@ -58,7 +60,7 @@ def in_directory(tmp_path: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
         cache = fields.get("cache")
         if cache is None or cache.device_rows is not None:
             return fields
-        return fields | {"cache": dataclasses.replace(cache, ssd_path=tmp_path)}
+        return fields | {"cache": dataclasses.replace(cache, ssd=SsdConfig(tmp_path))}
 
     return place
 
@@ -127,9 +129,7 @@ STATIC_MAKERS: dict[str, tuple[Any, Any]] = {
         lambda c: EmbeddingLookup(config=c),
     ),
     "EmbeddingBag": (
-        lambda name, fields: EmbeddingBag(
-            DIM, vocab_size=20, name=name, **renamed(fields, initializer="param_init")
-        ),
+        by_static_bag,
         lambda c: EmbeddingBag(config=c),
     ),
     "GroupedEmbedding": (

@@ -20,10 +20,12 @@ from mindspore_rec import (
     GroupedEmbedding,
     HashEmbeddingLookup,
     MapParameter,
+    SsdConfig,
     StaticParameter,
     convert,
     create_table,
 )
+from mindspore_rec.nn import TableLookup
 from tests.parameter.table_configs import (
     DIM,
     HASH,
@@ -32,6 +34,9 @@ from tests.parameter.table_configs import (
 )
 
 NO_CONFIG: Any = 8
+
+
+OLD_BAG: Any = EmbeddingBag  # which takes arguments of earlier versions too
 
 
 @pytest.mark.parametrize(
@@ -53,9 +58,9 @@ NO_CONFIG: Any = 8
         (lambda: HashEmbeddingLookup(DIM, config=HASH), "embedding_size"),
         (lambda: HashEmbeddingLookup(key_dtype=ms.int64, config=HASH), "key_dtype"),
         (lambda: HashEmbeddingLookup(param_init=Tensor([1.0]), config=HASH), "param_init"),
-        (lambda: EmbeddingBag(DIM, config=HASH), "embedding_size"),
-        (lambda: EmbeddingBag(vocab_size=9, config=HASH), "vocab_size"),
-        (lambda: EmbeddingBag(name="a", config=STATIC), "name"),
+        (lambda: OLD_BAG(DIM, config=HASH), "embedding_size"),
+        (lambda: OLD_BAG(vocab_size=9, config=HASH), "vocab_size"),
+        (lambda: OLD_BAG(name="a", config=STATIC), "name"),
         (lambda: StaticParameter(9, config=STATIC), "vocab_size"),
         (lambda: StaticParameter(out_of_range="zeros", config=STATIC), "out_of_range"),
         (lambda: EmbeddingLookup(embedding_size=DIM, config=STATIC), "embedding_size"),
@@ -83,7 +88,8 @@ def test_what_is_given_twice_is_refused_by_name(make, argument) -> None:
     ("make", "error", "message"),
     [
         (lambda: HashEmbeddingLookup(), TypeError, r"embedding_size must be given, or config="),
-        (lambda: EmbeddingBag(), TypeError, r"embedding_size must be given, or config="),
+        (lambda: EmbeddingBag(), TypeError, r"EmbeddingBag must be given config=TableConfig"),
+        (lambda: TableLookup(), TypeError, r"TableLookup must be given config=TableConfig"),
         (lambda: EmbeddingLookup(5), TypeError, r"embedding_size must be given, or config="),
         (lambda: StaticParameter(), TypeError, r"vocab_size must be given, or config="),
         (lambda: GroupedEmbedding(), TypeError, r"tables must be given, or config="),
@@ -104,7 +110,11 @@ def test_what_is_given_twice_is_refused_by_name(make, argument) -> None:
         (lambda: EmbeddingBag(config=STATIC, faae_coefficient=2), ValueError, "faae_coefficient"),
         (lambda: MapParameter(config=HASH, value_shape=3), ValueError, r"value_shape must .*dim=4"),
         (lambda: GroupedEmbedding(config=[]), ValueError, "tables must have at least one table"),
-        (lambda: GroupedEmbedding(config=[HASH, plain(dim=2)]), ValueError, "rows of one size"),
+        (
+            lambda: GroupedEmbedding(config=[HASH, plain(embedding_dim=2)]),
+            ValueError,
+            "rows of one size",
+        ),
         (lambda: GroupedEmbedding([], config=[HASH]), ValueError, "tables are of what config des"),
         (
             lambda: GroupedEmbedding(config=[plain(name="twice"), plain(name="twice")]),
@@ -125,6 +135,11 @@ def test_a_shared_table_is_described_by_nothing(unique) -> None:
     for make in (HashEmbeddingLookup, EmbeddingBag):
         with pytest.raises(ValueError, match="config describes a new table; with table="):
             make(table=table, config=HASH)
+    with pytest.raises(ValueError, match="config describes a new table; with table="):
+        TableLookup(HASH, table=table)
+    wrong: Any = 8
+    with pytest.raises(TypeError, match="table must be a HashTable or StaticParameter, got int"):
+        TableLookup(table=wrong)
     table.close()
 
 
@@ -133,7 +148,7 @@ def test_a_shared_table_is_described_by_nothing(unique) -> None:
     [
         (plain(name="a"), "config must have no name, got 'a'"),
         (plain(vocab_size=9), "config must have no vocab_size"),
-        (plain(dim=3), r"the dim of the embeddings converted: '0' has 4, config 3"),
+        (plain(embedding_dim=3), r"the dim of the embeddings converted: '0' has 4, config 3"),
     ],
 )
 def test_a_conversion_refuses_what_embeddings_say(config, message) -> None:
@@ -153,7 +168,7 @@ def test_a_static_conversion_refuses_what_is_of_hash_tables(unique) -> None:
 
 def test_a_group_whose_second_table_cannot_be_made_makes_none(unique, tmp_path) -> None:
     first, second = unique(), unique()
-    cache = CacheConfig(host_rows=9, ssd_path=tmp_path / "file" / "below")
+    cache = CacheConfig(host_rows=9, ssd=SsdConfig(tmp_path / "file" / "below"))
     (tmp_path / "file").write_text("no directory")
     configs = [plain(name=first), plain(name=second, cache=cache)]
     with pytest.raises(OSError):

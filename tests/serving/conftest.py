@@ -29,13 +29,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """As `trained`, and its training wrote the network as ONNX in a process of its own."""
-    from tests.serving.serving_network import train
+    from tests.serving.serving_network import MARKED, train
 
     root = tmp_path_factory.mktemp("exported") / "run"
-    train(
-        root, 6, every_steps=4, delta_every_steps=1, builder="tests.serving.serving_network:Marked",
-        builder_arguments={"name": "serving"}, builder_inputs=["ids:INT64:-1,3"],
-    )  # fmt: skip
+    train(root, 6, every_steps=4, delta_every_steps=1, publication=MARKED)
     return root
 
 

@@ -34,6 +34,7 @@ from mindspore_rec import (
     RecModel,
     tables_of,
 )
+from mindspore_rec.checkpoint import Publication
 from mindspore_rec.stream import (
     ArrowFormat,
     Category,
@@ -123,8 +124,9 @@ def train(root: Path, steps: int | None, pause: float = 0.0, **cadence: Any) -> 
     cadence = cadence or {"every_steps": 5, "delta_every_steps": 1}
     checkpoint = RecCheckpoint(
         root,
-        builder="tests.serving.features_network:build",
-        builder_inputs=INPUTS,
+        publication=Publication(
+            builder="tests.serving.features_network:build", builder_inputs=INPUTS
+        ),
         **cadence,
     )
     stop = None if steps is None else StopWhen(batches=steps)

@@ -13,7 +13,7 @@ import mindspore as ms
 import numpy as np
 from mindspore import Tensor, nn, ops
 
-from mindspore_rec import EmbeddingBag, HashEmbeddingLookup, tables_of
+from mindspore_rec import EmbeddingBag, HashEmbeddingLookup, TableConfig, tables_of
 from mindspore_rec.checkpoint import save_checkpoint
 
 DIM = 4
@@ -32,10 +32,8 @@ class Bags(nn.Cell):
     def __init__(self) -> None:
         super().__init__()
         self.user = HashEmbeddingLookup(DIM, ms.int64, name="ragged.user")
-        self.mean = EmbeddingBag(DIM, "mean", key_dtype=ms.int64, name="ragged.mean")
-        self.root = EmbeddingBag(
-            DIM, "sqrtn", key_dtype=ms.int64, padding_key=3, name="ragged.root"
-        )
+        self.mean = EmbeddingBag(TableConfig(DIM, name="ragged.mean"), "mean")
+        self.root = EmbeddingBag(TableConfig(DIM, name="ragged.root"), "sqrtn", padding_key=3)
         self.dense = nn.Dense(3 * DIM, 2)
 
     def construct(self, user: Tensor, items: Tensor, weights: Tensor, starts: Tensor) -> Tensor:

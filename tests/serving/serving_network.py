@@ -24,6 +24,7 @@ from mindspore import Parameter, Tensor, nn, ops
 from mindspore.train import Callback, RunContext
 
 from mindspore_rec import HashEmbeddingLookup, LazyAdam, RecCheckpoint, RecModel, tables_of
+from mindspore_rec.checkpoint import Publication
 
 FIELDS = 3
 UNKNOWN = -7.0
@@ -94,10 +95,17 @@ def ids(rows: int = 1, first: int = 0) -> np.ndarray:
     return (first + np.arange(rows * FIELDS, dtype=np.int64)).reshape(rows, FIELDS)
 
 
+MARKED = Publication(
+    builder="tests.serving.serving_network:Marked",
+    builder_arguments={"name": "serving"},
+    builder_inputs=["ids:INT64:-1,3"],
+)
+"""What its training publishes, if predictors need no MindSpore."""
+
+
 if __name__ == "__main__":
     root, seconds, fulls, keys = sys.argv[1:]
     train(
         Path(root), None, keys=int(keys), pause=float(seconds), every_steps=int(fulls),
-        delta_every_steps=1, builder="tests.serving.serving_network:Marked",
-        builder_arguments={"name": "serving"}, builder_inputs=["ids:INT64:-1,3"],
+        delta_every_steps=1, publication=MARKED,
     )  # fmt: skip

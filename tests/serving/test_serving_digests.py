@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mindspore_rec import CacheConfig, MapParameter, _native
+from mindspore_rec import CacheConfig, MapParameter, SsdConfig, _native
 from mindspore_rec.common.run.chain import Entry, entries, entry_at, newest_chain, verify
 from mindspore_rec.common.run.command import main
 from mindspore_rec.common.run.digests import saved_digest, table_digest_at
@@ -126,7 +126,7 @@ def test_faults_of_one_bit_in_a_predictor_are_found_and_named(
     rng = np.random.default_rng(1)
     settings: dict[str, Any] = {"rows": rows}
     if rows == "ssd":
-        settings = {"tiers": CacheConfig(host_rows=16, ssd_path=tmp_path / "ssd")}
+        settings = {"tiers": CacheConfig(host_rows=16, ssd=SsdConfig(tmp_path / "ssd"))}
     with Predictor(run, Marked, inputs=INPUTS, follow=False, **settings) as predictor:
         ask = asker(predictor)
         first = compare_live(run, ask)

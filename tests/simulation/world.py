@@ -52,7 +52,7 @@ import numpy as np
 from mindspore.train import Callback
 
 from mindspore_rec import RecCheckpoint
-from mindspore_rec.checkpoint import CheckpointError
+from mindspore_rec.checkpoint import CheckpointError, Publication
 from mindspore_rec.common.run.chain import entries, parse_entry_name
 from mindspore_rec.common.run.command import _verify as verify_command
 from mindspore_rec.common.stream import read_watch
@@ -261,10 +261,8 @@ class World:
         if erases or (settings.erases and chance.random() < 0.3):
             self._erase(chance)
         ends = _Ends(self._ends)
-        ids = ReadAhead.ids if settings.read_ahead else None
-        model.online_train(
-            stream, [ends, checkpoint], progress=False, max_steps=left, prefetch_ids=ids
-        )
+        model.prefetch_ids = ReadAhead.ids if settings.read_ahead else None
+        model.online_train(stream, [ends, checkpoint], progress=False, max_steps=left)
         source.close()
         if source.stop_reason.startswith("idle") and self._next is None:
             waiting = self._record.waiting(self._read_until - _IDLE)
@@ -298,7 +296,11 @@ class World:
             else {"delta_every_steps": settings.delta_every}
         )
         return RecCheckpoint(
-            self.run, **full, **delta, keep=settings.keep, keep_digests=True, announce=self._saved
+            self.run,
+            **full,
+            **delta,
+            keep=settings.keep,
+            publication=Publication(announce=self._saved),
         )
 
     def _restored(self, found: int | None, stream: StreamingDataset) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from mindspore_rec import _native
 from mindspore_rec.common.tiers.config import CacheConfig
+from mindspore_rec.common.tiers.ssd_config import SsdConfig
 from mindspore_rec.common.tiers.ssd_directory import SsdDirectory
 from mindspore_rec.ssd import SsdStore
 from tests.ssd.forked_holder import killed_beside_its_child
@@ -35,11 +36,13 @@ def test_a_killed_trainer_leaves_its_rows_though_a_forked_child_lives(tmp_path):
 def test_leftovers_that_another_process_has_open_stay_where_they_are(tmp_path):
     path = tmp_path / "users" / "rows-1"
     with filled(path) as store:
-        config = CacheConfig(host_rows=9, ssd_path=str(tmp_path), leftover="keep", ssd_direct=False)
+        config = CacheConfig(
+            host_rows=9, ssd=SsdConfig(str(tmp_path), direct=False), leftover="keep"
+        )
         with pytest.raises(OSError, match="cannot be renamed: another table or process"):
             SsdDirectory("users", config).open(row_bytes=16, generation=0)
         discard = CacheConfig(
-            host_rows=9, ssd_path=str(tmp_path), leftover="discard", ssd_direct=False
+            host_rows=9, ssd=SsdConfig(str(tmp_path), direct=False), leftover="discard"
         )
         with pytest.raises(OSError, match="cannot be removed: another table or process"):
             SsdDirectory("users", discard)

@@ -119,8 +119,9 @@ def test_the_sequence_of_messages_as_an_argument_drops_duplicates_too() -> None:
         return Sequence("w", int(message.key))
 
     stop = StopWhen(batches=3)
+    options: dict[str, Any] = {"sequence_of": sequence_of}
     with pytest.warns(DeprecationWarning, match="use the attribute sequence_of of the format"):
-        old = StreamSource(topic.client(), ArrowFormat(), 1, stop=stop, sequence_of=sequence_of)
+        old = StreamSource(topic.client(), ArrowFormat(), 1, stop=stop, **options)
     format = ArrowFormat()
     format.sequence_of = sequence_of
     new = StreamSource(topic.client(), format, 1, stop=stop)

@@ -118,7 +118,7 @@ def test_a_model_says_so_in_its_configuration(graph_mode, unique):
             MODEL.config,
             {
                 "data": {"kind": "criteo"},
-                "embedding": {"dim": 2, "admission_threshold": 3},
+                "embedding": {"embedding_dim": 2, "admission_threshold": 3},
                 "model": {"hidden": [4]},
                 "train": {
                     "batch_size": 8, "epochs": 3, "evaluations": 1, "admission_counts": counts,

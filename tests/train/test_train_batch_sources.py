@@ -24,6 +24,7 @@ from mindspore_rec import (
     LazyAdam,
     RecCheckpoint,
     RecModel,
+    SsdConfig,
     tables_of,
 )
 from mindspore_rec.stream import (
@@ -132,7 +133,7 @@ def test_the_time_of_a_step_is_that_of_its_batch(
     topic: MemoryTopic, unique: Callable[[], str], tmp_path: Path, prefetch: int, kind: str
 ) -> None:
     name = unique()
-    cache = CacheConfig(host_rows=60, ssd_path=tmp_path, ssd_direct=False, prefetch=prefetch)
+    cache = CacheConfig(host_rows=60, ssd=SsdConfig(tmp_path, direct=False), prefetch=prefetch)
     net = Net(name, cache)
     every = ("sent", "ids", "label")
     features, times = specs(name), OF_BATCH
@@ -261,7 +262,7 @@ def test_a_wrapped_stream_goes_on_after_a_kill(
 
     for life, steps in enumerate((1, 4, None)):
         rows = tmp_path / str(life)
-        cache = CacheConfig(host_rows=60, ssd_path=rows, ssd_direct=False, prefetch=2)
+        cache = CacheConfig(host_rows=60, ssd=SsdConfig(rows, direct=False), prefetch=2)
         net = Net(name, cache)
         model, saves = model_of(net), checkpoint(tmp_path / "run")
         data = WRAPPERS[kind](stream(topic, ("sent", "ids", "label")), name)

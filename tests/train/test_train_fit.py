@@ -283,6 +283,23 @@ def test_figures_of_other_callbacks_stay_beside_the_results(unique: Any) -> None
 
 
 @pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ((1, None, False, True, -1, 1), {}),
+        ((1, None), {"valid_dataset_sink_mode": True, "dataset_sink_mode": 0, "initial_epoch": 1}),
+    ],
+)
+def test_arguments_of_earlier_versions_have_their_places(
+    unique: Any, arguments: Any, named: dict[str, Any]
+) -> None:
+    model, data = make_model(unique()), batches(2, 1)
+    with pytest.warns(DeprecationWarning, match="has no effect on RecModel.fit, leave") as caught:
+        summary = model.fit(2, data, data, *arguments, progress=False, **named)
+    assert [each.filename for each in caught] == [__file__, __file__]
+    assert summary.steps == 2
+
+
+@pytest.mark.parametrize(
     ("call", "error", "message"),
     [
         (lambda m, d: m.fit(1, d, d, 0), ValueError, "valid_frequency must be"),
@@ -364,11 +381,14 @@ def test_callbacks_that_cannot_work_are_refused(unique: Any, tmp_path: Path) -> 
     assert model._network.user.embedding_table.step == 0
 
 
-def test_fit_has_the_arguments_of_mindspores() -> None:
+def test_fit_has_the_arguments_of_mindspores_that_have_an_effect() -> None:
     ours = inspect.signature(RecModel.fit).parameters
-    for name, theirs in inspect.signature(Model.fit).parameters.items():
+    upstream = dict(inspect.signature(Model.fit).parameters)
+    for without_effect in ("dataset_sink_mode", "valid_dataset_sink_mode"):  # taken: see above
+        del upstream[without_effect]
+    for name, theirs in upstream.items():
         assert ours[name].default == theirs.default
-    assert list(ours)[:10] == list(inspect.signature(Model.fit).parameters)
+    assert list(ours)[:8] == list(upstream)
 
 
 def test_every_public_name_of_model_is_ours() -> None:

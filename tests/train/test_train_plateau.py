@@ -26,6 +26,7 @@ from mindspore_rec import (
     RecCheckpoint,
     RecModel,
     ReduceLROnPlateau,
+    SsdConfig,
     save_checkpoint,
 )
 from tests.support.networks import LogitOf
@@ -100,7 +101,7 @@ def same_files(one: Path, other: Path) -> bool:
 TIERS = {
     "memory": lambda folder: {},
     "device and SSD": lambda folder: {
-        "cache": CacheConfig(device_rows=64, host_rows=32, ssd_path=str(folder / "ssd"))
+        "cache": CacheConfig(device_rows=64, host_rows=32, ssd=SsdConfig(str(folder / "ssd")))
     },
 }
 

@@ -23,6 +23,8 @@ from mindspore_rec import (
     LazyAdam,
     MapParameter,
     RecModel,
+    SsdConfig,
+    TableConfig,
     tables_of,
 )
 from tests.support.native_table import native_of
@@ -67,11 +69,13 @@ class Doubled(Lookups):
 
 
 def cached(tmp_path, prefetch=2, host_rows=200):
-    return CacheConfig(host_rows=host_rows, ssd_path=tmp_path, ssd_direct=False, prefetch=prefetch)
+    return CacheConfig(
+        host_rows=host_rows, ssd=SsdConfig(tmp_path, direct=False), prefetch=prefetch
+    )
 
 
-def model_of(net):
-    return RecModel(net, None, LazyAdam(net.trainable_params(), 0.1))
+def model_of(net, **more):
+    return RecModel(net, None, LazyAdam(net.trainable_params(), 0.1), **more)
 
 
 def ids_of(number, fields=FIELDS):
@@ -289,7 +293,7 @@ def static(unique, tmp_path):
 
 
 def bag(unique, tmp_path):
-    return Net(EmbeddingBag(2, name=unique(), key_dtype=ms.int64, cache=cached(tmp_path)))
+    return Net(EmbeddingBag(TableConfig(2, name=unique(), cache=cached(tmp_path))))
 
 
 def fields_of_two_tables(unique, tmp_path):
@@ -370,9 +374,8 @@ def test_computed_ids_are_warned_of_and_trained(graph_mode, unique, tmp_path, ca
         model_of(net).train(1, batches, progress=False)
     assert warnings_of(caplog) == [
         f"table '{table.name}': 1 of 1 lookups are of ids that are in no column of the batch, so "
-        "their rows are not prefetched, and these lookups wait for the tiers below. Give the ids "
-        f"to train() or online_train() with prefetch_ids=lambda *columns: {{'{table.name}': ids}}, "
-        "or have CacheConfig(prefetch=0)."
+        "their rows are not prefetched, and these lookups wait for the tiers below. Give RecModel "
+        f"prefetch_ids=lambda *columns: {{'{table.name}': ids}}, or have CacheConfig(prefetch=0)."
     ]
     assert table.row_count == 12 * ROWS * FIELDS
     assert table.stats()["prefetched_rows"] == 0
@@ -383,12 +386,9 @@ def test_computed_ids_can_be_given(graph_mode, unique, tmp_path, caplog):
     net, table = computed(unique, tmp_path)
     batches = [(ids_of(n), LABEL) for n in range(12)] * 2
     with caplog.at_level(logging.WARNING, "mindspore_rec"):
-        model_of(net).train(
-            1,
-            batches,
-            progress=False,
-            prefetch_ids=lambda ids, label: {table.name: [ids[:, :1] * 2, ids[:, 1:] * 2]},
-        )
+        model_of(
+            net, prefetch_ids=lambda ids, label: {table.name: [ids[:, :1] * 2, ids[:, 1:] * 2]}
+        ).train(1, batches, progress=False)
     assert warnings_of(caplog) == []
     assert table.stats()["prefetched_rows"] > 0
     assert table.stats()["host_misses"] == 0
@@ -407,12 +407,32 @@ def test_wrong_prefetch_ids(graph_mode, unique, tmp_path, given, error, message)
     model, table = lookup_model(unique, tmp_path)
     if given is None:
         given = lambda ids, label: {table.name: label}  # noqa: E731
+    model.prefetch_ids = given
     with pytest.raises(error, match=message):
-        model.train(1, Source(3), progress=False, prefetch_ids=given)
+        model.train(1, Source(3), progress=False)
     assert table.step == 0
 
 
 def test_prefetch_ids_without_prefetch(graph_mode, unique, tmp_path):
     model, _ = lookup_model(unique, tmp_path, prefetch=0)
+    model.prefetch_ids = lambda *columns: {}
     with pytest.raises(ValueError, match="prefetch_ids must be left out: no table has"):
-        model.train(1, Source(3), progress=False, prefetch_ids=lambda *columns: {})
+        model.train(1, Source(3), progress=False)
+
+
+@pytest.mark.parametrize("method", ["train", "fit", "online_train"])
+def test_prefetch_ids_may_still_be_given_to_a_training(graph_mode, unique, tmp_path, method):
+    model, table = lookup_model(unique, tmp_path)
+    epochs = [] if method == "online_train" else [1]
+    asked = []
+
+    def ids_of_table(ids, label):
+        asked.append(int(label[0, 0]))
+        return {table.name: ids}
+
+    old = {"prefetch_ids": ids_of_table}
+    with pytest.warns(DeprecationWarning, match=r"use RecModel\(..., prefetch_ids=") as caught:
+        getattr(model, method)(*epochs, Source(9), progress=False, **old)
+    assert [each.filename for each in caught] == [__file__]
+    assert asked == list(range(9))
+    assert model.prefetch_ids is None

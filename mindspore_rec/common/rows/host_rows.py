@@ -272,8 +272,8 @@ class HostRows(NativeAccess):
         Example:
             >>> import tempfile
             >>> import numpy as np
-            >>> from mindspore_rec import CacheConfig, MapParameter
-            >>> tiers = CacheConfig(host_rows=10, ssd_path=tempfile.mkdtemp())
+            >>> from mindspore_rec import CacheConfig, MapParameter, SsdConfig
+            >>> tiers = CacheConfig(host_rows=10, ssd=SsdConfig(tempfile.mkdtemp()))
             >>> table = MapParameter("doc.scrub_tiers", value_shape=2, cache=tiers)
             >>> table.write_rows(np.arange(50), np.ones((50, 2), np.float32))
             >>> table.flush()

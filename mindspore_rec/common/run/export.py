@@ -12,7 +12,7 @@ import pyarrow.parquet
 
 from mindspore_rec.common.rows.quantise import BITS, check_rows
 from mindspore_rec.common.run.chain import Entry, verify_chain
-from mindspore_rec.common.run.quantised_file import to_quantised_batch
+from mindspore_rec.common.run.quantized_file import to_quantised_batch
 from mindspore_rec.common.run.rows import rows_at, table_entry
 from mindspore_rec.common.run.table_file import to_batch
 

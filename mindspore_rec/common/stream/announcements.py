@@ -27,7 +27,7 @@ _RETRY_SECONDS = 1.0
 
 
 class Announcer:
-    """Sender of the announcements of `RecCheckpoint(announce=...)` to a topic, as JSON.
+    """Sender of the announcements of `Publication(announce=...)` to a topic, as JSON.
 
     A thread of its own sends them: neither a slow broker nor one that is gone holds training up. An
     announcement that cannot be sent is logged as a warning and dropped.
@@ -42,9 +42,8 @@ class Announcer:
 
     Example:
         >>> announcer = Announcer("127.0.0.1:9092", "click-model")  # doctest: +SKIP
-        >>> checkpoint = RecCheckpoint(  # doctest: +SKIP
-        ...     "run", every_steps=1000, delta_every_seconds=1, announce=announcer
-        ... )
+        >>> news = Publication(announce=announcer)  # doctest: +SKIP
+        >>> checkpoint = RecCheckpoint("run", every_steps=1000, publication=news)  # doctest: +SKIP
     """
 
     def __init__(

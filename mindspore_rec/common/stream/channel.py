@@ -17,16 +17,17 @@ import pyarrow as pa
 
 from mindspore_rec.common.checks import check_int
 from mindspore_rec.common.columns.arrow_columns import to_record_batch
+from mindspore_rec.common.old_arguments import takes_old
 from mindspore_rec.common.stream.channel_log import bounds_of, headers_of, last_number, sequence_of
 from mindspore_rec.common.stream.claims import Claims
 from mindspore_rec.common.stream.client import LogClient, LogProducer
-from mindspore_rec.common.stream.dead_letter_policy import DeadLetterPolicy
+from mindspore_rec.common.stream.dead_letter_policy import DeadLetterPolicy, policy_of
 from mindspore_rec.common.stream.formats import ArrowFormat, pack
 from mindspore_rec.common.stream.interleave import BEGIN
 from mindspore_rec.common.stream.kafka_client import KafkaClient, KafkaWriter, ensure_topic
 from mindspore_rec.common.stream.kafka_source import policy_with_letters
 from mindspore_rec.common.stream.memory import MemoryTopic
-from mindspore_rec.common.stream.old_arguments import policy_of
+from mindspore_rec.common.stream.old_arguments import POLICY
 from mindspore_rec.common.stream.source import StreamSource
 
 __all__ = ["DataReceiver", "DataSender"]
@@ -321,6 +322,7 @@ class DataReceiver(StreamSource):
     After `mindpandas.channel.DataReceiver`.
     """
 
+    @takes_old(POLICY)
     def __init__(
         self,
         address: str | Sequence[str] | MemoryTopic,
@@ -334,7 +336,7 @@ class DataReceiver(StreamSource):
         kafka_options: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
-        policy = policy_of(dead_letters, options)
+        policy = policy_of(dead_letters)
         if not isinstance(address, MemoryTopic):
             _check_address(address)
         elif policy.topic is not None:

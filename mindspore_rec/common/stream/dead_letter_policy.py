@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mindspore_rec.common.checks import check_int, check_number, check_one_of
 from mindspore_rec.common.stream.dead_letters import DeadLetters
 
-__all__ = ["DeadLetterPolicy"]
+__all__ = ["DeadLetterPolicy", "policy_of"]
 
 
 @dataclass(frozen=True)
@@ -55,3 +55,15 @@ class DeadLetterPolicy:
         check_one_of("on_dead_share", self.on_dead_share, ("stop", "warn"))
         object.__setattr__(self, "max_dead_share", share)
         object.__setattr__(self, "dead_share_messages", messages)
+
+
+def policy_of(dead_letters: DeadLetterPolicy | DeadLetters | str | None) -> DeadLetterPolicy:
+    """Return what a stream does with bad messages: a policy, or the policy of a topic alone.
+
+    Example:
+        >>> policy_of("clicks-dead").topic
+        'clicks-dead'
+    """
+    if isinstance(dead_letters, DeadLetterPolicy):
+        return dead_letters
+    return DeadLetterPolicy(dead_letters)

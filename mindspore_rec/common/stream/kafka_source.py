@@ -10,12 +10,13 @@ from typing import Any
 import pyarrow as pa
 
 from mindspore_rec.common.checks import check_one_of
-from mindspore_rec.common.stream.dead_letter_policy import DeadLetterPolicy
+from mindspore_rec.common.old_arguments import takes_old
+from mindspore_rec.common.stream.dead_letter_policy import DeadLetterPolicy, policy_of
 from mindspore_rec.common.stream.dead_letters import DeadLetters
 from mindspore_rec.common.stream.formats import ArrowFormat, Format, JsonFormat, TsvFormat
 from mindspore_rec.common.stream.kafka_client import KafkaClient, KafkaWriter, ensure_topic
-from mindspore_rec.common.stream.limits import StreamLimits
-from mindspore_rec.common.stream.old_arguments import limits_of, policy_of
+from mindspore_rec.common.stream.limits import StreamLimits, limits_of
+from mindspore_rec.common.stream.old_arguments import LIMITS, POLICY
 from mindspore_rec.common.stream.source import StreamSource
 
 __all__ = ["KafkaSource", "policy_with_letters"]
@@ -52,6 +53,7 @@ class KafkaSource(StreamSource):
         ConnectionError: no broker answers within a minute.
     """
 
+    @takes_old(LIMITS, POLICY)
     def __init__(
         self,
         brokers: str | Sequence[str],
@@ -66,7 +68,7 @@ class KafkaSource(StreamSource):
         **options: Any,
     ) -> None:
         chosen = _format(format, schema)
-        limits, policy = limits_of(limits, options), policy_of(dead_letters, options)
+        limits, policy = limits_of(limits), policy_of(dead_letters)
         if limits.turn_messages is None and not isinstance(chosen, ArrowFormat):
             limits = replace(limits, turn_messages=_ROW_TURN)
         if policy.topic == topic:

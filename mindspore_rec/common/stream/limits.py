@@ -9,7 +9,7 @@ from typing import Any
 
 from mindspore_rec.common.checks import check_int, check_number, check_one_of
 
-__all__ = ["StreamLimits"]
+__all__ = ["StreamLimits", "limits_of"]
 
 _MOST = (1 << 62) - 1
 
@@ -73,6 +73,21 @@ class StreamLimits:
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
+
+
+def limits_of(limits: StreamLimits | None) -> StreamLimits:
+    """Return the limits of a stream; the default for None.
+
+    Raises:
+        TypeError: `limits` is something else.
+
+    Example:
+        >>> limits_of(None) == StreamLimits()
+        True
+    """
+    if limits is not None and not isinstance(limits, StreamLimits):
+        raise TypeError(f"limits must be a StreamLimits, got {type(limits).__name__}")
+    return StreamLimits() if limits is None else limits
 
 
 def _seconds(argument: str, value: Any) -> float | None:

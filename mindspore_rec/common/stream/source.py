@@ -14,11 +14,12 @@ import pyarrow as pa
 
 from mindspore_rec.common.checks import check_int
 from mindspore_rec.common.columns.arrow_columns import join_rows
+from mindspore_rec.common.old_arguments import takes_old
 from mindspore_rec.common.parallel.group import worker_group
 from mindspore_rec.common.stream.assignment import Assignment
 from mindspore_rec.common.stream.bad_messages import BadMessages
 from mindspore_rec.common.stream.client import LogClient
-from mindspore_rec.common.stream.dead_letter_policy import DeadLetterPolicy
+from mindspore_rec.common.stream.dead_letter_policy import DeadLetterPolicy, policy_of
 from mindspore_rec.common.stream.dead_letters import DeadLetters
 from mindspore_rec.common.stream.decisions import Decisions
 from mindspore_rec.common.stream.fetcher import Fetcher
@@ -26,8 +27,8 @@ from mindspore_rec.common.stream.formats import Format
 from mindspore_rec.common.stream.interleave import Interleaver
 from mindspore_rec.common.stream.journal import Decision, Journal
 from mindspore_rec.common.stream.left_out import LeftOut
-from mindspore_rec.common.stream.limits import StreamLimits
-from mindspore_rec.common.stream.old_arguments import limits_of, policy_of, sequence_of
+from mindspore_rec.common.stream.limits import StreamLimits, limits_of
+from mindspore_rec.common.stream.old_arguments import LIMITS, POLICY, takes_sequence_of
 from mindspore_rec.common.stream.partition_split import (
     merged_state,
     partitions_of,
@@ -91,15 +92,13 @@ class StreamSource:
         journal: see above; each of several workers writes a journal of its own, beside it. Default:
             a journal in memory.
         stop: when to end by itself. Default: never.
-        **old: fields of the limits and of the policy by their own names, which is deprecated.
 
     Attributes:
         stop_reason: reason why iteration ended, or ''.
         saved_partitions: partitions of all workers whose states were loaded; empty without.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type or out of range, or is given beside
-            the settings that have it.
+        TypeError, ValueError: an argument is of the wrong type or out of range.
 
     Example:
         >>> from mindspore_rec.stream import ArrowFormat, MemoryTopic, StopWhen, pack
@@ -118,6 +117,8 @@ class StreamSource:
         (None, None)
     """
 
+    @takes_sequence_of
+    @takes_old(LIMITS, POLICY)
     def __init__(
         self,
         client: LogClient,
@@ -131,7 +132,6 @@ class StreamSource:
         dead_letters: DeadLetterPolicy | DeadLetters | None = None,
         journal: Journal | None = None,
         stop: StopWhen | None = None,
-        **old: Any,
     ) -> None:
         self.batch_size = check_int("batch_size", batch_size, 1, _MOST)
         self.topic = client.topic
@@ -140,16 +140,12 @@ class StreamSource:
         self._client = client
         self._assigned = Assignment(client, partitions, start)
         self._topic_id = topic_id(client)
-        self._limits = limits_of(limits, old)
+        self._limits = limits_of(limits)
         check_columns(self._limits, event_time, format.schema)
         if stop is not None and stop.watermark is not None and event_time is None:
             raise ValueError("event_time must be given to stop at a watermark")
-        self._bad = BadMessages(policy_of(dead_letters, old), self.topic)
-        self._sequence_of = sequence_of(old) or format.sequence_of
-        if old:
-            raise TypeError(
-                f"StreamSource.__init__() got an unexpected keyword argument {next(iter(old))!r}"
-            )
+        self._bad = BadMessages(policy_of(dead_letters), self.topic)
+        self._sequence_of = format.sequence_of
         self._left_out = LeftOut(self._limits.on_missing, self.topic)
         self._order = self._new_order(self._assigned.partitions, self._limits.turn_messages or 1)
         self._order.offsets = self._assigned.first_offsets()

@@ -47,7 +47,7 @@ def attach(
         most = -1 if config.remote_rows is None else config.remote_rows
         opens = _remote(remote_name or table.name, config, worker, workers, opened)
         levels.append({"kind": "remote", "open": opens, "max_rows": most})
-    if config.ssd_path is not None:
+    if config.ssd is not None:
         opens = SsdDirectory(table.name, config, worker, workers).open
         levels.append({"kind": "ssd", "open": opens, "max_rows": -1})
     if levels:

@@ -3,23 +3,25 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
 from mindspore_rec.common.checks import check_int, check_one_of
+from mindspore_rec.common.old_arguments import takes_old
+from mindspore_rec.common.tiers.old_arguments import POSITIONS, InSsd
+from mindspore_rec.common.tiers.ssd_config import MAX_BYTES, SsdConfig
 
 __all__ = ["CacheConfig"]
 
 MAX_ROWS = 1 << 40
-MAX_BYTES = 1 << 60
 MAX_PREFETCH = 64
 POLICIES = ("lru", "lfu")
 LEFTOVERS = ("refuse", "discard", "keep")
 REMOTE_SCHEMES = ("redis", "rediss", "redis+cluster", "rediss+cluster")
 
 
+@takes_old(InSsd(), order=POSITIONS)
 @dataclass(frozen=True)
 class CacheConfig:
     """The tiers of a table: device, host, remote, SSD, any of them below one another in this order.
@@ -41,9 +43,7 @@ class CacheConfig:
             `rediss://`; of any nodes of a cluster, `redis+cluster://host:port[,host:port...]` or
             `rediss+cluster://`. Default: no remote tier.
         remote_rows: most rows in the remote tier; other rows go to the SSD. Default: no limit.
-        ssd_path: directory for the SSD tier, made if it is missing; a table's rows are in
-            `<ssd_path>/<table name, URL-quoted>`. Default: no SSD tier.
-        ssd_bytes: limit of each table's files in bytes. Default: the disk's space.
+        ssd: the SSD tier, an `SsdConfig`. Default: no SSD tier.
         policy: which rows leave host memory first: 'lru', least recently trained, or 'lfu', least
             often looked up in training. Default: 'lru'.
         prefetch: batches that `RecModel` reads ahead, 0 to 64; their rows are promoted while
@@ -52,8 +52,10 @@ class CacheConfig:
             table's name. 'refuse' raises an error and leaves them, 'discard' deletes them, 'keep'
             makes them rows of this table, which must have the same row size, dtypes and
             optimizer. Default: 'refuse'.
-        ssd_direct: whether file access bypasses the system's page cache (O_DIRECT), which would
-            take memory beyond the limit. Default: True.
+
+    Attributes:
+        ssd_path, ssd_bytes, ssd_direct: `path`, `max_bytes` and `direct` of `ssd`; None, None and
+            True without.
 
     Raises:
         TypeError: an argument is of the wrong type.
@@ -62,13 +64,13 @@ class CacheConfig:
     After `vocab_cache_size` of `mindspore.nn.EmbeddingLookup` and the three storages of Rec SDK.
 
     Example:
-        >>> config = CacheConfig(host_rows=1_000_000, ssd_path="rows", ssd_bytes=10 << 30)
+        >>> config = CacheConfig(host_rows=1_000_000, ssd=SsdConfig("rows", max_bytes=10 << 30))
         >>> config.policy, config.prefetch
         ('lru', 2)
         >>> CacheConfig(host_rows=1_000_000)
         Traceback (most recent call last):
         ...
-        ValueError: host_rows must be left out without remote and ssd_path: rows over the limit
+        ValueError: host_rows must be left out without remote and ssd: rows over the limit
         have nowhere to go
     """
 
@@ -77,12 +79,11 @@ class CacheConfig:
     host_bytes: int | None = None
     remote: str | None = field(default=None, repr=False)  # it may hold a password
     remote_rows: int | None = None
-    ssd_path: str | os.PathLike[str] | None = None
-    ssd_bytes: int | None = None
+    _: KW_ONLY
+    ssd: SsdConfig | None = None
     policy: str = "lru"
     prefetch: int = 2
     leftover: str = "refuse"
-    ssd_direct: bool = True
 
     def __post_init__(self) -> None:
         for argument, most in (
@@ -90,7 +91,6 @@ class CacheConfig:
             ("host_rows", MAX_ROWS),
             ("host_bytes", MAX_BYTES),
             ("remote_rows", MAX_ROWS),
-            ("ssd_bytes", MAX_BYTES),
         ):
             value = getattr(self, argument)
             if value is not None:
@@ -99,54 +99,61 @@ class CacheConfig:
         for argument, legal in (("policy", POLICIES), ("leftover", LEFTOVERS)):
             _check_str(argument, getattr(self, argument))
             check_one_of(argument, getattr(self, argument), legal)
-        if not isinstance(self.ssd_direct, bool):
-            raise TypeError(f"ssd_direct must be a bool, got {self.ssd_direct!r}")
         if self.remote is not None:
             _check_remote(self.remote)
-        if self.ssd_path is not None:
-            object.__setattr__(self, "ssd_path", _checked_path(self.ssd_path))
+        if self.ssd is not None and not isinstance(self.ssd, SsdConfig):
+            raise TypeError(f"ssd must be an SsdConfig or None, got {self.ssd!r}")
         self._check_combination()
 
     def _check_combination(self) -> None:
         limit = "host_rows" if self.host_rows is not None else "host_bytes"
         limited = getattr(self, limit) is not None
-        below = self.remote is not None or self.ssd_path is not None
+        below = self.has_lower_tier
         if self.host_rows is not None and self.host_bytes is not None:
             raise ValueError(
                 "host_bytes must be left out with host_rows: they are one limit, got both"
             )
         if limited and not below:
             raise ValueError(
-                f"{limit} must be left out without remote and ssd_path: rows over the limit have "
+                f"{limit} must be left out without remote and ssd: rows over the limit have "
                 "nowhere to go"
             )
-        for argument, needed in (
-            ("remote_rows", "remote"),
-            ("remote_rows", "ssd_path"),
-            ("ssd_bytes", "ssd_path"),
-        ):
-            if getattr(self, argument) is not None and getattr(self, needed) is None:
-                raise ValueError(f"{argument} must be left out without {needed}")
+        for needed in ("remote", "ssd"):
+            if self.remote_rows is not None and getattr(self, needed) is None:
+                raise ValueError(f"remote_rows must be left out without {needed}")
         if below and not limited:
-            lower = "remote" if self.remote is not None else "ssd_path"
+            lower = "remote" if self.remote is not None else "ssd"
             raise ValueError(
                 f"host_rows or host_bytes must be given with {lower}: without a limit of host "
                 "memory no row would ever go there"
             )
         if not below and self.device_rows is None:
             raise ValueError(
-                "one of device_rows, remote and ssd_path must be given; a table without a cache "
+                "one of device_rows, remote and ssd must be given; a table without a cache "
                 "config has all its rows in host memory"
             )
         if not below and self.leftover != "refuse":
-            raise ValueError("leftover must be left out without remote and ssd_path")
-        if self.ssd_path is None and not self.ssd_direct:
-            raise ValueError("ssd_direct must be left out without ssd_path")
+            raise ValueError("leftover must be left out without remote and ssd")
 
     @property
     def has_lower_tier(self) -> bool:
         """Whether there is a tier below host memory."""
-        return self.remote is not None or self.ssd_path is not None
+        return self.remote is not None or self.ssd is not None
+
+    @property
+    def ssd_path(self) -> str | None:
+        """Directory of the SSD tier, or None."""
+        return None if self.ssd is None else str(self.ssd.path)
+
+    @property
+    def ssd_bytes(self) -> int | None:
+        """Limit of a table's files on the SSD, or None."""
+        return None if self.ssd is None else self.ssd.max_bytes
+
+    @property
+    def ssd_direct(self) -> bool:
+        """Whether access to files of the SSD tier bypasses the page cache."""
+        return self.ssd is None or self.ssd.direct
 
 
 def check_cache(cache: Any) -> CacheConfig | None:
@@ -182,12 +189,3 @@ def _check_remote(url: Any) -> None:
 def _hidden(url: str) -> str:
     """Return the URL without user and password."""
     return url if "@" not in url else "***@" + url.rsplit("@", 1)[1]
-
-
-def _checked_path(path: Any) -> str:
-    if not isinstance(path, (str, os.PathLike)) or not isinstance(os.fspath(path), str):
-        raise TypeError(f"ssd_path must be a path, got {path!r}")
-    text = os.fspath(path)
-    if not text or "\0" in text:
-        raise ValueError(f"ssd_path must be a path that is not empty, got {text!r}")
-    return text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The directory of a table's SSD tier: `<ssd_path>/<quoted table name>/rows-<generation>`.
+"""The directory of a table's SSD tier: `<path>/<quoted table name>/rows-<generation>`.
 
 Each of several workers has a directory of its own there,
 `worker-<number>-of-<workers>/rows-<generation>`: which rows it has depends on both numbers.
@@ -36,11 +36,11 @@ class _Leftover(NamedTuple):
 
 
 class SsdDirectory:
-    """Directory of one table below `ssd_path`, with rows that an earlier run may have left.
+    """Directory of one table on an SSD, with rows that an earlier run may have left.
 
     Args:
         table_name: the table's.
-        config: has `ssd_path`, `ssd_bytes`, `leftover`, `ssd_direct`.
+        config: has `ssd` and `leftover`.
         worker: number of this worker. Default: 0.
         workers: number of workers. Default: 1.
 
@@ -51,8 +51,9 @@ class SsdDirectory:
 
     Example:
         >>> import tempfile
+        >>> from mindspore_rec.cache import SsdConfig
         >>> with tempfile.TemporaryDirectory() as directory:
-        ...     config = CacheConfig(host_rows=9, ssd_path=directory, ssd_direct=False)
+        ...     config = CacheConfig(host_rows=9, ssd=SsdConfig(directory, direct=False))
         ...     store = SsdDirectory("users/eu", config).open(row_bytes=36, generation=0)
         ...     print(store.path[len(directory):])
         ...     store.close()
@@ -62,10 +63,10 @@ class SsdDirectory:
     def __init__(
         self, table_name: str, config: CacheConfig, worker: int = 0, workers: int = 1
     ) -> None:
-        assert config.ssd_path is not None
+        assert config.ssd is not None
         self._table = table_name
-        self._config = config
-        directory = Path(config.ssd_path) / _file_name(table_name)
+        self._ssd = config.ssd
+        directory = Path(config.ssd.path) / _file_name(table_name)
         self.path = _of_worker(directory, worker, workers)
         make_directories(self.path)
         leftovers = _leftovers(self.path)
@@ -79,7 +80,7 @@ class SsdDirectory:
         if (leftovers or others) and config.leftover == "refuse":
             where = self.path if leftovers else others[0][0]
             raise ValueError(
-                f"table '{table_name}': ssd_path has rows of an earlier run in {where}: give "
+                f"table '{table_name}': ssd has rows of an earlier run in {where}: give "
                 "leftover='keep' to go on with them, 'discard' to drop them, or another path"
             )
         if others and config.leftover == "keep":
@@ -133,8 +134,8 @@ class SsdDirectory:
         return SsdStore(
             target,
             row_bytes,
-            max_bytes=self._config.ssd_bytes or 0,
-            direct=self._config.ssd_direct,
+            max_bytes=self._ssd.max_bytes or 0,
+            direct=self._ssd.direct,
         )
 
 
@@ -144,8 +145,8 @@ def _file_name(table_name: str) -> str:
     name = "%2E" + name[1:] if name.startswith(".") else name
     if len(name) > MAX_NAME:
         raise ValueError(
-            f"table '{table_name}': with ssd_path a name must have at most {MAX_NAME} characters "
-            f"when it is URL-quoted, got {len(name)}"
+            f"table '{table_name}': with an SSD tier a name must have at most {MAX_NAME} "
+            f"characters when it is URL-quoted, got {len(name)}"
         )
     return name
 

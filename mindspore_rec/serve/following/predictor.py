@@ -72,7 +72,7 @@ class Predictor:
             training. The network's tables must then be without rows, optimizer and tiers. Default:
             'float32'.
         tiers: `CacheConfig` of the tiers for the rows of each table beyond `host_rows` or
-            `host_bytes`: `remote` or `ssd_path`, in names or a directory of this predictor's own,
+            `host_bytes`: `remote` or `ssd`, in names or a directory of this predictor's own,
             which it makes anew and removes. Reading moves no row. Default: all rows are in host
             memory.
         scrub_seconds: seconds in which a thread compares every row once with its digest, which is

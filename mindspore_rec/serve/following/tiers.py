@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mindspore_rec.common.tiers.config import POLICIES, CacheConfig
+from mindspore_rec.common.tiers.ssd_config import SsdConfig
 
 if TYPE_CHECKING:
     import argparse
@@ -48,13 +49,14 @@ class ServedTiers:
         self._lock = -1
         self._directory: Path | None = None
         self._remote: list[tuple[Any, Any]] = []  # tables, and their tiers on Redis
-        if config.ssd_path is not None:
-            self._directory, self._lock = _own_directory(Path(config.ssd_path))
-            self._config = dataclasses.replace(config, ssd_path=self._directory)
+        if config.ssd is not None:
+            self._directory, self._lock = _own_directory(Path(config.ssd.path))
+            ssd = dataclasses.replace(config.ssd, path=self._directory)
+            self._config = dataclasses.replace(config, ssd=ssd)
         self._name = f"served-{os.urandom(8).hex()}"
         self.names = tuple(
             name
-            for name, setting in (("Redis", config.remote), ("SSD", config.ssd_path))
+            for name, setting in (("Redis", config.remote), ("SSD", config.ssd))
             if setting is not None
         )
 
@@ -124,16 +126,14 @@ def check_tiers(tiers: Any, rows: str) -> CacheConfig | None:
         >>> check_tiers(CacheConfig(device_rows=5), "float32")
         Traceback (most recent call last):
         ...
-        ValueError: tiers must be below host memory (ssd_path or remote), without device_rows
+        ValueError: tiers must be below host memory (ssd or remote), without device_rows
     """
     if tiers is None:
         return None
     if not isinstance(tiers, CacheConfig):
         raise TypeError(f"tiers must be a CacheConfig or None, got {tiers!r}")
     if not tiers.has_lower_tier or tiers.device_rows is not None:
-        raise ValueError(
-            "tiers must be below host memory (ssd_path or remote), without device_rows"
-        )
+        raise ValueError("tiers must be below host memory (ssd or remote), without device_rows")
     if tiers.leftover != "refuse":
         raise ValueError("tiers must leave out leftover: a predictor makes its tiers anew")
     if rows != "float32":
@@ -201,9 +201,10 @@ def tiers_of(options: argparse.Namespace) -> CacheConfig | None:
     Raises:
         ValueError: they do not fit together, or with several workers.
     """
-    names = ("host_rows", "host_bytes", "ssd_path", "ssd_bytes", "remote", "remote_rows")
+    names = ("host_rows", "host_bytes", "remote", "remote_rows")
     settings = {name: getattr(options, name) for name in names}
-    if all(value is None for value in settings.values()):
+    path, most = options.ssd_path, options.ssd_bytes
+    if all(value is None for value in (*settings.values(), path, most)):
         return None
     if getattr(options, "workers", 1) > 1:
         raise ValueError(
@@ -211,12 +212,13 @@ def tiers_of(options: argparse.Namespace) -> CacheConfig | None:
         )
     if getattr(options, "rows", "float32") != "float32":
         raise ValueError(f"--rows must be float32 with --ssd-path or --remote, got {options.rows}")
+    if path is None and most is not None:
+        raise ValueError("--ssd-bytes must be left out without --ssd-path")
     try:
-        return CacheConfig(**settings, policy=options.host_policy)
+        ssd = None if path is None else SsdConfig(path, max_bytes=most)
+        return CacheConfig(**settings, ssd=ssd, policy=options.host_policy)
     except ValueError as error:  # it names arguments
-        words = re.sub(
-            rf"\b({'|'.join(names)})\b",
-            lambda name: "--" + name[0].replace("_", "-"),
-            str(error),
-        )
+        named = {"path": "--ssd-path", "max_bytes": "--ssd-bytes", "ssd": "--ssd-path"}
+        named |= {name: "--" + name.replace("_", "-") for name in names}
+        words = re.sub(rf"\b({'|'.join(named)})\b", lambda name: named[name[0]], str(error))
         raise ValueError(words) from None

@@ -79,7 +79,7 @@ class ServedModel:
         if predictor.inputs is None:
             raise ValueError(
                 "the inputs of the network must be known: give --input name:datatype:shape for "
-                "each, or builder_inputs to RecCheckpoint, or let the network's builder call "
+                "each, or builder_inputs to Publication, or let the network's builder call "
                 "set_inputs"
             )
         self.name = name

@@ -8,6 +8,7 @@ import os
 import numpy as np
 
 from mindspore_rec import _native
+from mindspore_rec.common.old_arguments import Renamed, takes_old
 from mindspore_rec.common.rows.quantise import BITS, check_rows
 
 __all__ = ["SharedRows"]
@@ -23,7 +24,7 @@ class SharedRows:
     Args:
         fd: descriptor of an empty file, which is laid out, or of one that was: of
             `os.memfd_create`, inherited by the processes that share it.
-        dim: numbers of a row, 1 to 8192.
+        embedding_dim: numbers of a row, 1 to 8192.
         rows: type of their numbers, 'float32', 'int8' or 'int4'. Default: 'float32'.
         readers: numbers of the places by which this process reads, of 0 to 511; a lookup under way
             takes one, and no two processes have the same. Default: 0 to 3.
@@ -39,18 +40,21 @@ class SharedRows:
         ([[1.0, 1.0], [0.0, 0.0]], b'first')
     """
 
-    def __init__(self, fd: int, dim: int, rows: str = "float32", readers: range = range(4)) -> None:
+    @takes_old(Renamed("dim", "embedding_dim"))
+    def __init__(
+        self, fd: int, embedding_dim: int, rows: str = "float32", readers: range = range(4)
+    ) -> None:
         check_rows(rows)
         if not _native.SharedMemory.is_created(fd):
             spec = {
-                **{"dim": dim, "bits": BITS.get(rows, 32), "vocabulary": 0},
+                **{"dim": embedding_dim, "bits": BITS.get(rows, 32), "vocabulary": 0},
                 **{"max_idle_steps": -1, "max_idle_seconds": -1, "outside_zeros": False},
             }
             most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
             _native.SharedMemory.create(fd, [spec], most)
         self._memory = _native.SharedMemory(fd, write=True)
         self._reader = _native.SharedReader(self._memory, readers.start, len(readers))
-        self._unknown = np.zeros(dim, np.float32)
+        self._unknown = np.zeros(embedding_dim, np.float32)
         self._made: _native.SharedWriter | None = None
 
     @property

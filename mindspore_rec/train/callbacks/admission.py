@@ -11,7 +11,7 @@ from mindspore.train import Callback, RunContext
 from mindspore_rec.common.checks import check_int
 from mindspore_rec.common.rows.policies import CountAdmission, SketchAdmission
 from mindspore_rec.train.nn.tables import tables_of
-from mindspore_rec.train.parameter.map_parameter import MapParameter
+from mindspore_rec.train.parameter.hash_table import HashTable
 
 __all__ = ["CountFirstEpoch"]
 
@@ -58,7 +58,7 @@ class CountFirstEpoch(Callback):
     def __init__(self, steps: int | None = None) -> None:
         super().__init__()
         self._steps = None if steps is None else check_int("steps", steps, 1, (1 << 63) - 1)
-        self._before: list[tuple[MapParameter, int]] = []
+        self._before: list[tuple[HashTable, int]] = []
         self._frozen = False
         self._trained = self._trained_before = 0  # steps of the first pass
         self._over = self._restored = False
@@ -87,7 +87,7 @@ class CountFirstEpoch(Callback):
         counting = [
             (table, table.explain(0).threshold)
             for table in tables_of(run_context.original_args().train_network)
-            if isinstance(table, MapParameter)
+            if isinstance(table, HashTable)
             and isinstance(table.admission, CountAdmission | SketchAdmission)
         ]
         self._before = [(table, threshold) for table, threshold in counting if threshold > 0]

@@ -14,7 +14,7 @@ from mindspore.train import Callback, RunContext
 from mindspore_rec.common.checks import check_int
 from mindspore_rec.train.nn.tables import tables_of
 from mindspore_rec.train.parameter.dynamics import EvictedKeys
-from mindspore_rec.train.parameter.map_parameter import MapParameter
+from mindspore_rec.train.parameter.hash_table import HashTable
 from mindspore_rec.train.workers.peers import current_group
 
 __all__ = ["EvictCallback", "EvictedKeysCallback"]
@@ -80,7 +80,7 @@ class EvictCallback(Callback):
                 "be given"
             )
         self.evictions: list[tuple[int, str]] = []
-        self._tables: list[MapParameter] = []
+        self._tables: list[HashTable] = []
         self._step = self._last_step = self._steps_before = 0
 
     def state_dict(self) -> dict[str, int]:
@@ -179,7 +179,7 @@ class EvictedKeysCallback(Callback):
             raise TypeError(f"receiver must be a callable or a path, got {receiver!r}")
         self._receiver = receiver
         self._file: TextIO | None = None
-        self._tables: list[MapParameter] = []
+        self._tables: list[HashTable] = []
 
     def on_train_begin(self, run_context: RunContext) -> None:
         """Start collecting evicted keys."""
@@ -235,12 +235,12 @@ class EvictedKeysCallback(Callback):
             self._file = None
 
 
-def _hash_tables(run_context: RunContext) -> list[MapParameter]:
+def _hash_tables(run_context: RunContext) -> list[HashTable]:
     network = run_context.original_args().train_network
-    return [table for table in tables_of(network) if isinstance(table, MapParameter)]
+    return [table for table in tables_of(network) if isinstance(table, HashTable)]
 
 
-def _names(tables: list[MapParameter]) -> str:
+def _names(tables: list[HashTable]) -> str:
     return ", ".join(repr(table.name) for table in tables) or "none"
 
 

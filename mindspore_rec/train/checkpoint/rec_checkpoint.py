@@ -5,27 +5,30 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from mindspore.train import Callback, RunContext
 
 from mindspore_rec._native import FileLock
-from mindspore_rec.common.checks import check_int, check_number
+from mindspore_rec.common.checks import check_int
+from mindspore_rec.common.old_arguments import InSettings, takes_old
 from mindspore_rec.common.parallel.group import worker_group
 from mindspore_rec.common.run.chain import Entry, verify_chain
 from mindspore_rec.common.run.contents import files_of
 from mindspore_rec.common.run.load_tables import TableShares
 from mindspore_rec.common.run.team import ALONE, Team
-from mindspore_rec.train.checkpoint.arguments import check_builder, check_states
+from mindspore_rec.train.checkpoint.arguments import check_states
 from mindspore_rec.train.checkpoint.cadence import Cadence
 from mindspore_rec.train.checkpoint.callback_states import CallbackStates
 from mindspore_rec.train.checkpoint.data_place import NAME as DATA, DataPlace, SavedPlace
 from mindspore_rec.train.checkpoint.directory import training_cell
 from mindspore_rec.train.checkpoint.load import check_load, load_chain
 from mindspore_rec.train.checkpoint.network_process import NetworkProcess
+from mindspore_rec.train.checkpoint.publication import Publication
 from mindspore_rec.train.checkpoint.random_state import random_state, set_random_state
+from mindspore_rec.train.checkpoint.row_checks import RowChecks
 from mindspore_rec.train.checkpoint.run_directory import (
     chain_of_all,
     locked,
@@ -96,28 +99,10 @@ class RecCheckpoint(Callback):
             the callbacks.
         data_starts_over: whether the data start anew after a restart: their position is then not
             saved, and any data are accepted. Default: False.
-        keep_digests: whether tables keep the digests of their rows, so that deltas have them, a
-            merged state is held to what was in memory, and `damaged_rows()` of a table finds rows
-            that changed by themselves (`docs/checkpoints.md`). It takes 8 bytes per row in host
-            memory (16 with eviction by age), a hash of each row that a delta has or that moves
-            between tiers, and reads all rows of lower tiers once, when training begins. Default:
-            True.
-        scrub_seconds: seconds in which all rows of tables that keep digests are compared with them
-            once, some after each step, except rows that were trained since the last delta; and all
-            rows on Redis and SSDs with their checksums, which takes a quarter of the time at most,
-            or the round is longer. If a row has changed by itself, training ends with a
-            RuntimeError that names it: no checkpoint has the changed row, and a restart goes on
-            with the right one. A million rows of 16 floats in memory take about 20 ms per round.
-            Default: 0, never.
-        announce: function that worker 0 calls from another thread when a checkpoint is written,
-            with a dict of `run`, `kind`, `step`, `state`, `parent`, `path`, `watermark` and
-            `saved_at`. Its exceptions are logged.
-        builder: function that makes the network for `serving.Predictor`, as
-            'package.module:function'. Another process calls it once when training begins, and
-            writes the network as ONNX, for predictors without MindSpore (`docs/serving.md`).
-        builder_arguments: keyword arguments of `builder`, JSON values.
-        builder_inputs: inputs of that network, as texts such as 'ids:INT64:-1,26', for predictors.
-            Default: None, the inputs of the network's `set_inputs`.
+        row_checks: how rows that change by themselves are noticed. Default: `RowChecks()`, by the
+            digests of the rows in each delta.
+        publication: what predictors get of the run: its network, and the news of each checkpoint.
+            Default: None, the checkpoints alone.
 
     Attributes:
         directory: directory of the run.
@@ -163,6 +148,14 @@ class RecCheckpoint(Callback):
 
     runs_last = True
 
+    @takes_old(
+        InSettings("row_checks", RowChecks, ["keep_digests", "scrub_seconds"]),
+        InSettings(
+            "publication",
+            Publication,
+            ["announce", "builder", "builder_arguments", "builder_inputs"],
+        ),
+    )
     def __init__(
         self,
         directory: str | os.PathLike[str],
@@ -174,12 +167,8 @@ class RecCheckpoint(Callback):
         delta_every_seconds: float | None = None,
         states: Mapping[str, Any] | None = None,
         data_starts_over: bool = False,
-        keep_digests: bool = True,
-        scrub_seconds: float = 0.0,
-        announce: Callable[[dict[str, Any]], Any] | None = None,
-        builder: str | None = None,
-        builder_arguments: Mapping[str, Any] | None = None,
-        builder_inputs: Sequence[str] | None = None,
+        row_checks: RowChecks | None = None,
+        publication: Publication | None = None,
     ) -> None:
         super().__init__()
         self.directory = Path(directory)
@@ -194,21 +183,21 @@ class RecCheckpoint(Callback):
         if not isinstance(data_starts_over, bool):
             raise TypeError(f"data_starts_over must be a bool, got {data_starts_over!r}")
         self._data = DataPlace(data_starts_over)
-        if not isinstance(keep_digests, bool):
-            raise TypeError(f"keep_digests must be a bool, got {keep_digests!r}")
-        self._scrub_seconds = check_number("scrub_seconds", scrub_seconds, low=0, high=1e9)
-        if scrub_seconds and not keep_digests:
-            raise ValueError(
-                f"scrub_seconds must be 0 with keep_digests=False, got {scrub_seconds}"
-            )
+        checks = RowChecks() if row_checks is None else row_checks
+        if not isinstance(checks, RowChecks):
+            raise TypeError(f"row_checks must be a RowChecks, got {type(checks).__name__}")
+        self._scrub_seconds = checks.scrub_seconds
         self._scrub: TableScrub | None = None
         self._tier_scrub: TierScrub | None = None
-        if announce is not None and not callable(announce):
-            raise TypeError(f"announce must be callable, got {announce!r}")
-        described = check_builder(builder, builder_arguments, builder_inputs)
+        published = Publication() if publication is None else publication
+        if not isinstance(published, Publication):
+            raise TypeError(f"publication must be a Publication, got {type(published).__name__}")
         self.step = 0
-        self._writer = RunWriter(self.directory, self.keep, described, announce, keep_digests)
-        self._network = NetworkProcess(self.directory, described)
+        network = published.network
+        self._writer = RunWriter(
+            self.directory, self.keep, network, published.announce, checks.keep_digests
+        )
+        self._network = NetworkProcess(self.directory, network)
         self._began = 0  # self.step when this training began
         self._tried, self._tried_at = -1, 0.0  # the last save's step and time
         self._merged = -1  # step at which a full checkpoint was due last

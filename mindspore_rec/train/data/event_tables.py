@@ -11,13 +11,13 @@ from mindspore import nn
 from mindspore_rec.common.columns.feature_spec import FeatureSpec
 from mindspore_rec.common.columns.tables_of_features import tables_of_features
 from mindspore_rec.train.nn.tables import tables_of
-from mindspore_rec.train.parameter.map_parameter import MapParameter
+from mindspore_rec.train.parameter.hash_table import HashTable
 from mindspore_rec.train.parameter.table_parameter import TableParameter
 
 __all__ = ["event_tables"]
 
 
-def event_tables(specs: tuple[FeatureSpec, ...], tables: Any) -> tuple[MapParameter, ...]:
+def event_tables(specs: tuple[FeatureSpec, ...], tables: Any) -> tuple[HashTable, ...]:
     """Return the hash tables among `tables` that features are looked up in.
 
     Args:
@@ -31,6 +31,7 @@ def event_tables(specs: tuple[FeatureSpec, ...], tables: Any) -> tuple[MapParame
             among them.
 
     Example:
+        >>> from mindspore_rec import MapParameter
         >>> specs = (FeatureSpec("doc.event"), FeatureSpec("time", is_timestamp=True))
         >>> [table.name for table in event_tables(specs, [MapParameter("doc.event")])]
         ['doc.event']
@@ -49,5 +50,5 @@ def event_tables(specs: tuple[FeatureSpec, ...], tables: Any) -> tuple[MapParame
             "tables have their time set by a timestamp feature, and there is none: add a "
             "FeatureSpec with is_timestamp=True, or leave tables out"
         )
-    hashed = (table for table in all_tables if isinstance(table, MapParameter))
+    hashed = (table for table in all_tables if isinstance(table, HashTable))
     return tables_of_features(specs, hashed)

@@ -19,7 +19,7 @@ from mindspore_rec.common.stream.source import StreamSource
 from mindspore_rec.train.data.batch_sources import DatasetBatches, batch_source
 from mindspore_rec.train.data.event_tables import event_tables
 from mindspore_rec.train.data.insert_func import InsertFunc
-from mindspore_rec.train.parameter.map_parameter import MapParameter
+from mindspore_rec.train.parameter.hash_table import HashTable
 
 __all__ = ["FeatureBatches"]
 
@@ -90,7 +90,7 @@ class FeatureBatches(BatchWrapper):
             DatasetBatches(self._insert(source), numpy=True) if self._inserted else batches, learner
         )
 
-    def _check_tables(self, tables: Any) -> tuple[MapParameter, ...] | None:
+    def _check_tables(self, tables: Any) -> tuple[HashTable, ...] | None:
         if tables is None:
             return None
         if not self._is_train:

@@ -16,9 +16,9 @@ import numpy as np
 from mindspore import Tensor, nn
 
 from mindspore_rec.train.metrics.base import BinaryMetric
-from mindspore_rec.train.nn.static_lookup import EmbeddingLookup
+from mindspore_rec.train.nn.static_lookup import VocabularyLookup
 from mindspore_rec.train.nn.tables import tables_of
-from mindspore_rec.train.parameter.map_parameter import MapParameter
+from mindspore_rec.train.parameter.hash_table import HashTable
 
 __all__ = [
     "forget_hints",
@@ -137,7 +137,7 @@ def hint_vocabulary(network: nn.Cell, batch: Sequence[Any]) -> None:
         network: the network, or its training cell.
         batch: the inputs of its first step.
     """
-    if any(isinstance(table, MapParameter) for table in tables_of(network)):
+    if any(isinstance(table, HashTable) for table in tables_of(network)):
         return
     sizes = {name: _vocabulary(cell) for name, cell in network.cells_and_names()}
     largest = max(sizes, key=lambda name: sizes[name], default="")
@@ -160,7 +160,7 @@ def hint_vocabulary(network: nn.Cell, batch: Sequence[Any]) -> None:
 
 def _vocabulary(cell: nn.Cell) -> int:
     """Return the vocabulary size of an embedding that accepts other ids silently, else 0."""
-    if isinstance(cell, EmbeddingLookup):
+    if isinstance(cell, VocabularyLookup):
         table: Any = cell.embedding_table
         silent = getattr(table, "out_of_range", "zeros") == "zeros"
         return int(cell.vocab_size) if silent else 0

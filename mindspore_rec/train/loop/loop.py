@@ -27,7 +27,7 @@ from mindspore_rec.train.loop.passes import Passes
 from mindspore_rec.train.loop.prefetch import PrefetchStage
 from mindspore_rec.train.metrics.summary import TrainSummary
 from mindspore_rec.train.optim.rates import check_rates
-from mindspore_rec.train.parameter.map_parameter import MapParameter
+from mindspore_rec.train.parameter.hash_table import HashTable
 from mindspore_rec.train.workers.feed import Reader
 from mindspore_rec.train.workers.peers import Alone
 
@@ -64,7 +64,7 @@ class TrainLoop:
         callbacks: Callback,
         interruption: Interruption,
         stage: PrefetchStage,
-        event_tables: Sequence[MapParameter],
+        event_tables: Sequence[HashTable],
         max_steps: int | None,
         peers: Alone,
     ) -> None:

@@ -22,7 +22,7 @@ from mindspore.train import Callback, Model, RunContext
 from mindspore_rec.common.checks import check_int
 from mindspore_rec.train.nn.fused.device import describe
 from mindspore_rec.train.nn.fused.layer import devices_of_parameters
-from mindspore_rec.train.nn.static_lookup import EmbeddingLookup
+from mindspore_rec.train.nn.static_lookup import VocabularyLookup
 from mindspore_rec.train.nn.tables import tables_of
 
 __all__ = ["Placement", "PlacementMonitor", "PlacementReport", "placement_report"]
@@ -140,7 +140,7 @@ def _report(
         for row in _table_rows(table, optimizer, before.get(table.name, {}))
     ]
     for name, cell in net.cells_and_names():
-        if isinstance(cell, EmbeddingLookup) and cell.target == "DEVICE":
+        if isinstance(cell, VocabularyLookup) and cell.target == "DEVICE":
             rows.append(Placement("EmbeddingLookup", name, device))
     dense = [p for p in net.get_parameters() if not hasattr(p, "mindspore_rec_table")]
     layers = devices_of_parameters(net)

@@ -15,6 +15,7 @@ from mindspore.train import Callback, Model, RunContext
 from mindspore.train.callback import _CallbackManager, _InternalCallbackParam
 
 from mindspore_rec.common.checks import check_int
+from mindspore_rec.common.old_arguments import WithoutEffect, takes_old
 from mindspore_rec.common.parallel.agreed_error import raise_on
 from mindspore_rec.common.parallel.channel import Group
 from mindspore_rec.common.stream.batches import Batch, BatchSource
@@ -39,13 +40,14 @@ from mindspore_rec.train.loop.cells import EvalCell, LossCell
 from mindspore_rec.train.loop.hints import hint_mode, hint_sink_mode, hint_undefined, hint_untrained
 from mindspore_rec.train.loop.id_columns import PrefetchIds
 from mindspore_rec.train.loop.loop import TrainLoop
+from mindspore_rec.train.loop.old_arguments import takes_prefetch_ids
 from mindspore_rec.train.loop.prefetch import PrefetchStage
 from mindspore_rec.train.loop.step import TrainStep
 from mindspore_rec.train.metrics.summary import TableSummary, TrainSummary
 from mindspore_rec.train.nn.fuse import apply_fuse
 from mindspore_rec.train.nn.tables import tables_of
 from mindspore_rec.train.optim.tables import check_covered
-from mindspore_rec.train.parameter.map_parameter import MapParameter
+from mindspore_rec.train.parameter.hash_table import HashTable
 from mindspore_rec.train.workers.feed import Reader
 from mindspore_rec.train.workers.peers import Alone, Peers, check_same, current_group
 from mindspore_rec.train.workers.worker_data import agreed_length, worker_source
@@ -90,12 +92,19 @@ class RecModel(Model):
         amp_level: 'O1', 'O2' and 'O3' let dense products of `mindspore_rec.nn` read bfloat16, and
             'auto' on a processor that multiplies it; see `compute_dtype` of the layers. Rows, sums
             and weights keep their types. Default: 'O0', which changes nothing.
-        boost_level: only 'O0' is supported: other levels change the train step.
         fuse: whether several layers of `mindspore_rec.nn` in the network become one operator, as by
             `mindspore_rec.nn.fuse`, which says what that is; with a warning if they cannot. The
             network is changed: False leaves it as it is. Default: True.
+        prefetch_ids: a function of a batch's columns, NumPy arrays, that returns by table name the
+            ids that the network will look up, an array or a list of arrays: for tables whose cache
+            prefetches and whose ids the network computes. Default: ids are columns, or fields of
+            columns; the first step of a training shows which of them each table looks up.
         **kwargs: `loss_scale_manager`: a `FixedLossScaleManager` that does not drop updates, with
-            the same scale as the optimizer's `loss_scale`.
+            the same scale as the optimizer's `loss_scale`; `boost_level`: 'O0', since the other
+            levels of `mindspore.train.Model` change the train step.
+
+    Attributes:
+        prefetch_ids: see above; it may be set between trainings.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or not supported.
@@ -137,11 +146,12 @@ class RecModel(Model):
         eval_network: nn.Cell | None = None,
         eval_indexes: list[int] | None = None,
         amp_level: str = "O0",
-        boost_level: str = "O0",
         *,
         fuse: bool = True,
+        prefetch_ids: PrefetchIds | None = None,
         **kwargs: Any,
     ) -> None:
+        boost_level = kwargs.pop("boost_level", "O0")
         if boost_level != "O0":
             raise ValueError(f"boost_level must be 'O0', got {boost_level!r}")
         if ms.get_auto_parallel_context("parallel_mode") != "stand_alone":
@@ -161,6 +171,7 @@ class RecModel(Model):
             eval_indexes,
             **kwargs,
         )
+        self.prefetch_ids = prefetch_ids
         self._callers: dict[int, CellCaller] = {}
         self._caller_tables: dict[int, list[Any]] = {}
         self._has_rows = False  # or the warning was given
@@ -199,6 +210,7 @@ class RecModel(Model):
 
     # ---- training
 
+    @takes_prefetch_ids
     def train(
         self,
         epoch: int,
@@ -210,7 +222,6 @@ class RecModel(Model):
         *,
         max_steps: int | None = None,
         progress: bool = True,
-        prefetch_ids: PrefetchIds | None = None,
         stop_on_nan: bool = True,
     ) -> TrainSummary:
         """Train for a number of epochs.
@@ -228,10 +239,6 @@ class RecModel(Model):
             max_steps: most steps of the run. Default: None, no limit.
             progress: show a progress bar, or lines if there is no terminal, and the summary on
                 standard error. Default: True.
-            prefetch_ids: a function of a batch's columns, NumPy arrays, that returns by table name
-                the ids that will be looked up, an array or a list of arrays: for tables whose cache
-                prefetches and whose ids the network computes. Default: ids are columns, or fields
-                of columns; the first step shows which of them each table looks up.
             stop_on_nan: raise an error if a step's loss is NaN or infinite, before any callback
                 (such as a checkpoint) sees that step. And raise one if a column of a batch has such
                 a number, which names column and row: MindSpore's ReLU turns NaN into 0, so the loss
@@ -271,8 +278,24 @@ class RecModel(Model):
         def work(loop: TrainLoop) -> None:
             loop.run_passes(source, epochs, epoch_steps, initial_epoch)
 
-        return self._run(run, callbacks, max_steps, progress, prefetch_ids, stop_on_nan, work)
+        return self._run(run, callbacks, max_steps, progress, stop_on_nan, work)
 
+    @takes_prefetch_ids
+    @takes_old(
+        WithoutEffect("dataset_sink_mode"),
+        WithoutEffect("valid_dataset_sink_mode"),
+        order=(
+            "epoch",
+            "train_dataset",
+            "valid_dataset",
+            "valid_frequency",
+            "callbacks",
+            "dataset_sink_mode",
+            "valid_dataset_sink_mode",
+            "sink_size",
+            "initial_epoch",
+        ),
+    )
     def fit(
         self,
         epoch: int,
@@ -280,14 +303,11 @@ class RecModel(Model):
         valid_dataset: Any = None,
         valid_frequency: int | list[int] = 1,
         callbacks: Callback | list[Callback] | None = None,
-        dataset_sink_mode: bool = False,
-        valid_dataset_sink_mode: bool = False,
+        *,
         sink_size: int = -1,
         initial_epoch: int = 0,
-        *,
         max_steps: int | None = None,
         progress: bool = True,
-        prefetch_ids: PrefetchIds | None = None,
         stop_on_nan: bool = True,
     ) -> TrainSummary:
         """Train for a number of epochs and evaluate at their ends.
@@ -306,13 +326,10 @@ class RecModel(Model):
             valid_frequency: number of epochs from one evaluation to the next, at least 1, or a
                 list of the epochs, counted from 1, after which there is one. Default: 1.
             callbacks: as for `train`.
-            dataset_sink_mode: as for `train`.
-            valid_dataset_sink_mode: has no effect, like `dataset_sink_mode`. Default: False.
             sink_size: as for `train`.
             initial_epoch: as for `train`.
             max_steps: as for `train`.
             progress: as for `train`.
-            prefetch_ids: as for `train`.
             stop_on_nan: as for `train`, of `valid_dataset` too.
 
         Returns:
@@ -343,7 +360,6 @@ class RecModel(Model):
             >>> [(step, sorted(results)) for step, results in summary.history]
             [(100, ['auc', 'eval_loss']), (200, ['auc', 'eval_loss'])]
         """
-        hint_sink_mode(valid_dataset_sink_mode)
         epoch = check_int("epoch", epoch, 1, sys.maxsize)
         initial_epoch = check_int("initial_epoch", initial_epoch, 0, epoch - 1)
         frequency = check_frequency(valid_frequency)
@@ -367,12 +383,10 @@ class RecModel(Model):
             epoch,
             train_dataset,
             all_callbacks,
-            dataset_sink_mode,
-            sink_size,
-            initial_epoch,
+            sink_size=sink_size,
+            initial_epoch=initial_epoch,
             max_steps=max_steps,
             progress=progress,
-            prefetch_ids=prefetch_ids,
             stop_on_nan=stop_on_nan,
         )
 
@@ -408,6 +422,7 @@ class RecModel(Model):
         finally:
             self._metric_fns = every
 
+    @takes_prefetch_ids
     def online_train(
         self,
         train_dataset: Any,
@@ -417,7 +432,6 @@ class RecModel(Model):
         *,
         max_steps: int | None = None,
         progress: bool = True,
-        prefetch_ids: PrefetchIds | None = None,
         stop_on_nan: bool = True,
     ) -> TrainSummary:
         """Train on a stream, until the stream ends, a callback requests a stop, or Ctrl-C.
@@ -432,7 +446,6 @@ class RecModel(Model):
             sink_size: number of steps of an epoch, as callbacks see it, at least 1. Default: 1.
             max_steps: most steps of the run. Default: None, no limit.
             progress: as for `train`. Default: True.
-            prefetch_ids: as for `train`.
             stop_on_nan: as for `train`. Default: True.
 
         With a cache that prefetches, a batch is trained once `CacheConfig.prefetch` more batches
@@ -457,7 +470,7 @@ class RecModel(Model):
             reason = loop.source_stop_reason(source)
             run.stop_reason = run.stop_reason or reason
 
-        return self._run(run, callbacks, max_steps, progress, prefetch_ids, stop_on_nan, work)
+        return self._run(run, callbacks, max_steps, progress, stop_on_nan, work)
 
     def _source(self, argument: str, data: Any, cell: nn.Cell) -> BatchSource:
         check_batches_given(argument, data, BatchColumns(self._network, _is_labelled(cell)))
@@ -503,7 +516,6 @@ class RecModel(Model):
         callbacks: Any,
         max_steps: int | None,
         progress: bool,
-        prefetch_ids: PrefetchIds | None,
         stop_on_nan: bool,
         work: Any,
     ) -> TrainSummary:
@@ -511,10 +523,10 @@ class RecModel(Model):
         hint_mode()
         self._has_rows = True  # from the first step on
         tables = tables_of(self._train_network)
-        stage = PrefetchStage(tables, prefetch_ids)
+        stage = PrefetchStage(tables, self.prefetch_ids)
         peers = self._meet(run, tables, max_steps)
         progress = progress and peers.rank == 0
-        timed = [t for t in run.train_source.event_tables(tables) if isinstance(t, MapParameter)]
+        timed = [t for t in run.train_source.event_tables(tables) if isinstance(t, HashTable)]
         run.list_callback = callback_list(callbacks, bool(tables)) + (
             [ProgressBar()] if progress else []
         )

@@ -6,22 +6,26 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from mindspore_rec.common.old_arguments import Renamed, old_attribute, takes_old
+
 __all__ = ["TableSummary", "TrainSummary"]
 
 
+@old_attribute("dim", "embedding_dim")
+@takes_old(Renamed("dim", "embedding_dim", replaces=True))
 @dataclass(frozen=True)
 class TableSummary:
     """Figures of one table at the end of a run.
 
     Args:
         name: name of the table.
-        dim: number of floats in a row's value.
+        embedding_dim: number of floats in a row's value.
         rows: number of rows in memory.
         bytes: bytes of memory of rows, optimizer state and index, room for growth included.
     """
 
     name: str
-    dim: int
+    embedding_dim: int
     rows: int
     bytes: int
 
@@ -108,7 +112,7 @@ class TrainSummary:
             lines.append(", ".join(f"{name} {value:.5f}" for name, value in self.metrics.items()))
         for table in self.tables:
             lines.append(
-                f"table {table.name}: {table.rows:,} rows of {table.dim} floats, "
+                f"table {table.name}: {table.rows:,} rows of {table.embedding_dim} floats, "
                 f"{table.bytes / 2**20:,.1f} MiB"
             )
         return "\n".join(lines)

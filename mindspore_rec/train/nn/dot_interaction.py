@@ -9,6 +9,7 @@ import numpy as np
 from mindspore import Tensor, nn, ops
 
 from mindspore_rec.common.checks import check_int
+from mindspore_rec.common.old_arguments import Renamed, takes_old
 from mindspore_rec.train.nn.fused.inputs import check_inputs, widened
 from mindspore_rec.train.nn.fused.layer import FusedLayer
 from mindspore_rec.train.nn.fused.program import Columns, Program
@@ -33,18 +34,18 @@ class DotInteraction(FusedLayer):
     Args:
         fields: number of embeddings F of a row, 1 to 4096; at least two vectors are needed if the
             diagonal is not kept.
-        dim: width D of a vector, 1 to 8192.
+        embedding_dim: width D of a vector, 1 to 8192.
         diagonal: whether the products of vectors with themselves are kept. Default: False.
         dense: whether there is a dense vector (the bottom MLP's output in DLRM), which takes part
             in the pairs as the first vector and is put in front of the products. Default: False.
 
     Inputs:
-        x: float32 Tensor `[B, fields, dim]`.
-        dense: float32 Tensor `[B, dim]`; only with `dense`.
+        x: float32 Tensor `[B, fields, embedding_dim]`.
+        dense: float32 Tensor `[B, embedding_dim]`; only with `dense`.
 
     Outputs:
         float32 Tensor `[B, n (n - 1) / 2]` with n = fields; n (n + 1) / 2 products with the
-        diagonal; with `dense`, n = fields + 1 and dim columns more.
+        diagonal; with `dense`, n = fields + 1 and embedding_dim columns more.
 
     Attributes:
         out_features: width of the output.
@@ -67,13 +68,16 @@ class DotInteraction(FusedLayer):
 
     rounds_products = False
 
-    def __init__(self, fields: int, dim: int, diagonal: bool = False, dense: bool = False) -> None:
+    @takes_old(Renamed("dim", "embedding_dim"))
+    def __init__(
+        self, fields: int, embedding_dim: int, diagonal: bool = False, dense: bool = False
+    ) -> None:
         super().__init__("float32")
         for argument, value in (("diagonal", diagonal), ("dense", dense)):
             if not isinstance(value, bool):
                 raise TypeError(f"{argument} must be a bool, got {value!r}")
         self.fields = check_int("fields", fields, 1 if diagonal or dense else 2, 4096)
-        self.dim = check_int("dim", dim, 1, 8192)
+        self.dim = check_int("embedding_dim", embedding_dim, 1, 8192)
         self.with_dense = dense
         self.in_features = (self.fields * self.dim, *((self.dim,) if dense else ()))
         self.diagonal = diagonal

@@ -9,6 +9,7 @@ import numpy as np
 from mindspore import Tensor, ops
 
 from mindspore_rec.common.checks import check_int, check_one_of
+from mindspore_rec.common.old_arguments import Renamed, takes_old
 from mindspore_rec.train.nn.fused.inputs import check_inputs, check_widths, join
 from mindspore_rec.train.nn.fused.layer import FusedLayer
 from mindspore_rec.train.nn.fused.program import Columns, Program
@@ -39,15 +40,15 @@ class FactorizationMachine(FusedLayer):
     Args:
         fields: number of vectors F of a row, 2 to 4096; or the numbers of several inputs, which are
             joined without a copy of their own, and whose sum is in that range.
-        dim: width D of a vector, 1 to 8192.
+        embedding_dim: width D of a vector, 1 to 8192.
         reduction: 'sum' for the sum over d, one number a row; 'none' for the D numbers of the
             bracket, each halved. Default: 'sum'.
 
     Inputs:
-        x: float32 Tensor `[B, fields, dim]`, or one for each of the numbers.
+        x: float32 Tensor `[B, fields, embedding_dim]`, or one for each of the numbers.
 
     Outputs:
-        float32 Tensor `[B, 1]`, or `[B, dim]` with 'none'.
+        float32 Tensor `[B, 1]`, or `[B, embedding_dim]` with 'none'.
 
     Attributes:
         out_features: width of the output.
@@ -67,11 +68,14 @@ class FactorizationMachine(FusedLayer):
 
     rounds_products = False
 
-    def __init__(self, fields: int | Sequence[int], dim: int, reduction: str = "sum") -> None:
+    @takes_old(Renamed("dim", "embedding_dim"))
+    def __init__(
+        self, fields: int | Sequence[int], embedding_dim: int, reduction: str = "sum"
+    ) -> None:
         super().__init__("float32")
         self.parts = check_widths("fields", fields, 4096)
         self.fields = check_int("fields", sum(self.parts), 2, 4096)
-        self.dim = check_int("dim", dim, 1, 8192)
+        self.dim = check_int("embedding_dim", embedding_dim, 1, 8192)
         self.sums = check_one_of("reduction", reduction, _REDUCTIONS) == "sum"
         self.in_features = tuple(part * self.dim for part in self.parts)
         self.out_features = 1 if self.sums else self.dim

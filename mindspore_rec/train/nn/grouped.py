@@ -11,8 +11,8 @@ import numpy as np
 from mindspore import Tensor, nn, ops
 
 from mindspore_rec.train.graph.operators import custom_op
-from mindspore_rec.train.nn.hash_lookup import new_table
 from mindspore_rec.train.nn.lookup import check_coefficient, check_padding_key
+from mindspore_rec.train.nn.new_tables import new_table
 from mindspore_rec.train.parameter.table_config import TableConfig
 from mindspore_rec.train.parameter.table_parameter import TableParameter
 from mindspore_rec.train.parameter.upstream import REQUIRED
@@ -28,11 +28,11 @@ class GroupedEmbedding(nn.Cell):
     learn, are as with separate lookups, bit for bit.
 
     Args:
-        tables: a MapParameter or StaticParameter for each column, all with rows of the same size;
+        tables: a HashTable or StaticParameter for each column, all with rows of the same size;
             a table may serve several columns, which are then looked up in their order.
-        config: a `TableConfig` for each column instead of its table, all with the same `dim` and
-            with different names. A table of its own is made of each: a MapParameter, or, if the
-            config has `vocab_size`, a StaticParameter. Default: none.
+        config: a `TableConfig` for each column instead of its table, all with the same
+            `embedding_dim` and with different names. A table of its own is made of each: a
+            HashTable, or, if the config has `vocab_size`, a StaticParameter. Default: none.
         padding_key: id that reads zeros and is never trained, in all tables. Default: none.
         faae_coefficient: number of occurrences that one occurrence of an id counts as, as for
             `HashEmbeddingLookup`; one for all columns or one each. Default: 1.
@@ -143,9 +143,10 @@ def _new_tables(configs: list[TableConfig]) -> list[TableParameter]:
     for config in configs:
         if not isinstance(config, TableConfig):
             raise TypeError(f"config must hold TableConfigs, got {type(config).__name__}")
-        if config.dim != configs[0].dim:
+        if config.embedding_dim != configs[0].embedding_dim:
             raise ValueError(
-                f"config must have rows of one size, got dim={configs[0].dim} and {config.dim}"
+                "config must have rows of one size, got embedding_dim="
+                f"{configs[0].embedding_dim} and {config.embedding_dim}"
             )
         if config.name is not None and config.name in names:
             raise ValueError(f"config must have different names, got '{config.name}' twice")

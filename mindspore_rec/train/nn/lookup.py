@@ -10,6 +10,8 @@ from mindspore import Tensor, nn, ops
 
 from mindspore_rec.common.checks import check_int, check_number
 from mindspore_rec.common.rows.policies import MAX_COEFFICIENT
+from mindspore_rec.train.nn.new_tables import table_of
+from mindspore_rec.train.parameter.table_config import TableConfig
 from mindspore_rec.train.parameter.table_parameter import TableParameter
 
 __all__ = [
@@ -129,22 +131,61 @@ class TableLookup(nn.Cell):
     """Lookup of ids in a table: a training lookup if the network is in training, else a read.
 
     Args:
-        table: the table.
-        max_norm: norm to which longer rows are scaled on the way out, or None.
-        padding_key: id that reads zeros and is never trained, or None.
-        faae_coefficient: see `check_coefficient`. Default: 1.
-        output_dtype: see `check_output_dtype`. Default: `float32`.
+        config: the table, of either kind. Without a name it is `hash_embedding_<n>`, or
+            `embedding_table_<n>` if it has a vocabulary. Default: `table` is the table.
+        table: an existing HashTable or StaticParameter to share, in place of `config`.
+        max_norm: rows with a larger L2 norm are scaled to it on the way out. Default: no limit.
+        padding_key: id that reads zeros and is never trained. Default: none.
+        faae_coefficient: number of occurrences that one occurrence of an id counts as, towards the
+            threshold of admission by count, and in the frequency by which eviction may choose, 1 to
+            2**20. Default: 1.
+        output_dtype: dtype of the rows that are returned and of the gradient that they take, after
+            FBGEMM's argument. `float32`; or, for a table with bfloat16 values and without
+            `max_norm`, `bfloat16`: the rows' own bits, half as many bytes (`docs/precision.md`).
+            Default: `float32`.
+
+    Inputs:
+        ids: int32 or int64 Tensor of any shape, static or dynamic.
+
+    Outputs:
+        Tensor `[*ids.shape, dim]` of `output_dtype`.
+
+    Attributes:
+        embedding_table: the table.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or out of range.
+        RuntimeError: ids of another dtype, or outside the vocabulary; training without an optimizer
+            that covers the table.
+
+    `HashEmbeddingLookup` and `EmbeddingLookup` are this lookup with the arguments of MindRec and
+    MindSpore.
+
+    Example:
+        >>> from mindspore_rec import TableConfig
+        >>> from mindspore_rec.nn import TableLookup
+        >>> items = TableLookup(TableConfig(4, name="doc.lookup.items"), padding_key=0)
+        >>> items(Tensor([[7, -1, 1 << 62]])).shape
+        (1, 3, 4)
+        >>> TableLookup(table=items.embedding_table)(Tensor([7])).shape
+        (1, 4)
     """
 
     def __init__(
         self,
-        table: TableParameter,
-        max_norm: float | None,
-        padding_key: int | None,
+        config: TableConfig | None = None,
+        *,
+        table: TableParameter | None = None,
+        max_norm: float | None = None,
+        padding_key: int | None = None,
         faae_coefficient: int = 1,
         output_dtype: Any = ms.float32,
     ) -> None:
         super().__init__()
+        check_max_norm(max_norm)
+        check_padding_key(padding_key)
+        check_coefficient(faae_coefficient)
+        table = table_of(type(self).__name__, config, table)
         self.embedding_table = table
         self.embedding_size = table.dim
         self.max_norm = check_max_norm(max_norm)

@@ -9,6 +9,7 @@ from mindspore import Parameter, Tensor, ops
 from mindspore.common.initializer import Normal, initializer
 
 from mindspore_rec.common.checks import check_int, check_number
+from mindspore_rec.common.old_arguments import Renamed, takes_old
 from mindspore_rec.train.nn.fused.inputs import check_inputs, widened
 from mindspore_rec.train.nn.fused.layer import FusedLayer
 from mindspore_rec.train.nn.fused.program import Columns, Program
@@ -27,7 +28,7 @@ class NumberEmbedding(FusedLayer):
 
     Args:
         numbers: number of numbers N of a row, 1 to 65536.
-        dim: width D of a vector, 1 to 8192.
+        embedding_dim: width D of a vector, 1 to 8192.
         std: standard deviation of the vectors' first values, which are normal; at least 0.
             `mindspore.set_seed` decides the draw. Default: 0.01.
 
@@ -35,11 +36,11 @@ class NumberEmbedding(FusedLayer):
         x: float32 Tensor `[B, numbers]`.
 
     Outputs:
-        float32 Tensor `[B, numbers, dim]`.
+        float32 Tensor `[B, numbers, embedding_dim]`.
 
     Attributes:
-        vectors: the vectors, a Parameter `[numbers, dim]`.
-        out_features: floats of a row of the output, numbers * dim.
+        vectors: the vectors, a Parameter `[numbers, embedding_dim]`.
+        out_features: floats of a row of the output, numbers * embedding_dim.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, or the input is not
@@ -57,10 +58,11 @@ class NumberEmbedding(FusedLayer):
 
     rounds_products = False
 
-    def __init__(self, numbers: int, dim: int, std: float = 0.01) -> None:
+    @takes_old(Renamed("dim", "embedding_dim"))
+    def __init__(self, numbers: int, embedding_dim: int, std: float = 0.01) -> None:
         super().__init__("float32")
         self.numbers = check_int("numbers", numbers, 1, 1 << 16)
-        self.dim = check_int("dim", dim, 1, 8192)
+        self.dim = check_int("embedding_dim", embedding_dim, 1, 8192)
         if not check_number("std", std) >= 0:
             raise ValueError(f"std must be at least 0, got {std}")
         self.in_features = (self.numbers,)

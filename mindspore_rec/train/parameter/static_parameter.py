@@ -11,6 +11,7 @@ import numpy as np
 from mindspore import Tensor
 
 from mindspore_rec.common.checks import check_int
+from mindspore_rec.common.old_arguments import Renamed, takes_old
 from mindspore_rec.common.parallel.group import worker_group
 from mindspore_rec.common.rows.table_scope import next_number
 from mindspore_rec.common.tiers.config import CacheConfig
@@ -38,9 +39,9 @@ class StaticParameter(TableParameter):
 
     Args:
         vocab_size: number of ids, 1 to 2**35.
-        embedding_size: floats in a row, 1 to 8192.
+        embedding_dim: floats in a row, 1 to 8192.
         param_init: a number, an initializer's name or object as for `MapParameter`, or a float32
-            Tensor `[vocab_size, embedding_size]` of values.
+            Tensor `[vocab_size, embedding_dim]` of values.
         name: of two open tables with one name only the newer can be used.
             Default: `embedding_table_<n>`.
         out_of_range: as for `TableConfig`. Default: 'error'.
@@ -56,10 +57,11 @@ class StaticParameter(TableParameter):
         (4, 2)
     """
 
+    @takes_old(Renamed("embedding_size", "embedding_dim"))
     def __init__(
         self,
         vocab_size: int = REQUIRED,
-        embedding_size: int = REQUIRED,
+        embedding_dim: int = REQUIRED,
         param_init: Any = "normal",
         *,
         name: str | None = None,
@@ -70,9 +72,7 @@ class StaticParameter(TableParameter):
         config: TableConfig | None = None,
     ) -> None:
         describing = describing_arguments(StaticParameter.__init__, locals())
-        check_described_once(
-            describing, config, vocab_size=vocab_size, embedding_size=embedding_size
-        )
+        check_described_once(describing, config, vocab_size=vocab_size, embedding_dim=embedding_dim)
         name = config.name if config is not None else name
         if name is None:
             name = f"embedding_table_{next_number('embedding_table')}"
@@ -80,13 +80,13 @@ class StaticParameter(TableParameter):
         if config is None:
             where = f"table '{name}': "
             vocab_size = check_int(where + "vocab_size", vocab_size, 1, MAX_VOCAB_SIZE)
-            embedding_size = check_int(where + "embedding_size", embedding_size, 1, MAX_DIM)
+            embedding_dim = check_int(where + "embedding_dim", embedding_dim, 1, MAX_DIM)
             initializer = 0.0 if values is not None else param_init
             row_initializer(
-                initializer, fan_in=embedding_size, fan_out=vocab_size, argument="param_init"
+                initializer, fan_in=embedding_dim, fan_out=vocab_size, argument="param_init"
             )
             config = TableConfig(
-                embedding_size,
+                embedding_dim,
                 name=name,
                 initializer=initializer,
                 seed=check_int(where + "seed", seed, 0, MAX_SEED),
@@ -95,7 +95,7 @@ class StaticParameter(TableParameter):
                 out_of_range=out_of_range,
                 cache=cache,
             )
-            _check_values(name, values, (vocab_size, embedding_size))
+            _check_values(name, values, (vocab_size, embedding_dim))
         size = check_static_config("StaticParameter", config)
         super().__init__(dataclasses.replace(config, name=name))
         self.vocab_size = size
@@ -105,11 +105,11 @@ class StaticParameter(TableParameter):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """`(vocab_size, embedding_size)`."""
+        """`(vocab_size, embedding_dim)`."""
         return self.vocab_size, self.dim
 
     def asnumpy(self) -> np.ndarray:
-        """Return a copy of all values: float32 `[vocab_size, embedding_size]`."""
+        """Return a copy of all values: float32 `[vocab_size, embedding_dim]`."""
         rows = self._synchronised().export_all()
         values = np.empty((self.vocab_size, self.dim), np.float32)
         values[rows["keys"]] = rows["values"]
@@ -121,7 +121,7 @@ class StaticParameter(TableParameter):
         Unlike after `set_data`, weights that MindSpore loads later are known to come without rows.
 
         Args:
-            values: float32 `[vocab_size, embedding_size]`.
+            values: float32 `[vocab_size, embedding_dim]`.
         """
         self.set_data(values)
         self._rows_given = None
@@ -130,7 +130,7 @@ class StaticParameter(TableParameter):
         """Replace all values; optimizer state starts fresh.
 
         Args:
-            values: float32 `[vocab_size, embedding_size]`.
+            values: float32 `[vocab_size, embedding_dim]`.
         """
         array = values.asnumpy() if isinstance(values, Tensor) else np.asarray(values)
         if array.shape != self.shape or array.dtype != np.float32:

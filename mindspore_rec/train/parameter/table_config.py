@@ -11,6 +11,7 @@ import mindspore as ms
 from mindspore.common.initializer import Initializer
 
 from mindspore_rec.common.checks import check_int, check_one_of
+from mindspore_rec.common.old_arguments import Renamed, old_attribute, takes_old
 from mindspore_rec.common.rows.policies import (
     Admission,
     CountAdmission,
@@ -37,6 +38,8 @@ EVERY_KEY = CountAdmission(1)  # a key gets its row when it is first seen in tra
 _HASH_ONLY = ("admission", "eviction", "unknown_value", "serving_unknown_value")
 
 
+@old_attribute("dim", "embedding_dim")
+@takes_old(Renamed("dim", "embedding_dim", replaces=True))
 @dataclass(frozen=True, eq=False, repr=False)
 class TableConfig:
     """Description of an embedding table: the size of its rows, their first values, their life.
@@ -54,7 +57,7 @@ class TableConfig:
     like it.
 
     Args:
-        dim: number of floats in a row, 1 to 8192.
+        embedding_dim: number of floats in a row, 1 to 8192.
         name: name of the table. With the seed it decides every row's first value, and rows in
             checkpoints, on SSD and on a server are found by it. Of two open tables with one name
             only the newer can be used. Default: a numbered name.
@@ -75,8 +78,8 @@ class TableConfig:
             `ProbabilityAdmission`. Until then it reads `unknown_value` and is not trained. Only for
             hash tables. Default: at its first occurrence in training, `CountAdmission(1)`.
         eviction: when a row is removed: an `Eviction`. Only for hash tables. Default: never.
-        unknown_value: what a key without a row reads: a number, or `dim` numbers (list, tuple,
-            array or Tensor; kept as a tuple). Only for hash tables. Default: the number of
+        unknown_value: what a key without a row reads: a number, or `embedding_dim` numbers (list,
+            tuple, array or Tensor; kept as a tuple). Only for hash tables. Default: the number of
             `initializer`, zeros if that is a distribution.
         serving_unknown_value: what a key without a row reads in evaluation and prediction,
             likewise. Only for hash tables. Default: `unknown_value`.
@@ -125,7 +128,7 @@ class TableConfig:
         ValueError: value_dtype must be float32, bfloat16 or float16, got Int8
     """
 
-    dim: int
+    embedding_dim: int
     _: KW_ONLY
     name: str | None = None
     key_dtype: Any = ms.int64
@@ -151,7 +154,8 @@ class TableConfig:
         if self.name is not None and (not isinstance(self.name, str) or not self.name):
             raise TypeError(f"name must be a non-empty str, got {self.name!r}")
         where = "" if self.name is None else f"table '{self.name}': "
-        self._set("dim", check_int(where + "dim", self.dim, 1, MAX_DIM))
+        size = check_int(where + "embedding_dim", self.embedding_dim, 1, MAX_DIM)
+        self._set("embedding_dim", size)
         check_key_dtype(where, self.key_dtype)
         self._check_precision(where)
         if self.seed is not None:
@@ -161,7 +165,7 @@ class TableConfig:
         check_admission(self.admission)
         check_eviction(self.eviction)
         for argument in ("unknown_value", "serving_unknown_value"):
-            row = check_unknown_value(where + argument, getattr(self, argument), self.dim)
+            row = check_unknown_value(where + argument, getattr(self, argument), size)
             self._set(argument, row if row is None else row[0] if len(row) == 1 else tuple(row))
         self._check_kind(where)
         check_cache(self.cache)
@@ -219,9 +223,9 @@ class TableConfig:
         object.__setattr__(self, field, value)
 
     def _row_initializer(self, argument: str) -> RowInitializer:
-        fan_out = self.dim if self.vocab_size is None else self.vocab_size
+        fan_out = self.embedding_dim if self.vocab_size is None else self.vocab_size
         return row_initializer(
-            self.initializer, fan_in=self.dim, fan_out=fan_out, argument=argument
+            self.initializer, fan_in=self.embedding_dim, fan_out=fan_out, argument=argument
         )
 
     def native_arguments(self) -> dict[str, Any]:
@@ -237,7 +241,7 @@ class TableConfig:
         init = self._row_initializer("initializer")
         arguments = {
             "name": self.name,
-            "dim": self.dim,
+            "dim": self.embedding_dim,
             "seed": self.seed or 0,
             "placement": self.placement,
             "owner": zlib.crc32(self.name.encode()) if self.owner is None else self.owner,
@@ -278,7 +282,7 @@ class TableConfig:
         return hash(self._identity())
 
     def __repr__(self) -> str:
-        shown = [repr(self.dim)]
+        shown = [repr(self.embedding_dim)]
         for field in fields(self)[1:]:
             value = getattr(self, field.name)
             if value is field.default or (

@@ -50,7 +50,16 @@ REQUIRED: Any = _Required()
 # The arguments that describe a table, in any of the signatures.
 _DESCRIBING = frozenset(
     (
-        *("dim", "embedding_size", "vocab_size", "key_dtype", "value_dtype", "dtype", "name"),
+        *(
+            "dim",
+            "embedding_size",
+            "embedding_dim",
+            "vocab_size",
+            "key_dtype",
+            "value_dtype",
+            "dtype",
+            "name",
+        ),
         *("param_init", "emb_initializer", "default_value", "serving_default_value", "seed"),
         *("permit_filter_value", "evict_filter_value", "admission", "eviction", "requires_grad"),
         *("unknown_value", "serving_unknown_value", "out_of_range", "cache", "vocab_cache_size"),

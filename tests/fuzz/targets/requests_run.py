@@ -15,6 +15,7 @@ import numpy as np
 from mindspore import Tensor, nn, ops
 
 from mindspore_rec import HashEmbeddingLookup, LazyAdam, RecCheckpoint, RecModel
+from mindspore_rec.checkpoint import Publication
 
 INPUTS = ["ids:INT64:-1,2", "views:FP32:-1,1"]
 
@@ -35,9 +36,13 @@ def main() -> None:
     net = Net()
     batch = (np.array([[1, 2]]), np.zeros((1, 1), np.float32), np.zeros((1, 5), np.float32))
     checkpoint = RecCheckpoint(
-        root / "run", every_steps=2, data_starts_over=True, builder_inputs=INPUTS,
-        builder="tests.fuzz.targets.requests_run:Net",
-    )  # fmt: skip
+        root / "run",
+        every_steps=2,
+        data_starts_over=True,
+        publication=Publication(
+            builder="tests.fuzz.targets.requests_run:Net", builder_inputs=INPUTS
+        ),
+    )
     model = RecModel(net, nn.MSELoss(), LazyAdam(net.trainable_params()))
     model.online_train(iter([batch]), checkpoint, progress=False)
     shutil.make_archive(str(Path(__file__).with_suffix("")), "zip", root / "run")

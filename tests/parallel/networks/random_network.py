@@ -23,6 +23,7 @@ from mindspore_rec import (
     MapParameter,
     ProbabilityAdmission,
     SketchAdmission,
+    SsdConfig,
     StaticParameter,
     TableConfig,
 )
@@ -108,7 +109,7 @@ def _cache(case: Case, number: int, place: Place) -> CacheConfig | None:
     remote = {"remote": place.redis} if place.redis is not None and "redis" in tier else {}
     if tier == "redis over ssd" and remote:
         remote["remote_rows"] = 10  # type: ignore[assignment]
-    ssd = {"ssd_path": str(place.tiers), "ssd_direct": False} if tier != "redis" else {}
+    ssd = {"ssd": SsdConfig(str(place.tiers), direct=False)} if tier != "redis" else {}
     return CacheConfig(
         host_rows=rows,
         prefetch=table["prefetch"],
@@ -135,7 +136,7 @@ class LookupPart(nn.Cell):
         self.static = static
         self.width = (self.stop - self.start) * table.dim
         self.lookup: nn.Cell = (
-            TableLookup(table, None, use["padding"])
+            TableLookup(table=table, padding_key=use["padding"])
             if static
             else HashEmbeddingLookup(
                 table=table, padding_key=use["padding"], faae_coefficient=use["faae"]
@@ -156,10 +157,7 @@ class BagPart(nn.Cell):
         self.weighted = use["weighted"]
         self.width = table.dim
         self.bag = EmbeddingBag(
-            table=table,
-            mode=use["mode"],
-            padding_key=use["padding"],
-            faae_coefficient=use["faae"],
+            table=table, mode=use["mode"], padding_key=use["padding"], faae_coefficient=use["faae"]
         )
 
     def construct(self, keys: Tensor, small: Tensor, weights: Tensor) -> Tensor:

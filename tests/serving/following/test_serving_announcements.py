@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from mindspore_rec import RecCheckpoint
+from mindspore_rec.checkpoint import Publication
 from mindspore_rec.serving import Predictor
 from mindspore_rec.stream import AnnouncementReader, Announcer
 from tests.serving.following.test_serving_chain import INPUTS, delta, hide
@@ -32,8 +33,9 @@ def test_training_announces_and_a_predictor_hears(tmp_path: Path, news, wait, gr
     reader = AnnouncementReader(news[0], news[1], heard.append)
     assert reader.listening.wait(120)
     announcer = Announcer(*news)
-    train(tmp_path / "run", 3, net=Marked("serving.news"), announce=announcer, every_steps=2,
-          delta_every_steps=1)  # fmt: skip
+    publication = Publication(announce=announcer)
+    train(tmp_path / "run", 3, net=Marked("serving.news"), publication=publication,
+          every_steps=2, delta_every_steps=1)  # fmt: skip
     wait(lambda: len(heard) == 5)
     steps = [(each["kind"], each["step"]) for each in heard]
     assert sorted(steps) == [("delta", 1), ("delta", 2), ("delta", 3), ("full", 0), ("full", 2)]
@@ -79,9 +81,10 @@ def test_training_goes_on_without_a_broker(tmp_path: Path, caplog, graph_mode) -
     need_broker()
     options = {"bootstrap_timeout_ms": 500}
     announcer = Announcer("127.0.0.1:9", "nowhere", options)
+    publication = Publication(announce=announcer)
     begin = time.monotonic()
     with caplog.at_level(logging.WARNING):
-        train(tmp_path / "run", 3, net=Marked("serving.no_news"), announce=announcer,
+        train(tmp_path / "run", 3, net=Marked("serving.no_news"), publication=publication,
               every_steps=9, delta_every_steps=1)  # fmt: skip
         assert time.monotonic() - begin < 30
         announcer.close()

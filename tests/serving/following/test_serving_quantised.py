@@ -20,7 +20,7 @@ from mindspore_rec import (
 )
 from mindspore_rec.common.rows.quantise import dequantise, quantise
 from mindspore_rec.common.run.command import main
-from mindspore_rec.common.run.quantised_file import read_quantised
+from mindspore_rec.common.run.quantized_file import read_quantized
 from mindspore_rec.nn import EmbeddingBag
 from mindspore_rec.serving import Predictor
 from tests.serving.following.test_serving_chain import INPUTS, delta, hide, marks
@@ -91,7 +91,7 @@ def test_an_export_has_the_rows_that_a_predictor_has(run: Path, tmp_path, rows, 
     path = tmp_path / f"rows{ending}"
     assert main(["export", str(run), "--table", "serving.one", "--to", str(path),
                  "--rows", rows]) == 0  # fmt: skip
-    keys, values = read_quantised(path)
+    keys, values = read_quantized(path)
     with Predictor(run, Marked, inputs=INPUTS, rows=rows) as predictor:
         table = predictor.network.one.embedding_table
         assert np.array_equal(table.read_rows(keys), values)
@@ -105,7 +105,7 @@ def test_an_export_of_csv_or_with_state_is_refused(run: Path, tmp_path: Path) ->
     plain = tmp_path / "plain.arrow"
     main(["export", str(run), "--table", "serving.one", "--to", str(plain)])
     with pytest.raises(ValueError, match="does not have rows of int8 or int4"):
-        read_quantised(plain)
+        read_quantized(plain)
 
 
 @pytest.mark.parametrize("bits", [8, 4])
@@ -160,7 +160,7 @@ def test_bad_arguments_name_what_is_legal() -> None:
 @pytest.mark.parametrize("combiner", ["sum", "mean", "sqrtn"])
 def test_bags_of_a_network(unique, combiner: str) -> None:
     name = unique()
-    bag = EmbeddingBag(5, combiner, key_dtype=ms.int64, name=name)
+    bag = EmbeddingBag(TableConfig(5, name=name), combiner)
     bag.set_train(False)
     table = bag.embedding_table
     table.quantise_rows("int8")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mindspore_rec import CacheConfig, MapParameter, _native
+from mindspore_rec import CacheConfig, MapParameter, SsdConfig, _native
 from mindspore_rec.common.rows.served_table import ServedTable
 from mindspore_rec.common.run.chain import entries
 from mindspore_rec.serve.following.scrub import Scrubber, TableRows
@@ -156,7 +156,7 @@ def test_nothing_is_found_while_deltas_come(
     root = tmp_path / "run"
     settings: dict[str, Any] = {"rows": rows}
     if rows == "ssd":
-        settings = {"tiers": CacheConfig(host_rows=500, ssd_path=tmp_path / "ssd")}
+        settings = {"tiers": CacheConfig(host_rows=500, ssd=SsdConfig(tmp_path / "ssd"))}
     elif rows == "redis":
         settings = {"tiers": CacheConfig(host_rows=500, remote=start_redis().url)}
     trainer(root, 0.0, 7, 3000)
@@ -229,7 +229,7 @@ def test_rows_that_changed_on_an_ssd_are_named(
 ) -> None:
     # So many that they are on the disk, and not only in the buffer of a segment.
     train(tmp_path / "run", 2, keys=50_000, every_steps=4, delta_every_steps=1)
-    tiers = CacheConfig(host_rows=16, ssd_path=tmp_path / "ssd")
+    tiers = CacheConfig(host_rows=16, ssd=SsdConfig(tmp_path / "ssd"))
     with Predictor(
         tmp_path / "run", Marked, inputs=INPUTS, follow=False, tiers=tiers, scrub_seconds=0.05
     ) as predictor:

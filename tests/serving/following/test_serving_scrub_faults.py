@@ -22,6 +22,7 @@ from mindspore_rec import (
     LazyAdam,
     RecCheckpoint,
     RecModel,
+    SsdConfig,
     _native,
     tables_of,
 )
@@ -177,7 +178,7 @@ def test_on_redis(rows_and_run: tuple[np.ndarray, Path], redis_url: str) -> None
 
 def test_on_an_ssd(rows_and_run: tuple[np.ndarray, Path], tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
-    tiers = CacheConfig(host_rows=64, ssd_path=tmp_path / "ssd", ssd_direct=False)
+    tiers = CacheConfig(host_rows=64, ssd=SsdConfig(tmp_path / "ssd", direct=False))
     with Predictor(
         rows_and_run[1], network, inputs=["input_data:INT64:-1,2"], follow=False, tiers=tiers,
         scrub_seconds=1e-3,

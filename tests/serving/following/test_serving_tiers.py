@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mindspore_rec import CacheConfig
+from mindspore_rec import CacheConfig, SsdConfig
 from mindspore_rec.common.columns.tensors import parsed_specs
 from mindspore_rec.common.run.chain import entries
 from mindspore_rec.serve.main import main
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("graph_mode")
 
 KEYS = 6000
 HOST = KEYS // 100
-SMALL = CacheConfig(host_rows=HOST, ssd_path="unused")
+SMALL = CacheConfig(host_rows=HOST, ssd=SsdConfig("unused"))
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def tiers(kind: str, path: Path, redis_url: str) -> CacheConfig:
-    below: dict[str, Any] = {"ssd_path": path / "ssd"}
+    below: dict[str, Any] = {"ssd": SsdConfig(path / "ssd")}
     if kind == "redis":
         below = {"remote": redis_url}
     if kind == "both":
@@ -171,7 +171,7 @@ def test_predictors_share_a_path_and_what_a_killed_one_left_is_removed(
         ({"tiers": "ssd"}, TypeError, "tiers must be a CacheConfig"),
         ({"tiers": CacheConfig(device_rows=9)}, ValueError, "below host memory"),
         (
-            {"tiers": CacheConfig(host_rows=9, ssd_path="x", leftover="keep")},
+            {"tiers": CacheConfig(host_rows=9, ssd=SsdConfig("x"), leftover="keep")},
             ValueError,
             "leftover",
         ),
@@ -199,7 +199,7 @@ def test_options_that_do_not_fit_together(
 
 
 def test_a_table_with_a_cache_of_its_own_is_refused(big: Path, tmp_path: Path) -> None:
-    wanted = CacheConfig(host_rows=HOST, ssd_path=tmp_path / "ssd")
+    wanted = CacheConfig(host_rows=HOST, ssd=SsdConfig(tmp_path / "ssd"))
 
     def network() -> Marked:
         from mindspore_rec import HashEmbeddingLookup
@@ -208,7 +208,7 @@ def test_a_table_with_a_cache_of_its_own_is_refused(big: Path, tmp_path: Path) -
         net.one.embedding_table.close()
         net.one = HashEmbeddingLookup(
             4, name="serving.one", serving_unknown_value=UNKNOWN,
-            cache=CacheConfig(host_rows=HOST, ssd_path=tmp_path / "own"),
+            cache=CacheConfig(host_rows=HOST, ssd=SsdConfig(tmp_path / "own")),
         )  # fmt: skip
         return net
 

@@ -41,7 +41,7 @@ class Net(nn.Cell):
         self.static = EmbeddingLookup(50, 4, name=f"{name}.static")
         self.bags = nn.CellList(
             [
-                EmbeddingBag(4, mode, key_dtype=ms.int64, padding_key=-7, name=f"{name}.{mode}")
+                EmbeddingBag(TableConfig(4, name=f"{name}.{mode}"), mode, padding_key=-7)
                 for mode in ("sum", "mean", "sqrtn")
             ]
         )
@@ -109,7 +109,7 @@ def test_the_command(graph_mode, tmp_path, monkeypatch, capsys):
 class Weighted(nn.Cell):
     def __init__(self, name: str) -> None:
         super().__init__()
-        self.bag = EmbeddingBag(4, key_dtype=ms.int64, name=name)
+        self.bag = EmbeddingBag(TableConfig(4, name=name))
 
     def construct(self, ids: Tensor, weights: Tensor) -> Tensor:
         return self.bag(ids, None, weights)

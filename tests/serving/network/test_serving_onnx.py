@@ -23,6 +23,7 @@ from mindspore_rec import (
     MapParameter,
     RecCheckpoint,
     RecModel,
+    TableConfig,
     save_checkpoint,
     tables_of,
 )
@@ -47,9 +48,9 @@ pytestmark = pytest.mark.usefixtures("graph_mode")
 
 FIELDS, NUMBERS = 5, 3
 SPECS = [f"ids:INT64:-1,{FIELDS}", f"numbers:FP32:-1,{NUMBERS}"]
-SMALL = EmbeddingConfig(dim=4)
-PER_FIELD = EmbeddingConfig(dim=4, tables="per_field")
-MULTI = EmbeddingConfig(dim=4, multi_lookup=True)
+SMALL = EmbeddingConfig(embedding_dim=4)
+PER_FIELD = EmbeddingConfig(embedding_dim=4, tables="per_field")
+MULTI = EmbeddingConfig(embedding_dim=4, multi_lookup=True)
 
 ZOO: dict[str, Callable[[], nn.Cell]] = {
     "wide_deep": lambda: WideDeep(FIELDS, NUMBERS, SMALL, hidden=(16, 8)),
@@ -142,9 +143,9 @@ class Bags(nn.Cell):
         super().__init__()
         self.bags = nn.CellList(
             [
-                EmbeddingBag(3, mode, vocab_size=size, padding_key=0, key_dtype=ms.int64, name=name)
+                EmbeddingBag(TableConfig(3, name=name, vocab_size=size), mode, padding_key=0)
                 if size is None
-                else EmbeddingBag(3, mode, vocab_size=size, padding_key=0, name=name)
+                else EmbeddingBag(TableConfig(3, name=name, vocab_size=size), mode, padding_key=0)
                 for mode, size, name in (
                     ("sum", None, "onnx.sum"),
                     ("mean", 20, "onnx.mean"),

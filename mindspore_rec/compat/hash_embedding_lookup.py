@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HashEmbeddingLookup: rows of any ids, from a hash table; and how it and its siblings get one."""
+"""HashEmbeddingLookup: a lookup in a hash table by the arguments of MindRec."""
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from typing import Any
 
@@ -11,8 +10,9 @@ import mindspore as ms
 
 from mindspore_rec.common.checks import check_int
 from mindspore_rec.common.rows.policies import Admission, Eviction
-from mindspore_rec.common.rows.table_scope import next_number
 from mindspore_rec.common.tiers.config import CacheConfig
+from mindspore_rec.compat.map_parameter import MapParameter
+from mindspore_rec.train.nn.described import hash_config, shared_table
 from mindspore_rec.train.nn.lookup import (
     TableLookup,
     check_coefficient,
@@ -20,21 +20,15 @@ from mindspore_rec.train.nn.lookup import (
     check_padding_key,
     check_sparse,
 )
-from mindspore_rec.train.parameter.initializers import row_initializer
-from mindspore_rec.train.parameter.map_parameter import MapParameter
-from mindspore_rec.train.parameter.static_parameter import StaticParameter
-from mindspore_rec.train.parameter.table_config import MAX_DIM, TableConfig
-from mindspore_rec.train.parameter.table_parameter import TableParameter
+from mindspore_rec.train.nn.new_tables import named_hash_config
+from mindspore_rec.train.parameter.table_config import TableConfig
 from mindspore_rec.train.parameter.upstream import (
     REQUIRED,
-    admission_by_filter,
     check_described_once,
-    check_hash_config,
     describing_arguments,
-    eviction_by_filter,
 )
 
-__all__ = ["HashEmbeddingLookup", "hash_config", "new_hash_table", "new_table", "shared_table"]
+__all__ = ["HashEmbeddingLookup"]
 
 
 class HashEmbeddingLookup(TableLookup):
@@ -150,101 +144,15 @@ class HashEmbeddingLookup(TableLookup):
                     serving_unknown_value=serving_unknown_value,
                     cache=cache,
                 )
-            table = new_hash_table("HashEmbeddingLookup", config)
-        super().__init__(table, max_norm, padding_key, faae_coefficient, output_dtype)
-        self.key_dtype = table.key_dtype
-
-
-def hash_config(
-    *,
-    embedding_size: int,
-    key_dtype: Any,
-    param_init: Any,
-    permit_filter_value: int,
-    evict_filter_value: int,
-    name: str | None,
-    seed: int,
-    admission: Admission | None,
-    eviction: Eviction | None,
-    unknown_value: Any,
-    serving_unknown_value: Any,
-    cache: CacheConfig | None,
-) -> TableConfig:
-    """Return the description of a hash table from the arguments of MindRec's signature.
-
-    Raises:
-        TypeError, ValueError: an argument is of the wrong type or out of range.
-    """
-    size = check_int("embedding_size", embedding_size, 1, MAX_DIM)
-    row_initializer(param_init, fan_in=size, fan_out=size, argument="param_init")
-    where = "" if name is None else f"table '{name}': "
-    return TableConfig(
-        size,
-        name=name,
-        key_dtype=key_dtype,
-        initializer=param_init,
-        seed=seed,
-        admission=admission_by_filter(where, admission, permit_filter_value),
-        eviction=eviction_by_filter(where, eviction, evict_filter_value),
-        unknown_value=unknown_value,
-        serving_unknown_value=serving_unknown_value,
-        cache=cache,
-    )
-
-
-def new_table(maker: str, config: TableConfig) -> TableParameter:
-    """Make the table of an embedding cell, of the kind that its description asks for.
-
-    Args:
-        maker: name of the cell's class, for messages.
-        config: the table's description.
-    """
-    if config.vocab_size is None:
-        return new_hash_table(maker, config)
-    return StaticParameter(config=config)
-
-
-def new_hash_table(maker: str, config: TableConfig) -> MapParameter:
-    """Make the hash table of an embedding cell; one without a name is `hash_embedding_<n>`.
-
-    Args:
-        maker: name of the cell's class, for messages.
-        config: the table's description.
-
-    Raises:
-        ValueError: the config is of a static table.
-    """
-    check_hash_config(maker, config)
-    if config.name is None:
-        config = dataclasses.replace(config, name=f"hash_embedding_{next_number('hash_embedding')}")
-    return MapParameter(config=config)
-
-
-def shared_table(table: Any, embedding_size: int, describing: list[str]) -> MapParameter:
-    """Return the table that a cell was given as `table=`, which then nothing may describe.
-
-    Args:
-        table: what was given.
-        embedding_size: what the cell was given as its size, or REQUIRED.
-        describing: names of the given arguments that describe a table.
-
-    Raises:
-        TypeError: `table` is no MapParameter.
-        ValueError: an argument describes a new table, or the size is not the table's.
-    """
-    if not isinstance(table, MapParameter):
-        raise TypeError(f"table must be a MapParameter, got {type(table).__name__}")
-    for argument in describing:
-        if argument != "embedding_size":
-            raise ValueError(f"{argument} describes a new table; with table= it must be left out")
-    if embedding_size is REQUIRED:
-        return table
-    if check_int("embedding_size", embedding_size, 1, MAX_DIM) != table.dim:
-        raise ValueError(
-            f"embedding_size must be that of table '{table.name}', {table.dim}, "
-            f"got {embedding_size}"
+            table = MapParameter(config=named_hash_config("HashEmbeddingLookup", config))
+        super().__init__(
+            table=table,
+            max_norm=max_norm,
+            padding_key=padding_key,
+            faae_coefficient=faae_coefficient,
+            output_dtype=output_dtype,
         )
-    return table
+        self.key_dtype = table.key_dtype
 
 
 def _refuse_vocab_cache(vocab_cache_size: int) -> None:

@@ -6,29 +6,30 @@ from __future__ import annotations
 import numpy as np
 
 from mindspore_rec import _native
+from mindspore_rec.common.old_arguments import Renamed, takes_old
 from mindspore_rec.common.rows.quantise import BITS
 
-__all__ = ["QuantisedRows"]
+__all__ = ["QuantizedRows"]
 
 
-class QuantisedRows:
+class QuantizedRows:
     """Rows of int8 or int4, which are read a lot and changed now and then.
 
     Any thread may call. Lookups run side by side, changes alone; a reader sees each change as a
     whole. Keys without a row, and ids outside a vocabulary, read `unknown`.
 
     Args:
-        dim: numbers of a row, 1 to 8192.
+        embedding_dim: numbers of a row, 1 to 8192.
         rows: 'int8' or 'int4'.
         vocabulary: ids are 0 up to it, and have rows of zeros at first; 0: keys are any int64.
             Default: 0.
-        unknown: float32 `[dim]`. Default: zeros.
+        unknown: float32 `[embedding_dim]`. Default: zeros.
 
     Raises:
         ValueError: an argument is out of range.
 
     Example:
-        >>> rows = QuantisedRows(2, "int8")
+        >>> rows = QuantizedRows(2, "int8")
         >>> rows.upsert(np.array([7, -1]), np.array([[0.5, 3.5], [2, 2]], np.float32))
         >>> rows.lookup(np.array([-1, 8]))
         array([[2., 2.],
@@ -38,19 +39,24 @@ class QuantisedRows:
                [2. , 2. ]], dtype=float32)
     """
 
+    @takes_old(Renamed("dim", "embedding_dim"))
     def __init__(
-        self, dim: int, rows: str, vocabulary: int = 0, unknown: np.ndarray | None = None
+        self,
+        embedding_dim: int,
+        rows: str,
+        vocabulary: int = 0,
+        unknown: np.ndarray | None = None,
     ) -> None:
         if rows not in BITS:
             raise ValueError(f"rows must be 'int8' or 'int4', got {rows!r}")
-        self._rows = _native.QuantisedRows(dim, BITS[rows], vocabulary, unknown)
+        self._rows = _native.QuantisedRows(embedding_dim, BITS[rows], vocabulary, unknown)
 
     def upsert(self, keys: np.ndarray, values: np.ndarray) -> None:
         """Set rows; of a key given twice the last one stays.
 
         Args:
             keys: int32 or int64 `[n]`.
-            values: float32 `[n, dim]`, which are quantised as `serving.quantise.quantise` does.
+            values: float32 `[n, dim]`, which are quantized as `serving.quantize.quantize` does.
         """
         self._rows.upsert(keys, values)
 

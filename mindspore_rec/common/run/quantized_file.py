@@ -25,7 +25,7 @@ import pyarrow.parquet
 from mindspore_rec.common.rows.quantise import BITS, dequantise, quantise
 from mindspore_rec.common.run.row_format import widened
 
-__all__ = ["read_quantised", "to_quantised_batch"]
+__all__ = ["read_quantized", "to_quantised_batch"]
 
 _ROWS, _DIM = b"mindspore_rec.rows", b"mindspore_rec.dim"
 _INTEGERS = ("count", "last_step", "last_time")
@@ -58,8 +58,8 @@ def to_quantised_batch(rows: np.ndarray, numbers: str) -> pa.RecordBatch:
     return batch.replace_schema_metadata({_ROWS: numbers, _DIM: str(values.shape[1])})
 
 
-def read_quantised(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Return keys, int64 `[n]`, and values, float32 `[n, dim]`, of a quantised file.
+def read_quantized(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Return keys, int64 `[n]`, and values, float32 `[n, dim]`, of a quantized file.
 
     Args:
         path: a `.parquet` or `.arrow` file that `export --rows int8` or `int4` wrote.

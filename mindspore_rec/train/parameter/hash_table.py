@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MapParameter: a hash table as a parameter, with the surface of MindSpore's experimental class."""
+"""HashTable: a table that grows as a parameter, with the surface of MindSpore's MapParameter."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-import numbers
 import sys
 from typing import Any
 
@@ -13,28 +12,15 @@ import mindspore as ms
 import numpy as np
 from mindspore import Tensor, ops
 
-from mindspore_rec.common.checks import check_int
-from mindspore_rec.common.rows.policies import Admission, CountAdmission, Eviction
+from mindspore_rec.common.rows.policies import CountAdmission
 from mindspore_rec.common.rows.table_scope import next_number
-from mindspore_rec.common.tiers.config import CacheConfig
 from mindspore_rec.train.graph.operators import TableClosedError, custom_op
 from mindspore_rec.train.parameter import graph_syntax  # noqa: F401  (makes m[k] work in a graph)
 from mindspore_rec.train.parameter.dynamics import DynamicTable
 from mindspore_rec.train.parameter.initializers import row_initializer
-from mindspore_rec.train.parameter.table_config import (
-    EVERY_KEY,
-    MAX_DIM,
-    MAX_SEED,
-    VALUE_DTYPES,
-    TableConfig,
-)
-from mindspore_rec.train.parameter.upstream import (
-    admission_by_filter,
-    check_described_once,
-    check_hash_config,
-    describing_arguments,
-    eviction_by_filter,
-)
+from mindspore_rec.train.parameter.start_values import check_pair, one_dtype, shape_of_value
+from mindspore_rec.train.parameter.table_config import EVERY_KEY, VALUE_DTYPES, TableConfig
+from mindspore_rec.train.parameter.upstream import check_hash_config
 
 SLICE_BYTES = 1 << 30
 _EXPORT = "export"  # holder of the mark of incremental exports
@@ -44,50 +30,26 @@ UNCHANGED, MODIFIED, ERASED = 0, 1, 2
 ExportedData = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
-class MapParameter(DynamicTable):
-    """A parameter that maps int keys to rows of numbers, growing as keys arrive.
+class HashTable(DynamicTable):
+    """A hash table as part of a network: it maps int keys to rows of numbers, and grows.
 
-    Drop-in for `mindspore.experimental.MapParameter`, which has no CPU kernels in MindSpore 2.10.
     Works inside `construct` in GRAPH_MODE and PyNative, and outside. Every key of the key dtype is
     legal. A row's first value is a function of `(seed, name, key)` alone.
 
-    Differences from upstream: it is an `nn.Cell` that owns a Parameter instead of a Parameter;
-    whatever the value dtype, values come and go as float32; `put` and `erase` return the
-    MapParameter. In a graph write `self.map[key] = value`: the compiler cannot assign through a
-    local name (`m = self.map`, then `m[key] = value`); `m.put(key, value)` works through any. To
-    freeze a table set `requires_grad` of the MapParameter, not of the Parameter it owns; it is then
-    only read, `get` included. Outside a graph keys and values may be NumPy arrays: keys int32 or
-    int64 (in the range of int32 if that is the key dtype), values float32.
+    It is an `nn.Cell` that owns a Parameter. Whatever the value dtype, values come and go as
+    float32; `put` and `erase` return the table. In a graph write `self.map[key] = value`: the
+    compiler cannot assign through a local name (`m = self.map`, then `m[key] = value`);
+    `m.put(key, value)` works through any. To freeze a table set `requires_grad` of the table, not
+    of the Parameter it owns; it is then only read, `get` included. Outside a graph keys and values
+    may be NumPy arrays: keys int32 or int64 (in the range of int32 if that is the key dtype),
+    values float32.
 
     Args:
-        name: the table's name; of two open tables with one name only the newer can be used.
-            Default: `map_parameter_<n>`.
-        requires_grad: whether training changes it. Default: True.
-        key_dtype: `int32` or `int64`. Default: `int32`.
-        value_dtype: how values are kept, `float32`, `bfloat16` or `float16`; see `TableConfig`,
-            which also has the precision of the optimizer's state. Default: `float32`.
-        value_shape: shape of one value, at most 8192 elements. Default: 1.
-        key_tensor: keys to start with, int32 or int64 `[n]`.
+        config: the table, without `vocab_size`. Default of its name: `map_parameter_<n>`.
+        value_shape: shape of one value, of `config.embedding_dim` elements. Default: one
+            dimension.
+        key_tensor: keys to start with, int32 or int64 `[n]`. Default: none.
         value_tensor: their values, of the value dtype, `[n, *value_shape]`.
-        default_value: first value of a new key: a number, 'normal', 'truncated_normal', 'uniform',
-            'xavier_uniform' (with both fans the row's size), 'zeros', 'ones', or an Initializer of
-            one of these kinds.
-        permit_filter_value: number of occurrences of a key in training by which it gets a row.
-            Until then it reads `unknown_value` and is not trained. Default: 1.
-        evict_filter_value: number of training steps after which a row that was not seen is evicted.
-            Default: never.
-        seed: seed of the first values. Default: 0.
-        admission: as for `TableConfig`, instead of `permit_filter_value`. Default: by
-            `permit_filter_value`.
-        eviction: as for `TableConfig`, instead of `evict_filter_value`. Default: by
-            `evict_filter_value`.
-        unknown_value: as for `TableConfig`. Default: the number of `default_value`, zeros if that
-            is a distribution.
-        serving_unknown_value: as for `TableConfig`. Default: `unknown_value`.
-        cache: as for `TableConfig`. Default: all rows in host memory.
-        config: a `TableConfig` in place of the arguments above that describe the table; beside it
-            only `value_shape` (of `config.dim` elements), `key_tensor` and `value_tensor` may be
-            given.
 
     Raises:
         TypeError: an argument is of the wrong type.
@@ -95,81 +57,47 @@ class MapParameter(DynamicTable):
             below host memory, or a tier holds rows of an earlier run.
         OSError, RemoteError: a tier cannot be opened.
 
-    A call takes the inputs of `get`.
+    A call takes the inputs of `get`. `MapParameter` is this table with MindSpore's arguments.
 
     Example:
         >>> import mindspore as ms
         >>> from mindspore import Tensor
-        >>> from mindspore_rec import MapParameter
-        >>> m = MapParameter(name="doc.map", value_shape=(3,), default_value="zeros")
-        >>> m[Tensor([1, 2], ms.int32)] = Tensor([[1, 1, 1], [2, 2, 2]], ms.float32)
-        >>> print(m.get(Tensor([1, 2, 3], ms.int32)))
+        >>> from mindspore_rec import TableConfig
+        >>> from mindspore_rec.parameter import HashTable
+        >>> table = HashTable(TableConfig(3, name="doc.hash_table", initializer="zeros"))
+        >>> table[Tensor([1, 2])] = Tensor([[1, 1, 1], [2, 2, 2]], ms.float32)
+        >>> print(table.get(Tensor([1, 2, 3])))
         [[1. 1. 1.]
          [2. 2. 2.]
          [0. 0. 0.]]
-        >>> _ = m.erase(Tensor([2, 3], ms.int32))
-        >>> len(m), 1 in m, 2 in m
-        (1, True, False)
+        >>> len(table), 1 in table, 4 in table
+        (3, True, False)
     """
 
     def __init__(
         self,
-        name: str | None = None,
-        requires_grad: bool = True,
+        config: TableConfig,
         *,
-        key_dtype: Any = None,
-        value_dtype: Any = None,
         value_shape: int | tuple[int, ...] | list[int] | None = None,
         key_tensor: Tensor | None = None,
         value_tensor: Tensor | None = None,
-        default_value: Any = "normal",
-        permit_filter_value: int = 1,
-        evict_filter_value: int = sys.maxsize,
-        seed: int = 0,
-        admission: Admission | None = None,
-        eviction: Eviction | None = None,
-        unknown_value: Any = None,
-        serving_unknown_value: Any = None,
-        cache: CacheConfig | None = None,
-        config: TableConfig | None = None,
     ) -> None:
-        check_described_once(describing_arguments(MapParameter.__init__, locals()), config)
-        if config is not None:
-            check_hash_config("MapParameter", config)
-            name, key_dtype, value_dtype = config.name, config.key_dtype, config.value_dtype
-            if value_shape is None and value_tensor is None:
-                value_shape = config.dim
+        if not isinstance(config, TableConfig):
+            raise TypeError(f"config must be a TableConfig, got {config!r}")
+        check_hash_config(type(self).__name__, config)
+        name = config.name
         if name is None:
             name = f"map_parameter_{next_number('map_parameter')}"
-        if isinstance(name, TableConfig):
-            raise TypeError("config must be given by its name, config=..., got it as name")
-        if not isinstance(name, str) or not name:
-            raise TypeError(f"name must be a non-empty str, got {name!r}")
-        where = f"table '{name}': "
-        _check_pair(name, key_tensor, value_tensor)
-        key_dtype = _one_of(name, "key", key_dtype, key_tensor, ms.int32, (ms.int32, ms.int64))
-        value_dtype = _one_of(name, "value", value_dtype, value_tensor, ms.float32, VALUE_DTYPES)
-        shape = _value_shape(name, value_shape, value_tensor)
-        dim = math.prod(shape)
-        if config is None:
-            row_initializer(default_value, fan_in=dim, fan_out=dim, argument="default_value")
-            config = TableConfig(
-                dim,
-                name=name,
-                key_dtype=key_dtype,
-                value_dtype=value_dtype,
-                initializer=default_value,
-                seed=check_int(where + "seed", seed, 0, MAX_SEED),
-                requires_grad=requires_grad,
-                admission=admission_by_filter(where, admission, permit_filter_value),
-                eviction=eviction_by_filter(where, eviction, evict_filter_value),
-                unknown_value=unknown_value,
-                serving_unknown_value=serving_unknown_value,
-                cache=cache,
-            )
-        elif dim != config.dim:
+        check_pair(name, key_tensor, value_tensor)
+        one_dtype(name, "key", config.key_dtype, key_tensor, ms.int32, (ms.int32, ms.int64))
+        one_dtype(name, "value", config.value_dtype, value_tensor, ms.float32, VALUE_DTYPES)
+        if value_shape is None and value_tensor is None:
+            value_shape = config.embedding_dim
+        shape = shape_of_value(name, value_shape, value_tensor)
+        if math.prod(shape) != config.embedding_dim:
             raise ValueError(
-                f"{where}value_shape must have config.dim={config.dim} elements, got {shape}"
+                f"table '{name}': value_shape must have config.embedding_dim="
+                f"{config.embedding_dim} elements, got {shape}"
             )
         super().__init__(dataclasses.replace(config, name=name))
         self.value_shape = shape
@@ -286,7 +214,7 @@ class MapParameter(DynamicTable):
             rows = self._find(key_tensor, self.descriptor, self.like)
         return rows if self._flat else rows.reshape(key_tensor.shape + self.value_shape)
 
-    def put(self, key_tensor: Tensor, value_tensor: Tensor | float) -> MapParameter:
+    def put(self, key_tensor: Tensor, value_tensor: Tensor | float) -> HashTable:
         """Set the values of keys without regard to admission; of a key given twice the last stays.
 
         With a cache, more keys than a quarter of its host rows are stored a part at a time: if a
@@ -297,14 +225,14 @@ class MapParameter(DynamicTable):
             value_tensor: float32 `[*key_tensor.shape, *value_shape]`, or a number for all.
 
         Returns:
-            This MapParameter.
+            This table.
         """
         if isinstance(value_tensor, (int, float)):
             value_tensor = ops.fill(ms.float32, key_tensor.shape + (self.dim,), value_tensor)
         self._put(key_tensor, value_tensor, self.descriptor)
         return self
 
-    def erase(self, key_tensor: Tensor) -> MapParameter:
+    def erase(self, key_tensor: Tensor) -> HashTable:
         """Remove keys with value, optimizer state and count; absent ones are passed over.
 
         With a cache, more keys than a quarter of its host rows are erased a part at a time: if a
@@ -359,7 +287,7 @@ class MapParameter(DynamicTable):
         # Without this an empty table would be falsy, as an empty list is.
         return True
 
-    def __deepcopy__(self, memo: Any) -> MapParameter:
+    def __deepcopy__(self, memo: Any) -> HashTable:
         raise TypeError(f"table '{self.name}': cannot be copied with its rows; use clone()")
 
     def __repr__(self) -> str:
@@ -370,7 +298,7 @@ class MapParameter(DynamicTable):
         except RuntimeError:  # from check_not_replaced()
             state = "replaced by a newer table"
         return (
-            f"MapParameter(name={self.name!r}, key_dtype={self.key_dtype}, "
+            f"{type(self).__name__}(name={self.name!r}, key_dtype={self.key_dtype}, "
             f"value_shape={self.value_shape}, {state})"
         )
 
@@ -492,8 +420,8 @@ class MapParameter(DynamicTable):
                 "which knows its own changes: RecCheckpoint writes all workers' changes as deltas"
             )
 
-    def clone(self, init: Any = "same") -> MapParameter:
-        """Return an empty MapParameter of the same description under a new name, `<name>.clone<n>`.
+    def clone(self, init: Any = "same") -> HashTable:
+        """Return an empty table of the same description under a new name, `<name>.clone<n>`.
 
         With tiers it has its own, of the same sizes and in the same places.
 
@@ -514,7 +442,11 @@ class MapParameter(DynamicTable):
             eviction=self.eviction,
             **changes,
         )
-        return MapParameter(config=config, value_shape=self.value_shape)
+        return self._like(config)
+
+    def _like(self, config: TableConfig) -> HashTable:
+        """Return a table of the same class and shape of values by another description."""
+        return HashTable(config, value_shape=self.value_shape)
 
     def _pack(self, rows: dict[str, np.ndarray], status: int) -> ExportedData:
         present = rows["present"]
@@ -526,59 +458,3 @@ class MapParameter(DynamicTable):
         statuses[: len(values)] = status
         key_type = np.int32 if self.key_dtype == ms.int32 else np.int64
         return keys.astype(key_type), values.reshape((-1, *self.value_shape)), statuses
-
-
-def _check_pair(name: str, key_tensor: Tensor | None, value_tensor: Tensor | None) -> None:
-    if (key_tensor is None) != (value_tensor is None):
-        raise ValueError(
-            f"table '{name}': key_tensor and value_tensor must be given together or not at all"
-        )
-    if key_tensor is None or value_tensor is None:
-        return
-    if key_tensor.ndim != 1 or value_tensor.ndim < 2 or len(key_tensor) != len(value_tensor):
-        raise ValueError(
-            f"table '{name}': key_tensor must be [n] and value_tensor [n, *value_shape], "
-            f"got {key_tensor.shape} and {value_tensor.shape}"
-        )
-
-
-def _one_of(
-    name: str, what: str, wanted: Any, tensor: Tensor | None, default: Any, legal: tuple[Any, ...]
-) -> Any:
-    if wanted is not None and tensor is not None and wanted != tensor.dtype:
-        raise ValueError(
-            f"table '{name}': {what}_dtype and {what}_tensor.dtype must be the same, "
-            f"got {wanted} and {tensor.dtype}"
-        )
-    chosen = wanted if wanted is not None else default if tensor is None else tensor.dtype
-    if chosen not in legal:
-        names = " or ".join(str(dtype) for dtype in legal)
-        raise TypeError(f"table '{name}': {what}_dtype must be {names}, got {chosen}")
-    return chosen
-
-
-def _value_shape(name: str, value_shape: Any, tensor: Tensor | None) -> tuple[int, ...]:
-    if isinstance(value_shape, numbers.Integral):
-        value_shape = (value_shape,)
-    if value_shape is not None:
-        where = f"table '{name}': value_shape"
-        if not isinstance(value_shape, (tuple, list)):
-            raise TypeError(
-                f"{where} must be an int, or a tuple or list of ints, got {value_shape!r}"
-            )
-        value_shape = tuple(check_int(where, n, 1, MAX_DIM) for n in value_shape)
-        if not value_shape:
-            raise ValueError(f"{where} must have at least one dimension, got ()")
-    if tensor is not None:
-        if value_shape is not None and value_shape != tuple(tensor.shape[1:]):
-            raise ValueError(
-                f"table '{name}': value_shape and value_tensor.shape[1:] must be the same, "
-                f"got {value_shape} and {tuple(tensor.shape[1:])}"
-            )
-        value_shape = tuple(tensor.shape[1:])
-    shape: tuple[int, ...] = value_shape if value_shape is not None else (1,)
-    if math.prod(shape) > MAX_DIM:
-        raise ValueError(
-            f"table '{name}': value_shape must have at most {MAX_DIM} elements, got {shape}"
-        )
-    return shape

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arguments of earlier versions: moved into settings, under another name, or without effect.
+
+They work until version 1.0, each with a DeprecationWarning that names the new form. A decorator
+takes them, so that the signature itself has the new form only; docs/upgrading.md has both.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, Protocol, TypeVar
+
+__all__ = [
+    "InSettings",
+    "Renamed",
+    "WithoutEffect",
+    "level_outside",
+    "old_attribute",
+    "takes_old",
+    "warn_of_old",
+]
+
+_INSIDE = ("mindspore_rec.", "dataclasses")  # whose `replace` calls constructors
+
+Target = TypeVar("Target", bound=Callable[..., Any])
+Kind = TypeVar("Kind")
+
+
+class Change(Protocol):
+    """What became of arguments of an earlier version."""
+
+    def apply(self, function: str, named: dict[str, Any]) -> None:
+        """Put the new form in the place of old keyword arguments, with a warning for each."""
+
+
+@dataclass(frozen=True)
+class Renamed:
+    """An argument that has another name by now.
+
+    Args:
+        old: its name until now.
+        new: its name.
+        replaces: whether it takes the place of an argument by the new name, as
+            `dataclasses.replace` with the old name needs; else both are an error. Default: False.
+    """
+
+    old: str
+    new: str
+    replaces: bool = False
+
+    def apply(self, function: str, named: dict[str, Any]) -> None:
+        """Put the argument under its new name, with a warning.
+
+        Raises:
+            TypeError: the argument is there by both names.
+        """
+        if self.old not in named:
+            return
+        if self.new in named and not self.replaces:
+            raise TypeError(f"{function}() takes {self.new}, got {self.old} beside it")
+        warn_of_old(self.old, f"use {self.new}=... instead")
+        named[self.new] = named.pop(self.old)
+
+
+@dataclass(frozen=True)
+class InSettings:
+    """Arguments that are fields of a settings object by now, under the same names.
+
+    Args:
+        argument: the argument that takes the settings.
+        kind: class of the settings.
+        names: the arguments until now.
+        first: the text of arguments before them, in the message. Another value than settings is
+            then the first argument of the settings.
+    """
+
+    argument: str
+    kind: type
+    names: Sequence[str]
+    first: str = ""
+
+    def apply(self, function: str, named: dict[str, Any]) -> None:
+        """Put settings in the place of the old arguments, with a warning for each.
+
+        Raises:
+            ValueError: an argument is given beside the settings.
+        """
+        old = {name: named.pop(name) for name in sorted(named.keys() & set(self.names))}
+        if not old:
+            return
+        settings = named.get(self.argument)
+        for name in old:
+            form = f"{self.argument}={self.kind.__name__}({self.first}{name}=...)"
+            if isinstance(settings, self.kind):
+                raise ValueError(
+                    f"{name} must not be given beside {self.argument}: use {form} alone"
+                )
+            warn_of_old(name, f"use {form} instead")
+        before = [settings] if self.first else []
+        named[self.argument] = self.kind(*before, **old)
+
+
+@dataclass(frozen=True)
+class WithoutEffect:
+    """An argument that never had an effect, and is no more there.
+
+    Args:
+        name: the argument.
+    """
+
+    name: str
+
+    def apply(self, function: str, named: dict[str, Any]) -> None:
+        """Remove the argument, with a warning."""
+        if self.name in named:
+            del named[self.name]
+            warn_of_old(self.name, f"it has no effect on {function}, leave it out")
+
+
+def takes_old(*changes: Change, order: Sequence[str] = ()) -> Callable[[Target], Target]:
+    """Return a decorator of functions, or of classes, that take arguments of earlier versions too.
+
+    Args:
+        *changes: what became of which arguments.
+        order: names of the arguments that could be given by position, in their order, if there are
+            old ones among them: what is given by position from the first of these on is then taken
+            by name.
+
+    Example:
+        >>> @takes_old(Renamed("dim", "embedding_dim"))
+        ... def floats(rows: int, embedding_dim: int) -> int:
+        ...     return rows * embedding_dim
+        >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warnings.simplefilter("always")
+        ...     floats(2, dim=8)
+        16
+        >>> print(caught[0].message)
+        the argument dim is deprecated and ends with version 1.0: use embedding_dim=... instead
+        (docs/upgrading.md)
+        >>> inspect.signature(floats)
+        <Signature (rows: 'int', embedding_dim: 'int') -> 'int'>
+    """
+
+    def decorator(target: Target) -> Target:
+        if inspect.isclass(target):  # such as a dataclass, whose constructor is made for it
+            setattr(target, "__init__", decorator(target.__init__))  # noqa: B010
+            return target
+        parameters = inspect.signature(target).parameters
+        skipped = 1 if "self" in parameters else 0
+        kept = next((n for n, name in enumerate(order) if name not in parameters), len(order))
+        function = _spoken(target)
+
+        @functools.wraps(target)
+        def call(*arguments: Any, **named: Any) -> Any:
+            if order:
+                late = dict(zip(order[kept:], arguments[kept + skipped :], strict=False))
+                _check_once(function, late, named)
+                most = len(order) + skipped
+                arguments = arguments[: kept + skipped] + arguments[most:]
+                named.update(late)
+            for change in changes:
+                change.apply(function, named)
+            return target(*arguments, **named)
+
+        return call  # type: ignore[return-value]
+
+    return decorator
+
+
+def old_attribute(old: str, new: str) -> Callable[[type[Kind]], type[Kind]]:
+    """Return a decorator of classes whose attribute has a new name: the old one reads it too.
+
+    Args:
+        old: name of the attribute until now.
+        new: its name.
+
+    Example:
+        >>> @old_attribute("dim", "embedding_dim")
+        ... class Rows:
+        ...     embedding_dim = 8
+        >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warnings.simplefilter("always")
+        ...     Rows().dim
+        8
+        >>> print(caught[0].message)
+        the attribute dim of Rows is deprecated and ends with version 1.0: use embedding_dim instead
+        (docs/upgrading.md)
+    """
+
+    def decorator(kind: type[Kind]) -> type[Kind]:
+        def read(self: Any) -> Any:
+            warnings.warn(
+                f"the attribute {old} of {kind.__name__} is deprecated and ends with version 1.0: "
+                f"use {new} instead (docs/upgrading.md)",
+                DeprecationWarning,
+                stacklevel=level_outside(),
+            )
+            return getattr(self, new)
+
+        setattr(kind, old, property(read, doc=f"`{new}`, by its earlier name."))
+        return kind
+
+    return decorator
+
+
+def warn_of_old(name: str, instead: str) -> None:
+    """Warn, at the first line outside the library, that an argument is deprecated.
+
+    Args:
+        name: the argument.
+        instead: what to do instead of giving it.
+    """
+    warnings.warn(
+        f"the argument {name} is deprecated and ends with version 1.0: {instead} "
+        "(docs/upgrading.md)",
+        DeprecationWarning,
+        stacklevel=level_outside(),
+    )
+
+
+def _check_once(function: str, late: Mapping[str, Any], named: Mapping[str, Any]) -> None:
+    for name in late:
+        if name in named:
+            raise TypeError(f"{function}() got multiple values for argument {name!r}")
+
+
+def _spoken(target: Callable[..., Any]) -> str:
+    """Return how a message names a function: a constructor by its class."""
+    return target.__qualname__.removesuffix(".__init__")
+
+
+def level_outside() -> int:
+    """Return the `stacklevel` for the caller's warning of the first line outside the library.
+
+    Example:
+        >>> level_outside() > 0
+        True
+    """
+    frame: FrameType | None = sys._getframe(1)
+    level = 1
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(_INSIDE):
+        frame = frame.f_back
+        level += 1
+    return level

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arguments of CacheConfig that are fields of `SsdConfig` by now."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from mindspore_rec.common.old_arguments import warn_of_old
+from mindspore_rec.common.tiers.ssd_config import SsdConfig
+
+__all__ = ["POSITIONS", "SSD_FIELDS", "InSsd", "ssd_of"]
+
+SSD_FIELDS = {"ssd_path": "path", "ssd_bytes": "max_bytes", "ssd_direct": "direct"}
+"""Field of an `SsdConfig` by the argument that it was."""
+
+POSITIONS = (
+    "device_rows",
+    "host_rows",
+    "host_bytes",
+    "remote",
+    "remote_rows",
+    "ssd_path",
+    "ssd_bytes",
+    "policy",
+    "prefetch",
+    "leftover",
+    "ssd_direct",
+)
+"""Arguments of a `CacheConfig` as they could be given by position."""
+
+
+class InSsd:
+    """What became of the arguments of the SSD tier: fields of the argument `ssd`."""
+
+    def apply(self, function: str, named: dict[str, Any]) -> None:
+        """Put `ssd` in their place, with a warning for each.
+
+        They change the fields of an `ssd` beside them, so that `dataclasses.replace` of a config
+        takes them too.
+        """
+        old = {name: named.pop(name) for name in SSD_FIELDS if name in named}
+        for name in old:
+            form = "path" if name == "ssd_path" else f"path, {SSD_FIELDS[name]}=..."
+            warn_of_old(name, f"use ssd=SsdConfig({form}) instead")
+        if old:
+            named["ssd"] = ssd_of(named.get("ssd"), old)
+
+
+def ssd_of(ssd: SsdConfig | None, old: dict[str, Any]) -> SsdConfig | None:
+    """Return the SSD tier with fields that are given as the arguments that they were.
+
+    Args:
+        ssd: the tier, or None.
+        old: values of fields, by the arguments that they were.
+
+    Raises:
+        ValueError: a setting of the tier is given without a path.
+
+    Example:
+        >>> ssd_of(None, {"ssd_path": "rows", "ssd_direct": False})
+        SsdConfig(path='rows', max_bytes=None, direct=False)
+    """
+    fields = {SSD_FIELDS[name]: value for name, value in old.items()}
+    if ssd is not None and fields.get("path", ssd.path) is not None:
+        return dataclasses.replace(ssd, **fields)
+    if fields.pop("path", None) is not None:
+        return SsdConfig(old["ssd_path"], **fields)
+    for name in ("ssd_bytes", "ssd_direct"):
+        if old.get(name) not in (None, True):
+            raise ValueError(f"{name} must be left out without ssd_path")
+    return None

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""EmbeddingLookup: a lookup over a fixed vocabulary by the arguments of MindSpore's class."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mindspore as ms
+from mindspore import Parameter, Tensor
+from mindspore.common.initializer import initializer
+
+from mindspore_rec.common.checks import check_int, check_one_of
+from mindspore_rec.common.tiers.config import CacheConfig, check_cache
+from mindspore_rec.train.nn.lookup import check_max_norm, check_padding_key, check_sparse
+from mindspore_rec.train.nn.static_lookup import VocabularyLookup
+from mindspore_rec.train.parameter.static_parameter import StaticParameter
+from mindspore_rec.train.parameter.table_config import MAX_DIM, TableConfig
+from mindspore_rec.train.parameter.upstream import (
+    REQUIRED,
+    check_described_once,
+    describing_arguments,
+)
+
+__all__ = ["EmbeddingLookup"]
+
+
+class EmbeddingLookup(VocabularyLookup):
+    """Embedding lookup over a fixed vocabulary: drop-in for the `nn.EmbeddingLookup` that MindSpore
+    drops.
+
+    With `target='CPU'` the rows live on the host in the native core: lookup and optimizer run
+    there, only on rows that a batch touches, while the dense network stays on the device. With
+    `target='DEVICE'` the table is an ordinary Parameter on the device, and its gradient is dense.
+
+    Args:
+        vocab_size: number of ids, at least 1.
+        embedding_size: floats in a row, 1 to 8192.
+        param_init: a number, an initializer's name or object, or a float32 Tensor
+            `[vocab_size, embedding_size]`. Default: 'normal'.
+        target: 'CPU' or 'DEVICE'. Default: 'CPU'.
+        slice_mode: only 'batch_slice'.
+        manual_shapes: only None.
+        max_norm: rows with a larger L2 norm are scaled to it on the way out. Default: no limit.
+        sparse: True for 'CPU', False for 'DEVICE'.
+        dtype: only float32.
+        out_of_range: what an id outside the vocabulary does: 'error', which names the id, or
+            'zeros' (what upstream did silently). Only for 'CPU'.
+        name: the table's name, as for `HashEmbeddingLookup`. Only for 'CPU'.
+        padding_key: id that reads zeros and is never trained. Only for 'CPU'.
+        seed: seed of the first values. Only for 'CPU'.
+        cache: the tiers the rows live in, a `CacheConfig`. Only for 'CPU'. Default: all rows in
+            host memory.
+        vocab_cache_size: upstream's name for a table on the host whose most used rows are on the
+            device, with either target: the same as `cache=CacheConfig(device_rows=...)`. 0: none.
+            Default: 0.
+        config: the table as a `TableConfig` with `vocab_size`, instead of the arguments above that
+            describe one. Only for 'CPU'.
+        output_dtype: dtype of the rows that are returned and of their gradient, `float32` or
+            `bfloat16`, as for `HashEmbeddingLookup`. Only for 'CPU'. Default: `float32`.
+
+    Inputs:
+        ids: int32 or int64 Tensor of any shape, static or dynamic.
+
+    Outputs:
+        Tensor `[*ids.shape, embedding_size]` of `output_dtype`.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or out of range.
+        RuntimeError: an id outside the vocabulary.
+
+    Example:
+        >>> import mindspore as ms
+        >>> from mindspore import Tensor
+        >>> from mindspore_rec import EmbeddingLookup
+        >>> lookup = EmbeddingLookup(4, 2, "ones", name="doc.embedding_lookup")
+        >>> print(lookup(Tensor([[1, 0], [3, 2]], ms.int32)).shape)
+        (2, 2, 2)
+    """
+
+    def __init__(
+        self,
+        vocab_size: int = REQUIRED,
+        embedding_size: int = REQUIRED,
+        param_init: Any = "normal",
+        target: str = "CPU",
+        slice_mode: str = "batch_slice",
+        manual_shapes: tuple[int, ...] | None = None,
+        max_norm: float | None = None,
+        sparse: bool = True,
+        dtype: Any = ms.float32,
+        *,
+        out_of_range: str = "error",
+        name: str | None = None,
+        padding_key: int | None = None,
+        seed: int = 0,
+        cache: CacheConfig | None = None,
+        vocab_cache_size: int = 0,
+        config: TableConfig | None = None,
+        output_dtype: Any = ms.float32,
+    ) -> None:
+        describing = describing_arguments(EmbeddingLookup.__init__, locals())
+        check_described_once(
+            describing, config, vocab_size=vocab_size, embedding_size=embedding_size
+        )
+        check_one_of("target", target, ("CPU", "DEVICE"))
+        if slice_mode != "batch_slice" or manual_shapes is not None:
+            raise ValueError(
+                "slice_mode must be 'batch_slice' and manual_shapes None: tables are not sliced"
+            )
+        if dtype != ms.float32:
+            raise ValueError(f"dtype must be float32, got {dtype}")
+        check_max_norm(max_norm)
+        cache = _with_device_rows(check_cache(cache), vocab_cache_size)
+        if config is not None and target != "CPU":
+            raise ValueError(f"target must be 'CPU' with config, got {target!r}")
+        if target == "CPU" or vocab_cache_size:
+            check_sparse(sparse)
+            check_padding_key(padding_key)
+            if config is None:
+                check_int("embedding_size", embedding_size, 1, MAX_DIM)
+            table = (
+                StaticParameter(config=config)
+                if config is not None
+                else StaticParameter(
+                    vocab_size,
+                    embedding_size,
+                    param_init,
+                    name=name,
+                    out_of_range=out_of_range,
+                    seed=seed,
+                    cache=cache,
+                )
+            )
+            super().__init__(
+                table, max_norm=max_norm, padding_key=padding_key, output_dtype=output_dtype
+            )
+            self.target = target
+            return
+        if sparse is not False:
+            raise ValueError("sparse must be False with target='DEVICE': its gradient is dense")
+        cpu_only = {"out_of_range": out_of_range != "error", "name": name is not None}
+        cpu_only.update(
+            padding_key=padding_key is not None, seed=seed != 0, cache=cache is not None
+        )
+        cpu_only.update(output_dtype=output_dtype != ms.float32)
+        for argument, is_given in cpu_only.items():
+            if is_given:
+                raise ValueError(f"{argument} is for target='CPU' only")
+        values = param_init
+        if not isinstance(param_init, Tensor):
+            values = initializer(param_init, [vocab_size, embedding_size], ms.float32)
+        super().__init__(Parameter(values, name="embedding_table"), max_norm=max_norm)
+
+
+def _with_device_rows(cache: CacheConfig | None, vocab_cache_size: int) -> CacheConfig | None:
+    if check_int("vocab_cache_size", vocab_cache_size, 0, 1 << 40) == 0:
+        return cache
+    if cache is not None:
+        raise ValueError("vocab_cache_size is the device_rows of cache: with cache leave it out")
+    return CacheConfig(device_rows=vocab_cache_size)

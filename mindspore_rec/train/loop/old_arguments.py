@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arguments of RecModel's methods that are arguments of its constructor by now."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from mindspore_rec.common.old_arguments import warn_of_old
+
+__all__ = ["takes_prefetch_ids"]
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def takes_prefetch_ids(method: Method) -> Method:
+    """Let a method that trains take `prefetch_ids` too, in place of the model's."""
+
+    @functools.wraps(method)
+    def call(self: Any, *arguments: Any, **named: Any) -> Any:
+        if "prefetch_ids" not in named:
+            return method(self, *arguments, **named)
+        warn_of_old("prefetch_ids", "use RecModel(..., prefetch_ids=...) instead")
+        of_model, self.prefetch_ids = self.prefetch_ids, named.pop("prefetch_ids")
+        try:
+            return method(self, *arguments, **named)
+        finally:
+            self.prefetch_ids = of_model
+
+    return call  # type: ignore[return-value]
