@@ -13,6 +13,7 @@ WHEEL_VENV=$ROOT/.venv-wheel  # only builds wheels
 NATIVE_OBJECTS=build/native   # what the native core is linked of
 JOBS=$(nproc 2>/dev/null || echo 2)
 export GLOG_v=3  # MindSpore says errors only
+unset PYTHONDONTWRITEBYTECODE  # each program of a test would compile the package anew
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 
 usage() {

@@ -15,7 +15,7 @@ import pytest
 from mindspore import Tensor, nn
 
 from mindspore_rec import MapParameter, save_checkpoint
-from mindspore_rec.checkpoint import read_quantised
+from mindspore_rec.checkpoint import read_quantized
 from mindspore_rec.common.run.chain import Entry, chain_at
 from mindspore_rec.common.run.export import export_table
 
@@ -63,7 +63,7 @@ def test_quantised_rows(
 ) -> None:
     path = tmp_path / f"rows{ending}"
     assert export_table(*saved, path, numbers=numbers) == ROWS
-    keys, values = read_quantised(path)
+    keys, values = read_quantized(path)
     np.testing.assert_array_equal(keys, np.arange(ROWS))
     np.testing.assert_allclose(values, VALUES, atol=error)
 

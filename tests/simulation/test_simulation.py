@@ -12,7 +12,7 @@ from tests.simulation.run import first_finding
 from tests.simulation.world import simulate
 from tests.support.nightly import NIGHTLY
 
-SCHEDULES = 1200 if NIGHTLY else 600
+SCHEDULES = 1200 if NIGHTLY else 300
 PARTS = SCHEDULES // 300
 NIGHTLY_SECONDS = 900.0
 

@@ -65,6 +65,7 @@ EVERY_RUN: dict[str, tuple[str, ...]] = {
     "tests/benchmarks/test_benchmarks_dynamic.py::test_the_policies_did_their_work": (),
     "tests/benchmarks/test_benchmarks_dynamic.py::test_the_sweep_takes_nearly_all_rows": (),
     "tests/benchmarks/test_benchmarks_run.py::test_grouped_tables": (),
+    "tests/benchmarks/test_gpu_step.py::test_all_programs_agree_with_themselves": (),
     "tests/benchmarks/test_model_benchmarks.py::test_model_step": (),
     "tests/benchmarks/test_peers.py::test_peers_that_are_missing_are_left_out": (),
     "tests/cache/test_cache_device.py::test_admission_and_eviction": (
@@ -123,6 +124,7 @@ EVERY_RUN: dict[str, tuple[str, ...]] = {
         "3-count and seconds",
         "4-sketch",
     ),
+    "tests/checkpoint/test_checkpoint_resume.py::test_a_kill": (),
     "tests/checkpoint/test_checkpoint_resume.py::test_other_data_are_refused_before_a_step": (
         "another order",
         "an order that is lost",
@@ -502,6 +504,7 @@ EVERY_RUN: dict[str, tuple[str, ...]] = {
         "columns0-*",
         "columns[34]-*",
     ),
+    "tests/train/test_train_networks_freed.py::test_ten_networks_take_the_memory_of_two": (),
     "tests/train/test_train_rec_model.py::test_every_kind_of_source_trains_the_same": (
         "graph-unsized",
         "graph-dataset",
