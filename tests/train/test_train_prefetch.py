@@ -74,8 +74,8 @@ def cached(tmp_path, prefetch=2, host_rows=200):
     )
 
 
-def model_of(net, **more):
-    return RecModel(net, None, LazyAdam(net.trainable_params(), 0.1), **more)
+def model_of(net):
+    return RecModel(net, None, LazyAdam(net.trainable_params(), 0.1))
 
 
 def ids_of(number, fields=FIELDS):
@@ -374,8 +374,8 @@ def test_computed_ids_are_warned_of_and_trained(graph_mode, unique, tmp_path, ca
         model_of(net).train(1, batches, progress=False)
     assert warnings_of(caplog) == [
         f"table '{table.name}': 1 of 1 lookups are of ids that are in no column of the batch, so "
-        "their rows are not prefetched, and these lookups wait for the tiers below. Give RecModel "
-        f"prefetch_ids=lambda *columns: {{'{table.name}': ids}}, or have CacheConfig(prefetch=0)."
+        "their rows are not prefetched, and these lookups wait for the tiers below. Set "
+        f"model.prefetch_ids = lambda *columns: {{'{table.name}': ids}}, or have CacheConfig(prefetch=0)."
     ]
     assert table.row_count == 12 * ROWS * FIELDS
     assert table.stats()["prefetched_rows"] == 0
@@ -386,9 +386,9 @@ def test_computed_ids_can_be_given(graph_mode, unique, tmp_path, caplog):
     net, table = computed(unique, tmp_path)
     batches = [(ids_of(n), LABEL) for n in range(12)] * 2
     with caplog.at_level(logging.WARNING, "mindspore_rec"):
-        model_of(
-            net, prefetch_ids=lambda ids, label: {table.name: [ids[:, :1] * 2, ids[:, 1:] * 2]}
-        ).train(1, batches, progress=False)
+        model = model_of(net)
+        model.prefetch_ids = lambda ids, label: {table.name: [ids[:, :1] * 2, ids[:, 1:] * 2]}
+        model.train(1, batches, progress=False)
     assert warnings_of(caplog) == []
     assert table.stats()["prefetched_rows"] > 0
     assert table.stats()["host_misses"] == 0
@@ -431,7 +431,7 @@ def test_prefetch_ids_may_still_be_given_to_a_training(graph_mode, unique, tmp_p
         return {table.name: ids}
 
     old = {"prefetch_ids": ids_of_table}
-    with pytest.warns(DeprecationWarning, match=r"use RecModel\(..., prefetch_ids=") as caught:
+    with pytest.warns(DeprecationWarning, match="set model.prefetch_ids before") as caught:
         getattr(model, method)(*epochs, Source(9), progress=False, **old)
     assert [each.filename for each in caught] == [__file__]
     assert asked == list(range(9))

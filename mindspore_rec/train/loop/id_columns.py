@@ -171,8 +171,8 @@ def _warn_of_missing(name: str, matches: list[list[_Window]]) -> None:
     if missing:
         logger.warning(
             "table '%s': %d of %d lookups are of ids that are in no column of the batch, so their "
-            "rows are not prefetched, and these lookups wait for the tiers below. Give RecModel "
-            "prefetch_ids=lambda *columns: {'%s': ids}, or have CacheConfig(prefetch=0).",
+            "rows are not prefetched, and these lookups wait for the tiers below. Set "
+            "model.prefetch_ids = lambda *columns: {'%s': ids}, or have CacheConfig(prefetch=0).",
             name,
             missing,
             len(matches),

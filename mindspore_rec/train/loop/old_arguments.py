@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments of RecModel's methods that are arguments of its constructor by now."""
+"""Arguments of RecModel's methods that are attributes of it by now."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def takes_prefetch_ids(method: Method) -> Method:
     def call(self: Any, *arguments: Any, **named: Any) -> Any:
         if "prefetch_ids" not in named:
             return method(self, *arguments, **named)
-        warn_of_old("prefetch_ids", "use RecModel(..., prefetch_ids=...) instead")
+        warn_of_old("prefetch_ids", "set model.prefetch_ids before instead")
         of_model, self.prefetch_ids = self.prefetch_ids, named.pop("prefetch_ids")
         try:
             return method(self, *arguments, **named)

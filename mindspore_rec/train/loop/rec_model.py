@@ -92,19 +92,19 @@ class RecModel(Model):
         amp_level: 'O1', 'O2' and 'O3' let dense products of `mindspore_rec.nn` read bfloat16, and
             'auto' on a processor that multiplies it; see `compute_dtype` of the layers. Rows, sums
             and weights keep their types. Default: 'O0', which changes nothing.
+        boost_level: only 'O0' is supported: other levels change the train step.
         fuse: whether several layers of `mindspore_rec.nn` in the network become one operator, as by
             `mindspore_rec.nn.fuse`, which says what that is; with a warning if they cannot. The
             network is changed: False leaves it as it is. Default: True.
-        prefetch_ids: a function of a batch's columns, NumPy arrays, that returns by table name the
-            ids that the network will look up, an array or a list of arrays: for tables whose cache
-            prefetches and whose ids the network computes. Default: ids are columns, or fields of
-            columns; the first step of a training shows which of them each table looks up.
         **kwargs: `loss_scale_manager`: a `FixedLossScaleManager` that does not drop updates, with
-            the same scale as the optimizer's `loss_scale`; `boost_level`: 'O0', since the other
-            levels of `mindspore.train.Model` change the train step.
+            the same scale as the optimizer's `loss_scale`.
 
     Attributes:
-        prefetch_ids: see above; it may be set between trainings.
+        prefetch_ids: a function of a batch's columns, NumPy arrays, that returns by table name the
+            ids that the network will look up, an array or a list of arrays: for tables whose cache
+            prefetches and whose ids the network computes. Set it before a training. Default: None:
+            ids are columns, or fields of columns, and the first step of a training shows which of
+            them each table looks up.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or not supported.
@@ -146,12 +146,11 @@ class RecModel(Model):
         eval_network: nn.Cell | None = None,
         eval_indexes: list[int] | None = None,
         amp_level: str = "O0",
+        boost_level: str = "O0",
         *,
         fuse: bool = True,
-        prefetch_ids: PrefetchIds | None = None,
         **kwargs: Any,
     ) -> None:
-        boost_level = kwargs.pop("boost_level", "O0")
         if boost_level != "O0":
             raise ValueError(f"boost_level must be 'O0', got {boost_level!r}")
         if ms.get_auto_parallel_context("parallel_mode") != "stand_alone":
@@ -171,7 +170,7 @@ class RecModel(Model):
             eval_indexes,
             **kwargs,
         )
-        self.prefetch_ids = prefetch_ids
+        self.prefetch_ids: PrefetchIds | None = None
         self._callers: dict[int, CellCaller] = {}
         self._caller_tables: dict[int, list[Any]] = {}
         self._has_rows = False  # or the warning was given
