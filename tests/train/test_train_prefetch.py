@@ -375,7 +375,8 @@ def test_computed_ids_are_warned_of_and_trained(graph_mode, unique, tmp_path, ca
     assert warnings_of(caplog) == [
         f"table '{table.name}': 1 of 1 lookups are of ids that are in no column of the batch, so "
         "their rows are not prefetched, and these lookups wait for the tiers below. Set "
-        f"model.prefetch_ids = lambda *columns: {{'{table.name}': ids}}, or have CacheConfig(prefetch=0)."
+        f"model.prefetch_ids = lambda *columns: {{'{table.name}': ids}}, or have "
+        "CacheConfig(prefetch=0)."
     ]
     assert table.row_count == 12 * ROWS * FIELDS
     assert table.stats()["prefetched_rows"] == 0
