@@ -16,6 +16,7 @@ from mindspore_rec.train.export.frozen_tables import frozen
 from mindspore_rec.train.export.graph_runner import GraphRunner, Served
 from mindspore_rec.train.graph.lock import graph_lock
 from mindspore_rec.train.graph.network_inputs import dynamic_tensor, input_specs
+from mindspore_rec.train.graph.syntax_level import syntax_level_kept
 from mindspore_rec.train.nn.tables import tables_of
 
 __all__ = ["export_mindir"]
@@ -66,7 +67,7 @@ def export_mindir(
     with graph_lock:
         runner = GraphRunner(network, specs)
         answers = [runner(*batch) for batch in batches]
-        with frozen(network):
+        with frozen(network), syntax_level_kept():
             cell = Served(network)
             try:
                 ms.export(

@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from mindspore_rec.train.export.onnx_rewrite import (
     free_batch,
 )
 from mindspore_rec.train.graph.lock import graph_lock
+from mindspore_rec.train.graph.syntax_level import syntax_level_kept
 from mindspore_rec.train.nn.tables import tables_of
 
 __all__ = ["export_network"]
@@ -67,7 +67,7 @@ def export_network(
                 Tensor(np.zeros((_exported_rows(spec), *spec.shape[1:]), spec.dtype))
                 for spec in inputs
             )
-            with _syntax_level_kept():
+            with syntax_level_kept():
                 ms.export(Served(cell), *arrays, file_name=str(file), file_format="ONNX")
         exported = onnx.load(str(file))
     parameters = {each.name: each for each in dense_parameters(cell)}
@@ -115,17 +115,6 @@ def export_network(
         )
     compare(made, runner, tables, parameters)
     return made
-
-
-@contextmanager
-def _syntax_level_kept() -> Iterator[None]:
-    """Put MindSpore's `jit_syntax_level` back: an export that fails leaves it STRICT, and no graph
-    that assigns rows of a MapParameter can be compiled then."""
-    before = ms.get_context("jit_syntax_level")
-    try:
-        yield
-    finally:
-        ms.set_context(jit_syntax_level=before)
 
 
 def _exported_rows(spec: TensorSpec) -> int:
