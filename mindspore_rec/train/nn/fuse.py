@@ -18,13 +18,14 @@ from mindspore_rec.train.nn.fusing.layers import activation_of, is_dense, is_lay
 from mindspore_rec.train.nn.fusing.plan import Node, Plan, plan
 from mindspore_rec.train.nn.fusing.source import IS_USED, Signature, construct_of, forward_lines
 from mindspore_rec.train.nn.fusing.stand_in import NothingToFuseError, TraceError
-from mindspore_rec.train.nn.fusing.trace import BY_LAYERS, Trace, may_enter, trace
+from mindspore_rec.train.nn.fusing.trace import BY_LAYERS, Trace, is_of_user, may_enter, trace
 from mindspore_rec.train.nn.sum import Sum
 
 __all__ = ["apply_fuse", "fuse", "is_fused"]
 
 _FUSION = "_mindspore_rec_fusion"
 _CHILD = "fused_graph"
+_NUMBERS = (bool, int, float, str)  # of a cell, which are a part of the operator's text
 _FEWEST_LAYERS = 2  # one is an operator by itself
 
 _Cell = TypeVar("_Cell", bound=nn.Cell)
@@ -34,7 +35,8 @@ def fuse(cell: _Cell, inputs: int | None = None) -> _Cell:
     """Let the layers of a network run as one operator forward and one backward.
 
     `construct` is called once as Python, with stand-ins for Tensors, which note what is done with
-    them; a branch on `self.training` is seen for both values. Layers that an operator can compute
+    them; a branch on `self.training` is seen for both values. All Tensors that the layers read must
+    have the same number of rows. Layers that an operator can compute
     become one `FusedGraph`: `MLP`, `CrossNet`, `CrossNetV2`, `CrossNetMix`, `FactorizationMachine`,
     `DotInteraction`, `NumberEmbedding`, `Sum` and `nn.Dense` with their sums, joins (`ops.concat`)
     and the activations behind `nn.Dense`. Anything else, such as lookups before them and a sigmoid
@@ -43,7 +45,7 @@ def fuse(cell: _Cell, inputs: int | None = None) -> _Cell:
     The cell stays what it is: its layers, parameters, names, checkpoints and exports. Its class
     becomes a subclass of what it was, with another `construct`. MindSpore's layers compute
     wherever `FusedGraph` has them compute, and with one warning if a cell between network and
-    layers has hooks, another type, or another child than it had.
+    layers has hooks, another type, another child or another number as an attribute than it had.
 
     Args:
         cell: the network, not yet compiled.
@@ -102,7 +104,7 @@ def is_fused(cell: nn.Cell) -> bool:
 
 
 def apply_fuse(network: nn.Cell, fuse: bool) -> None:
-    """Fuse a network of several layers, as a train step does by itself.
+    """Fuse a network of several layers, as a train step does if it is asked to.
 
     Nothing is done, and nothing said, if there are fewer than two layers of `mindspore_rec.nn` that
     are not in one operator yet, or if the network is a container, a train step or a cell of a
@@ -168,6 +170,12 @@ class _Fusion:
     def __init__(self, network: nn.Cell, traces: list[Trace], has_modes: bool) -> None:
         self.entered = list({id(each): each for t in traces for each in t.entered}.values())
         self.children = [each for cell in self.entered for each in _children_of(cell)]
+        self.numbers = [
+            (cell, name, value)
+            for cell in self.entered
+            for name, value in vars(cell).items()
+            if type(value) in _NUMBERS and is_of_user(name)
+        ]
         self.has_modes = has_modes  # whether a forward pass depends on `training`
         self.paths = {id(cell): name for name, cell in network.cells_and_names()}
         self.graphs: list[FusedGraph] = []
@@ -196,6 +204,10 @@ class _Fusion:
                 return f"{name} has another type or is computed again"
             if self.has_modes and cell.training != network.training:
                 return f"{name} is in another mode"
+        for cell, name, value in self.numbers:
+            if vars(cell).get(name) != value:
+                where = f"{self.paths.get(id(cell), '')}.{name}".lstrip(".")
+                return f"'{where}' has another value than it had: call fuse again"
         for child in self.children:
             if activation_of(child.cell) and (is_watched(child.cell) or is_altered(child.cell)):
                 return f"'{self.paths.get(id(child.cell), '')}' in it has hooks or another type"
@@ -246,10 +258,6 @@ def _fuse(network: nn.Cell, signature: Signature) -> None:
         if all(lines == blocks[0][1] for _, lines in blocks):
             blocks = [("", blocks[0][1])]
     fusion = _Fusion(network, traces, has_modes)
-    for name, graph in operators.graphs.values():
-        # Not by its `set_train`, which sets the mode of the layers too.
-        setattr(network, name, nn.Cell.set_train(graph, network.training))
-        fusion.graphs.append(graph)
     kind: Any = type(network)
     attributes = {
         "construct": construct_of(signature, blocks),
@@ -259,7 +267,12 @@ def _fuse(network: nn.Cell, signature: Signature) -> None:
         "__qualname__": kind.__qualname__,
         "__doc__": kind.__doc__,
     }
-    network.__class__ = type(kind)(kind.__name__, (kind,), attributes)
+    fused_kind = type(kind)(kind.__name__, (kind,), attributes)
+    for name, graph in operators.graphs.values():
+        # Not by its `set_train`, which sets the mode of the layers too.
+        setattr(network, name, nn.Cell.set_train(graph, network.training))
+        fusion.graphs.append(graph)
+    network.__class__ = fused_kind
     vars(network)[_FUSION] = fusion
 
 

@@ -8,6 +8,7 @@ is computed as it stands in the network, behind the operator, and so is what rea
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ __all__ = ["Node", "Plan", "plan"]
 _BEFORE, _INSIDE, _BEHIND = 0, 1, 2
 _CONCATENATIONS = ("ops.concat", "ops.cat", "mint.concat", "mint.cat")
 _ADDITIONS = ("ops.add", "mint.add")
+_DRAWS = re.compile("drop|rand|normal|uniform|bernoulli|multinomial|shuffle|gamma|poisson", re.I)
 
 
 @dataclass
@@ -105,15 +107,19 @@ class _Planner:
 
     def plan(self) -> Plan:
         before, behind = [], []
+        latest: dict[Any, int] = {}  # stage of the last step with a state
         for step in self.trace.steps:
             self._demand(step)
         for step in self.trace.steps:
             stage = max((self.stages[each] for each in step.reads), default=_BEFORE)
-            if stage != _BEHIND and self._takes(step, stage):
+            # What keeps a state, or draws numbers, is computed in the order of the trace.
+            key = _state_of(step)
+            earlier = _BEFORE if key is None else latest.get(key, _BEFORE)
+            if max(stage, earlier) != _BEHIND and self._takes(step, stage):
                 stage = _INSIDE
-            elif stage != _BEFORE:
+            elif max(stage, earlier) != _BEFORE:
                 stage = _BEHIND
-            self.stages[step.value] = stage
+            self.stages[step.value] = latest[key] = stage
             if stage == _BEFORE:
                 before.append(step)
                 self._note_shape(step)
@@ -346,6 +352,19 @@ class _Planner:
         if not made.outputs:
             raise NothingToFuseError("nothing reads what its layers compute")
         made.matrices = sorted(self.matrices)
+
+
+def _state_of(step: Step) -> Any:
+    """Return what a step changes or draws from, by a key; None if it does neither."""
+    if step.kind == "cell":
+        room = type(step.target).__module__.partition(".")[0]
+        if room not in ("mindspore", "mindspore_rec"):
+            return "a cell of the user"
+        if isinstance(step.target, FusedLayer) and not keeps_state(step.target):
+            return None
+        return id(step.target)
+    name = step.target if isinstance(step.target, str) else type(step.target).__name__
+    return "random numbers" if _DRAWS.search(name) else None
 
 
 def _only(argument: Any) -> tuple[int, ...]:

@@ -39,6 +39,7 @@ def construct(self, {arguments}):
         return {by_layers}
 '''
 _DTYPES = ("float16", "bfloat16", "float32", "float64", "int8", "int16", "int32", "int64", "bool_")
+_OF_MODULE = ("mindspore", "mint", "ops")  # names in the text that are no arguments
 _PLAIN = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -75,6 +76,8 @@ class Signature:
                 raise TraceError(f"its construct has the argument '{each}'")
             if each.default not in (inspect.Parameter.empty, None):
                 raise TraceError(f"'{each.name}' of its construct has a default other than None")
+            if each.name in _OF_MODULE:
+                raise TraceError(f"its construct has an argument named '{each.name}'")
         if inputs is not None and inputs != len(parameters):
             raise TraceError(f"its construct has {len(parameters)} inputs, and not {inputs}")
         self.names = tuple(each.name for each in parameters)
@@ -112,6 +115,9 @@ def forward_lines(
     """
     names = signature.names
     texts = dict(enumerate(names))
+    prefix = "value_"
+    while any(name.startswith(prefix) for name in names):
+        prefix += "_"
     lines = []
     if made.matrices:
         other = " or ".join(f"{names[number]}.ndim != 2" for number in made.matrices)
@@ -119,17 +125,18 @@ def forward_lines(
 
     def add(step: Step) -> None:
         line = _text(step, texts, cells)
-        texts[step.value] = f"v{step.value}"
-        lines.append(f"v{step.value} = {line}")
+        texts[step.value] = f"{prefix}{step.value}"
+        lines.append(f"{texts[step.value]} = {line}")
 
     for step in made.before:
         add(step)
     read = ", ".join(texts[number] for number in made.inputs)
     for number in made.outputs:
-        texts[number] = f"v{number}"
+        texts[number] = f"{prefix}{number}"
     lines.append(f"{', '.join(texts[number] for number in made.outputs)} = {graph}({read})")
     for number, shape in made.shapes.items():
-        lines.append(f"v{number} = v{number}.reshape((-1, {', '.join(map(str, shape))}))")
+        text = texts[number]
+        lines.append(f"{text} = {text}.reshape((-1, {', '.join(map(str, shape))}))")
     for step in made.behind:
         add(step)
     returned = results if isinstance(results, tuple) else (results,)

@@ -37,6 +37,9 @@ class Recorder(Protocol):
     def record(self, kind: str, target: Any, args: Any, kwargs: dict[str, Any]) -> StandIn:
         """Note a step, and return the stand-in for its result."""
 
+    def replace(self, number: int) -> None:
+        """Note that a value may have been changed in place."""
+
 
 class StandIn:
     """Stand-in for a Tensor of which nothing is known but what is done with it.
@@ -113,6 +116,15 @@ def _operator(symbol: str, is_swapped: bool) -> Callable[[StandIn, Any], StandIn
     return operate
 
 
+def _in_place(symbol: str) -> Callable[[StandIn, Any], StandIn]:
+    def operate(self: StandIn, other: Any) -> StandIn:
+        result = self._recorder.record("operator", symbol, (self, other), {})
+        self._recorder.replace(self.number)
+        return result
+
+    return operate
+
+
 _ARITHMETIC = {
     "add": "+",
     "sub": "-",
@@ -127,5 +139,6 @@ _COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": 
 for _name, _symbol in _ARITHMETIC.items():
     setattr(StandIn, f"__{_name}__", _operator(_symbol, False))
     setattr(StandIn, f"__r{_name}__", _operator(_symbol, True))
+    setattr(StandIn, f"__i{_name}__", _in_place(_symbol))
 for _name, _symbol in _COMPARISONS.items():
     setattr(StandIn, f"__{_name}__", _operator(_symbol, False))

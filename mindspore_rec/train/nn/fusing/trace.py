@@ -22,7 +22,7 @@ from mindspore_rec.train.graph.lock import graph_lock
 from mindspore_rec.train.nn.fusing.layers import is_layer
 from mindspore_rec.train.nn.fusing.stand_in import StandIn, TraceError
 
-__all__ = ["BY_LAYERS", "Step", "Trace", "may_enter", "trace", "values_in"]
+__all__ = ["BY_LAYERS", "Step", "Trace", "is_of_user", "may_enter", "trace", "values_in"]
 
 BY_LAYERS = "construct_by_layers"
 """Name of the method that a fused cell has in the place of its class's `construct`."""
@@ -104,6 +104,7 @@ def trace(network: nn.Cell, arguments: tuple[bool, ...], training: bool) -> Trac
     """
     cells = [cell for _, cell in network.cells_and_names()]
     attributes = [dict(vars(cell)) for cell in cells]
+    containers = [(each, each.copy()) for of in attributes for each in of.values() if _holds(each)]
     tracer = _Tracer(network, len(arguments))
     stand_ins = [StandIn(tracer, k) if is_given else None for k, is_given in enumerate(arguments)]
     with graph_lock, _recording(tracer):
@@ -111,6 +112,8 @@ def trace(network: nn.Cell, arguments: tuple[bool, ...], training: bool) -> Trac
             for cell in cells:
                 vars(cell)["training"] = training
             returned = tracer.enter(network, tuple(stand_ins), {})
+            if any(len(container) != len(contents) for container, contents in containers):
+                raise TraceError("it changes a list, dict or set of a cell in construct")
             return tracer.finish(returned)
         except TraceError:
             raise
@@ -119,6 +122,8 @@ def trace(network: nn.Cell, arguments: tuple[bool, ...], training: bool) -> Trac
         finally:
             for cell, before in zip(cells, attributes, strict=True):
                 _give_back(cell, before)
+            for container, contents in containers:
+                _refill(container, contents)
 
 
 class _Tracer:
@@ -127,10 +132,20 @@ class _Tracer:
         self.trace = Trace(inputs)
         self._known = {id(cell) for _, cell in network.cells_and_names()}
         self._next = inputs
+        self._replaced: set[int] = set()
+
+    def replace(self, number: int) -> None:
+        """Note that `+=` and the like may have changed a value in place."""
+        self._replaced.add(number)
+
+    def _check_alive(self, numbers: tuple[int, ...]) -> None:
+        if not self._replaced.isdisjoint(numbers):
+            raise TraceError("it reads a Tensor after += or the like, which may have changed it")
 
     def record(self, kind: str, target: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Add a step, and return the stand-in for its result."""
         step = Step(kind, target, tuple(args), kwargs, self._next)
+        self._check_alive(step.reads)
         self._next += 1
         self.trace.steps.append(step)
         return StandIn(self, step.value)
@@ -174,6 +189,7 @@ class _Tracer:
         if not results or not all(_is_stand_in(each) for each in results):
             raise TraceError("it returns something else than Tensors")
         numbers = tuple(each.number for each in results)
+        self._check_alive(numbers)
         self.trace.result = numbers if several else numbers[0]
         return self.trace
 
@@ -211,14 +227,25 @@ def _give_back(cell: nn.Cell, before: dict[str, Any]) -> str:
     now = vars(cell)
     changed = ""
     for name in [*now]:
-        if name not in before and _is_of_user(name):
+        if name not in before and is_of_user(name):
             changed = name
             del now[name]
         elif name in before and now[name] is not before[name]:
-            if _is_of_user(name):
+            if is_of_user(name):
                 changed = name
             now[name] = before[name]
     return changed
+
+
+def _holds(value: Any) -> bool:
+    return type(value) in (list, dict, set)
+
+
+def _refill(container: Any, contents: Any) -> None:
+    """Give a list, dict or set the contents that it had."""
+    if len(container) != len(contents):
+        container.clear()
+        (container.extend if type(container) is list else container.update)(contents)
 
 
 @cache
@@ -226,7 +253,13 @@ def _of_every_cell() -> frozenset[str]:
     return frozenset(vars(nn.Cell()))
 
 
-def _is_of_user(name: str) -> bool:
+def is_of_user(name: str) -> bool:
+    """Return whether an attribute of a cell is none that every cell has.
+
+    Example:
+        >>> is_of_user("scale"), is_of_user("training")
+        (True, False)
+    """
     return name not in _of_every_cell() and name != "_func_graph_flags"
 
 
@@ -285,17 +318,29 @@ def _recording(tracer: _Tracer) -> Iterator[None]:
 
 def _recorded_primitive(tracer: _Tracer, method: Callable[..., Any]) -> Callable[..., Any]:
     def called(primitive: Any, *args: Any, **kwargs: Any) -> Any:
-        if threading.get_ident() != tracer.thread or not values_in((args, kwargs)):
+        if threading.get_ident() != tracer.thread:
             return method(primitive, *args, **kwargs)
+        _check_reads(type(primitive).__name__, args, kwargs)
         return tracer.record("primitive", primitive, args, kwargs)
 
     return called
 
 
+def _check_reads(text: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Check that an operator reads an input: else it would run now, and not in each pass.
+
+    Raises:
+        TraceError: it changes a Parameter, draws numbers, or makes a Tensor of Python's values.
+    """
+    if not values_in((args, kwargs)):
+        raise TraceError(f"it calls {text} on something else than its inputs")
+
+
 def _recorded(tracer: _Tracer, function: Callable[..., Any], text: str) -> Callable[..., Any]:
     def called(*args: Any, **kwargs: Any) -> Any:
-        if threading.get_ident() != tracer.thread or not values_in((args, kwargs)):
+        if threading.get_ident() != tracer.thread:
             return function(*args, **kwargs)
+        _check_reads(text, args, kwargs)
         if text.endswith("_"):
             raise TraceError(f"it calls {text}, which changes a Tensor")
         return tracer.record("function", text, args, kwargs)
