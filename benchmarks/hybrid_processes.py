@@ -36,7 +36,7 @@ def alone(cores: Sequence[int]) -> tuple[list[str], dict[str, str]]:
 
 
 def launched(workers: int, threads: int) -> tuple[list[str], dict[str, str]]:
-    """Return the beginning of a command that starts so many workers, and its environment."""
+    """Return the beginning of a command that starts the workers, and its environment."""
     options = ["-n", str(workers), "--threads-per-worker", str(threads)]
     return [sys.executable, "-m", "mindspore_rec.launch", *options], {}
 

@@ -3,8 +3,8 @@
 and under a device tier.
 
 Wide & Deep over one table of dim 16 with LazyAdam. The table in memory and one with tiers train in
-alternating blocks of steps, so that a drifting machine touches both alike; the one with tiers once
-with prefetch and once without. All have the same rows at first, and the tiers are filled as they
+alternating blocks of steps, so that a drifting machine affects both alike; the table with tiers
+trains with prefetch and without. All have the same rows at first, and the tiers are filled as they
 are after a long run: the most frequent keys on top.
 """
 
@@ -154,7 +154,7 @@ class Subject:
         self.table.set_clock(CLOCK, 0)
 
     def run(self, batches: list[Any]) -> float:
-        """Return the samples a second over the steps between the first ones and the last.
+        """Return the samples per second, without the first and the last steps.
 
         The first steps fill the pipeline, and while the last batches are trained there is nothing
         left to prefetch.

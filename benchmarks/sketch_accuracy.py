@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The share of keys that a sketch admits too early, by its bytes for each key counted.
+"""The share of keys that a sketch admits too early, by the sketch's bytes per counted key.
 
-Distinct keys are all seen one time less than the threshold, so that an exact count admits none.
+Each distinct key is seen one time less than the threshold, so an exact count admits no key.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import mindspore_rec as mr
 
 
 def admitted_early(keys: np.ndarray, threshold: int, bytes_a_key: float) -> float:
-    """Return the share of keys that get a row one occurrence below the threshold."""
+    """Return the share of keys that get a row one occurrence before the threshold."""
     admission = mr.SketchAdmission(threshold, sketch_bytes=int(len(keys) * bytes_a_key))
     table = mr.MapParameter("sketch_accuracy", key_dtype=ms.int64, admission=admission)
     for _ in range(threshold - 1):

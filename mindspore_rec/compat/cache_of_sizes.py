@@ -30,8 +30,8 @@ def cache_of_sizes(
         cache: the argument `cache`.
         device: the argument `device_vocabulary_size`, in rows; 0 for no tier.
         host: the argument `host_vocabulary_size`, likewise.
-        ssd: the argument `ssd_vocabulary_size`, likewise. The limit is kept in bytes: the bytes of
-            this many rows with the largest optimizer state and room for garbage; at least 64 MiB.
+        ssd: the argument `ssd_vocabulary_size`, likewise. The limit is kept in bytes: enough for
+            this many rows with the largest optimizer state and for garbage, at least 64 MiB.
         ssd_data_path: directory of the SSD tier, or a tuple or list of one. Default: '.'.
 
     Raises:

@@ -127,11 +127,11 @@ class TierPlan:
         warm_up: first steps, which are left out of the figures.
         lookups: keys looked up.
         keys: distinct keys of the log.
-        unique_keys: distinct keys of a step, mean over the steps that count.
-        most_unique_keys: distinct keys of the step that has most of them.
+        unique_keys: mean number of distinct keys per step, without the warm-up.
+        most_unique_keys: greatest number of distinct keys in a step.
         row_bytes: bytes of a row in host memory, its part of the index included.
         moved_row_bytes: bytes of a row that moves between tiers.
-        outcomes: one a choice of tiers and order.
+        outcomes: one per choice of tiers and order.
     """
 
     samples: int = 0

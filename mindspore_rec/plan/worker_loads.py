@@ -56,7 +56,7 @@ def count_loads(
 
     Args:
         log: the keys of one table, in the order of training.
-        workers: numbers of workers to count for, each at least 1.
+        workers: the numbers of workers for which loads are counted, each at least 1.
         batch_size: samples of one worker's batch.
         progress: called with the bytes read since its last call.
 

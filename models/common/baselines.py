@@ -211,7 +211,7 @@ def _codes(rows: Rows) -> Callable[[Rows], np.ndarray]:
 
 
 class _Encoder:
-    """Encode ids as categories, or as means and counts, beside the numbers."""
+    """Encode ids as categories, or as means and counts; numbers stay as they are."""
 
     def __init__(self, rows: Rows) -> None:
         from sklearn.preprocessing import OrdinalEncoder, TargetEncoder

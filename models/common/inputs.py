@@ -29,7 +29,7 @@ class InputLayer(nn.Cell):
 
     Args:
         fields: number of categorical fields F, at least 1.
-        dense: number of numbers N, at least 0.
+        dense: number of numeric fields N, at least 0.
         embedding: description of the embeddings.
         numbers: 'concat' or 'embed'.
         name: name of the embeddings' table, or beginning of the tables' names.
@@ -109,7 +109,7 @@ class FirstOrder(nn.Cell):
 
     Args:
         fields: number of categorical fields F, at least 1.
-        dense: number of numbers N, at least 0.
+        dense: number of numeric fields N, at least 0.
         embedding: description of the weights' tables, apart from its `dim` and `std`.
         name: name of the weights' table, or beginning of the tables' names.
         seed: seed of the table. Default: 0.

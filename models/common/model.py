@@ -55,15 +55,15 @@ class RunConfig:
         compute_dtype: type of the factors of the dense layers' products: 'float32', 'bfloat16', or
             'float16' for the perceptrons; weights and embeddings are float32 always. 'bfloat16'
             does not pay on processors without instructions for it. Default: 'float32'.
-        dense_device: device of the dense layers, 'cpu' or 'cuda:N'. Default: None, that of
-            `mindspore_rec.get_dense_device`.
+        dense_device: device of the dense layers, 'cpu' or 'cuda:N'. Default: None, for the
+            device that `mindspore_rec.get_dense_device` returns.
 
     Attributes:
         several_tasks: whether the network has an output for each task and takes their number as
             `tasks`. Of the class. Default: False, one output.
 
     Raises:
-        ValueError: data with several tasks for a model of one, or an unknown type.
+        ValueError: the data have several tasks and the model one, or a type is unknown.
     """
 
     data: Synthetic | Criteo | CensusIncome | MovieLens

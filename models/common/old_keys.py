@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keys of configurations that have other names by now; they are read until version 1.0."""
+"""Configuration keys that have been renamed: the old names are read until version 1.0."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NEW: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
     "EmbeddingConfig": {"dim": ("embedding_dim",)},
 }
-"""By a dataclass: where the value of a key is by now, by the key that it was."""
+"""By dataclass and old key: the path of the new key."""
 
 
 def with_new_keys(kind: type, values: Mapping[str, Any]) -> Mapping[str, Any]:

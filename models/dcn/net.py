@@ -28,7 +28,7 @@ class DCN(nn.Cell):
 
     Args:
         fields: number of categorical fields F, at least 1.
-        dense: number of numbers N, at least 0.
+        dense: number of numeric fields N, at least 0.
         embedding: description of the embeddings. Default: 16 floats in a hash table.
         numbers: 'concat' or 'embed', as for `InputLayer`. Default: 'concat'.
         layers: number of cross layers. Default: 3.

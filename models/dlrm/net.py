@@ -30,7 +30,7 @@ class DLRM(nn.Cell):
 
     Args:
         fields: number of categorical fields F, at least 1; at least 2 without numbers.
-        dense: number of numbers N, at least 0.
+        dense: number of numeric fields N, at least 0.
         embedding: description of the embeddings. Default: 16 floats in a hash table.
         bottom: widths of the bottom perceptron's layers before its last, which is as wide as an
             embedding; () where there are no numbers. Default: (64, 32).

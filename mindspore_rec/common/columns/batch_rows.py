@@ -96,11 +96,11 @@ def _check_names(names: Sequence[str]) -> None:
 
 
 def flat_values(where: str, column: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, tuple[int, ...]]:
-    """Return the values of a column of fixed-size lists one after the other, and its shape.
+    """Flatten a column of fixed-size lists: return its values and its shape.
 
     Args:
-        where: begin of the message of an error, up to "must".
-        column: an array or chunked array ``[B]``, or fixed-size lists of it.
+        where: beginning of an error message, up to "must".
+        column: array or chunked array ``[B]`` of values, or of fixed-size lists, also nested.
 
     Raises:
         ValueError: a list is missing.

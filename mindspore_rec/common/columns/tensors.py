@@ -120,15 +120,16 @@ class TensorSpec:
         return text if self.offsets is None else f"{text}:offsets={self.offsets}"
 
     def zeros(self, rows: int) -> np.ndarray:
-        """Return an array of that kind with so many rows; other sizes that are free are 1."""
+        """Return an array of zeros with `rows` rows; the other free sizes are 1."""
         return np.zeros((rows, *(abs(size) for size in self.shape[1:])), self.dtype)
 
 
 def parsed_specs(given: Sequence[TensorSpec | str]) -> tuple[TensorSpec, ...]:
-    """Return specs, some of which are given as texts.
+    """Return specs as `TensorSpec` objects; texts are parsed.
 
     Raises:
-        TypeError, ValueError: one is neither.
+        TypeError: an element is neither a TensorSpec nor a text.
+        ValueError: a text is not a spec, or an input's offsets do not fit.
 
     Example:
         >>> [spec.shape for spec in parsed_specs(["ids:INT64:-1,26"])]
@@ -169,7 +170,7 @@ def check_starts(specs: Sequence[TensorSpec], arrays: Sequence[np.ndarray]) -> N
         arrays: the arrays of all inputs, of the types and shapes of `specs`.
 
     Raises:
-        ValueError: offsets do not begin with 0, fall, or are beyond the values.
+        ValueError: offsets do not begin with 0, decrease, or end beyond the values.
 
     Example:
         >>> specs = parsed_specs(["items:INT64:-1:offsets=starts", "starts:INT64:-1"])

@@ -76,11 +76,11 @@ def as_scores(values: npt.NDArray[Any], name: str) -> FloatArray:
 
 
 def as_predictions(values: npt.NDArray[Any], name: str, *, from_logits: bool) -> FloatArray:
-    """Return scores ``[B]`` that are probabilities, or with ``from_logits`` any finite numbers.
+    """Return scores ``[B]``: probabilities, or any finite numbers if ``from_logits`` is True.
 
     Raises:
-        TypeError: not real numbers.
-        ValueError: NaN, infinite, or without ``from_logits`` outside ``[0, 1]``.
+        TypeError: the scores are not real numbers.
+        ValueError: a score is NaN, infinite, or, without ``from_logits``, outside ``[0, 1]``.
     """
     scores = as_scores(values, name)
     if not from_logits and scores.size and not (scores.min() >= 0 and scores.max() <= 1):

@@ -280,7 +280,7 @@ def _wait_for_engine() -> None:
 
 
 def worker_group() -> WorkerGroup:
-    """Return the workers of this job; the first call of a process meets the other workers.
+    """Return the workers of this job; the first call in a process connects to the others.
 
     Under `python -m mindspore_rec.launch -n N` or Open MPI's `mpirun -n N` there are N workers.
     Without a launcher there is one, and nothing is opened.

@@ -35,7 +35,7 @@ class CheckpointError(ValueError):
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Context that turns errors while a file is decoded into a CheckpointError that names it.
+    """Turn errors in decoding a file into a CheckpointError that names the file.
 
     Raises:
         CheckpointError: the contents of the file are wrong.

@@ -146,10 +146,10 @@ class Publisher:
         published: Callable[[Path], object],
         failed: Callable[[Exception], object],
     ) -> NoReturn:
-        """Publish again and again, for ever; wait for a run that is away.
+        """Publish again and again without end; while there is no run, wait for one.
 
         Args:
-            poll_seconds: between two looks.
+            poll_seconds: seconds between two looks.
             published: called with each copy.
             failed: called with the error of a look, such as a damaged checkpoint or a full disk,
                 unless the look before had the same. The next look tries again.

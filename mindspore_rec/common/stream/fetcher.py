@@ -268,7 +268,7 @@ class Fetcher:
 
 
 def event_seconds(column: Any) -> np.ndarray:
-    """Return float64 seconds since 1970 of numbers or timestamps; -inf for missing ones."""
+    """Convert numbers or timestamps to float64 seconds since 1970; missing values are -inf."""
     second = 1.0
     if pa.types.is_timestamp(column.type):
         second = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}[column.type.unit]

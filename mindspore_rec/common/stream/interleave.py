@@ -66,10 +66,10 @@ class Block:
         offsets: int64, of the messages.
         counts: int64, number of rows of each message.
         rows: the rows of all messages.
-        bad: the messages that are no rows, by their place.
+        bad: the messages that could not be decoded to rows, by their place.
         sequences: sequence of each message; None if it does not matter. A message whose number is
             not above the last number of its producer is a duplicate.
-        size: bytes that it stands for.
+        size: bytes that the block counts for in `waiting_bytes`.
         missing: messages that the log had before each and has removed. Default: none.
     """
 
@@ -163,7 +163,7 @@ class Interleaver:
         self._blocks[partition].append(block)
 
     def waiting_bytes(self, partition: int) -> int:
-        """Return the bytes of a partition that are not taken, by whole blocks."""
+        """Return the bytes of the blocks of a partition that still have messages."""
         return sum(block.size for block in self._blocks[partition])
 
     def has(self, partition: int) -> bool:

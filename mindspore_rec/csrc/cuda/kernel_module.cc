@@ -60,7 +60,7 @@ void MakeFolders(const std::string& path) {
   mkdir(path.c_str(), 0755);
 }
 
-// Writes a file that is there as a whole or not at all.
+// Writes a file atomically: it appears whole or, after an error, not at all.
 void WriteCode(const std::string& path, const std::string& code) {
   const std::string unfinished = path + "." + std::to_string(getpid());
   {

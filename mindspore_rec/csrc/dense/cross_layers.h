@@ -18,8 +18,8 @@ class CrossCombine : public Layer {
   void Backward(const SliceRun& slice) const override;
 };
 
-// All layers x_k+1 = x (x_k w_k) + b_k + x_k of a cross network. By induction x_k is
-// alpha_k x + b_0 + ... + b_k-1, with one number alpha_k a row.
+// All layers of a cross network, x_k+1 = x (x_k w_k) + b_k + x_k. By induction x_k is
+// alpha_k x + b_0 + ... + b_k-1, with one number alpha_k per row.
 class CrossVectors : public Layer {
  public:
   // Reads x; writes the output and, in [rows, layers], the products x w_k. `weight` and `bias` are

@@ -20,8 +20,8 @@ class Layer;
 
 class DeviceProgram {
  public:
-  // Forward passes that may wait for their backward pass: so many, and more while they take less
-  // than so many bytes together. Nobody says which ones will have none.
+  // Forward passes that may wait for their backward pass: kLeastKept of them, and more while all
+  // take less than kKeptBytes together. Nobody says which of them will have no backward pass.
   static constexpr size_t kLeastKept = 8;
   static constexpr size_t kKeptBytes = size_t{1} << 30;
 
@@ -35,7 +35,8 @@ class DeviceProgram {
   void Backward(const BatchRun& host, const std::vector<const float*>& output_gradients,
                 const std::vector<float*>& input_gradients);
 
-  // Gives back all memory but what waiting forward passes need. A later run takes it anew.
+  // Frees all memory except that of forward passes whose backward pass is still to come. A later
+  // run allocates it anew.
   void Release();
 
  private:
@@ -61,7 +62,7 @@ class DeviceProgram {
   BatchRun RunOn(const BatchRun& host, Kept* kept);
   void UploadParameters(const BatchRun& host, Kept* kept);
   void UploadExtras(const BatchRun& host, Kept* kept);
-  // Returns device memory for matrices of so many numbers a row, one behind the other.
+  // Returns device memory for matrices of these widths, one behind the other.
   std::vector<float*> Stage(const std::vector<int64_t>& widths, int64_t rows, DeviceMemory* memory);
   void DownloadPartials(const BatchRun& run, BatchRun* host);
   void ParameterGradients(BatchRun run, BatchRun* host);

@@ -194,8 +194,8 @@ class OneDnnProduct : public Product {
   }
 
  private:
-  // Returns whether AMX may read what is between the rows of A: beyond the end of a row it relies
-  // on zeros in a packed B, but NaN there makes the result NaN (oneDNN 3.10.1).
+  // Returns whether AMX may read the gaps between the rows of A (oneDNN 3.10.1). It multiplies the
+  // numbers beyond the end of a row by zeros in a packed B, so a NaN in a gap makes the result NaN.
   static bool MayReadGaps(const ProductShape& s) {
     constexpr int64_t kBlock = 32;
     return s.type == FactorType::kBFloat16 && s.packed_b && !s.transposed_a && s.k % kBlock != 0 &&

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ScaleGroups: groups of columns, each times a number a row, as gates weigh experts.
+// ScaleGroups: multiplies each group of columns by one number per row, as gates weigh experts.
 #pragma once
 
 #include "dense/layer.h"
 
 namespace msrec {
 
-// output = input, each of as many groups of columns as `scales` has columns times its own.
+// output = input, with its columns in as many groups as `scales` has columns, and each group
+// multiplied by its column of `scales`.
 class ScaleGroups : public Layer {
  public:
   ScaleGroups(View input, View scales, View output);
@@ -20,11 +21,11 @@ class ScaleGroups : public Layer {
   int64_t group() const { return outputs_[0].width / groups(); }
 };
 
-// output [rows, numbers * dim] = the vectors of a parameter [numbers, dim], each times the row's
-// number.
+// output [rows, numbers * dim] = the vectors of a parameter [numbers, dim], each multiplied by its
+// number in the row.
 class ScaleVectors : public Layer {
  public:
-  // Throws std::invalid_argument where the output is not as wide as so many vectors of one width.
+  // Throws std::invalid_argument if the output's width is not a multiple of the width of `numbers`.
   ScaleVectors(View numbers, View output, int vectors);
   bool always_adds() const override { return false; }
   void Attach(DenseProgram* program) override;
@@ -36,7 +37,7 @@ class ScaleVectors : public Layer {
  private:
   int64_t count() const { return inputs_[0].view.width; }
   int64_t dim() const { return outputs_[0].width / count(); }
-  // The parameter as the same row for each of the batch.
+  // The parameter as a block whose rows are all the same, one for each row of the batch.
   Block Vectors(const BatchRun& run) const;
 
   const int vectors_;

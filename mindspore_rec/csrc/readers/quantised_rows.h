@@ -85,7 +85,7 @@ class QuantisedRows {
   // Write the rows of ids to out, [ids.size, dim], ids.stride rows apart.
   void Lookup(const IdView& ids, const IdFilter& filter, const float* unknown,
               const AgeLimit* limit, float* out) const;
-  // Write the combined rows of each bag to out, [number of bags, dim]. Throws where offsets do not
+  // Write the combined rows of each bag to out, [number of bags, dim]. Throws if offsets do not
   // rise from 0 to at most the number of ids.
   void Pool(const IdView& ids, const IdFilter& filter, const BagView& bags, const float* unknown,
             const AgeLimit* limit, float* out) const;
@@ -93,11 +93,11 @@ class QuantisedRows {
   // ---- queries
 
   bool Contains(int64_t key, const AgeLimit* limit) const;
-  // Return a row's ages; zeros where there is none.
+  // Return the ages of the row of key; zeros if there is no such row.
   RowAges AgesOf(int64_t key) const;
   std::vector<int64_t> Keys(const AgeLimit* limit) const;
-  // Write the digests (rows/row_digest.h) of scale, offset and codes of these keys' rows; 0 of
-  // keys without one.
+  // Write the digests (rows/row_digest.h) of scale, offset and codes of these keys' rows; 0 for
+  // keys without a row.
   void Digests(const int64_t* keys, size_t n, uint64_t* digests) const;
   size_t Size() const;
   Memory MemoryHeld() const;

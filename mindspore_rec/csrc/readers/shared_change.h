@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A change of one table that is being prepared (shared_writer.h).
+// SharedTableChange: a change of one table while it is prepared (shared_writer.h).
 #pragma once
 
 #include <algorithm>
@@ -49,7 +49,7 @@ struct SharedTableChange {
       }
       places_.swap(larger);
     }
-    // Return the entry of a key, a new one of kNoChange where there was none. Requires room.
+    // Return the entry of a key; if it has none, a new entry of kNoChange. Requires room.
     Entry* At(uint64_t hash, int64_t key) {
       size_t at = hash >> 6 & (places_.size() - 1);
       while (places_[at] != kNoSlot) {

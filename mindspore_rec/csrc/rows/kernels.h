@@ -93,8 +93,9 @@ struct Kernels {
   // Writes the first value of key.
   void (*initialize)(const Initializer& init, int64_t key, int dim, float* out);
 
-  // Of rows of int8 and of int4: out = sum over i of weight[i] * rows[i] (null weight: 1; null row:
-  // unknown), times factor. Rows point to their scale (rows/quantised_row.h).
+  // One function for rows of int8 and one for int4: out = factor * sum over i of
+  // weight[i] * rows[i]. If `weight` is null, all weights are 1; a null row stands for `unknown`.
+  // Rows point to their scale (rows/quantised_row.h).
   void (*pool_quantised[2])(const char* const* rows, const float* weight, size_t n,
                             const float* unknown, float factor, int dim, float* out);
 };

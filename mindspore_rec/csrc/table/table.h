@@ -95,11 +95,11 @@ class Table {
   // `forget`, they are no longer expected from then on.
   void RequireTokens(float received, bool forget = false);
 
-  // Return hashes (HashIds) and sizes of the ids of the training lookups of the last step that had
-  // one.
+  // Return, for each training lookup of the last step with such lookups, the hash (HashIds) and the
+  // number of its ids.
   std::vector<std::pair<uint64_t, size_t>> RecentLookups();
-  // Note the ids of a training lookup for RecentLookups. Lookups of a table over workers do not do
-  // it by themselves: what they look up here comes from all workers.
+  // Note the ids of a training lookup for RecentLookups. A lookup over workers calls this with the
+  // ids of its own worker; its lookup in this table, of keys of all workers, is not noted.
   void NoteLookup(const IdView& ids);
 
   // Look up as LookupTrain, but instead of a ticket return one handle an id, [ids.size, 2], for
@@ -107,13 +107,13 @@ class Table {
   // laid out anew.
   void LookupWithHandles(const IdView& ids, const IdFilter& filter, float* out, int64_t* handles);
   // Add the gradient [n, dim] of rows by handle; gradients of keys not admitted are dropped.
-  // Throws StaleHandle, and has then added nothing, where one of the handles is another table's,
-  // was made up, or is no longer good.
+  // Throws StaleHandle, and then adds nothing, if a handle belongs to another table, was made up,
+  // or is no longer valid.
   void AccumulateByHandle(const int64_t* handles, size_t n, const float* grad);
 
-  // Set the rule. Rows that exist keep values; their state starts fresh unless the rule's kind is
-  // the one they have. Returns a number unlike any before, for StepInput::binding: the step of an
-  // optimizer that was replaced since then throws.
+  // Set the rule. Existing rows keep their values; their state starts fresh unless it is of the
+  // rule's kind. Returns a new, unique number for StepInput::binding: a step throws if its
+  // optimizer has been replaced since then.
   int64_t BindOptimizer(const Rule& rule);
   bool has_optimizer() const { return core_.has_optimizer; }
 

@@ -21,10 +21,11 @@ namespace {
 constexpr uint64_t kMinSegment = uint64_t{32} << 20;
 constexpr uint64_t kMaxSegment = uint64_t{4} << 30;
 
-// A read of this many bytes costs the disk hardly more than one of a block.
+// A read of this many bytes costs the disk hardly more than a read of one block.
 constexpr size_t kMinExtent = 32 << 10;
 
-// Most bytes of buffers of reads in flight: many large rows at a time make no disk faster.
+// Limit on the bytes of the buffers of reads in flight: more large reads at a time make no disk
+// faster.
 constexpr size_t kMaxReadBuffers = size_t{128} << 20;
 
 constexpr uint64_t kMaxManifestBytes = uint64_t{256} << 20;  // of some million segments

@@ -30,7 +30,7 @@ void Store(uint32_t* p, uint32_t value) { __atomic_store_n(p, value, __ATOMIC_RE
 
 std::unique_ptr<Uring> Uring::TryCreate(unsigned depth, size_t buffer_bytes) {
   io_uring_params params{};
-  // Completions wait until this thread enters the kernel anyway, instead of interrupting it.
+  // Completions do not interrupt this thread; they wait until it enters the kernel anyway.
   params.flags = IORING_SETUP_COOP_TASKRUN;
   int fd = Setup(depth, &params);
   if (fd < 0 && errno == EINVAL) {

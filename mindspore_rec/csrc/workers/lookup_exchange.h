@@ -21,7 +21,7 @@ class LookupExchange {
   // Requires: what LookUpOverWorkers does; the requests outlive it.
   LookupExchange(LookupRequest* requests, size_t n, bool train);
 
-  // Do the lookups. Throws on all workers where one fails.
+  // Do the lookups. Throws on all workers if one fails.
   void Run();
 
  private:
@@ -43,18 +43,18 @@ class LookupExchange {
     bool replicated() const { return table().placement().replicated(); }
     // Number of keys that this worker sends to r.
     size_t sent(int r) const { return kept->keys.count(replicated() ? 0 : r); }
-    // The type of rows in messages: the table's own, so that nothing is lost.
-    // Those of a table that everybody has stay, as the lookup gives them.
+    // The type of rows in messages: the table's own, so that nothing is lost. Rows of a replicated
+    // table are float32, as the lookup returns them.
     NumberType type() const {
       return replicated() ? NumberType::kFloat32 : here().config().precision.value;
     }
     size_t row_bytes() const { return dim() * BytesOf(type()); }
-    // The rows of the keys that this worker owns: as looked up, then in the type above.
+    // The rows of the keys that this worker owns: first as looked up, then in the type above.
     float* rows() const { return kept->rows.data() + kLine / sizeof(float); }
   };
 
-  // One step on the way of a lookup, in the order in which they are taken. Up to PlanReturn they
-  // may fail; what follows changes tables and needs no memory.
+  // The steps of a lookup, in their order. The steps up to PlanReturn may fail; the later steps
+  // change tables and need no memory.
   void AddLookups();
   void Plan(One* one);
   // Write the keys of all lookups to memory().send, and their bytes to send_bytes().
@@ -64,7 +64,7 @@ class LookupExchange {
   void PrepareHere(One* one);
   void PlanReturn();
   void FinishHere(One* one);
-  // Return the size of the message of so many rows of a lookup.
+  // Return the size of a message with `rows` rows of a lookup.
   size_t MessageBytes(const One& one, size_t rows) const;
   void ReturnRows();
   void ReturnHandles();
@@ -80,8 +80,8 @@ class LookupExchange {
   TableTasks<ShardedTable*> tasks_;
   // Working memory for the way back.
   std::vector<char*> rows_;              // the first row, by lookup and worker
-  std::vector<const One*> travelling_;   // those whose rows come from other workers
-  std::vector<const char*> next_rows_;   // by those: the row to copy next
+  std::vector<const One*> travelling_;   // lookups whose rows come from other workers
+  std::vector<const char*> next_rows_;   // by such lookup: the row to copy next
   std::vector<size_t> sent_, received_;  // bytes, by worker
   std::vector<size_t> handles_sent_, handles_received_;
 };

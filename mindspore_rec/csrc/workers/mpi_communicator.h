@@ -27,7 +27,7 @@ class MpiCommunicator final : public Communicator {
     std::vector<int64_t> expected;  // bytes to be received; kSent of one that is sent
     static constexpr int64_t kSent = -1;
     std::vector<int> places, errors, bytes;  // of those that have arrived
-    // Make room for so many. Throws std::bad_alloc.
+    // Make room for `messages` messages. Throws std::bad_alloc.
     void Reserve(size_t messages);
     void Add(MpiRequest request, int peer, int64_t bytes_expected);
     void Clear();

@@ -33,7 +33,7 @@ def header_length(text: str, body: int) -> int:
         body: bytes of the body.
 
     Raises:
-        RequestError: it is no number from 1 to `body`.
+        RequestError: the header is no number from 1 to `body`.
 
     Example:
         >>> header_length("10", 12)
@@ -50,14 +50,14 @@ def header_length(text: str, body: int) -> int:
 def parts_of_inputs(
     inputs: Mapping[str, Mapping[str, Any]], data: memoryview | None
 ) -> dict[str, memoryview]:
-    """Return the data of the inputs that have it behind the JSON.
+    """Return, by input name, the bytes of each input whose data follow the JSON in the body.
 
     Args:
-        inputs: of a request, by name, in its order; their parameters are objects.
+        inputs: inputs of a request by name, in its order; their parameters are objects.
         data: the bytes behind the JSON; None if there must be none.
 
     Raises:
-        RequestError: there is more or less of it than the inputs say.
+        RequestError: a binary_data_size is wrong, or their sum is not the size of `data`.
     """
     parts: dict[str, memoryview] = {}
     at = 0

@@ -223,7 +223,7 @@ def _varint(number: int) -> bytes:
 
 
 def _cut(data: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield parts of some size that end where a number ends."""
+    """Yield consecutive parts of at most `_PART` bytes, each of whole numbers."""
     at = 0
     while at < len(data):
         end = min(at + _PART, len(data))

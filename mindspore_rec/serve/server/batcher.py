@@ -281,7 +281,7 @@ def _schema(inputs: Inputs) -> pa.Schema | None:
 
 
 def _for_a_future(error: BaseException) -> Exception:
-    """Return the error, or one that a future can hold in its place.
+    """Return the error, or a RuntimeError in its place if a future cannot hold it.
 
     A SystemExit would end the loop, and asyncio refuses a StopIteration.
     """

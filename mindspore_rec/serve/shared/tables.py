@@ -115,7 +115,7 @@ class WrittenTable:
             table.close()
 
     def reserve(self, rows: int) -> None:
-        """Reserve an index for so many rows; after `clear_rows`."""
+        """Reserve an index for `rows` rows; after `clear_rows`."""
         self._writer().reserve(self._number, rows)
 
     def import_rows(

@@ -326,7 +326,7 @@ class RunWriter:
         self._note(path, written, stall, took)
 
     def _note(self, path: Path, written: Mapping[str, Any], stall: float, took: float) -> None:
-        """Note a checkpoint that was written, and announce it once."""
+        """Note a written checkpoint; worker 0 announces it, and does not repeat a failed call."""
         self.saves.append(
             Save(written["step"], written["kind"], written["rows"], stall, took, written["bytes"])
         )

@@ -69,16 +69,16 @@ def _example(columns: BatchColumns) -> str:
 
 
 def check_read_again(argument: str, data: Any, times: int, what: str = "epochs") -> None:
-    """Check that data which are read once for each epoch, or each evaluation, can be.
+    """Check that data can be read again for each epoch or evaluation.
 
     Args:
         argument: name of the argument, for the message.
         data: the data.
         times: number of epochs or evaluations.
-        what: which of the two. Default: 'epochs'.
+        what: word for them in the message. Default: 'epochs'.
 
     Raises:
-        ValueError: they are a generator, or such an iterator, and are read several times.
+        ValueError: the data can be read only once, as a generator, and `times` is more than 1.
 
     Example:
         >>> check_read_again("data", (n for n in range(3)), 1)

@@ -17,7 +17,7 @@ __all__ = ["TrainStep"]
 
 
 class ScaledLoss(nn.Cell):
-    """Loss of a network times a factor, which is differentiated.
+    """Loss of a network times a loss scale: the value that a training step differentiates.
 
     Args:
         network: cell that returns the loss.

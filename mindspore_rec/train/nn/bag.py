@@ -34,14 +34,14 @@ class EmbeddingBag(nn.Cell):
             `embedding_table_<n>` if it has a vocabulary. Default: `table` is the table.
         mode: 'sum', 'mean' or 'sqrtn'. Default: 'sum'.
         table: an existing HashTable or StaticParameter to share, in place of `config`.
-        padding_key: id that is no member of its bag. Default: none.
+        padding_key: id that is left out of its bag. Default: none.
         faae_coefficient: number of occurrences that one occurrence of an id counts as, as for
             `TableLookup`; only for hash tables. Default: 1.
 
     Inputs:
         ids: int32 or int64, `[bags, length]`, or `[n]` together with offsets.
-        offsets: int32 or int64 `[bags]`: where each bag starts in ids; starts at 0 and does not
-            fall.
+        offsets: int32 or int64 `[bags]`: where each bag starts in ids; begins with 0 and does not
+            decrease.
         per_sample_weights: float32 of the shape of ids. Constant: no gradient flows to them.
 
     Outputs:

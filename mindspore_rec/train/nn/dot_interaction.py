@@ -116,7 +116,7 @@ class DotInteraction(FusedLayer):
     def add_to(
         self, program: Program, x: Columns, training: bool, output: Columns | None = None
     ) -> Columns:
-        """Add the products to a program, and return them."""
+        """Add the dot products to a program, and return their columns."""
         return program.pairwise_dots(x, self.vectors, self.diagonal, self.with_dense, output)
 
 
@@ -128,7 +128,7 @@ class _PairDots(nn.Cell):
         i, j = np.tril_indices(vectors, 0 if diagonal else -1)
         self.vectors = vectors
         self.triangle = Tensor((i * vectors + j).astype(np.int32))
-        # For the gradient: the product that is at each entry of the whole matrix, and how often.
+        # For the gradient: the product at each entry of the whole matrix, and how often it counts.
         product = np.zeros((vectors, vectors), np.int32)
         product[i, j] = product[j, i] = np.arange(len(i))
         times = np.ones((vectors, vectors), np.float32)

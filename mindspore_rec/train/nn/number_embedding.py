@@ -27,7 +27,7 @@ class NumberEmbedding(FusedLayer):
     where a number is a feature like others; as the first layer of networks in FuxiCTR and BARS.
 
     Args:
-        numbers: number of numbers N of a row, 1 to 65536.
+        numbers: N, the count of numbers per row, 1 to 65536.
         embedding_dim: width D of a vector, 1 to 8192.
         std: standard deviation of the vectors' first values, which are normal; at least 0.
             `mindspore.set_seed` decides the draw. Default: 0.01.

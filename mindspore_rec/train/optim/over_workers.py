@@ -33,14 +33,15 @@ class WorkerExchange(nn.Cell):
 
     Args:
         parameters: the optimizer's parameters.
-        owners: for each of them the table, or None for a dense one.
+        owners: for each parameter its table, or None if the parameter is dense.
     """
 
     def __init__(self, parameters: Sequence[Parameter], owners: Sequence[Any]) -> None:
         super().__init__(auto_prefix=False)
         self._table_index = tuple(i for i, owner in enumerate(owners) if owner is not None)
         self._dense_index = tuple(i for i, owner in enumerate(owners) if owner is None)
-        # Past __setattr__: they are the optimizer's parameters, under its names.
+        # Not by __setattr__, which would make them parameters of this cell: they stay parameters of
+        # the optimizer, under its names.
         self.__dict__["_dense"] = tuple(parameters[i] for i in self._dense_index)
         tables = [owners[i] for i in self._table_index]
         if tables:

@@ -53,13 +53,15 @@ class ChangeMarks:
     def keep_digest(self) -> None:
         """Have the table keep its digest while rows change, as long as a mark is held.
 
-        It keeps 8 bytes for each row in host memory, 16 if rows are evicted by age, and nothing of
-        rows in lower tiers. Rows are hashed when they are exported, demoted, promoted, or when a
-        mark is taken, not while they are trained. The first call hashes all rows, and reads the
-        rows in lower tiers for it. The digest is dropped when memory for it runs out, when a table
-        of a vocabulary is cleared, when a limit of age is turned on or off, when a clock that was
-        put back to no event time gets one again, and when a damaged row in a lower tier is
-        replaced: call this again after the next mark. It does nothing if a digest is kept.
+        The digest takes 8 bytes per row in host memory, 16 if rows are evicted by age, and nothing
+        for rows in lower tiers. Rows are hashed when they are exported, demoted or promoted, or
+        when a mark is taken, not while they are trained. The first call hashes all rows, and reads
+        the rows in lower tiers for it. If a digest is kept already, this does nothing.
+
+        The digest is dropped when memory for it runs out, when a table of a vocabulary is cleared,
+        and when a limit of age is turned on or off. It is also dropped when a clock that was put
+        back to no event time gets an event time again, and when a damaged row in a lower tier is
+        replaced. Call this again after the next mark.
 
         Raises:
             ValueError: no mark was taken.

@@ -73,8 +73,8 @@ class Loss(NamedTuple):
     """Loss of a step over all workers.
 
     Args:
-        value: mean of the workers' losses weighted by their rows, or their sum.
-        bad: lowest worker whose loss is NaN or infinite; None if all are finite.
+        value: mean of the workers' losses, weighted by their rows, or the sum of the losses.
+        bad: first worker whose loss is NaN or infinite; None if all losses are finite.
     """
 
     value: float

@@ -87,13 +87,15 @@ class RedisTier:
         timeout: seconds that one answer of a server may take. Default: the URL's, else 5.
         retry_seconds: seconds of retries after which a call raises. Default: the URL's, else 30.
         worker: number of this worker, which has rows of its own. Default: 0.
-        workers: number of workers; rows of another number of them are not found. Default: 1.
+        workers: number of workers; rows that another number of workers wrote are not found.
+            Default: 1.
 
     Raises:
         ImportError: redis-py or hiredis is missing.
         TypeError, ValueError: an argument is of the wrong type or out of range.
         RemoteUnavailableError: no server answers in time.
-        RemoteError: the server refuses, evicts keys, or holds rows and leftover is `"refuse"`.
+        RemoteError: the server refuses a command or evicts keys, or it holds rows of this table and
+            leftover is `"refuse"`.
     """
 
     def __init__(

@@ -12,7 +12,8 @@
 namespace msrec {
 namespace {
 
-// A capacity is filled in parts of a quarter of it, so that rows can be demoted between them.
+// A call on many keys is done in parts of a quarter of the capacity, so that rows can be demoted
+// between the parts.
 constexpr int64_t kParts = 4;
 
 class Stopwatch {

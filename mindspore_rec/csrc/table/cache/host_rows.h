@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // HostRows: the rows in host memory of a table with lower tiers. Rows that a batch needs are
-// promoted; what is over the capacity of host memory is demoted before. Evaluation reads copies of
-// rows in lower tiers, and nothing moves. A part of a table, under its mutex.
+// promoted; rows over the capacity of host memory are demoted before. Evaluation reads copies of
+// rows in lower tiers, and nothing moves. HostRows is a part of a table and runs under its mutex.
 #pragma once
 
 #include <cstdint>
@@ -22,18 +22,18 @@ class HostRows {
 
   // Most rows in host memory.
   int64_t Capacity() const;
-  // Number of keys that one part of a call on many keys has: of a fraction of the capacity, so that
-  // rows can be demoted between the parts.
+  // Number of keys in one part of a call on many keys: a fraction of the capacity, so that rows can
+  // be demoted between the parts.
   size_t PartKeys() const;
 
   // Make the batch unique, find its rows, and promote those in lower tiers, or copy them into
-  // batch->copies where the purpose is to evaluate. Makes room for the rows that the shards will
-  // insert, besides those that are `pending` unless it is null; adds its absent keys to them.
-  // Throws where a tier fails or host memory is too small, and std::bad_alloc.
+  // batch->copies if the purpose is to evaluate. Makes room for the rows that the shards will
+  // insert, in addition to the rows in `pending` (unless null), to which it adds the batch's absent
+  // keys. Throws if a tier fails or host memory is too small, and std::bad_alloc.
   void Promote(Batch* batch, LookupPurpose purpose, PendingRows* pending = nullptr);
-  // Make room for so many more rows in host memory by demoting others, and return for how many
-  // there is. With `prefetching` that may be fewer: rows that are needed earlier stay. Else throws
-  // std::invalid_argument where there is not enough.
+  // Make room for more rows in host memory by demoting others, and return for how many there is
+  // room. With `prefetching` that may be fewer than asked for, since rows that are needed earlier
+  // stay; without it, too little room throws std::invalid_argument.
   size_t MakeRoom(size_t rows, bool prefetching);
 
   struct Stats {
@@ -50,11 +50,11 @@ class HostRows {
   const Stats& stats() const { return stats_; }
 
  private:
-  // Demote about that many rows, the lowest priority first; return how many it were. Rows
-  // that only prefetched batches need are candidates with `prefetched` alone.
+  // Demote about `rows` rows, the lowest priority first, and return how many were demoted. Rows
+  // that only prefetched batches need are candidates only with `prefetched`.
   size_t Demote(size_t rows, bool prefetched);
-  // Return the keys of `pending` and the batch's that were not found in lower tiers, `at` being
-  // where those are that were looked for there.
+  // Return the keys of `pending` and the keys of the batch that were not found in lower tiers; `at`
+  // has the positions of the keys that were looked for there.
   static std::vector<int64_t> AbsentKeys(const Batch& batch, const PendingRows& pending,
                                          const std::vector<uint32_t>* missing,
                                          const std::vector<uint32_t>& at, const bool* found);

@@ -40,7 +40,7 @@ class LowerTiers {
   const CacheSettings& settings() const { return settings_; }
   // Number of rows that are in a lower tier only. 0 before Queue was called.
   int64_t rows() const { return rows_; }
-  // Note that so many more rows are in a lower tier only; fewer where it is negative.
+  // Note that `more` more rows are in a lower tier only; fewer rows if `more` is negative.
   void AddRows(int64_t more) { rows_ += more; }
   Fetches& fetches() { return fetches_; }
 

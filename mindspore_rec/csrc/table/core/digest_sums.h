@@ -22,7 +22,8 @@ class DigestSums {
   explicit DigestSums(const Eviction& eviction)
       : by_steps_(eviction.max_idle_steps >= 0), by_seconds_(eviction.max_idle_seconds >= 0) {}
 
-  // Whether there is a sum for each time; else there is one, which needs no memory.
+  // Whether there is one sum per time at which rows were last seen. Otherwise there is one sum of
+  // all rows, which needs no memory.
   bool by_age() const { return by_steps_ || by_seconds_; }
 
   void Clear() noexcept {
@@ -38,8 +39,8 @@ class DigestSums {
   }
   // Methods that change a sum throw std::bad_alloc; the sums are of no use then.
 
-  // Replace the part of the row in a place, `before`, by `after`, which was last seen as `meta`
-  // says.
+  // Replace `before`, the part of the row in that place, by `after`, the part of a row that was
+  // last seen as `meta` says.
   void Replace(uint32_t place, uint64_t before, uint64_t after, const RowMeta& meta) {
     if (!by_age()) {
       Replace(before, after);
@@ -50,7 +51,7 @@ class DigestSums {
     Add(seen_[place], -before);
     seen_[place] = seen;
   }
-  // The same where it does not matter when the row was last seen. Requires !by_age().
+  // The same if it does not matter when the row was last seen. Requires !by_age().
   void Replace(uint64_t before, uint64_t after) noexcept { all_ += after - before; }
   // Load what Replace will change of that place.
   void Prefetch(uint32_t place) const {
@@ -77,8 +78,8 @@ class DigestSums {
   }
   void RemoveBelow(const RowMeta& meta, uint64_t digest) { AddBelow(meta, -digest); }
 
-  // Return the sum over the rows of which due(metadata) does not hold. Of the metadata there is
-  // what decides that: the last step or second, or both.
+  // Return the sum over the rows for which due(metadata) is false. The metadata have only the last
+  // step, the last second, or both, which decide whether a row is due.
   template <typename Fn>
   uint64_t Sum(const Fn& due) const {
     if (!by_age()) return all_;

@@ -22,8 +22,8 @@ class RowPins {
 
   // Make room for places below `end`. Throws std::bad_alloc, as all do for a place without room.
   void Reserve(size_t end) { pins_.resize(std::max(pins_.size(), end)); }
-  // Make room so that so many more rows can get a copy. Geometrically, since it is called for
-  // single rows. Throws std::bad_alloc.
+  // Make room for the copies of `more` more rows. The room grows geometrically, since this is
+  // called for single rows. Throws std::bad_alloc.
   void ReserveCopies(size_t more) {
     const size_t wanted = departed_.size() + copies_ + more;
     if (wanted > departed_.capacity()) {
@@ -34,10 +34,10 @@ class RowPins {
   // ---- hold
 
   RowPin Of(uint32_t id) const { return pins_[id]; }
-  // Begin with a row that has come to its place, without a copy.
+  // Begin with a row that is new in its place and has no copy in a lower tier.
   void Begin(uint32_t id) { At(id) = {0, 0, context_.pins.released}; }
-  // The same for one that was promoted, for the prefetched batch of that number where hold says
-  // so; note its copy with AddCopy.
+  // Begin with a row that was promoted; if `hold` is kBatch, hold it for prefetched batch `number`.
+  // The caller notes its copy with AddCopy.
   void BeginPromoted(uint32_t id, Hold hold, uint16_t number) {
     At(id) = {0, 1, hold == Hold::kBatch ? number : context_.pins.released};
   }
@@ -51,7 +51,7 @@ class RowPins {
       pin.used = pins.call & 0x7fff;
     }
   }
-  // Hold a row for the prefetched batch of that number.
+  // Hold a row for prefetched batch `number`.
   void HoldAhead(uint32_t id, uint16_t number) {
     RowPin& pin = At(id);
     pin.needed = context_.pins.Later(pin.needed, number);

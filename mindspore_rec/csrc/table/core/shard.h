@@ -81,8 +81,8 @@ class Shard {
   // Return the row of key as evaluation sees it, or null.
   char* Find(int64_t key);
 
-  // Drop the row of key. Whether there was one, as evaluation sees it: one that was due is dropped
-  // too, but was not there.
+  // Drop the row of key, due or not. Returns whether there was a row as evaluation sees it, so
+  // false for a row that was due.
   bool Erase(int64_t key);
   // Return the place of the row of key as evaluation sees it, or Index::kNone.
   uint32_t Place(int64_t key);
@@ -105,8 +105,8 @@ class Shard {
   void EvictDue(int64_t key);
   // Number of places that the sweep goes over.
   size_t places() const { return static_cast<size_t>(store_.end()) + candidates_.end(); }
-  // Sample candidates for about n rows to evict over the capacity: the 2 n + 64 of the lowest
-  // priority among consecutive rows, kSampled times as many as n.
+  // Sample candidates for about n rows to evict over the capacity: of kSampled * n + 64
+  // consecutive rows, the 2 n + 64 rows of the lowest priority.
   void EvictionCandidates(size_t n, VictimCandidates* candidates);
   // Drop the row in that place for capacity.
   void EvictOverCapacity(uint32_t place) { Drop(place, EvictionReason::kCapacity); }
@@ -153,8 +153,8 @@ class Shard {
 
   // ---- with lower tiers (shard_tiers.cc)
 
-  // Fill batch->row with the rows that are in host memory, hold them (kBatch: for the prefetched
-  // batch of that number), and append where in the batch the keys are that are not.
+  // Fill batch->row with the rows that are in host memory, and hold them (kBatch: for prefetched
+  // batch `number`). Append to `missing` the positions in the batch of the other keys.
   void FindInHost(Batch* batch, Hold hold, uint16_t number, std::vector<uint32_t>* missing);
   // Put a row from a lower tier in its place and return it; null where the key has a row here.
   // Requires room.
@@ -193,16 +193,16 @@ class Shard {
   void FindOrInsert(Batch* batch, Hold hold);
   void FindOnly(Batch* batch);
   void FindOrPut(Batch* batch);
-  // Keep the 2 n + 64 of the lowest priority: more than a shard's part of n, and few to choose
-  // from.
+  // Keep the 2 n + 64 candidates of the lowest priority: more than a shard's part of n, and still
+  // few.
   static void TrimCandidates(size_t n, VictimCandidates* candidates);
   // Fill batch->row as the index has them, due rows among them.
   void Probe(Batch* batch);
   void Drop(uint32_t id, EvictionReason reason);
   void CountEvicted(EvictionReason reason);
   void Release(uint32_t id) noexcept;
-  // Call fn(i, place) for n keys in order; Index::kNone for those without a row. Loads of the rows'
-  // first `bytes` overlap.
+  // Call fn(i, place) for n keys in order, with Index::kNone for keys without a row. The first
+  // `bytes` of several rows are prefetched at once.
   template <typename Fn>
   void ForPlaces(const int64_t* keys, size_t n, size_t bytes, const Fn& fn) const;
   // Call fn(place, row) for the rows that the current epoch touched, some of them more than once.

@@ -44,11 +44,11 @@ class UpperTier {
 
   // ---- find and hold
 
-  // Make a batch unique, fill batch->row with the rows that are here, hold them, and append where
-  // in the batch the keys are that are not, by shard.
+  // Make a batch unique, fill batch->row with its rows in host memory, and hold these rows. Append
+  // to missing[shard] the positions in the batch of the keys without a row here.
   void FindInHost(Batch* batch, Hold hold, std::vector<uint32_t>* missing);
-  // The same for a batch that is unique, all keys in one vector, and hold the rows for the
-  // prefetched batch of that number.
+  // The same for a batch that is unique, with one vector `missing` for the keys of all shards; hold
+  // the rows for prefetched batch `number`.
   void FindAhead(Batch* batch, uint16_t number, std::vector<uint32_t>* missing);
   // Whether there is a row of key here, due or not.
   bool Holds(int64_t key) const;
@@ -59,15 +59,15 @@ class UpperTier {
 
   // ---- promote
 
-  // Make room, so that neither promoting the missing rows of a unique batch nor inserting those
-  // that are not below, and noting all of its keys, runs out of memory; besides `pending`, unless
-  // it is null. Throws std::bad_alloc.
+  // Make room for a unique batch, so that promoting its missing rows, inserting rows that are not
+  // below either, and noting all of its keys cannot run out of memory. The room is in addition to
+  // the room for `pending` (unless null). Throws std::bad_alloc.
   void Reserve(const Batch& batch, const std::vector<uint32_t>* missing,
                const PendingRows* pending);
-  // Promote the rows that were found below: of keys[i], whose place in the batch is at[i], where
-  // found[i]. `rows` has their blocks, one after another; null: they will be overwritten. Adds how
-  // many to *promoted. Throws std::bad_alloc: rows that were promoted stay, unless they are to be
-  // overwritten. Requires Reserve.
+  // Promote the rows that were found below: the row of keys[i], whose place in the batch is at[i],
+  // if found[i]. `rows` has their blocks, one after another; if it is null, they will be
+  // overwritten. Adds the number of promoted rows to *promoted. Throws std::bad_alloc; rows
+  // promoted until then stay, unless they are to be overwritten. Requires Reserve.
   void Promote(Batch* batch, const std::vector<uint32_t>& at, const std::vector<int64_t>& keys,
                const char* rows, const bool* found, Hold hold, int64_t* promoted);
   // Promote keys[i], whose block is the i-th of `rows`, for each i of `of`, and hold them for the
@@ -78,9 +78,9 @@ class UpperTier {
 
   // ---- demote
 
-  // Choose about that many rows to demote, the lowest in priority of a sample; none that the
-  // step or call holds, and those that prefetched batches hold only with `prefetched`. Sorted by
-  // shard and place.
+  // Choose about that many rows to demote: the rows of the lowest priority in a sample, without
+  // rows that the step or call holds, and, unless `prefetched`, without rows that prefetched
+  // batches hold. Sorted by shard and place.
   VictimCandidates Victims(size_t rows, bool by_count, bool prefetched);
   // Append a copy of a victim, with what a device cache has of it.
   void CopyOut(const VictimCandidate& victim, std::vector<int64_t>* keys, std::vector<char>* rows);

@@ -62,9 +62,9 @@ class DeviceRows {
     const uint32_t slot = map_.Find(key);
     return slot == SlotMap::kNone || gone_[slot] ? SlotMap::kNone : slot;
   }
-  // Finds the slots of shard's distinct keys in the batch that have a row.
+  // Finds the slots of the shard's distinct keys in the batch, if the keys have rows.
   void FindAll(const Batch& batch, int shard, uint32_t* slots) const;
-  // The row was changed in the slot; `host` is its block.
+  // Notes that the row in the slot was changed; `host` is its block.
   void MarkDirty(uint32_t slot, char* host) {
     host_[slot] = host;
     dirty_[slot] = 1;
@@ -74,26 +74,28 @@ class DeviceRows {
   // memory is not shared.
   void WriteBack(int64_t key);
   void WriteBackAll();
-  // The block of key is about to go: its slot is free, from the next sequential section on.
+  // Forgets a row whose block is about to go: its slot is free from the next sequential section
+  // on.
   void Forget(int shard, int64_t key);
-  // The same, the block brought up to date before.
+  // Brings the block up to date, and forgets the row as Forget does.
   void WriteBackAndForget(int shard, int64_t key);
   // Drops everything without bringing any block up to date.
   void Clear();
 
-  // The keys of a batch that it would have to hold in this step, those it holds included.
+  // Returns the number of slots that are in use in this step if the batch is added: the pinned
+  // slots, and one for each key of the batch that has no pinned slot.
   size_t Needed(const Batch& batch) const;
   // Makes room for what Assign notes of a batch that was made unique.
   void ReserveAssign(const Batch& batch, std::vector<SlotSwap>* swaps);
-  // Gives each distinct key of the batch that has a row a slot. `slots` is laid out as batch.key;
-  // what is to be moved is appended to `swaps`. Requires room (Needed, ReserveAssign); cannot fail
-  // then.
+  // Gives a slot to each distinct key of the batch that has a row. `slots` is laid out as
+  // batch.key; the rows to move are appended to `swaps`. Requires room (Needed, ReserveAssign), and
+  // cannot fail then.
   void Assign(const Batch& batch, uint32_t* slots, std::vector<SlotSwap>* swaps);
   // Moves rows; shared memory only.
   void Move(const std::vector<SlotSwap>& swaps);
   // Dirty slots, and the blocks their rows belong to.
   std::vector<SlotSwap> Dirty() const;
-  // The rows of these swaps are in their blocks.
+  // Notes that the rows of these swaps have been copied to their blocks: their slots are clean.
   void Written(const std::vector<SlotSwap>& swaps);
   void CopyOut(const SlotSwap& swap, const float* value, const float* state) const;
 

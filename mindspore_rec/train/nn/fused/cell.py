@@ -29,8 +29,8 @@ __all__ = ["ProgramCell", "module_of", "native_operator", "program_cell", "refus
 
 _ROW_UNIT = 16  # of csrc/ops/dense_ops.cc
 _PACKED_UNIT = 4096
-# Programs of so many inputs take them in bfloat16, each as it is; programs of more inputs have them
-# cast. An operator's types are fixed when it is made: there is one operator for each choice.
+# Programs of at most this many inputs take bfloat16 inputs as they are; for programs of more inputs
+# they are cast. An operator's types are fixed when it is made: there is one operator per choice.
 _MOST_NARROW_INPUTS = 3
 
 _SOURCE = '''# SPDX-License-Identifier: Apache-2.0
@@ -127,7 +127,7 @@ class ProgramCell(nn.Cell):
         return copied
 
     def outputs_of(self, given: Any) -> Any:
-        """Return the outputs, and behind them what the gradient needs."""
+        """Return the outputs, followed by the values for the gradient if the cell keeps them."""
         given = self._taken(given)
         if self.keeps:
             return self._whole_forward(given)
@@ -253,6 +253,6 @@ def _class_of(count: int) -> type[ProgramCell]:
 
 @functools.cache
 def refusal_of(count: int) -> Any:
-    """Return the gradient of an operator of so many inputs that has none: an error."""
+    """Return the gradient of an operator with `count` inputs and no gradient: an error."""
     source = _REFUSAL.format(count=count, names=_names(count))
     return module_of(f"mindspore_rec_no_gradient_{count}", source).refuse

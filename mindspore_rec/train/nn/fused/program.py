@@ -34,8 +34,8 @@ class Part(NamedTuple):
     """Part of a parameter.
 
     Attributes:
-        parameter: number of the parameter.
-        offset: elements of the parameter before it. Default: 0.
+        parameter: number of the parameter in its program.
+        offset: elements of the parameter before the part. Default: 0.
     """
 
     parameter: int
@@ -90,7 +90,7 @@ class Program:
         self._inputs += 1
 
     def inputs(self, *widths: int) -> Columns:
-        """Return the columns of input Tensors of so many floats per row, joined."""
+        """Return the joined columns of input Tensors with `widths` floats per row."""
         joined = self.value(sum(widths))
         offset = 0
         for width in widths:
@@ -99,7 +99,7 @@ class Program:
         return joined
 
     def value(self, width: int) -> Columns:
-        """Return a new value of so many columns, for layers to write."""
+        """Return a new value of `width` columns, for layers to write."""
         return Columns(self._native.add_value(width), 0, width)
 
     def parameter(self) -> Part:
@@ -143,7 +143,7 @@ class Program:
         return y if is_last else self._behind(y, activation, masks - inside, output)
 
     def _masks(self, count: int) -> tuple[int, int, int]:
-        """Return the further inputs of a dropout by so many masks."""
+        """Return the further inputs of a dropout by `count` masks."""
         return (self._extra(), self._extra(), count) if count else _NO_MASKS
 
     def _behind(self, x: Columns, activation: str, masks: int, output: Columns | None) -> Columns:
@@ -165,17 +165,17 @@ class Program:
         return y
 
     def softmax(self, x: Columns, group: int) -> Columns:
-        """Add a softmax of each group of so many columns, and return its output."""
+        """Add a softmax over each group of `group` columns, and return its output."""
         y = self.value(x.width)
         self._native.add_softmax(x, y, group)
         return y
 
     def sum_groups(self, x: Columns, width: int, output: Columns | None = None) -> Columns:
-        """Add the sum of the groups of so many columns, from the left, and return its output.
+        """Add a layer that sums groups of columns from left to right, and return its output.
 
         Args:
             x: columns of the groups, side by side.
-            width: columns of a group.
+            width: columns per group.
             output: columns to write. Default: a new value.
         """
         y = self.value(width) if output is None else output
@@ -209,7 +209,7 @@ class Program:
     def factorized_pairs(
         self, x: Columns, fields: int, sums: bool, output: Columns | None = None
     ) -> Columns:
-        """Add the sum over pairs of fields of their products, and return its output.
+        """Add the sum of the products of all pairs of fields, and return its output.
 
         Args:
             x: columns of the fields' vectors, side by side.
