@@ -69,12 +69,15 @@ def states_of(directory: Path, worker: int) -> dict:
 def test_it_goes_on_after_kills_and_after_its_end(runs):
     directory, (first, *later), saved = runs
     assert first[-1]["trained"] >= 25_000
-    assert first[-1]["trainer_restarts"] == KILLS
+    log = (directory / "logs" / "trainer.log").read_text()
+    # Open MPI may fail to start at all, by a thread of its own on a busy machine; then run.py does
+    # it again.
+    failed_starts = log.count("The PMIx server's listener thread failed to start")
+    assert first[-1]["trainer_restarts"] == KILLS + failed_starts
     for second in later:
         assert second[-1]["trained"] >= saved[0] + 5_000
         trained = [line["trained"] for line in second if line["trained"]]
         assert trained[0] >= saved[0] > 0
-    log = (directory / "logs" / "trainer.log").read_text()
     # Worker 0 alone reports. Each kill of a worker ended the job, by the launcher's account.
     assert (
         log.count("[0] trainer: starts") + log.count("[0] trainer: goes on at step")
