@@ -33,7 +33,7 @@ Kind = TypeVar("Kind")
 
 
 class Change(Protocol):
-    """What became of arguments of an earlier version."""
+    """Way by which arguments of an earlier version become arguments of today."""
 
     def apply(self, function: str, named: dict[str, Any]) -> None:
         """Put the new form in the place of old keyword arguments, with a warning for each."""

@@ -138,7 +138,7 @@ NEW = SsdConfig("rows", max_bytes=1 << 30, direct=False)
 
 
 def warned(make: Callable[[], CacheConfig]) -> tuple[CacheConfig, list[str]]:
-    """What is made, and the old arguments that are warned of."""
+    """Return the config, and the old arguments that are warned of."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         config = make()

@@ -41,7 +41,7 @@ class Clock(Callback):
 @pytest.mark.parametrize(
     ("intervals", "fulls", "deltas"),
     [
-        # The first full one is that of the beginning; the last step is saved as the training ends.
+        # The first full checkpoint is of the beginning; the last step is saved at the end.
         ({"every_steps": 100, "delta_every_seconds": 25.0}, [], [3, 6, 9, 12]),
         ({"every_steps": 100, "delta_every_seconds": 30.0}, [], [3, 6, 9, 12]),
         ({"every_steps": 100, "delta_every_seconds": 41.0}, [], [5, 10, 12]),

@@ -76,7 +76,8 @@ def draw(seed: str, count: int, native: bool, root: Path = ROOT) -> list[Iterato
     """Return `count` mutants of C++ or of Python; each comes with others that may take its place.
 
     Which mutants take the place of one, as it does not compile, does not depend on the others:
-    those of place i are i, i + count, i + 2 count ... of the order that the seed decides.
+    the mutants of place i are number i, i + count, i + 2 count ... in the order that the seed
+    decides.
 
     Args:
         seed: any text: the same one, of the same files, gives the same mutants.

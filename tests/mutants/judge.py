@@ -35,7 +35,7 @@ _IMPORT = 60.0
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a mutant.
+    """Outcome of a mutant.
 
     Args:
         room: name of its room.

@@ -14,7 +14,7 @@ __all__ = ["Named", "Report"]
 
 @dataclass(frozen=True)
 class Named:
-    """What became of a named mutant.
+    """Outcome of a named mutant.
 
     Args:
         number: of the defect.

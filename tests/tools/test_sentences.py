@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sentences for a reader are those of pages, docstrings and comments; a seed is one draw."""
+"""Sentences for a reader come from pages, docstrings and comments; a seed is one draw."""
 
 from __future__ import annotations
 

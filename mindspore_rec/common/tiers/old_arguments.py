@@ -31,7 +31,7 @@ POSITIONS = (
 
 
 class InSsd:
-    """What became of the arguments of the SSD tier: fields of the argument `ssd`."""
+    """Change by which arguments of the SSD tier become fields of the argument `ssd`."""
 
     def apply(self, function: str, named: dict[str, Any]) -> None:
         """Put `ssd` in their place, with a warning for each.

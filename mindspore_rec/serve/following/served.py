@@ -87,7 +87,7 @@ class Served(ABC):
         """Read and check the checkpoints of a chain; return them for `put`.
 
         Raises:
-            ChainError: a file is damaged, or is not of such a network.
+            ChainError: a file is damaged, or is of another network.
             FileNotFoundError: a checkpoint was removed meanwhile.
         """
 

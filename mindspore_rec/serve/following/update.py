@@ -26,7 +26,7 @@ class Update:
         chain: a delta; or a full checkpoint and the deltas after it.
 
     Raises:
-        ChainError: a file is damaged, or is not of such a network.
+        ChainError: a file is damaged, or is of another network.
         FileNotFoundError: a checkpoint was removed meanwhile.
     """
 

@@ -14,7 +14,7 @@ __all__ = ["Publication"]
 
 @dataclass(frozen=True, kw_only=True)
 class Publication:
-    """What a `RecCheckpoint` gives to predictors of its run, beside the checkpoints themselves.
+    """Network and messages that a `RecCheckpoint` gives to predictors of its run.
 
     Args:
         announce: function that worker 0 calls from another thread when a checkpoint is written,

@@ -12,7 +12,7 @@ __all__ = ["RowChecks"]
 
 @dataclass(frozen=True, kw_only=True)
 class RowChecks:
-    """What a `RecCheckpoint` does to notice rows that change by themselves: bit flips, bad disks.
+    """Ways in which a `RecCheckpoint` notices rows that change by themselves: bit flips, bad disks.
 
     Args:
         keep_digests: whether tables keep the digests of their rows, so that deltas have them, a

@@ -165,7 +165,7 @@ class _Child(NamedTuple):
 
 
 class _Fusion:
-    """What a fused network consisted of when it was traced."""
+    """Cells, attributes and operators of a network, as they were when it was traced."""
 
     def __init__(self, network: nn.Cell, traces: list[Trace], has_modes: bool) -> None:
         self.entered = list({id(each): each for t in traces for each in t.entered}.values())

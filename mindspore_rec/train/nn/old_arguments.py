@@ -51,7 +51,7 @@ _HASH_ONLY = (
 
 
 class InConfig:
-    """What became of the arguments that described a bag's table: a `TableConfig`."""
+    """Change by which arguments that describe a bag's table become a `TableConfig`."""
 
     def apply(self, function: str, named: dict[str, Any]) -> None:
         """Put a description, or a table with the values that were given, in their place.

@@ -56,7 +56,7 @@ class Node:
 
 @dataclass
 class Plan:
-    """What is computed when.
+    """Steps before an operator, the layers in it, and the steps behind it.
 
     Attributes:
         before: steps before the operator.

@@ -24,7 +24,7 @@ _OF_CONTENT = (
 
 
 class TraceError(Exception):
-    """What a network does cannot be written down as a list of steps; the message says why."""
+    """A network cannot be written down as a list of steps; the message says why."""
 
 
 class NothingToFuseError(TraceError):
@@ -32,7 +32,7 @@ class NothingToFuseError(TraceError):
 
 
 class Recorder(Protocol):
-    """What stand-ins tell of their use."""
+    """Receiver of the uses of stand-ins."""
 
     def record(self, kind: str, target: Any, args: Any, kwargs: dict[str, Any]) -> StandIn:
         """Note a step, and return the stand-in for its result."""
