@@ -353,6 +353,32 @@ TEST(TableDevice, TooFewSlotsIsAnErrorThatNamesTheLeastAndChangesNothing) {
   EXPECT_EQ(subject.table->Size(), 10u);
 }
 
+TEST(TableDevice, ALookupWithAnotherFilterIsNotThePreparedOne) {
+  IdFilter one, two, none;
+  one.has_padding = two.has_padding = true;
+  one.padding_key = 1;
+  two.padding_key = 2;
+  const std::vector<int64_t> ids = {1, 2, 3};
+  const auto slots_of = [&](const IdFilter* prepared, const IdFilter& filter) {
+    Subject subject(Kind{RuleKind::kAdam}, true);
+    std::vector<int32_t> slots(ids.size());
+    if (prepared != nullptr) subject.table->device().Prepare(View(ids), *prepared);
+    subject.table->device().LookupSlots(View(ids), filter, nullptr, slots.data());
+    std::vector<bool> dropped;  // all dropped ids share the slot of zeros
+    for (const int32_t slot : slots) {
+      dropped.push_back(SameBits(subject.values.data() + slot * kDim,
+                                 std::vector<float>(kDim, 0.0f).data(), kDim));
+    }
+    return dropped;
+  };
+  for (const IdFilter* prepared : {&one, &two, &none}) {
+    for (const IdFilter* filter : {&one, &two, &none}) {
+      EXPECT_EQ(slots_of(prepared, *filter), slots_of(nullptr, *filter));
+    }
+  }
+  EXPECT_NE(slots_of(nullptr, one), slots_of(nullptr, two));
+}
+
 TEST(TableDevice, ALookupPreparedForNoStepIsAnError) {
   Subject subject(Kind{RuleKind::kAdam}, true);
   const std::vector<int64_t> ids = {1, 2};

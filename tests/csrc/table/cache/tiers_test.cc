@@ -483,6 +483,26 @@ TEST(TableTiers, TooSmallACapacityNamesTheLeastThatWorks) {
   }
 }
 
+// Steps alone evict them: no lookup, trigger or export looks at the rows.
+TEST(TableTiers, IdleRowsLeaveTheLowerTierWithoutATrigger) {
+  TestDirectory directory(true);
+  TableConfig config = Config();
+  config.eviction.max_idle_steps = 20;
+  Table table(config);
+  table.tiers().SetCache(Cache(50, Ssd(directory)));
+  Start(&table);
+  for (int64_t step = 1; step <= 6; ++step) {
+    std::vector<int64_t> ids(40);
+    std::iota(ids.begin(), ids.end(), step * 40);
+    TrainOne(&table, ids, step);
+  }
+  table.tiers().Flush();
+  ASSERT_GE(Stat(&table, "ssd_rows"), 160);
+  for (int64_t step = 7; step <= 60; ++step) TrainOne(&table, {1, 2}, step);
+  table.tiers().Flush();
+  EXPECT_LE(Stat(&table, "ssd_rows"), 2);
+}
+
 // Two lookups of one step need room together.
 TEST(TableTiers, TheLookupsOfOneStepStayTogether) {
   TestDirectory directory(true);
