@@ -25,13 +25,13 @@ class CountFirstEpoch(Callback):
     trained, and no other id gets a row. When training ends, the thresholds are restored and
     counting continues.
 
-    A training resumed from a checkpoint starts a new first epoch, unless the checkpoint saves the
-    state of this callback in its `states`: `RecCheckpoint(..., states={"first_epoch": callback})`.
+    A training resumed from a checkpoint starts a new first epoch. To prevent this, save the state
+    of this callback too, by `RecCheckpoint(..., states={"first_epoch": callback})`.
 
     Args:
-        steps: number of steps of the first pass over the data, at least 1. Set it if one epoch of
-            `train` passes over the data several times. Default: None: counts are frozen at the end
-            of the first epoch.
+        steps: number of steps of the first pass over the data, at least 1. Set `steps` if one epoch
+            of `train` passes over the data several times. Default: None, which freezes the counts
+            at the end of the first epoch.
 
     Raises:
         TypeError, ValueError: `steps` is of the wrong type or out of range.

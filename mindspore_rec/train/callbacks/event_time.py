@@ -23,7 +23,7 @@ class EventTime(Callback):
     This callback is needed only for batches that carry no event time: batches of a Dataset after
     `get_insert_func`, or plain columns with the times among the network's inputs. Batches of
     `FeatureBatches` carry an event time, and so do batches of a `StreamingDataset` whose source has
-    `event_time=`; `RecModel` sets the tables' event time from it. The times are the input column
+    `event_time=`. `RecModel` sets this event time on the tables. The times are the input column
     after the features, as in batches of `get_insert_func`.
 
     Args:

@@ -152,22 +152,23 @@ class EarlyStopping(_Watch):
     Evaluations are made by `RecModel.fit` and by an `EvalCallback`. Several evaluations after one
     step count as one; evaluations that do not measure `monitor` do not count.
 
-    A `RecCheckpoint` beside this callback saves the last state of the model and the state of this
-    callback. The best weights are then kept in the folder `best` of the checkpoint directory and
-    remain there after the training. A training that was killed and restarted therefore ends like an
-    uninterrupted training. If a training that stopped early is started again, it trains no step and
-    restores the best weights again.
+    If a `RecCheckpoint` is also among the callbacks, it saves the last state of the model and the
+    state of this callback. The best weights are then kept in the folder `best` of the checkpoint
+    directory and remain there after the training. A training that was killed and restarted
+    therefore ends like an uninterrupted training. If a training that stopped early is started
+    again, it trains no step and restores the best weights again.
 
     Args:
         monitor: name of the metric. Default: 'auc'.
         patience: number of successive evaluations without improvement after which training ends, at
             least 1. Default: 3.
         min_delta: smallest change that counts as an improvement, at least 0. Default: 0.0.
-        mode: 'max' if larger values are better, 'min' if smaller ones are. Default: 'max'.
+        mode: 'max' if larger values are better, 'min' if smaller values are better. Default: 'max'.
         restore_best: whether the best weights are restored at the end. Default: True.
         directory: existing directory in which the temporary directory is made. Workers on several
-            hosts need a directory that all hosts share. Not used beside a `RecCheckpoint`. Default:
-            None, the system's directory for temporary files.
+            hosts need a directory that all hosts share. The directory is not used if a
+            `RecCheckpoint` is among the callbacks. Default: None, the system's directory for
+            temporary files.
 
     Attributes:
         best: best value so far; None before the first evaluation.
@@ -342,10 +343,10 @@ class ReduceLROnPlateau(_Watch):
     with `FTRL`, only the rates of the other parts are lowered.
 
     Evaluations are made by `RecModel.fit` and by an `EvalCallback`. Several evaluations after one
-    step count as one; evaluations that do not measure `monitor` do not count. A `RecCheckpoint`
-    beside this callback saves its state, so that a restarted training lowers the rates at the same
-    steps as an uninterrupted training. The BARS results for click models were measured with this
-    method, a factor of 0.1 and a patience of 1.
+    step count as one; evaluations that do not measure `monitor` do not count. If a `RecCheckpoint`
+    is also among the callbacks, it saves this callback's state. A restarted training then lowers
+    the rates at the same steps as an uninterrupted training. The BARS results for click models were
+    measured with this method, a factor of 0.1 and a patience of 1.
 
     Args:
         monitor: name of the metric. Default: 'auc'.
@@ -353,7 +354,7 @@ class ReduceLROnPlateau(_Watch):
         patience: number of successive evaluations without improvement after which the rates are
             lowered, at least 1. Counting then starts again from 0. Default: 1.
         min_delta: smallest change that counts as an improvement, at least 0. Default: 0.0.
-        mode: 'max' if larger values are better, 'min' if smaller ones are. Default: 'max'.
+        mode: 'max' if larger values are better, 'min' if smaller values are better. Default: 'max'.
         min_lr: lower limit of the rates, at least 0. Default: 0.0.
 
     Attributes:
@@ -427,7 +428,8 @@ def _rates_in(cell: nn.Cell) -> list[ms.Parameter]:
     """Return the constant rates of a training cell's optimizers, except FTRL's rates.
 
     Raises:
-        ValueError: there is no such rate, or an optimizer has a schedule.
+        ValueError: no optimizer has a constant rate other than FTRL's rate, or an optimizer has a
+            schedule.
     """
     optimizers = [each for _, each in cell.cells_and_names() if isinstance(each, nn.Optimizer)]
     rates = [rate for each in optimizers for rate in _own_rates(each)]

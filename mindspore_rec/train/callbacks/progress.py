@@ -261,7 +261,7 @@ class ProgressBar(Callback):
             self._bar = tqdm(unit="step", total=_total_steps(run), dynamic_ncols=True)
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Advance the bar, and update the figures from time to time."""
+        """Advance the bar, and update the displayed values from time to time."""
         run = run_context.original_args()
         now = time.perf_counter()
         due = 0.2 if self._bar is not None else self.every_seconds
@@ -271,7 +271,7 @@ class ProgressBar(Callback):
             self._show(run, now)
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Show the last figures and close the bar."""
+        """Show the last values and close the bar."""
         if self._bar is not None:
             self._show(run_context.original_args(), time.perf_counter())
         self._close()

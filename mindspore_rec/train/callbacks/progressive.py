@@ -30,10 +30,10 @@ __all__ = ["ProgressiveValidation"]
 class ProgressiveValidation(Callback):
     """Callback that computes AUC, log loss and calibration of each batch before its training step.
 
-    The model predicts each batch in evaluation mode just before its training step. Every row of the
-    stream is therefore first a test row and then a training row, and no separate test data are
-    needed. The metrics are exact over the last `window` rows. The progress bar shows them, and
-    `run_context.original_args().metrics` contains them, together with `drift`. `drift` is the log
+    The model predicts each batch in evaluation mode just before the batch's training step. Every
+    row of the stream is therefore first a test row and then a training row, and no separate test
+    data are needed. The metrics are exact over the last `window` rows. The progress bar shows the
+    metrics and `drift`, which are also in `run_context.original_args().metrics`. `drift` is the log
     loss of the window minus the log loss of all rows so far; it is above 0 if the model has become
     worse.
 
@@ -41,7 +41,7 @@ class ProgressiveValidation(Callback):
     the rows of all workers, in the order of the workers, so all workers get the same metrics.
 
     Args:
-        model: the RecModel that trains, or a function from a batch's columns to predictions. A
+        model: the RecModel that is trained, or a function from a batch's columns to predictions. A
             RecModel must have a `loss_fn`. The last column of a batch is the label.
         window: number of most recent rows over which the metrics are computed, at least 1 (default
             100,000).
@@ -193,7 +193,7 @@ class ProgressiveValidation(Callback):
 def _of_all(
     group: Group, prediction: np.ndarray, label: np.ndarray, rows: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return predictions and labels of all workers; `rows` is this worker's number, 0 if idle."""
+    """Return all workers' predictions and labels; this worker has `rows` rows, 0 if idle."""
     mine = pack_arrays({"prediction": prediction[:rows], "label": label[:rows]})
     by_worker = [unpack_arrays(each) for each in group.all_gather(mine)]
     return (

@@ -14,9 +14,9 @@ __all__ = ["ResumedCallback", "steps_before"]
 class ResumedCallback(Callback):
     """Callback with a state that belongs to one training and to its restarts.
 
-    When a training begins, state from an earlier training is reset. If a `RecCheckpoint` is among
-    the callbacks, it then passes the saved state to `go_on`. A state passed to `load_state_dict`
-    before the training is used too.
+    When a training begins, state from an earlier training is reset. A `RecCheckpoint` among the
+    callbacks then passes the saved state to `go_on`. A state passed to `load_state_dict` before the
+    training is used too.
 
     Subclasses define `_reset`, `state_dict` and `go_on`.
     """

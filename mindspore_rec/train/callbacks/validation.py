@@ -98,7 +98,7 @@ class Validation(EvalCallback):
 
 
 def check_frequency(valid_frequency: Any) -> int | list[int]:
-    """Return `valid_frequency` checked: a number of epochs, or a list of epochs.
+    """Check `valid_frequency` and return it as a number of epochs or a list of epochs.
 
     Raises:
         TypeError, ValueError: `valid_frequency` is neither an int nor a list of ints, or is below

@@ -47,17 +47,17 @@ class Cadence:
 
     @property
     def off(self) -> bool:
-        """Whether the action is never due."""
+        """True if the action is never due."""
         return self.steps is None and self.seconds is None
 
     @property
     def by_steps(self) -> bool:
-        """Whether the interval is in steps."""
+        """True if the interval is in steps."""
         return self.steps is not None
 
     @property
     def by_clock(self) -> bool:
-        """Whether the interval is in seconds."""
+        """True if the interval is in seconds."""
         return self.seconds is not None
 
     def restart(self, now: float) -> None:

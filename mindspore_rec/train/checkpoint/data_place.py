@@ -62,7 +62,7 @@ class SavedPlace:
 
     Args:
         stream: state of the data; None if the saved data have no state.
-        passes: position within the passes over data without a state; None if it was not saved.
+        passes: position within the passes over data without a state; None if no position was saved.
         path: path of the checkpoint.
         step: number of steps before the checkpoint.
         new_data: whether the training continues with other data, read from their start.
@@ -95,7 +95,7 @@ class DataPlace:
             check_place(data)
 
     def stateful(self, data: Any) -> dict[str, BatchSource]:
-        """Return a dict with the source of the data; an empty dict if it has no state to save."""
+        """Return a dict with the data's source; an empty dict if the source has no saved state."""
         if data is None or self._starts_over:
             return {}
         source = batch_source(data, NAME)
@@ -143,8 +143,8 @@ class DataPlace:
             saved: position from the restored checkpoint; None if no checkpoint was restored.
 
         Raises:
-            ValueError: data without a state differ from the checkpoint's data, or `new_data` is set
-                and they are the checkpoint's data.
+            ValueError: data without a state differ from the checkpoint's data, or `new_data` is
+                True although the data are the checkpoint's data.
         """
         self._source = self.stateful(run.train_dataset).get(NAME)
         self._began = 0 if self._source is None else self._source.batches

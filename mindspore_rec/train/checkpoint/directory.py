@@ -78,8 +78,8 @@ def save_checkpoint(
 
     Raises:
         TypeError: an argument is of the wrong type.
-        FileExistsError: `path` exists already. With `overwrite`: `path` is not a checkpoint written
-            by this function. In both cases nothing was written.
+        FileExistsError: `path` exists already; or, with `overwrite`, `path` is not a checkpoint
+            that this function wrote. Nothing was written.
         OSError: a file cannot be written; an existing checkpoint is unchanged.
         RuntimeError: the loaded weights lack the rows of a table; see `keep_rows()`.
 
@@ -165,7 +165,7 @@ def _check_target(target: Path, overwrite: bool) -> bool:
 
 
 def _exchange(made: Path, target: Path) -> None:
-    """Exchange the new directory and the existing one atomically."""
+    """Exchange the new directory and the existing directory atomically."""
     libc = ctypes.CDLL(None, use_errno=True)
     before, after = os.fsencode(made), os.fsencode(target)
     if libc.renameat2(_HERE, before, _HERE, after, _EXCHANGE) != 0:
@@ -190,7 +190,8 @@ def load_checkpoint(
     """Load a checkpoint into a network.
 
     Every file is checked before anything changes. The present rows of the tables are dropped.
-    Optimizer state is loaded for tables that have an optimizer, which must be of the saved kind.
+    Optimizer state is loaded for tables that have an optimizer. The optimizer must be of the saved
+    kind.
 
     Several workers (see `mindspore_rec.launch`) call this function at the same time. Each worker
     checks and loads the parts that it needs. The checkpoint may have been written by any number of
@@ -200,11 +201,11 @@ def load_checkpoint(
         model: model or cell as for `save_checkpoint`, built as at the save, with the same table
             names.
         path: directory of a checkpoint that `save_checkpoint` wrote, or the directory of a
-            `RecCheckpoint`. From the latter, the newest state is loaded.
-        worker: index of this process, from 0. Set it if several processes share the tables but were
-            not started by one launcher. Default: None, the number of this worker.
-        workers: number of processes that share the tables. It may differ from the number of
-            processes that wrote the checkpoint. Each process loads the rows of its own keys, so
+            `RecCheckpoint`. From the directory of a `RecCheckpoint`, the newest state is loaded.
+        worker: index of this process, from 0. Set `worker` if several processes share the tables
+            but were not started by one launcher. Default: None, the number of this worker.
+        workers: number of processes that share the tables. This number may differ from the number
+            of processes that wrote the checkpoint. Each process loads the rows of its own keys, so
             every row is loaded once. Default: None, the number of workers; 1 without a launcher.
         states: objects to restore, by the names under which `save_checkpoint` or `RecCheckpoint`
             saved their states. Other objects are unchanged. Without `states`, a `RuntimeWarning`
@@ -267,7 +268,7 @@ def _checked_chain(path: Path, cell: nn.Cell, shares: TableShares) -> list[Entry
 
 
 def _load_states(objects: dict[str, Any], entry: Entry, reader: Share, path: Any) -> None:
-    """Load all states, or none."""
+    """Load all states, or no state if an object rejects its state."""
     if not objects:
         return
     saved = WorkerStates(entry, reader)

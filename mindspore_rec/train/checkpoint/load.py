@@ -30,12 +30,13 @@ def load_chain(cell: nn.Cell, chain: Sequence[Entry], shares: TableShares | None
 
     Args:
         cell: a network, which gets only weights, or a training cell, which gets everything.
-        chain: checkpoints from `newest_chain`. `verify_chain` must have checked their files.
+        chain: checkpoints from `newest_chain`. `verify_chain` must have checked the files of these
+            checkpoints.
         shares: the keys whose rows are loaded, by table name; None for a table that has no keys on
             this worker. Default: None, all keys of all tables.
 
     Raises:
-        CheckpointError: tables, parameters or optimizers differ from the saved ones.
+        CheckpointError: tables, parameters or optimizers do not match the checkpoint.
     """
     check_load(cell, chain, shares)
     last = chain[-1]

@@ -63,13 +63,13 @@ class RecCheckpoint(Callback):
     depend on nothing but the state. Eviction by capacity is an exception: it chooses victims from
     random samples, which differ after a restart.
 
-    The training data must have one of two forms. The first form is a source of batches with a
-    state: a `StreamingDataset`, or a `BatchWrapper` of such a source, like `FeatureBatches`. The
-    second form is data with a length that yield the same batches in each program: a list, a finite
-    Dataset. After `restore()`, `RecModel` resumes in the middle of a pass over data of the second
-    form: batches already trained are read and skipped. `epoch` includes the epochs before the
-    restart, so a restarted program trains only the remaining batches and epochs. It is an error if
-    the batches differ from the batches before the restart. All other data, such as a generator or a
+    The training data must have one of two forms. Either they are a source of batches with a state,
+    such as a `StreamingDataset` or a `BatchWrapper` of such a source, like `FeatureBatches`. Or
+    they have a length and yield the same batches in each program, such as a list or a finite
+    Dataset. After `restore()`, `RecModel` resumes in the middle of a pass over data with a length.
+    Batches already trained are read and skipped. `epoch` includes the epochs before the restart, so
+    a restarted program trains only the remaining batches and epochs. It is an error if the batches
+    differ from the batches before the restart. All other data, such as a generator or a
     `GeneratorDataset` over a stream, are rejected before the first step, unless `data_starts_over`
     is True. The error message says why the data cannot be resumed.
 
@@ -86,16 +86,16 @@ class RecCheckpoint(Callback):
 
     Args:
         directory: directory of the run; made if missing. Only one process, or the workers of one
-            job, may write to it at a time. Several workers need a directory in a file system that
-            all of them share.
+            job, may write to the directory at a time. Several workers need a directory in a file
+            system that all of them share.
         every_steps: steps between two full checkpoints, at least 1; or
         every_seconds: seconds between two full checkpoints, above 0. Either `every_steps` or
             `every_seconds` is required.
         keep: number of full checkpoints to keep, at least 1. Deltas since the oldest kept
             checkpoint are kept too. Default: 2.
         delta_every_steps: steps between two deltas, at least 1; or
-        delta_every_seconds: seconds between two deltas, above 0. Default: None, a delta is written
-            only to be merged into a full checkpoint.
+        delta_every_seconds: seconds between two deltas, above 0. Default: None; a delta is then
+            written only before a full checkpoint is merged.
         states: objects by name with `state_dict()` and `load_state_dict(state)` that belong to the
             state, for example a `ProgressiveValidation`. The states of `train_dataset`,
             `EarlyStopping`, `ReduceLROnPlateau` and `EvalCallback` are saved automatically.
@@ -108,8 +108,8 @@ class RecCheckpoint(Callback):
 
     Attributes:
         directory: directory of the run.
-        step: number of training steps since the run began, over all restarts. It also grows by 1
-            when the end of a training saves rows or weights that changed after the last save.
+        step: number of training steps since the run began, over all restarts. The number also grows
+            by 1 when the end of a training saves rows or weights that changed after the last save.
         saves: a `Save` of each checkpoint that this object wrote.
         failures: number of writes that failed.
         scrub_rounds: number of times that all rows have been checked in the present training.
@@ -244,7 +244,7 @@ class RecCheckpoint(Callback):
         Args:
             model: the RecModel or training cell, built as before the save.
             train_dataset: the training data if they have a state. No batch may have been read from
-                them.
+                the data.
             step: step of the state to restore; newer checkpoints are removed. Default: None, the
                 newest state.
             new_data: whether training continues with new data from their start, for example with a
@@ -257,10 +257,10 @@ class RecCheckpoint(Callback):
             has changed then.
 
         Raises:
-            ValueError: a file is damaged (a CheckpointError); the model, data or `states` differ
-                from the saved ones (for example, only the checkpoint or only the data have a
-                position in a stream); the position in the data cannot be saved; there is no
-                checkpoint of `step`.
+            ValueError: a file is damaged (a CheckpointError); there is no checkpoint of `step`; the
+                position in the data cannot be saved; or the model, data or `states` do not match
+                the checkpoint. Data do not match if only the checkpoint or only the data have a
+                position in a stream.
             RuntimeError: training has begun, or another process writes to the directory.
         """
         if self._lock is not None:
@@ -380,7 +380,7 @@ class RecCheckpoint(Callback):
         """While a stream has no messages, save if an interval is over or a write has failed.
 
         The training loop calls this method several times per second while it waits for data.
-        Several workers call it together.
+        Several workers call this method together.
         """
         due = self._due_while_waiting
         save, full = due() if self._team.workers == 1 else self._team.told(lambda: list(due()))
@@ -462,7 +462,8 @@ class RecCheckpoint(Callback):
 
     def _all_states(self, run: Any) -> dict[str, Any]:
         objects = {name: each.state_dict() for name, each in self._states.items()}
-        # The state after the last trained batch; the source may have been read ahead.
+        # Save the data's state after the last trained batch, because the source may have been read
+        # ahead.
         objects.update(self._data.state(run.get("train_batch")))
         return {"objects": objects, "random": random_state(), **self._data.passes(run)} | (
             self._callbacks.states()
@@ -476,7 +477,7 @@ class RecCheckpoint(Callback):
         self._data.begin(run, self._restored)
 
     def _begin_callbacks(self, run: Any) -> None:
-        """Restore the states of this library's callbacks, and pass the run's number of steps."""
+        """Restore the states of this library's callbacks, and set `run.steps_before`."""
         run.steps_before = self.step
         self._callbacks = CallbackStates(run.get("list_callback") or [], self._states.values())
         self._callbacks.begin(self.directory, lambda: self._writer.saved_step)

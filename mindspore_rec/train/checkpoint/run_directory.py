@@ -65,12 +65,12 @@ def open_to_write(root: Path, newest: int) -> FileLock:
         newest: step of the newest checkpoint of the run to continue; -1 for a new run.
 
     Returns:
-        The lock; see `lock`.
+        The lock of the directory; see `lock`.
 
     Raises:
         OSError: the directory cannot be made.
         RuntimeError: another process has the lock.
-        ValueError: the newest checkpoint in the directory has another step than `newest`.
+        ValueError: the newest checkpoint in the directory is not of step `newest`.
     """
     make_directories(root)
     file_lock = lock(root)

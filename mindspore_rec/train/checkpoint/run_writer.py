@@ -34,7 +34,7 @@ logger = logging.getLogger("mindspore_rec")
 
 @dataclass(frozen=True)
 class _Failed:
-    """A delta that could not be written: its path and the seconds that it took."""
+    """A delta that could not be written: its path and the seconds spent on it."""
 
     path: Path
     stall_seconds: float
@@ -107,12 +107,12 @@ class RunWriter:
 
     @property
     def has_state(self) -> bool:
-        """Whether the directory has a state of the run."""
+        """True if the directory has a state of the run."""
         return self._state is not None
 
     @property
     def busy(self) -> bool:
-        """Whether a delta is being written."""
+        """True if a delta is being written."""
         assert self._writer is not None
         return self._writer.busy
 

@@ -167,8 +167,8 @@ class Delta:
     def take_digests(self, tables: Mapping[str, TableParameter]) -> None:
         """Store the digests that the tables keep; they describe the state after this delta.
 
-        Call this after the tables are marked: no row has changed since the copy, and it costs
-        nothing.
+        Call this method after the tables are marked. No row has changed since the copy, so reading
+        the kept digests costs nothing.
         """
         self._digests = {name: tables[name].marks.kept_digest() for name in self._changes}
 

@@ -34,7 +34,7 @@ class Worker:
 
     @property
     def busy(self) -> bool:
-        """Whether a function is running."""
+        """True if a function is running."""
         return self._future is not None and not self._future.done()
 
     def begin(self, work: Callable[[], Any]) -> None:

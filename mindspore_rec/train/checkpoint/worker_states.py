@@ -23,12 +23,12 @@ class WorkerStates:
     """States of a checkpoint for one worker; the number of workers may have changed.
 
     If the number of workers is unchanged, each worker gets its own states back, bit for bit. If the
-    number has changed:
+    number has changed, the states are restored as follows.
 
-    * the training data get the states of all workers and divide them;
-    * an object with `load_worker_states(states, worker, workers)` gets the states of all workers;
-    * any other object is restored only if its state was the same on all workers;
-    * random generators of a new worker get states derived from worker 0's states.
+    * The training data get the states of all workers and divide these states.
+    * An object with `load_worker_states(states, worker, workers)` gets the states of all workers.
+    * Any other object is restored only if its state was the same on all workers.
+    * Random generators of a new worker get states derived from worker 0's states.
 
     Args:
         entry: the checkpoint.

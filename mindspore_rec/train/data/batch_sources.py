@@ -22,13 +22,14 @@ __all__ = ["DatasetBatches", "IterableBatches", "batch_source"]
 def batch_source(data: Any, argument: str = "data") -> BatchSource:
     """Return training data as a source of batches.
 
-    The training data may be:
+    The training data may be one of the following objects.
 
-    * a `BatchSource`, such as `StreamingDataset` and `FeatureBatches`, which is returned unchanged;
-    * a `mindspore.dataset.Dataset`;
-    * an iterable of batches: tuples, lists or dicts of arrays, or single arrays; for
-      `FeatureBatches` also Arrow RecordBatches or Tables, or DataFrames. The iterable can be
-      resumed if it has `state_dict(batches=N)` and `load_state_dict`, like a `StreamingDataset`.
+    * A `BatchSource`, such as `StreamingDataset` and `FeatureBatches`, is returned unchanged.
+    * A `mindspore.dataset.Dataset` yields its batches.
+    * An iterable yields batches, which are tuples, lists or dicts of arrays, or single arrays. For
+      `FeatureBatches`, batches may also be Arrow RecordBatches or Tables, or DataFrames. The
+      iterable can be resumed if it has `state_dict(batches=N)` and `load_state_dict`, like a
+      `StreamingDataset`.
 
     Args:
         data: the training data.
@@ -201,8 +202,8 @@ class DatasetBatches(BatchSource):
 
     Args:
         dataset: any `mindspore.dataset.Dataset`.
-        numpy: whether columns are NumPy arrays with names. Default: False: columns are Tensors
-            without names, or arrays if they are text.
+        numpy: whether columns are NumPy arrays with names. Default: False, which gives Tensors
+            without names, or arrays for text.
     """
 
     def __init__(self, dataset: Dataset, *, numpy: bool = False) -> None:
@@ -213,8 +214,8 @@ class DatasetBatches(BatchSource):
         """Return an iterator over one pass of the data set."""
         # The names are read only if needed, because MindSpore copies the pipeline to return them.
         names = tuple(self.column_names) if self._numpy else None
-        # The iterator does not run in a separate thread, from which Ctrl-C could return at once: in
-        # such a thread, an error inside the pipeline crashes MindSpore 2.10.
+        # The iterator does not run in a separate thread, although Ctrl-C could then return at once.
+        # In a separate thread, an error inside the pipeline crashes MindSpore 2.10.
         for columns in self._dataset.create_tuple_iterator(
             num_epochs=1, output_numpy=self._numpy, do_copy=False
         ):
@@ -227,10 +228,10 @@ class DatasetBatches(BatchSource):
 
     @property
     def length(self) -> int | None:
-        """Number of batches in a pass; None if MindSpore must read the data to count them.
+        """Number of batches in a pass; None if endless or unknown without reading the data.
 
         `Dataset.get_dataset_size()` reads a generator without a length to its end, so it would
-        never return for an unbounded generator. It is not called for such data sets.
+        never return for an unbounded generator. This method is not called for such data sets.
         """
         if not _has_length(self._dataset):
             return None
@@ -270,7 +271,7 @@ class DatasetBatches(BatchSource):
 
     @property
     def reads_in_pipeline(self) -> bool:
-        """Whether a `GeneratorDataset` is part of the data set."""
+        """True if a `GeneratorDataset` is part of the data set."""
         return bool(_generators(self._dataset))
 
 

@@ -23,7 +23,7 @@ def event_tables(specs: tuple[FeatureSpec, ...], tables: Any) -> tuple[HashTable
     Args:
         specs: features as returned by `check_specs`. If the timestamp is the only feature, every
             hash table is returned.
-        tables: a network, or tables.
+        tables: a network, or an iterable of tables.
 
     Raises:
         TypeError: `tables` is neither a network nor an iterable of tables.

@@ -25,7 +25,7 @@ __all__ = ["FeatureBatches"]
 
 
 class FeatureBatches(BatchWrapper):
-    """Source of batches with keys as features, for `RecModel.train`, `online_train` and `eval`.
+    """Source of batches of feature keys, for `RecModel.train`, `online_train` and `eval`.
 
     Each batch has the keys of each feature, followed by the columns that no feature reads. The
     label therefore stays the last column. The timestamp is not a column of the batch: its latest
@@ -39,10 +39,10 @@ class FeatureBatches(BatchWrapper):
     resume at the saved position.
 
     Args:
-        source: a `mindspore.dataset.Dataset`; a finite or endless iterable of whole batches (dicts
-            or tuples of columns, Arrow RecordBatches or Tables, DataFrames); a
-            `mindspore_rec.stream.StreamingDataset` or other `BatchSource`; or a `StreamSource` such
-            as a `KafkaSource`, whose columns are used unchanged.
+        source: a `mindspore.dataset.Dataset`, a `mindspore_rec.stream.StreamingDataset` or another
+            `BatchSource`. A finite or endless iterable of whole batches is also possible; a batch
+            is a dict or tuple of columns, an Arrow RecordBatch or Table, or a DataFrame. The
+            columns of a `StreamSource`, such as a `KafkaSource`, are used unchanged.
         specs: the features of a batch, as FeatureSpec objects or as a FeaturePipeline. A
             FeaturePipeline learns only in training, and its learned statistics are part of the
             state.
@@ -63,7 +63,7 @@ class FeatureBatches(BatchWrapper):
         TypeError, ValueError: an argument is of the wrong type; features do not fit each other, the
             tables or a batch; or a training loop iterates over this object without `tables`
             although a feature is the timestamp.
-        RuntimeError: a batch of a Dataset does not fit; the message is the same.
+        RuntimeError: a batch of a Dataset does not fit; the message is the same as of ValueError.
 
     Example:
         >>> import mindspore as ms
@@ -125,7 +125,7 @@ class FeatureBatches(BatchWrapper):
         return self._tables
 
     def change(self, batch: Batch) -> Batch | None:
-        """Return the batch with keys as features and with its event time.
+        """Return the batch with its features converted to keys, and with its event time.
 
         The result is None if `prepare` removed all rows of the batch.
         """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check that labels are in [0, 1] for a binary cross-entropy, which has no minimum otherwise."""
+"""Check that labels of a binary cross-entropy are in [0, 1], so that the loss has a minimum."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ def check_label_range(batch: tuple[Any, ...], columns: BatchColumns, loss: Any, 
 def _remedy(label: np.ndarray, columns: BatchColumns) -> str:
     """Return advice for the error; large whole numbers are probably ids in place of the label.
 
-    The label column is then missing or not last. Trained as click labels, ids would raise no error.
+    In this case the label column is missing or is not the last column. Training on ids as click
+    labels would raise no error.
     """
     if label.dtype.kind == "f" or np.abs(label).max() <= _MOST_GRADE:
         return label_remedy(label)

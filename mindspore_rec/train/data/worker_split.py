@@ -30,8 +30,8 @@ def split_by_worker(data: Any, by: str = "rows") -> WorkerSplit:
     to choose another division:
 
     * "rows": all workers read the same batches, and each worker keeps some rows of every batch. Of
-      B rows, worker w of N keeps the rows from ``B*w//N`` to ``B*(w+1)//N - 1``. Together the
-      workers train the same batch in each step as one process, so numbers of steps, learning rates
+      B rows, worker w of N keeps the rows from ``B*w//N`` to ``B*(w+1)//N - 1``. In each step, the
+      workers together train the same batch as a single process, so numbers of steps, learning rates
       and results are as in one process. At each step, the workers check that they have read the
       same batch.
     * "batches": worker w takes the batches w, w + N, ... Each step therefore trains N batches of
@@ -64,8 +64,8 @@ class WorkerSplit(BatchWrapper):
         by: "rows", "batches" or "worker".
 
     Attributes:
-        fingerprint: number of rows and digest of the last batch before its rows were divided. They
-            must be equal on all workers; None if they need not be equal.
+        fingerprint: number of rows and digest of the last batch before its rows were divided. Both
+            must be equal on all workers. The value is None if no check is needed.
     """
 
     def __init__(self, source: BatchSource, by: str = "rows") -> None:
@@ -110,7 +110,7 @@ class WorkerSplit(BatchWrapper):
 
     @property
     def reads_on(self) -> bool:
-        """True if the source's `reads_on` is True and each source batch gives one batch here."""
+        """True if the source's `reads_on` is True and each source batch yields one batch."""
         return self.by != "batches" and self.source.reads_on
 
     def read(self) -> Iterator[Batch]:

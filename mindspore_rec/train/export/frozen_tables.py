@@ -27,7 +27,7 @@ class FrozenTable(nn.Cell):
 
     Args:
         table: the table to copy the rows from.
-        padding_key: id that reads zeros, or None.
+        padding_key: id whose lookup returns zeros, or None.
         mode: 'sum', 'mean' or 'sqrtn': the combination of a bag's rows by `pool_eval`. Default:
             'sum'.
 
@@ -35,7 +35,7 @@ class FrozenTable(nn.Cell):
         * **ids** (Tensor) - int32 or int64, of any shape.
 
     Outputs:
-        float32 Tensor `[*ids.shape, dim]`. Ids without a row give the value that the table returns
+        float32 Tensor `[*ids.shape, dim]`. For ids without a row, the output is the table's value
         for missing rows.
     """
 
@@ -59,7 +59,7 @@ class FrozenTable(nn.Cell):
         return self.rows_of(ids)
 
     def rows_of(self, ids: Tensor) -> Tensor:
-        """Return the rows of ids; for other methods, because a graph cannot call its own cell."""
+        """Return the rows of ids. Other methods call this, as a graph cannot call its own cell."""
         flat = ids.astype(ms.int64).reshape((-1,))
         place = ops.minimum(ops.searchsorted(self.keys, flat), self.count - 1)
         known = ops.gather(self.keys, place, 0) == flat
@@ -104,7 +104,7 @@ def frozen(network: nn.Cell) -> Iterator[None]:
     """Replace the tables of a network's lookups by `FrozenTable`s inside the context.
 
     Raises:
-        ValueError: a lookup has no frozen form.
+        ValueError: a lookup has bfloat16 output, which MindIR does not support.
     """
     replaced: list[tuple[nn.Cell, str, Any]] = []
 

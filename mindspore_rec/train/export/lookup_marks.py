@@ -49,7 +49,7 @@ class LookupMark(nn.Cell):
         return ops.gather(self.rows, ids, 0)
 
     def pool_eval(self, ids: Tensor, offsets: Any, weights: Any, descriptor: Tensor) -> Tensor:
-        """Return the sum of a Gather; it depends on all inputs of the bag."""
+        """Return the sum of a Gather; the sum depends on all inputs of the bag."""
         rows = ops.gather(self.rows, ids, 0)
         if weights is not None:
             rows = rows * ops.expand_dims(weights * self.weight, -1)

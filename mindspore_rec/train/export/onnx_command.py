@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write a network as ONNX, for predictors without MindSpore.
 
-`RecCheckpoint` starts `python -m mindspore_rec.serving.export RUN` if it has a builder. Start this
+`RecCheckpoint` starts `python -m mindspore_rec.serving.export RUN` if a builder is set. Start this
 command by hand for a run of an earlier version, or for a directory that `save_checkpoint` wrote:
 
     python -m mindspore_rec.serving.export SAVED --network my_model:served --input ids:INT64:-1,26

@@ -37,8 +37,11 @@ class NotExportableError(Exception):
 
 @dataclass(frozen=True)
 class Cut:
-    """A lookup that was cut out: the Parameter that stood for it, its result, and its ids; of bags
-    also their offsets and weights, if there are any."""
+    """A lookup that was cut out of a model.
+
+    It has the name of the Parameter that stood for the lookup, the lookup's result and its ids.
+    Lookups of bags may also have offsets and weights.
+    """
 
     mark: str
     result: str
@@ -152,9 +155,9 @@ def cut_lookups(
         parameters: names of the dense parameters; parameters in the model become inputs.
 
     Returns:
-        Three values: the dense model, which takes lookup results, other inputs and parameters; the
-        model that computes the ids of lookups, empty if all ids are inputs; and the lookups in the
-        order of the model.
+        Three values. The first is the dense model, which takes lookup results, other inputs and
+        parameters. The second is the model that computes the ids of lookups; it is empty if all ids
+        are inputs. The third is the list of lookups in the order of the model.
 
     Raises:
         NotExportableError: ids depend on rows or on parameters.
@@ -204,7 +207,7 @@ def cut_lookups(
 def _bag(
     mark: str, rows: str, readers: Mapping[str, list[Any]], makers: Mapping[str, Any]
 ) -> tuple[str, str | None, str | None]:
-    """Return the names of bags' result, offsets and weights, in the form made by `export`.
+    """Return the names of the bags' result, offsets and weights in the exported model.
 
     Args:
         mark: the Parameter that stands for the lookup.
@@ -246,7 +249,7 @@ def _weights(mark: str, name: str, makers: Mapping[str, Any]) -> str:
 
 
 def _uncast(name: str, makers: Mapping[str, Any]) -> str:
-    """Return the name of the value before any type conversions (Cast)."""
+    """Return the name of the value before its type conversions (Cast)."""
     while name in makers and makers[name].op_type == "Cast":
         name = makers[name].input[0]
     return name

@@ -95,7 +95,7 @@ def _described(features: FeaturePipeline) -> dict[str, Any] | str:
 
 
 def _disturb(cell: nn.Cell) -> None:
-    """Set random rows and weights in a test network, because initial values are often zeros."""
+    """Set random rows and weights for the comparison, because initial values are often zeros."""
     rng = np.random.default_rng(0)
     for table in tables_of(cell):
         keys = np.arange(min(KEYS, table.vocabulary or KEYS), dtype=np.int64)

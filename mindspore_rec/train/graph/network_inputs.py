@@ -23,7 +23,7 @@ def input_specs(
 ) -> tuple[TensorSpec, ...] | None:
     """Return the specs of the network's inputs, or None if they are unknown.
 
-    The specs are `given`, or those of the network's `set_inputs`, or `recorded`, in this order.
+    The specs are the first known value of `given`, the network's `set_inputs` and `recorded`.
 
     Raises:
         TypeError, ValueError: the specs do not describe the arguments of `construct`.

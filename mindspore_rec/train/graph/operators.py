@@ -104,7 +104,7 @@ class TableOperator(ops.Custom):
         with operator_errors():
             result = super().__call__(*ready)
             if self.raises_at_once and get_context("device_target") == "CPU":
-                # Without this, PyNative mode would raise the error at a later operation.
+                # Without this call, PyNative mode would raise the error at a later operation.
                 _pynative_executor.sync()
             return result
 
@@ -186,7 +186,7 @@ def set_num_threads(num_threads: int) -> None:
 
     Warns:
         RuntimeWarning: the system lets the process start only fewer threads; only these threads are
-        used.
+            used.
 
     Example:
         >>> import mindspore_rec

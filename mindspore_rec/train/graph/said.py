@@ -2,8 +2,8 @@
 """Errors with a one-sentence message that keep MindSpore's long text in an attribute.
 
 A user of a terminal sees the last line of an error first, so the sentence must be there.
-MindSpore's text is the exception's attribute `mindspore_text`. It is also logged at level DEBUG by
-the logger "mindspore_rec".
+MindSpore's text is the exception's attribute `mindspore_text`. The text is also logged at level
+DEBUG by the logger "mindspore_rec".
 """
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ from mindspore_rec.train.nn.loss import BCEWithLogitsLoss, differentiable
 
 __all__ = ["EvalCell", "LossCell"]
 
-# Losses that compare each prediction with its label. MindSpore broadcasts the two to one shape.
+# Losses that compare each prediction with its label. MindSpore broadcasts prediction and label to
+# one shape.
 _OF_EACH = (
     nn.BCELoss,
     nn.BCEWithLogitsLoss,
@@ -51,7 +52,7 @@ class _OfClasses:
 
     @property
     def checks_classes(self) -> bool:
-        """Whether classes are checked; the graph compiler reads this property as a constant."""
+        """True if classes are checked; the graph compiler reads this property as a constant."""
         if ms.get_context("mode") == ms.GRAPH_MODE:
             return False
         return isinstance(self.loss_fn, (nn.CrossEntropyLoss, nn.SoftmaxCrossEntropyWithLogits))
@@ -108,7 +109,7 @@ class LossCell(_OfClasses, nn.Cell):
 
 
 class EvalCell(_OfClasses, nn.Cell):
-    """Network that returns loss, prediction and label of a batch, the inputs of `Model`'s metrics.
+    """Network that returns a batch's loss, prediction and label, as `Model`'s metrics require.
 
     Args:
         network: as for `LossCell`.

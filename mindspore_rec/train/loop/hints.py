@@ -131,7 +131,7 @@ def hint_untrained(network: nn.Cell) -> bool:
 def hint_vocabulary(network: nn.Cell, batch: Sequence[Any]) -> None:
     """Warn about ids far outside an embedding's vocabulary, which may return zeros for them.
 
-    Networks that also have a hash table are not checked: the ids may belong to it.
+    Networks that also have a hash table are not checked, because the ids may belong to that table.
 
     Args:
         network: the network, or its training cell.
@@ -159,7 +159,7 @@ def hint_vocabulary(network: nn.Cell, batch: Sequence[Any]) -> None:
 
 
 def _vocabulary(cell: nn.Cell) -> int:
-    """Return an embedding's vocabulary size; 0 if the embedding rejects ids outside of it."""
+    """Return a cell's vocabulary size if the cell silently accepts other ids; otherwise 0."""
     if isinstance(cell, VocabularyLookup):
         table: Any = cell.embedding_table
         silent = getattr(table, "out_of_range", "zeros") == "zeros"

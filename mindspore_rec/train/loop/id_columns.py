@@ -73,8 +73,8 @@ class IdColumns:
     Args:
         tables: the tables.
         prefetch_ids: a function of the batch's columns that returns ids by table name, each an
-            array or a list of arrays. The columns of tables not in its result are found by hash.
-            Default: None, all columns are found by hash.
+            array or a list of arrays. The columns of all other tables are found by hash. Default:
+            None, all columns are found by hash.
 
     Raises:
         TypeError: `prefetch_ids` is not callable.
@@ -94,7 +94,7 @@ class IdColumns:
 
     @property
     def known(self) -> bool:
-        """Whether the ids of any table are known."""
+        """True if the ids of any table are known."""
         return self._prefetch_ids is not None or any(
             watched.windows() for watched in self._watched.values()
         )
@@ -163,7 +163,7 @@ class IdColumns:
 
     @property
     def watching(self) -> bool:
-        """Whether columns of a table are still being searched."""
+        """True if columns of a table are still being searched."""
         return not all(watched.done for watched in self._watched.values())
 
 

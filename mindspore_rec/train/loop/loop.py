@@ -98,7 +98,7 @@ class TrainLoop:
     def run_passes(
         self, source: BatchSource, epochs: int, epoch_steps: int | None, initial_epoch: int = 0
     ) -> None:
-        """Train for `epochs` epochs of `epoch_steps` steps each, or of one pass each if None.
+        """Train for `epochs` epochs; an epoch is `epoch_steps` steps, or one pass if that is None.
 
         After a restored checkpoint, training may resume in the middle of a pass.
 
@@ -150,7 +150,8 @@ class TrainLoop:
             self._step(batch, begin)
         self._settle()
         run.interrupted = self._peers.interrupted(self._interruption)
-        # Set before the callbacks of the epoch's end, because a callback may request a stop.
+        # These values are set before the callbacks of the epoch's end, because a callback may
+        # request a stop.
         taken = passes.taken
         complete = run.epoch_complete = ended or taken in (steps, run.batch_num)
         self.summary.epochs += complete

@@ -41,7 +41,7 @@ class Passes:
 
     Args:
         source: this worker's share of the data.
-        share: how the data are divided: "whole", or as `share_way` says.
+        share: division of the data among workers, either "whole" or a result of `share_way`.
         workers: number of workers.
         run: parameters of the training.
         has_batch: function that returns whether a batch has been read but not trained yet.
@@ -82,7 +82,7 @@ class Passes:
 
     @property
     def goes_on(self) -> bool:
-        """Whether the next pass resumes after batches that have been trained."""
+        """True if the next pass resumes after batches that have been trained."""
         return self._at is not None
 
     def end_epoch(self, complete: bool) -> None:
@@ -203,7 +203,7 @@ class Passes:
     def _begins_with(self, at: PassPlace) -> bool:
         """Return whether a pass over the data begins with the batches before the position `at`.
 
-        Reading stops after the first batch if it differs.
+        Reading stops after the first batch if that batch differs.
         """
         place = replace(at, batches=0, first=0, digest=0)
         with self._read_again(at) as batches:
@@ -287,7 +287,8 @@ class Passes:
     def _next(self, batches: Iterator[Batch]) -> Batch | None:
         """Return the next batch; a batch read ahead must not draw random numbers.
 
-        If it did, the generator states saved after a step would not match the batch of the step.
+        If the batch drew random numbers, the generator states after a step would not match the
+        step's batch.
         """
         if not self._has_batch():
             return next(batches, None)

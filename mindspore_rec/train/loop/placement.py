@@ -4,7 +4,7 @@
 Lookups by `EmbeddingLookup(target="CPU")` and `HashEmbeddingLookup` run on the host. A table's
 optimizer step runs on the host, where the rows are. The optimizer's `target = "CPU"` moves the
 update of dense parameters to the host. Everything else runs on the device. With `set_dense_device`,
-dense layers that run as operators use a GPU in addition to the device.
+dense layers that run as operators run on a GPU, which is used in addition to the device.
 """
 
 from __future__ import annotations

@@ -79,21 +79,21 @@ class PrefetchStage:
 
     @property
     def ids_known(self) -> bool:
-        """Whether the id columns of a table are known, so that batches are read ahead."""
+        """True if the id columns of a table are known, so that batches are read ahead."""
         return self._columns.known
 
     @property
     def has_batch(self) -> bool:
-        """Whether a batch read ahead can be trained while a stream has no new batch."""
+        """True if a batch read ahead can be trained while a stream has no new batch."""
         return bool(self._ahead)
 
     @property
     def reads_ahead(self) -> bool:
-        """Whether batches are read from the source before earlier batches have been trained."""
+        """True if batches are read from the source before earlier batches have been trained."""
         return self._depth > 0
 
     def start(self, feed: Feed) -> None:
-        """Start reading the batches of a started feed; all workers prefetch the same number."""
+        """Start reading batches of a started feed; all workers prefetch equally many batches."""
         self._feed = feed
         self._ended = False
 

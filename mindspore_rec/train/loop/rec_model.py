@@ -65,19 +65,19 @@ class RecModel(Model):
 
     It is a `mindspore.train.Model` with these differences:
 
-    * data are a `mindspore.dataset.Dataset`, a `mindspore_rec.stream.BatchSource`, or any iterable
-      of whole batches: tuples or dicts of NumPy arrays. With `loss_fn`, a batch's last column is
-      the label and all other columns are the network's inputs. The data may be endless, because
-      their size is never needed;
-    * for batches of `FeatureBatches` or `StreamingDataset`, the batch's event time is set on the
-      network's hash tables just before the batch's step;
-    * tables learn in training and never change in evaluation or prediction. Before the first step
-      the model checks that the optimizer covers every table;
-    * batches may differ in size (see `mindspore_rec.graph.CellCaller`);
-    * Ctrl-C finishes the current step, runs the callbacks' `on_train_end` and returns; a second
-      Ctrl-C aborts;
-    * calls of the network hold `mindspore_rec.graph.graph_lock`, so several threads may predict
-      while another thread trains;
+    * Data are a `mindspore.dataset.Dataset`, a `mindspore_rec.stream.BatchSource`, or any iterable
+      of whole batches, which are tuples or dicts of NumPy arrays. With `loss_fn`, a batch's last
+      column is the label and all other columns are the network's inputs. The data may be endless,
+      because their size is never needed.
+    * For batches of `FeatureBatches` or `StreamingDataset`, the batch's event time is set on the
+      network's hash tables just before the batch's step.
+    * Tables learn in training and never change in evaluation or prediction. Before the first step
+      the model checks that the optimizer covers every table.
+    * Batches may differ in size (see `mindspore_rec.graph.CellCaller`).
+    * Ctrl-C finishes the current step, runs the callbacks' `on_train_end` and returns. A second
+      Ctrl-C aborts.
+    * Calls of the network hold `mindspore_rec.graph.graph_lock`, so several threads may predict
+      while another thread trains.
     * `train`, `fit` and `online_train` return a `TrainSummary`.
 
     Args:
@@ -91,9 +91,9 @@ class RecModel(Model):
         eval_network: evaluation network as for `Model`. Default: None, `network` with `loss_fn`.
         eval_indexes: output indexes as for `Model`. Default: None.
         amp_level: with 'O1', 'O2' or 'O3', the matrix products of `mindspore_rec.nn` layers read
-            bfloat16. 'auto' does the same, but only on a processor that can multiply bfloat16. See
-            `compute_dtype` of the layers. Rows, sums and weights keep their types. Default: 'O0',
-            which changes nothing.
+            bfloat16. With 'auto', these products read bfloat16 only on a processor that can
+            multiply bfloat16. See `compute_dtype` of the layers. Rows, sums and weights keep their
+            types. Default: 'O0', which changes nothing.
         boost_level: only 'O0' is supported, because other levels change the train step.
         fuse: whether to combine several layers of `mindspore_rec.nn` in the network into one
             operator. `mindspore_rec.nn.fuse` describes this change and its requirements. A warning
@@ -103,11 +103,12 @@ class RecModel(Model):
             the same scale as the optimizer's `loss_scale`.
 
     Attributes:
-        prefetch_ids: a function that takes a batch's columns as NumPy arrays. It returns a dict
-            from table name to the ids that the network will look up: an array or a list of arrays.
-            It is needed for tables whose cache prefetches and whose ids the network computes. Set
-            it before training. Default: None, which is for ids that are columns or fields of
-            columns. The first training step then finds the ids of each table.
+        prefetch_ids: a function that takes a batch's columns as NumPy arrays. The function returns
+            a dict with the ids that the network will look up, by table name. The ids are an array
+            or a list of arrays. The function is needed for tables whose cache prefetches and whose
+            ids the network computes. Set it before training. Default: None, which is for ids that
+            are columns or fields of columns. The first training step then finds the ids of each
+            table.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or not supported.
@@ -231,7 +232,7 @@ class RecModel(Model):
         Args:
             epoch: number of the last epoch, at least 1. Epochs before a restart from a
                 `RecCheckpoint` count too.
-            train_dataset: a Dataset, or an iterable of batches. An epoch is one pass over it.
+            train_dataset: a Dataset, or an iterable of batches. An epoch is one pass over the data.
             callbacks: one callback or several. Default: None.
             dataset_sink_mode: has no effect, because batches are passed one by one; True logs a
                 warning once. Default: False.
@@ -247,10 +248,10 @@ class RecModel(Model):
                 a number, because MindSpore's ReLU turns NaN into 0. Ignored if `StopOnNaN` is among
                 the callbacks. Default: True.
 
-        With a cache that prefetches (`CacheConfig.prefetch`), batches are read ahead. They are
-        copied, because the source may reuse its arrays. If a callback or Ctrl-C ends the training,
-        batches that were read but not trained are lost. If `max_steps` ends the training, no batch
-        is lost.
+        With a cache that prefetches (`CacheConfig.prefetch`), batches are read ahead. The batches
+        are copied, because the source may reuse its arrays. If a callback or Ctrl-C ends the
+        training, batches that were read but not trained are lost. If `max_steps` ends the training,
+        no batch is lost.
 
         Returns:
             Summary of the run.
@@ -316,7 +317,7 @@ class RecModel(Model):
     ) -> TrainSummary:
         """Train for a number of epochs and evaluate at their ends.
 
-        The results are in the summary's `history`. Callbacks find them in `metrics` and
+        The results are in the summary's `history`. Callbacks find the results in `metrics` and
         `eval_results` of `run_context.original_args()`. The results are the metrics and, if the
         model has a `loss_fn` or `eval_indexes`, `eval_loss`, the mean loss of a batch.
         `EarlyStopping` and `ReduceLROnPlateau`, of this library or of `mindspore.train`, can
@@ -342,8 +343,8 @@ class RecModel(Model):
 
         Raises:
             TypeError, ValueError: an argument is of the wrong type or out of range; `valid_dataset`
-                is empty, or can be read only once although there are several evaluations; there is
-                a `valid_dataset` but the model has no metrics or has a metric called 'eval_loss'.
+                is empty, or can be read only once although there are several evaluations. A
+                `valid_dataset` also needs a model with metrics, none of them called 'eval_loss'.
             RuntimeError, FloatingPointError: as for `train`.
 
         The method is modelled on `mindspore.train.Model.fit`.
@@ -412,7 +413,7 @@ class RecModel(Model):
 
     @property
     def _has_eval_loss(self) -> bool:
-        """Whether the evaluations of `fit` measure the loss."""
+        """True if the evaluations of `fit` measure the loss."""
         return self._eval_indexes is not None
 
     def _validate(
@@ -559,7 +560,7 @@ class RecModel(Model):
         return summary
 
     def _meet(self, run: Any, tables: list[Any], max_steps: int | None) -> Alone:
-        """Return the workers of a training after giving them the same start."""
+        """Return the workers of a training, after checking settings and sharing parameters."""
         group = current_group()
         if group.size == 1:
             return Alone(run.train_source)

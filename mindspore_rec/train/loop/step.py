@@ -51,8 +51,8 @@ class TrainStep(nn.Cell):
     Args:
         network: cell that returns the loss.
         optimizer: an optimizer that covers all tables of the network.
-        loss_scale: factor of the loss in the backward pass, > 0. It must equal the optimizer's
-            `loss_scale`. Default: 1.0.
+        loss_scale: factor of the loss in the backward pass, > 0. This factor must equal the
+            optimizer's `loss_scale`. Default: 1.0.
         fuse: whether to combine several layers of `mindspore_rec.nn` in the network into one
             operator, as by `mindspore_rec.nn.fuse`. Default: False.
 

@@ -24,8 +24,8 @@ class AUC(BinaryMetric):
     have been seen, so that an online job does not stop in this case.
 
     The metric stores 4 bytes per row, because predictions are stored as float32. Float64
-    predictions that are equal as float32 count as tied. :meth:`eval` sorts the predictions; 10
-    million rows take about a second. For endless streams see :class:`StreamingAUC`.
+    predictions that are equal as float32 count as tied. Calling :meth:`eval` sorts the predictions;
+    10 million rows take about a second. For endless streams see :class:`StreamingAUC`.
 
     Args:
         from_logits: whether the predictions are logits. Logits are ranked directly, because a

@@ -115,13 +115,13 @@ class BinaryMetric(Metric):
 
     @property
     def order_matters(self) -> bool:
-        """Whether the value depends on the order in which rows were seen."""
+        """True if the value depends on the order in which rows were seen."""
         return False
 
     def merge(self, others: Iterable[BinaryMetric]) -> None:
         """Add all rows of other metrics, in order, after the rows of this metric.
 
-        The value is then the same as of a single metric over all rows. It is exact for metrics of
+        The value then equals the value of a single metric over all rows. It is exact for metrics of
         counts or ranks; other metrics differ by the rounding of float64 sums. The other metrics do
         not change.
 

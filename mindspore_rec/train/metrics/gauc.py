@@ -33,7 +33,8 @@ class GAUC(BinaryMetric):
     is None. ``RecModel.fit`` works in the same way; ``Model.fit`` of MindSpore 2.10 fails without
     ``eval_indexes``.
 
-    The metric stores 13 bytes per row, and needs about 80 more per row while :meth:`eval` sorts.
+    The metric stores 13 bytes per row, and needs about 80 more bytes per row while :meth:`eval`
+    sorts.
 
     Args:
         from_logits: whether the predictions are logits. Default: False.
