@@ -19,10 +19,10 @@ __all__ = ["CountFirstEpoch"]
 class CountFirstEpoch(Callback):
     """Callback that counts keys for admission only in the first epoch of a training.
 
-    With `CountAdmission(2)` alone, an id that occurs once in the data is counted in every epoch, so
-    it is admitted in the second epoch. With this callback each id is counted only in the first
-    epoch. After that epoch the counts are frozen: ids admitted so far keep their rows and are
-    trained, and no other id gets a row. When training ends, the thresholds are restored and
+    With `CountAdmission(2)` alone, an id that occurs once in the data is counted in every epoch.
+    The id is therefore admitted in the second epoch. With this callback each id is counted only in
+    the first epoch. After that epoch the counts are frozen: ids admitted so far keep their rows and
+    are trained, and no other id gets a row. When training ends, the thresholds are restored and
     counting continues.
 
     A training resumed from a checkpoint starts a new first epoch. To prevent this, save the state

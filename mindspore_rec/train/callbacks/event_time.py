@@ -20,11 +20,11 @@ __all__ = ["EventTime"]
 class EventTime(Callback):
     """Callback that sets the event time of tables before a step, from a column of the step's batch.
 
-    This callback is needed only for batches that carry no event time: batches of a Dataset after
-    `get_insert_func`, or plain columns with the times among the network's inputs. Batches of
-    `FeatureBatches` carry an event time, and so do batches of a `StreamingDataset` whose source has
-    `event_time=`. `RecModel` sets this event time on the tables. The times are the input column
-    after the features, as in batches of `get_insert_func`.
+    This callback is needed only for batches that carry no event time. These are batches of a
+    Dataset after `get_insert_func`, or plain columns with the times among the network's inputs.
+    Batches of `FeatureBatches` carry an event time, and so do batches of a `StreamingDataset` whose
+    source has `event_time=`. `RecModel` sets this event time on the tables. The times are the input
+    column after the features, as in batches of `get_insert_func`.
 
     Args:
         specs: FeatureSpec objects, the features of a batch. One feature must be the timestamp.
@@ -33,9 +33,9 @@ class EventTime(Callback):
             the index at which `get_insert_func` puts the times.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type; no feature is the timestamp; a
-            table that evicts by age is not among the tables; during training, a batch lacks the
-            column, or its times are not seconds since 1970.
+        TypeError, ValueError: an argument is of the wrong type, no feature is the timestamp, or a
+            table that evicts by age is missing. Also raised during training, if a batch lacks the
+            column or its times are not seconds since 1970.
 
     Example:
         >>> from mindspore_rec import EventTime, FeatureSpec, MapParameter

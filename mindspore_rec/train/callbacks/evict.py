@@ -28,10 +28,10 @@ class EvictCallback(Callback):
     """Callback that evicts rows at intervals of time or steps, or when a table is too large.
 
     The callback evicts from tables made with `Eviction(..., trigger="callback")`. Row ages are
-    measured when the callback evicts. From that moment on, lookups no longer find rows that are too
-    old; the memory of these rows is freed in slices during the following steps, without a pause.
-    The intervals are counted anew after each eviction. With several workers, all workers evict at
-    the same step. `evict_rows` and `evict_bytes` limit the whole table, the rows of all workers
+    measured when the callback evicts. After an eviction, lookups no longer find rows that are too
+    old. The memory of these rows is freed in slices during the following steps, without a pause.
+    The intervals start again after each eviction. With several workers, all workers evict at the
+    same step. `evict_rows` and `evict_bytes` limit the whole table, the rows of all workers
     together.
 
     Args:

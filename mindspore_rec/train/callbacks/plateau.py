@@ -55,7 +55,7 @@ class _Watch(ResumedCallback):
 
     @property
     def state_name(self) -> str:
-        """Name of the state in checkpoints; it contains the monitor and the mode."""
+        """Name of the state in checkpoints, which contains the monitor and the mode."""
         return f"{type(self).__name__} {self.monitor} {self.mode}"
 
     def state_dict(self) -> dict[str, Any]:
@@ -72,19 +72,19 @@ class _Watch(ResumedCallback):
         self.best, self._seen, self._counted, self._waited = None, 0, 0, 0
 
     def catch_up(self, run_context: RunContext) -> None:
-        """Check the last evaluation, if it is new."""
+        """Check the last evaluation if it is new."""
         self._look(run_context)
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Check the last evaluation, if it is new."""
+        """Check the last evaluation if it is new."""
         self._look(run_context)
 
     def on_train_epoch_end(self, run_context: RunContext) -> None:
-        """Check the last evaluation, if it is new."""
+        """Check the last evaluation if it is new."""
         self._look(run_context)
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Check the last evaluation, if it is new, and warn if there has been none."""
+        """Check the last evaluation if it is new, and warn if no evaluation was made."""
         self._look(run_context)
         run = run_context.original_args()
         if not run.history and run.cur_step_num:
@@ -152,11 +152,11 @@ class EarlyStopping(_Watch):
     Evaluations are made by `RecModel.fit` and by an `EvalCallback`. Several evaluations after one
     step count as one; evaluations that do not measure `monitor` do not count.
 
-    If a `RecCheckpoint` is also among the callbacks, it saves the last state of the model and the
-    state of this callback. The best weights are then kept in the folder `best` of the checkpoint
-    directory and remain there after the training. A training that was killed and restarted
-    therefore ends like an uninterrupted training. If a training that stopped early is started
-    again, it trains no step and restores the best weights again.
+    A `RecCheckpoint` among the callbacks saves the last state of the model and the state of this
+    callback. The best weights are then kept in the folder `best` of the checkpoint directory and
+    remain there after the training. A training that was killed and restarted therefore ends like an
+    uninterrupted training. A training that stopped early and is started again trains no step and
+    restores the best weights.
 
     Args:
         monitor: name of the metric. Default: 'auc'.
@@ -303,8 +303,8 @@ class EarlyStopping(_Watch):
     def _remove_old(self) -> None:
         """Remove saved weights that neither this process nor the newest checkpoint needs.
 
-        If the newest checkpoint was saved before the evaluation of its step, it needs the best
-        weights of an earlier step.
+        A newest checkpoint that was saved before the evaluation of its step needs the best weights
+        of an earlier step.
         """
         assert self._folder is not None
         numbers = [path.name.removeprefix(_STEP) for path in self._folder.glob(f"{_STEP}*")]
@@ -343,10 +343,10 @@ class ReduceLROnPlateau(_Watch):
     with `FTRL`, only the rates of the other parts are lowered.
 
     Evaluations are made by `RecModel.fit` and by an `EvalCallback`. Several evaluations after one
-    step count as one; evaluations that do not measure `monitor` do not count. If a `RecCheckpoint`
-    is also among the callbacks, it saves this callback's state. A restarted training then lowers
-    the rates at the same steps as an uninterrupted training. The BARS results for click models were
-    measured with this method, a factor of 0.1 and a patience of 1.
+    step count as one; evaluations that do not measure `monitor` do not count. A `RecCheckpoint`
+    among the callbacks saves this callback's state. A restarted training then lowers the rates at
+    the same steps as an uninterrupted training. The BARS results for click models were measured
+    with this method, a factor of 0.1 and a patience of 1.
 
     Args:
         monitor: name of the metric. Default: 'auc'.

@@ -102,7 +102,7 @@ class EvalCallback(ResumedCallback):
         every_steps: steps between two evaluations, at least 1. Default: None, which evaluates only
             at the ends of epochs.
         at_epoch_end: whether to evaluate at the end of each epoch. For `online_train`, whose epochs
-            have `sink_size` steps, use False. Default: True if `every_steps` is not given.
+            have `sink_size` steps, use False. Default: True if `every_steps` is None.
 
     Attributes:
         history: `(step, metrics)` of each evaluation; the step is counted from the beginning of
@@ -195,7 +195,7 @@ class EvalCallback(ResumedCallback):
 def _note(
     history: list[tuple[int, dict[str, float]]], step: int, metrics: dict[str, float]
 ) -> None:
-    """Add an evaluation to the history; merge it into the last entry if step and values agree."""
+    """Add an evaluation to the history, or to the last entry if step and common values agree."""
     last_step, last = history[-1] if history else (-1, {})
     if last_step == step and all(
         _same(last[name], metrics[name]) for name in last if name in metrics
@@ -231,9 +231,9 @@ class StopOnNaN(Callback):
 class ProgressBar(Callback):
     """Callback that shows the samples per second, the loss and the last metrics on standard error.
 
-    For a stream it also shows the lag, the number of messages of the topic that are in no batch
-    yet. On a terminal the display is a progress bar. Without a terminal, such as in a log file, the
-    display is one line every `every_seconds` seconds.
+    For a stream, the callback also shows the lag, the number of the topic's messages that are in no
+    batch yet. On a terminal the display is a progress bar. Without a terminal, for example in a log
+    file, the callback prints a line every `every_seconds` seconds.
 
     Args:
         every_seconds: seconds between two lines if there is no terminal, above 0. Default: 30.

@@ -34,11 +34,12 @@ class ProgressiveValidation(Callback):
     row of the stream is therefore first a test row and then a training row, and no separate test
     data are needed. The metrics are exact over the last `window` rows. The progress bar shows the
     metrics and `drift`, which are also in `run_context.original_args().metrics`. `drift` is the log
-    loss of the window minus the log loss of all rows so far; it is above 0 if the model has become
-    worse.
+    loss of the window minus the log loss of all rows so far. A value above 0 shows that the model
+    has become worse.
 
-    The cost is one more forward pass per step. Each of several workers computes the metrics over
-    the rows of all workers, in the order of the workers, so all workers get the same metrics.
+    The callback costs one additional forward pass per step. Each of several workers computes the
+    metrics over the rows of all workers, in the order of the workers, so all workers get the same
+    metrics.
 
     Args:
         model: the RecModel that is trained, or a function from a batch's columns to predictions. A

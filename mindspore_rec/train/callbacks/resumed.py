@@ -12,7 +12,7 @@ __all__ = ["ResumedCallback", "steps_before"]
 
 
 class ResumedCallback(Callback):
-    """Callback with a state that belongs to one training and to its restarts.
+    """Callback with a state that belongs to a single training and its restarts.
 
     When a training begins, state from an earlier training is reset. A `RecCheckpoint` among the
     callbacks then passes the saved state to `go_on`. A state passed to `load_state_dict` before the

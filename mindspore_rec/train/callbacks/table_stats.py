@@ -115,7 +115,7 @@ class TableStats(Callback):
         prometheus_address: address that the server listens on. Default: '0.0.0.0', all interfaces.
 
     Attributes:
-        port: port of the server, None while it does not run.
+        port: port of the server; None while the server does not run.
 
     Raises:
         ImportError: an optional package is missing.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Validation for `RecModel.fit`: a callback, first in the list, and the loss that it measures."""
+"""Validation for `RecModel.fit`: a callback, which is first in the list, and a loss metric."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["EvalLoss", "Validation", "check_frequency", "count_evaluations"]
 
 
 class EvalLoss(Loss):
-    """Mean of the losses of all batches; a batch may have one loss or a loss for each row.
+    """Mean of the losses of all batches. A batch has one loss, or one loss per row.
 
     Example:
         >>> loss = EvalLoss()
@@ -64,7 +64,7 @@ class Validation(EvalCallback):
         self._hidden: dict[str, float] = {}  # metrics of other callbacks, at the end of an epoch
 
     def metric_names(self) -> list[str]:
-        """Return the names of the measured metrics, and of the loss if it is measured."""
+        """Return the names of the measured metrics, and "eval_loss" if the loss is measured."""
         return [*super().metric_names(), *["eval_loss"] * self._model._has_eval_loss]
 
     def on_train_epoch_begin(self, run_context: RunContext) -> None:
@@ -98,7 +98,7 @@ class Validation(EvalCallback):
 
 
 def check_frequency(valid_frequency: Any) -> int | list[int]:
-    """Check `valid_frequency` and return it as a number of epochs or a list of epochs.
+    """Check `valid_frequency`, and return a number of epochs or a list of epochs.
 
     Raises:
         TypeError, ValueError: `valid_frequency` is neither an int nor a list of ints, or is below

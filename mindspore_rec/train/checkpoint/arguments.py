@@ -42,7 +42,7 @@ def check_builder(
         inputs: inputs of the network as strings such as 'ids:INT64:-1,26'.
 
     Raises:
-        ValueError: an argument does not have this form, or is given without a builder.
+        ValueError: an argument has the wrong form, or is not None without a builder.
 
     Example:
         >>> check_builder("shop.net:build", {"dim": 8}, ["ids:INT64:-1,26"])

@@ -22,7 +22,8 @@ class Cadence:
         seconds: seconds between two actions, above 0, or None.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type or out of range, or both are given.
+        TypeError, ValueError: an argument is of the wrong type or out of range, or both intervals
+            are set.
 
     Example:
         >>> cadence = Cadence("every", 10, None)

@@ -207,10 +207,10 @@ def load_checkpoint(
         workers: number of processes that share the tables. This number may differ from the number
             of processes that wrote the checkpoint. Each process loads the rows of its own keys, so
             every row is loaded once. Default: None, the number of workers; 1 without a launcher.
-        states: objects to restore, by the names under which `save_checkpoint` or `RecCheckpoint`
-            saved their states. Other objects are unchanged. Without `states`, a `RuntimeWarning`
-            names the saved states that are not restored; `states={}` loads the network alone
-            without a warning. Default: None.
+        states: objects to restore, under the same names as in `states` of `save_checkpoint` or
+            `RecCheckpoint`. Other objects are unchanged. Without `states`, a `RuntimeWarning` names
+            the saved states that are not restored; `states={}` loads the network alone without a
+            warning. Default: None.
 
     Raises:
         FileNotFoundError: there is no checkpoint at `path`.
@@ -288,7 +288,7 @@ def _load_states(objects: dict[str, Any], entry: Entry, reader: Share, path: Any
 
 
 def training_cell(model: Any) -> nn.Cell:
-    """Return the cell with all parameters of a model, including those of an optimizer.
+    """Return the cell with all parameters of a model, including optimizer parameters.
 
     Raises:
         TypeError: `model` is neither a Model nor a Cell.

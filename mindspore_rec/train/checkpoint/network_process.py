@@ -88,7 +88,7 @@ class NetworkProcess:
             )
 
     def close(self) -> None:
-        """Kill the process if it still runs."""
+        """Kill the process if it is still running."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()

@@ -30,7 +30,7 @@ class Publication:
             predictors. Default: None, the inputs of the network's `set_inputs`.
 
     Raises:
-        TypeError, ValueError: an argument has the wrong type or form, or is given without a
+        TypeError, ValueError: an argument has the wrong type or form, or is not None without a
             builder.
 
     Example:

@@ -58,20 +58,20 @@ class RecCheckpoint(Callback):
     The callback runs after all other callbacks of a step. Changes between steps, such as rows
     erased after `restore()`, are saved with the next step or when training ends. The state consists
     of tables (rows, optimizer state, counters), dense parameters, optimizer, position in the data,
-    the random number generators of Python, NumPy and MindSpore, and `states`. A training resumed
-    from this state gives the same bits as an uninterrupted training, if its data and callbacks
-    depend on nothing but the state. Eviction by capacity is an exception: it chooses victims from
-    random samples, which differ after a restart.
+    and `states`. It also includes the random number generators of Python, NumPy and MindSpore. A
+    training resumed from this state gives the same bits as an uninterrupted training, if its data
+    and callbacks depend on nothing but the state. Eviction by capacity is an exception: it chooses
+    victims from random samples, which differ after a restart.
 
-    The training data must have one of two forms. Either they are a source of batches with a state,
-    such as a `StreamingDataset` or a `BatchWrapper` of such a source, like `FeatureBatches`. Or
-    they have a length and yield the same batches in each program, such as a list or a finite
-    Dataset. After `restore()`, `RecModel` resumes in the middle of a pass over data with a length.
-    Batches already trained are read and skipped. `epoch` includes the epochs before the restart, so
-    a restarted program trains only the remaining batches and epochs. It is an error if the batches
-    differ from the batches before the restart. All other data, such as a generator or a
-    `GeneratorDataset` over a stream, are rejected before the first step, unless `data_starts_over`
-    is True. The error message says why the data cannot be resumed.
+    There are two supported forms of training data. The first form is a source of batches with a
+    state, such as a `StreamingDataset`, or a `BatchWrapper` (such as `FeatureBatches`) of a source
+    with a state. The second form is data with a length that yield the same batches in each program,
+    such as a list or a finite Dataset. After `restore()`, `RecModel` resumes in the middle of a
+    pass over data with a length. Batches already trained are read and skipped. `epoch` includes the
+    epochs before the restart, so a restarted program trains only the remaining batches and epochs.
+    It is an error if the batches differ from the batches before the restart. All other data, such
+    as a generator or a `GeneratorDataset` over a stream, are rejected before the first step, unless
+    `data_starts_over` is True. The error message says why the data cannot be resumed.
 
     If a checkpoint cannot be written, for example because the disk is full, a warning is logged and
     training continues. The next delta has all changes since the last delta that was written. While
@@ -101,8 +101,8 @@ class RecCheckpoint(Callback):
             `EarlyStopping`, `ReduceLROnPlateau` and `EvalCallback` are saved automatically.
         data_starts_over: whether the data start from the beginning after a restart. If True, the
             position in the data is not saved, and any data are accepted. Default: False.
-        row_checks: how to detect rows that change without an update. Default: `RowChecks()`, by the
-            digests of the rows in each delta.
+        row_checks: settings of the detection of rows that change without an update. Default:
+            `RowChecks()`, by the digests of the rows in each delta.
         publication: network and checkpoint messages for predictors of the run. Default: None,
             predictors get only the checkpoints.
 
@@ -257,10 +257,10 @@ class RecCheckpoint(Callback):
             has changed then.
 
         Raises:
-            ValueError: a file is damaged (a CheckpointError); there is no checkpoint of `step`; the
-                position in the data cannot be saved; or the model, data or `states` do not match
-                the checkpoint. Data do not match if only the checkpoint or only the data have a
-                position in a stream.
+            ValueError: a file is damaged (a CheckpointError), there is no checkpoint of `step`, or
+                the position in the data cannot be saved. Also raised if the model, data or `states`
+                do not match the checkpoint. Data do not match if only the checkpoint or only the
+                data have a position in a stream.
             RuntimeError: training has begun, or another process writes to the directory.
         """
         if self._lock is not None:
@@ -329,9 +329,9 @@ class RecCheckpoint(Callback):
         """Open the directory, and write the first checkpoint of a run.
 
         Raises:
-            ValueError: the position in the data cannot be saved, or is not the restored position;
-                the directory belongs to another run; a callback of MindSpore has a state that
-                cannot be saved.
+            ValueError: the position in the data cannot be saved or is not the restored position; or
+                the directory belongs to another run. Also raised if a callback of MindSpore has a
+                state that cannot be saved.
         """
         run = run_context.original_args()
         group = worker_group()
@@ -398,7 +398,7 @@ class RecCheckpoint(Callback):
         return full or (writer.saved_step != self.step and (delta or failed)), full
 
     def _due(self) -> tuple[bool, bool]:
-        """Return whether to save now and whether to merge a full checkpoint, equal on all workers.
+        """Return whether to save now and to merge a full checkpoint, the same on all workers.
 
         If an interval is in seconds, the clock of worker 0 decides.
         """
@@ -414,7 +414,7 @@ class RecCheckpoint(Callback):
         return at_this_step or ((full or delta) and not self._writer.busy), full
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Save the last state and wait until it is written.
+        """Save the last state and wait until the write has finished.
 
         Rows that changed after the save of the last step are saved under the next step number. In a
         training without any step, limits and weights that changed after `restore()` are saved in

@@ -94,7 +94,7 @@ def open_to_write(root: Path, newest: int) -> FileLock:
 
 
 def chain_of_all(root: Path, team: Team, step: int | None = None) -> list[Entry]:
-    """Return the chain to a state, in the directory as worker 0 sees it; see `newest_chain`."""
+    """Return the chain to a state, as found by worker 0 in the directory; see `newest_chain`."""
     names = team.first(lambda: [each.path.name for each in newest_chain(root, step)])
     return team.each(lambda: [entry_at(root / name) for name in names])
 

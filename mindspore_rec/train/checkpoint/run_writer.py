@@ -34,7 +34,7 @@ logger = logging.getLogger("mindspore_rec")
 
 @dataclass(frozen=True)
 class _Failed:
-    """A delta that could not be written: its path and the seconds spent on it."""
+    """A delta that could not be written: its path, and the seconds of stall and writing."""
 
     path: Path
     stall_seconds: float
@@ -131,7 +131,7 @@ class RunWriter:
         self._writer, self._merger = Worker("checkpoint"), Worker("merge")
 
     def write_first(self, cell: nn.Cell, step: int, states: dict[str, Any]) -> None:
-        """Write the first full checkpoint of a run, and return when it is written.
+        """Write the first full checkpoint of a run, and return when the write has finished.
 
         Raises:
             OSError: the checkpoint cannot be written.
@@ -154,7 +154,7 @@ class RunWriter:
     def save(
         self, cell: nn.Cell, step: int, states: Callable[[], dict[str, Any]], full: bool
     ) -> None:
-        """Copy the changes since the last delta, and start writing them.
+        """Copy the changes since the last delta, and start to write the copies.
 
         Args:
             cell: the training cell.
@@ -214,9 +214,9 @@ class RunWriter:
     def _take_failed(self) -> None:
         """Count a failed delta as saved if its directory exists, before the next delta is written.
 
-        The name of such a directory could be neither synced nor changed back. A predictor may
-        already serve the delta, so the directory must stay. The next delta must have this delta as
-        its parent, because a chain cannot contain two deltas with the same parent.
+        In this case, the rename of the directory could be neither synced nor undone. A predictor
+        may already serve the delta, so the directory must stay. The next delta must have this delta
+        as its parent, because a chain cannot contain two deltas with the same parent.
 
         Raises:
             OSError: the directory's name still cannot be synced, so the next delta must not be
@@ -342,7 +342,7 @@ class RunWriter:
             logger.warning("announcing %s failed", path, exc_info=True)
 
     def _fields(self, kind: str, step: int, watermark: int | None) -> Callable[[], dict[str, Any]]:
-        """Return a function that returns the manifest's fields with a new state id.
+        """Return a function that creates the manifest's fields with a new state id.
 
         The parent of a delta is the newest state when that function is called.
         """

@@ -165,7 +165,7 @@ class Delta:
         self._states = states
 
     def take_digests(self, tables: Mapping[str, TableParameter]) -> None:
-        """Store the digests that the tables keep; they describe the state after this delta.
+        """Store the digests kept by the tables, which describe the state after this delta.
 
         Call this method after the tables are marked. No row has changed since the copy, so reading
         the kept digests costs nothing.

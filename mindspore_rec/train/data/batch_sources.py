@@ -212,7 +212,8 @@ class DatasetBatches(BatchSource):
 
     def read(self) -> Iterator[Batch]:
         """Return an iterator over one pass of the data set."""
-        # The names are read only if needed, because MindSpore copies the pipeline to return them.
+        # The names are read only if needed, because MindSpore copies the pipeline to return the
+        # names.
         names = tuple(self.column_names) if self._numpy else None
         # The iterator does not run in a separate thread, although Ctrl-C could then return at once.
         # In a separate thread, an error inside the pipeline crashes MindSpore 2.10.
@@ -230,8 +231,9 @@ class DatasetBatches(BatchSource):
     def length(self) -> int | None:
         """Number of batches in a pass; None if endless or unknown without reading the data.
 
-        `Dataset.get_dataset_size()` reads a generator without a length to its end, so it would
-        never return for an unbounded generator. This method is not called for such data sets.
+        `Dataset.get_dataset_size()` reads a generator without a length to its end, and would never
+        return for an unbounded generator. It is therefore not called for generators without a
+        length.
         """
         if not _has_length(self._dataset):
             return None

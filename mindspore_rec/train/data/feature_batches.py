@@ -40,9 +40,10 @@ class FeatureBatches(BatchWrapper):
 
     Args:
         source: a `mindspore.dataset.Dataset`, a `mindspore_rec.stream.StreamingDataset` or another
-            `BatchSource`. A finite or endless iterable of whole batches is also possible; a batch
-            is a dict or tuple of columns, an Arrow RecordBatch or Table, or a DataFrame. The
-            columns of a `StreamSource`, such as a `KafkaSource`, are used unchanged.
+            `BatchSource`. The source may also be a finite or endless iterable of whole batches. A
+            batch is a dict or tuple of columns, an Arrow RecordBatch or Table, or a DataFrame. The
+            source may also be a `StreamSource`. The columns of a `StreamSource`, such as a
+            `KafkaSource`, are used unchanged.
         specs: the features of a batch, as FeatureSpec objects or as a FeaturePipeline. A
             FeaturePipeline learns only in training, and its learned statistics are part of the
             state.
@@ -60,9 +61,9 @@ class FeatureBatches(BatchWrapper):
         Dicts of columns; tuples if columns have no names or the specs name columns by index.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type; features do not fit each other, the
-            tables or a batch; or a training loop iterates over this object without `tables`
-            although a feature is the timestamp.
+        TypeError, ValueError: an argument is of the wrong type, or features do not fit each other,
+            the tables or a batch. Also raised if a training loop iterates over this object without
+            `tables` although a feature is the timestamp.
         RuntimeError: a batch of a Dataset does not fit; the message is the same as of ValueError.
 
     Example:
@@ -110,7 +111,7 @@ class FeatureBatches(BatchWrapper):
         """Return the tables whose event time is set when a loop iterates over this object.
 
         Raises:
-            ValueError: a feature is the timestamp, but `tables` was not given.
+            ValueError: a feature is the timestamp, but `tables` is None.
         """
         if not self._is_train:
             return ()
@@ -173,7 +174,7 @@ class FeatureBatches(BatchWrapper):
         return pipeline.column_names + [name for name in names if name not in taken]
 
     def event_tables(self, tables: Iterable[Any]) -> list[Any]:
-        """Return the tables whose event time is set: the constructor's `tables` if given.
+        """Return the tables whose event time is set: the constructor's `tables` if not None.
 
         Args:
             tables: tables of the network that is trained.

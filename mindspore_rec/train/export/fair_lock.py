@@ -14,8 +14,8 @@ __all__ = ["FairLock"]
 class FairLock:
     """Lock that takes `graph_lock` in order of arrival, so that predictions cannot block updates.
 
-    A plain lock goes to the fastest thread, often the thread that has just released it. A thread
-    that already holds `graph_lock` acquires this lock without waiting.
+    A plain lock goes to the fastest thread, often the thread that has just released the lock. A
+    thread that already holds `graph_lock` acquires this lock without waiting.
 
     Example:
         >>> lock = FairLock()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run a network by MindSpore: one graph for all batch sizes, recompiled after an error."""
+"""Run a network with MindSpore: one graph for all batch sizes, recompiled after an error."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["GraphRunner", "Served"]
 
 
 class GraphRunner(Runner):
-    """Runs a network in evaluation mode by MindSpore, in one thread at a time.
+    """Runs a network in evaluation mode with MindSpore, in one thread at a time.
 
     After an operator's error, such as an id outside a vocabulary, a MindSpore graph returns no more
     outputs. The graph is then recompiled for the next call.

@@ -33,7 +33,7 @@ def export_mindir(
     Args:
         network: the network. The network's tables may be in any tier, but two copies of all rows
             must fit in memory.
-        path: the file; `.mindir` is added if it is missing.
+        path: path of the file; `.mindir` is added if missing.
         inputs: inputs as for `Predictor`, such as `["ids:INT64:-1,26"]`. Default: the network's
             `set_inputs`.
 
@@ -42,8 +42,8 @@ def export_mindir(
         directory.
 
     Raises:
-        ValueError: `inputs` is missing and the network has no `set_inputs`; the network cannot be
-            exported as MindIR; or the outputs of the file differ from the network's outputs.
+        ValueError: `inputs` is None and the network has no `set_inputs`, or the network cannot be
+            exported as MindIR. Also raised if the file's outputs differ from the network's outputs.
         OSError: the file cannot be written.
 
     Example:

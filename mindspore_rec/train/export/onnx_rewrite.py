@@ -156,8 +156,8 @@ def cut_lookups(
 
     Returns:
         Three values. The first is the dense model, which takes lookup results, other inputs and
-        parameters. The second is the model that computes the ids of lookups; it is empty if all ids
-        are inputs. The third is the list of lookups in the order of the model.
+        parameters. The second is the model that computes the ids of lookups, which is empty if all
+        ids are inputs. The third is the list of lookups in the order of the model.
 
     Raises:
         NotExportableError: ids depend on rows or on parameters.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the network of a run, or the reason why it cannot be written."""
+"""Write the network of a run, or the reason why the export fails."""
 
 from __future__ import annotations
 

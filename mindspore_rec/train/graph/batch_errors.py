@@ -163,7 +163,8 @@ class _Reason:
 
     def _no_ids(self, table: str, kind: str) -> str:
         places = [i for i in range(self._inputs()) if _dtype(self._batch[i]) == kind]
-        # If there are several such columns, prefer whole numbers: these may be ids read as floats.
+        # If there are several such columns, prefer columns of whole numbers, which may be ids read
+        # as floats.
         places = [i for i in places if _all_whole(self._batch[i])] or places
         if not places:
             return ""

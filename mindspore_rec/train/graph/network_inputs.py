@@ -21,7 +21,7 @@ def input_specs(
     given: Sequence[TensorSpec | str] | None,
     recorded: Sequence[str] | None = None,
 ) -> tuple[TensorSpec, ...] | None:
-    """Return the specs of the network's inputs, or None if they are unknown.
+    """Return the specs of the network's inputs, or None if the inputs are unknown.
 
     The specs are the first known value of `given`, the network's `set_inputs` and `recorded`.
 

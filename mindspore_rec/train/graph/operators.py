@@ -90,8 +90,8 @@ class TableOperator(ops.Custom):
     def tell_dtypes(self, dtypes: Any) -> None:
         """Distinguish operators with the same function but different output dtypes.
 
-        PyNative mode caches dtypes by function and attributes, so it would use the dtypes of
-        another operator.
+        PyNative mode caches dtypes by function and attributes. Without this attribute, an operator
+        would get the cached dtypes of another operator.
 
         Args:
             dtypes: dtype of the output, or a tuple of dtypes.
@@ -174,9 +174,9 @@ def custom_op(
 def set_num_threads(num_threads: int) -> None:
     """Set the number of threads that one table operator uses, including the calling thread.
 
-    The initial value is the environment variable `MINDSPORE_REC_NUM_THREADS`. If it is not set, the
-    value is the number of CPUs on which the process may run. Results do not depend on the number of
-    threads.
+    The initial value is the environment variable `MINDSPORE_REC_NUM_THREADS`. If the variable is
+    not set, the value is the number of CPUs on which the process may run. Results do not depend on
+    the number of threads.
 
     Args:
         num_threads: number of threads, 1 to 1024.

@@ -47,7 +47,7 @@ class _Window:
 
 @dataclass
 class _Watched:
-    """Lookups of one table; each lookup has the windows of a batch that may be its ids."""
+    """Lookups of one table; each lookup has the windows of the batch that may have its ids."""
 
     lookups: list[list[_Window]] = field(default_factory=list)
     steps: int = 0
@@ -68,7 +68,7 @@ class IdColumns:
     looked up. The columns of the batch are hashed in the same way: whole columns, runs of
     consecutive fields, and all columns side by side. Equal hashes show which column belongs to
     which lookup. Ids that the network computes are in no column, so `prefetch_ids` must return
-    them.
+    these ids.
 
     Args:
         tables: the tables.

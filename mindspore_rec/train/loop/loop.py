@@ -98,8 +98,9 @@ class TrainLoop:
     def run_passes(
         self, source: BatchSource, epochs: int, epoch_steps: int | None, initial_epoch: int = 0
     ) -> None:
-        """Train for `epochs` epochs; an epoch is `epoch_steps` steps, or one pass if that is None.
+        """Train for `epochs` epochs.
 
+        An epoch has `epoch_steps` steps, or is one pass over the source if `epoch_steps` is None.
         After a restored checkpoint, training may resume in the middle of a pass.
 
         Raises:
@@ -243,7 +244,8 @@ class TrainLoop:
     def _next(self) -> Batch | None:
         most = None if self._last is None else self._last - self._run.cur_step_num
         batch = self._peers.next(self._stage.next, most)
-        # If Ctrl-C ended the wait for a later batch, batches read before it are not trained.
+        # If Ctrl-C ended the wait for a later batch, batches read before that batch are not
+        # trained.
         return None if self._peers.interrupted(self._interruption) else batch
 
     def _limit(self, steps: int) -> None:

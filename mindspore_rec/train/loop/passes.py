@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Passes: the position of a training in repeated passes over its data, and how to resume there."""
+"""Passes: record and restore the position of a training in repeated passes over its data."""
 
 from __future__ import annotations
 
@@ -71,7 +71,10 @@ class Passes:
         self._at: PassPlace | None = None  # where the next pass resumes; None: its start
 
     def begin(self, epoch_steps: int | None, initial_epoch: int) -> None:
-        """Begin after `initial_epoch` epochs; an epoch has `epoch_steps` steps or is one pass."""
+        """Begin a training after `initial_epoch` epochs.
+
+        An epoch has `epoch_steps` steps, or is one pass if `epoch_steps` is None.
+        """
         self._epoch_steps = epoch_steps
         self._initial_epoch = self.epochs = initial_epoch
 
@@ -269,7 +272,7 @@ class Passes:
             batch = self._next(batches)
 
     def _skip(self, batches: Iterator[Batch], at: PassPlace) -> PassPlace:
-        """Read and skip the batches that were trained; return the position after them."""
+        """Read and skip the batches that were trained; return the position after these batches."""
         place = replace(at, batches=0, first=0, digest=0)
         with _as_of(at.generators):
             for _ in range(at.batches):
@@ -313,7 +316,7 @@ class Passes:
         )
 
     def _digest(self, batch: Batch) -> int:
-        """Return a digest that identifies a batch; it covers the rows of all workers if known."""
+        """Return a digest that identifies a batch and, if known, covers the rows of all workers."""
         whole = getattr(self._source, "fingerprint", None)
         if whole is not None:
             return int(whole[1])
@@ -408,7 +411,7 @@ def _dataset_seed(seed: int) -> Iterator[None]:
 
 @contextmanager
 def _as_of(generators: Mapping[str, Any]) -> Iterator[None]:
-    """Set all generators to their states at the beginning of a pass; restore them at the end."""
+    """Set all generators to their states at the start of a pass; undo this at the end."""
     now = random_state()
     with _dataset_seed(generators[_SEED]):
         set_random_state(dict(generators))

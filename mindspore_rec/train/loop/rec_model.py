@@ -315,7 +315,7 @@ class RecModel(Model):
         progress: bool = True,
         stop_on_nan: bool = True,
     ) -> TrainSummary:
-        """Train for a number of epochs and evaluate at their ends.
+        """Train for a number of epochs, and evaluate at the ends of epochs.
 
         The results are in the summary's `history`. Callbacks find the results in `metrics` and
         `eval_results` of `run_context.original_args()`. The results are the metrics and, if the
@@ -342,9 +342,10 @@ class RecModel(Model):
             Summary of the run.
 
         Raises:
-            TypeError, ValueError: an argument is of the wrong type or out of range; `valid_dataset`
-                is empty, or can be read only once although there are several evaluations. A
-                `valid_dataset` also needs a model with metrics, none of them called 'eval_loss'.
+            TypeError, ValueError: an argument is of the wrong type or out of range, or
+                `valid_dataset` is empty. Also raised if `valid_dataset` can be read only once
+                although there are several evaluations. Also raised for a `valid_dataset` if the
+                model has no metrics, or has a metric called 'eval_loss'.
             RuntimeError, FloatingPointError: as for `train`.
 
         The method is modelled on `mindspore.train.Model.fit`.
@@ -571,7 +572,7 @@ class RecModel(Model):
         return Peers(group, run.train_source, self._sums_loss(), state)
 
     def _sums_loss(self) -> bool:
-        """Return True if the loss of a batch is the sum over its rows, False if it is the mean."""
+        """Return True if a batch's loss is the sum over its rows, False if the loss is the mean."""
         loss = self._loss_fn
         reduction = getattr(loss, "reduction", None)
         if isinstance(reduction, str):
@@ -662,7 +663,7 @@ class RecModel(Model):
         return dict(run.metrics)
 
     def _eval_columns(self, batch: Batch, columns: BatchColumns, run: Any) -> tuple[Tensor, ...]:
-        """Check the columns of the next batch and return them as Tensors."""
+        """Check the columns of the next batch, and return the columns as Tensors."""
         columns.names = batch.names or ()
         where = f"batch {run.cur_step_num} of valid_dataset"
         if run.finite_columns:

@@ -45,8 +45,7 @@ class TrainStep(nn.Cell):
 
     Use this cell instead of `mindspore.nn.TrainOneStepCell`. That cell computes the network once
     for the loss and again for the gradients. The graph compiler merges the two computations of pure
-    operators, but it never merges lookups that insert and count, so tables would count every key
-    twice.
+    operators. It never merges lookups that insert and count, so tables would count every key twice.
 
     Args:
         network: cell that returns the loss.

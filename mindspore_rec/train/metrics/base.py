@@ -79,8 +79,9 @@ class BinaryMetric(Metric):
 
         Raises:
             TypeError: an input is not an array of numbers.
-            ValueError: the number of inputs, a shape or a length is wrong; predictions are NaN,
-                infinite or (without ``from_logits``) outside ``[0, 1]``; labels are not 0 or 1.
+            ValueError: the number of inputs, a shape or a length is wrong, or labels are not 0 or
+                1. Also raised if predictions are NaN, infinite or (without ``from_logits``) outside
+                ``[0, 1]``.
         """
         if len(inputs) != len(self.inputs):
             raise ValueError(
