@@ -122,7 +122,7 @@ class CountFirstEpoch(Callback):
         self._release()
 
     def __exit__(self, *error: Any) -> None:
-        """Restore the thresholds after a training that failed."""
+        """Restore the thresholds after a failed training."""
         self._release()
 
     def _freeze(self) -> None:

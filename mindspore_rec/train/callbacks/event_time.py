@@ -34,8 +34,8 @@ class EventTime(Callback):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, no feature is the timestamp, or a
-            table that evicts by age is missing. Also raised during training, if a batch lacks the
-            column or its times are not seconds since 1970.
+            table that evicts by age is missing. The error is also raised during training, if a
+            batch lacks the column or its times are not seconds since 1970.
 
     Example:
         >>> from mindspore_rec import EventTime, FeatureSpec, MapParameter

@@ -214,7 +214,7 @@ class EvictedKeysCallback(Callback):
         self._end()
 
     def __exit__(self, *error: Any) -> None:
-        """Stop collecting after a training that failed."""
+        """Stop collecting after a failed training."""
         self._end()
 
     def _write(self, name: str, evicted: EvictedKeys) -> None:

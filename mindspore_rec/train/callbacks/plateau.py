@@ -274,7 +274,7 @@ class EarlyStopping(_Watch):
         self._remove()
 
     def __exit__(self, *error: Any) -> None:
-        """Remove the temporary directory after a training that failed."""
+        """Remove the temporary directory after a failed training."""
         self._remove()
 
     def _on_better(self, run_context: RunContext, metrics: dict[str, float]) -> None:

@@ -277,7 +277,7 @@ class ProgressBar(Callback):
         self._close()
 
     def __exit__(self, *error: Any) -> None:
-        """Close the bar after a training that failed."""
+        """Close the bar after a failed training."""
         self._close()
 
     def _show(self, run: Any, now: float) -> None:

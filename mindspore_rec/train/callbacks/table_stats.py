@@ -189,7 +189,7 @@ class TableStats(Callback):
         self._close()
 
     def __exit__(self, *error: Any) -> None:
-        """Close the outputs after a training that failed."""
+        """Close the outputs after a failed training."""
         self._close()
 
     def _take(self) -> None:

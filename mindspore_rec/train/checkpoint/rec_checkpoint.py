@@ -258,9 +258,9 @@ class RecCheckpoint(Callback):
 
         Raises:
             ValueError: a file is damaged (a CheckpointError), there is no checkpoint of `step`, or
-                the position in the data cannot be saved. Also raised if the model, data or `states`
-                do not match the checkpoint. Data do not match if only the checkpoint or only the
-                data have a position in a stream.
+                the position in the data cannot be saved. The error is also raised if the model,
+                data or `states` do not match the checkpoint. Data do not match if only the
+                checkpoint or only the data have a position in a stream.
             RuntimeError: training has begun, or another process writes to the directory.
         """
         if self._lock is not None:
@@ -330,8 +330,8 @@ class RecCheckpoint(Callback):
 
         Raises:
             ValueError: the position in the data cannot be saved or is not the restored position; or
-                the directory belongs to another run. Also raised if a callback of MindSpore has a
-                state that cannot be saved.
+                the directory belongs to another run. The error is also raised if a callback of
+                MindSpore has a state that cannot be saved.
         """
         run = run_context.original_args()
         group = worker_group()
@@ -448,7 +448,7 @@ class RecCheckpoint(Callback):
         return self._writer.has_unsaved_weights(run.train_network)
 
     def __exit__(self, *error: Any) -> None:
-        """Stop writing after a training that failed."""
+        """Stop writing after a failed training."""
         self._close()
 
     def _save(self, run: Any, full: bool) -> None:

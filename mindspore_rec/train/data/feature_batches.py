@@ -62,8 +62,8 @@ class FeatureBatches(BatchWrapper):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, or features do not fit each other,
-            the tables or a batch. Also raised if a training loop iterates over this object without
-            `tables` although a feature is the timestamp.
+            the tables or a batch. The error is also raised if a training loop iterates over this
+            object without `tables` although a feature is the timestamp.
         RuntimeError: a batch of a Dataset does not fit; the message is the same as of ValueError.
 
     Example:

@@ -43,7 +43,8 @@ def export_mindir(
 
     Raises:
         ValueError: `inputs` is None and the network has no `set_inputs`, or the network cannot be
-            exported as MindIR. Also raised if the file's outputs differ from the network's outputs.
+            exported as MindIR. The error is also raised if the file's outputs differ from the
+            network's outputs.
         OSError: the file cannot be written.
 
     Example:
@@ -88,7 +89,7 @@ def export_mindir(
 
 
 def _tried_inputs(network: nn.Cell, specs: Sequence[TensorSpec], rows: int) -> list[np.ndarray]:
-    """Return random inputs; ids include ids with rows and, except for static tables, other ids."""
+    """Return random inputs; ids have rows or, except for static tables, may have no row."""
     rng = np.random.default_rng(rows)
     tables = tables_of(network)
     least = min((table.vocabulary for table in tables if table.vocabulary), default=0)

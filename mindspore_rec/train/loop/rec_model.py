@@ -343,9 +343,9 @@ class RecModel(Model):
 
         Raises:
             TypeError, ValueError: an argument is of the wrong type or out of range, or
-                `valid_dataset` is empty. Also raised if `valid_dataset` can be read only once
-                although there are several evaluations. Also raised for a `valid_dataset` if the
-                model has no metrics, or has a metric called 'eval_loss'.
+                `valid_dataset` is empty. The error is also raised if `valid_dataset` can be read
+                only once although there are several evaluations. The error is also raised for a
+                `valid_dataset` if the model has no metrics, or has a metric called 'eval_loss'.
             RuntimeError, FloatingPointError: as for `train`.
 
         The method is modelled on `mindspore.train.Model.fit`.

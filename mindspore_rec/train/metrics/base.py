@@ -80,8 +80,8 @@ class BinaryMetric(Metric):
         Raises:
             TypeError: an input is not an array of numbers.
             ValueError: the number of inputs, a shape or a length is wrong, or labels are not 0 or
-                1. Also raised if predictions are NaN, infinite or (without ``from_logits``) outside
-                ``[0, 1]``.
+                1. The error is also raised if predictions are NaN, infinite or (without
+                ``from_logits``) outside ``[0, 1]``.
         """
         if len(inputs) != len(self.inputs):
             raise ValueError(
