@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Admission by count if data are read several times."""
+"""Callback for admission by count when the training data are read several times."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ __all__ = ["CountFirstEpoch"]
 
 
 class CountFirstEpoch(Callback):
-    """Callback that restricts the counting of admission to the first epoch of a training.
+    """Callback that counts keys for admission only in the first epoch of a training.
 
-    A `CountAdmission(2)` that counts in every epoch admits in the second epoch each id that occurs
-    once in the data. With this callback each id counts as often as the data have it: after the
-    first epoch the counts are frozen, so the ids admitted until then have rows and are trained, and
-    no other id gets a row. When training ends, the thresholds are restored and counting continues.
+    With `CountAdmission(2)` alone, an id that occurs once in the data is counted in every epoch.
+    The id is therefore admitted in the second epoch. With this callback each id is counted only in
+    the first epoch. After that epoch the counts are frozen: ids admitted so far keep their rows and
+    are trained, and no other id gets a row. When training ends, the thresholds are restored and
+    counting continues.
 
-    A training that is resumed from a checkpoint starts a new first epoch, unless this callback is
-    among the checkpoint's `states`: `RecCheckpoint(..., states={"first_epoch": callback})`.
+    A training resumed from a checkpoint starts a new first epoch. To prevent this, save the state
+    of this callback too, by `RecCheckpoint(..., states={"first_epoch": callback})`.
 
     Args:
-        steps: number of steps of the first pass over the data, at least 1, for an epoch of `train`
-            that passes over the data several times. Default: None, until the end of the first
-            epoch.
+        steps: number of steps of the first pass over the data, at least 1. Set `steps` if one epoch
+            of `train` passes over the data several times. Default: None, which freezes the counts
+            at the end of the first epoch.
 
     Raises:
         TypeError, ValueError: `steps` is of the wrong type or out of range.
@@ -64,7 +65,7 @@ class CountFirstEpoch(Callback):
         self._over = self._restored = False
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the progress of the first pass: its steps so far, and whether it is over."""
+        """Return the number of steps of the first pass so far, and whether the pass is over."""
         over = self._over or (self._steps is not None and self._trained >= self._steps)
         return {"steps": self._trained, "over": over}
 
@@ -97,7 +98,7 @@ class CountFirstEpoch(Callback):
             self._freeze()
 
     def on_train_step_begin(self, run_context: RunContext) -> None:
-        """Count the step, so that a checkpoint taken at its end includes it."""
+        """Count the step, so that a checkpoint taken at the end of the step includes it."""
         self._trained = self._trained_before + run_context.original_args().cur_step_num
 
     def on_train_step_end(self, run_context: RunContext) -> None:
@@ -109,7 +110,8 @@ class CountFirstEpoch(Callback):
         """Freeze the counts after the first epoch."""
         if self._steps is None and not self._frozen:
             run = run_context.original_args()
-            # Of an epoch that a restart goes on with, `cur_step_num` has the last part only.
+            # After a restart within an epoch, `cur_step_num` counts only the steps since the
+            # restart.
             complete = run.get("epoch_complete", run.cur_step_num >= run.batch_num)
             whole = run.batch_num == sys.maxsize or complete
             if whole and not run.interrupted:
@@ -120,7 +122,7 @@ class CountFirstEpoch(Callback):
         self._release()
 
     def __exit__(self, *error: Any) -> None:
-        """Restore the thresholds after a training that failed."""
+        """Restore the thresholds after a failed training."""
         self._release()
 
     def _freeze(self) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The callbacks of a run in the order in which they are called, and callbacks that cannot work."""
+"""Sort the callbacks of a run by calling order, and reject callbacks that cannot work."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ def callback_list(callbacks: Any, has_tables: bool = False) -> list[Callback]:
     """Return callbacks in the order in which they are called.
 
     Args:
-        callbacks: one, several, or None.
-        has_tables: whether the run trains tables, which callbacks of MindSpore do not restore.
+        callbacks: one callback, several callbacks, or None.
+        has_tables: True if the run trains tables. MindSpore's callbacks do not restore the rows of
+            tables.
 
     Raises:
-        TypeError: one is no `mindspore.train.Callback`.
-        ValueError: one of MindSpore's cannot work here.
+        TypeError: a callback is not a `mindspore.train.Callback`.
+        ValueError: a callback of MindSpore cannot work with this library.
 
     Example:
         >>> callback_list(None)
@@ -49,9 +50,9 @@ def callback_list(callbacks: Any, has_tables: bool = False) -> list[Callback]:
 
 
 def evaluation_callbacks(callbacks: Sequence[Callback]) -> list[Callback]:
-    """Return the callbacks with a method `on_eval_*`, which `fit` calls in its evaluations too.
+    """Return the callbacks with a method `on_eval_*`, which `fit` also calls during evaluations.
 
-    As in MindSpore's `fit`, MindSpore's own callbacks do not.
+    MindSpore's own callbacks are excluded, as in MindSpore's `fit`.
 
     Example:
         >>> evaluation_callbacks([train.LossMonitor()])

@@ -20,22 +20,22 @@ __all__ = ["EventTime"]
 class EventTime(Callback):
     """Callback that sets the event time of tables before a step, from a column of the step's batch.
 
-    It is needed only for batches without an event time of their own: a Dataset after
-    `get_insert_func`, or plain columns with the times among the network's inputs. Batches of
-    `FeatureBatches`, and of a `StreamingDataset` whose source has `event_time=`, have an event
-    time, which `RecModel` sets. As in batches of `get_insert_func`, the times are the input column
-    after the features.
+    This callback is needed only for batches that carry no event time. These are batches of a
+    Dataset after `get_insert_func`, or plain columns with the times among the network's inputs.
+    Batches of `FeatureBatches` carry an event time, and so do batches of a `StreamingDataset` whose
+    source has `event_time=`. `RecModel` sets this event time on the tables. The times are the input
+    column after the features, as in batches of `get_insert_func`.
 
     Args:
-        specs: features of a batch, FeatureSpec objects, one of them the timestamp.
+        specs: FeatureSpec objects, the features of a batch. One feature must be the timestamp.
         tables: the network, or its tables, whose event time is set.
-        place: index of the times among the batch's columns, from 0. Default: the number of
-            features, which is where `get_insert_func` puts them.
+        place: index of the column of times in the batch, from 0. Default: the number of features,
+            the index at which `get_insert_func` puts the times.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type; no feature is the timestamp; a
-            table that evicts by age is not among the tables; during training, a batch lacks the
-            column, or its times are not seconds since 1970.
+        TypeError, ValueError: an argument is of the wrong type, no feature is the timestamp, or a
+            table that evicts by age is missing. The error is also raised during training, if a
+            batch lacks the column or its times are not seconds since 1970.
 
     Example:
         >>> from mindspore_rec import EventTime, FeatureSpec, MapParameter

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Callbacks of eviction: one that starts evictions, one that passes on the evicted keys."""
+"""Eviction callbacks: EvictCallback starts evictions, EvictedKeysCallback reports evicted keys."""
 
 from __future__ import annotations
 
@@ -27,30 +27,32 @@ _MAX = (1 << 31) - 1
 class EvictCallback(Callback):
     """Callback that evicts rows at intervals of time or steps, or when a table is too large.
 
-    It is for tables made with `Eviction(..., trigger="callback")`; the ages of their rows are
-    measured when it evicts. Lookups no longer find rows that are too old from that moment on; their
-    memory is freed in slices during the following steps, without a pause. The intervals are counted
-    anew after each eviction. Of several workers, all evict when one is to; `evict_rows` and
-    `evict_bytes` are of the whole table, the rows of all workers together.
+    The callback evicts from tables made with `Eviction(..., trigger="callback")`. Row ages are
+    measured when the callback evicts. After an eviction, lookups no longer find rows that are too
+    old. The memory of these rows is freed in slices during the following steps, without a pause.
+    The intervals start again after each eviction. With several workers, all workers evict at the
+    same step. `evict_rows` and `evict_bytes` limit the whole table, the rows of all workers
+    together.
 
     Args:
         evict_enable: whether to evict at all. Default: True.
-        evict_time_interval: seconds of wall clock between two evictions, 1 to 2**31 - 1, or None.
-            Default: a day.
+        evict_time_interval: seconds of wall-clock time between two evictions, 1 to 2**31 - 1, or
+            None. Default: a day.
         evict_step_interval: training steps between two evictions, in the same range, or None.
             Default: 10000.
         evict_rows: evict when a table has more rows than this, checked after each step, or None.
-        evict_bytes: evict when rows and index of a table take more bytes than this, or None.
+        evict_bytes: evict when the rows and index of a table take more bytes than this, or None.
 
     Attributes:
         evictions: `(step, cause)` of each eviction; the cause is 'time', 'steps', 'rows' or
             'bytes'.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type or out of range, or none is given.
+        TypeError, ValueError: an argument is of the wrong type or out of range, or all intervals
+            and limits are None.
         ValueError: no table of the network evicts by callback (raised when training begins).
 
-    After Rec SDK's `EvictHook`.
+    The callback is modelled on the `EvictHook` of Rec SDK.
 
     Example:
         >>> EvictCallback(evict_time_interval=3600, evict_step_interval=None).evictions
@@ -84,11 +86,11 @@ class EvictCallback(Callback):
         self._step = self._last_step = self._steps_before = 0
 
     def state_dict(self) -> dict[str, int]:
-        """Return the steps since the last eviction, as one of the `states` of a `RecCheckpoint`."""
+        """Return the number of steps since the last eviction, as a state for `RecCheckpoint`."""
         return {"steps": self._step - self._last_step}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Restore the steps since the last eviction, for the next training."""
+        """Restore the number of steps since the last eviction, for the next training."""
         self._steps_before = int(state["steps"])
 
     def on_train_begin(self, run_context: RunContext) -> None:
@@ -116,7 +118,7 @@ class EvictCallback(Callback):
         step = self._step = run_context.original_args().cur_step_num
         cause, rows = self._interval(step), self._row_counts()
         group = current_group()
-        if group.size > 1:  # clocks and numbers of rows differ, and all evict at the same step
+        if group.size > 1:  # clocks and row counts differ, but all workers evict at the same step
             every = group.all_gather_json([cause, rows])
             cause = next((each for each, _ in every if each is not None), None)
             rows = [
@@ -143,7 +145,7 @@ class EvictCallback(Callback):
         return None
 
     def _row_counts(self) -> list[int]:
-        """Return the number of this worker's rows of each table; none if it does not matter."""
+        """Return this worker's row count of each table; an empty list if there is no size limit."""
         if self._rows is None and self._bytes is None:
             return []
         return [int(table.stats()["rows"]) for table in self._tables]
@@ -159,11 +161,12 @@ class EvictCallback(Callback):
 
 
 class EvictedKeysCallback(Callback):
-    """Callback that passes the evicted keys to a function or a file, after each step with any.
+    """Callback that passes evicted keys to a function or file after each step that evicted keys.
 
     Args:
-        receiver: function of a table's name and its `EvictedKeys`; or a path, to which a line of
-            table, key, reason, step and event time, separated by tabs, is appended for each key.
+        receiver: function that is called with the table's name and its `EvictedKeys`; or the path
+            of a file to append to. The file gets one line for each key: table, key, reason, step
+            and event time, separated by tabs.
 
     Raises:
         TypeError: `receiver` is neither a callable nor a path.
@@ -211,7 +214,7 @@ class EvictedKeysCallback(Callback):
         self._end()
 
     def __exit__(self, *error: Any) -> None:
-        """Stop collecting after a training that failed."""
+        """Stop collecting after a failed training."""
         self._end()
 
     def _write(self, name: str, evicted: EvictedKeys) -> None:

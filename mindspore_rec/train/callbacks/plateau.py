@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Callbacks that act when a metric of the evaluations has stopped improving."""
+"""Callbacks that act when an evaluation metric has stopped improving."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _STEP = "step_"  # begins the names of saved weights
 
 
 class _Watch(ResumedCallback):
-    """Follows a metric of the evaluations, and counts evaluations without improvement.
+    """Watches an evaluation metric and counts evaluations without improvement.
 
-    Several evaluations after one step count once, and evaluations without the metric do not count.
+    Several evaluations after one step count as one. Evaluations without the metric do not count.
     """
 
     def __init__(self, monitor: str, patience: int, min_delta: float, mode: str) -> None:
@@ -49,13 +49,13 @@ class _Watch(ResumedCallback):
             raise ValueError(f"min_delta must be at least 0, got {min_delta}")
         self.mode = check_one_of("mode", mode, ("max", "min"))
         self.best: float | None = None
-        self._seen = 0  # number of entries of the history up to the last one that counted
-        self._counted = 0  # step of that one
+        self._seen = 0  # number of history entries up to the last counted entry
+        self._counted = 0  # step of the last counted entry
         self._waited = 0
 
     @property
     def state_name(self) -> str:
-        """Name of the state in checkpoints: another monitor or mode has another state."""
+        """Name of the state in checkpoints, which contains the monitor and the mode."""
         return f"{type(self).__name__} {self.monitor} {self.mode}"
 
     def state_dict(self) -> dict[str, Any]:
@@ -63,7 +63,7 @@ class _Watch(ResumedCallback):
         return {"best": self.best, "waited": self._waited, "counted": self._counted}
 
     def go_on(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state in the training that has begun."""
+        """Continue from a saved state in the training that has begun."""
         best = state["best"]
         self.best = None if best is None else float(best)
         self._waited, self._counted = int(state["waited"]), int(state["counted"])
@@ -72,19 +72,19 @@ class _Watch(ResumedCallback):
         self.best, self._seen, self._counted, self._waited = None, 0, 0, 0
 
     def catch_up(self, run_context: RunContext) -> None:
-        """Check the last evaluation, if it is new."""
+        """Check the last evaluation if it is new."""
         self._look(run_context)
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Check the last evaluation, if it is new."""
+        """Check the last evaluation if it is new."""
         self._look(run_context)
 
     def on_train_epoch_end(self, run_context: RunContext) -> None:
-        """Check the last evaluation, if it is new."""
+        """Check the last evaluation if it is new."""
         self._look(run_context)
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Check the last evaluation, if it is new, and warn if there has been none."""
+        """Check the last evaluation if it is new, and warn if no evaluation was made."""
         self._look(run_context)
         run = run_context.original_args()
         if not run.history and run.cur_step_num:
@@ -142,39 +142,42 @@ class _Watch(ResumedCallback):
 
 
 class EarlyStopping(_Watch):
-    """Callback that ends training when a metric of the evaluations has stopped improving.
+    """Callback that ends training when an evaluation metric has stopped improving.
 
-    At the end of the training, early or not, the model gets the weights of its best evaluation
-    back: dense parameters, rows, optimizer state and learning rates. They are kept in a checkpoint
-    in a temporary directory, which is written at each evaluation that is the best so far. After
+    At the end of the training, early or not, the weights of the best evaluation are restored: dense
+    parameters, rows, optimizer state and learning rates. These weights are saved in a checkpoint in
+    a temporary directory, which is rewritten at each evaluation that is the best so far. After
     Ctrl-C the model keeps its last weights.
 
-    Evaluations are made by `RecModel.fit` and by an `EvalCallback`. Several after one step count
-    once; evaluations that do not measure `monitor` do not count.
+    Evaluations are made by `RecModel.fit` and by an `EvalCallback`. Several evaluations after one
+    step count as one; evaluations that do not measure `monitor` do not count.
 
-    A `RecCheckpoint` beside this callback saves the last state of the model, and what this callback
-    has seen; the best weights are then in the folder `best` of its directory and stay there. So a
-    training that was killed goes on as if it had not been, and one that has stopped early, started
-    again, trains nothing and has the best weights again.
+    A `RecCheckpoint` among the callbacks saves the last state of the model and the state of this
+    callback. The best weights are then kept in the folder `best` of the checkpoint directory and
+    remain there after the training. A training that was killed and restarted therefore ends like an
+    uninterrupted training. A training that stopped early and is started again trains no step and
+    restores the best weights.
 
     Args:
         monitor: name of the metric. Default: 'auc'.
-        patience: number of successive evaluations without improvement that end the training, at
+        patience: number of successive evaluations without improvement after which training ends, at
             least 1. Default: 3.
-        min_delta: least change that is an improvement, at least 0. Default: 0.0.
-        mode: 'max' if larger values are better, 'min' if smaller ones are. Default: 'max'.
-        restore_best: whether the best weights are restored. Default: True.
-        directory: existing directory in which the temporary one is made; of several hosts' workers,
-            one that all of them share. Not used beside a `RecCheckpoint`. Default: None, the
-            system's directory for temporary files.
+        min_delta: smallest change that counts as an improvement, at least 0. Default: 0.0.
+        mode: 'max' if larger values are better, 'min' if smaller values are better. Default: 'max'.
+        restore_best: whether the best weights are restored at the end. Default: True.
+        directory: existing directory in which the temporary directory is made. Workers on several
+            hosts need a directory that all hosts share. The directory is not used if a
+            `RecCheckpoint` is among the callbacks. Default: None, the system's directory for
+            temporary files.
 
     Attributes:
         best: best value so far; None before the first evaluation.
-        best_step: step of that evaluation, counted over restarts; 0 before the first one.
+        best_step: step of the best evaluation, counted over restarts; 0 before the first
+            evaluation.
 
     Raises:
-        KeyError: no evaluation has `monitor` (raised during training).
-        ValueError: the training goes on, and its best weights are gone (raised when training
+        KeyError: no evaluation measures `monitor` (raised during training).
+        ValueError: the training is a restart and its best weights are missing (raised when training
             begins).
         OSError: the best weights cannot be written (raised during training).
 
@@ -182,7 +185,7 @@ class EarlyStopping(_Watch):
         >>> EarlyStopping("log_loss", patience=2, mode="min").best
     """
 
-    # After a RecCheckpoint, which saves the last state at the end.
+    # Called after a RecCheckpoint, because the RecCheckpoint saves the last state at the end.
     runs_last = 2
 
     def __init__(
@@ -204,7 +207,7 @@ class EarlyStopping(_Watch):
         self.best_step = 0
         self._directory = directory
         self._folder: Path | None = None
-        self._newest_step: Callable[[], int] | None = None  # of a RecCheckpoint beside it
+        self._newest_step: Callable[[], int] | None = None  # of the RecCheckpoint
         self._best_metrics: dict[str, float] = {}
 
     def state_dict(self) -> dict[str, Any]:
@@ -213,7 +216,7 @@ class EarlyStopping(_Watch):
         return {**super().state_dict(), **best}
 
     def go_on(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state in the training that has begun."""
+        """Continue from a saved state in the training that has begun."""
         step, metrics = int(state["best_step"]), dict(state["best_metrics"])
         super().go_on(state)
         self.best_step, self._best_metrics = step, metrics
@@ -224,19 +227,19 @@ class EarlyStopping(_Watch):
         self._remove()
 
     def keep_beside(self, folder: Path, newest_step: Callable[[], int]) -> None:
-        """Keep the best weights of the training that begins in a folder, which outlasts it.
+        """Save the best weights of the coming training in a folder that remains after the training.
 
         Args:
-            folder: the folder; made if missing.
+            folder: folder for the weights; made if missing.
             newest_step: function that returns the step of the newest checkpoint of the training.
         """
         self._folder, self._newest_step = folder, newest_step
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Stop if the training had stopped before a restart.
+        """Stop if the training had already stopped before a restart.
 
         Raises:
-            ValueError: the best weights so far are gone.
+            ValueError: the best weights so far are missing.
         """
         if self.best is not None and self.restore_best and not self._has_best():
             raise ValueError(
@@ -257,7 +260,7 @@ class EarlyStopping(_Watch):
         """Restore the best weights, unless the training was interrupted.
 
         Raises:
-            OSError: they cannot be read.
+            OSError: the best weights cannot be read.
         """
         super().on_train_end(run_context)
         run = run_context.original_args()
@@ -265,13 +268,13 @@ class EarlyStopping(_Watch):
         has_best = self.best is not None and self.restore_best
         if has_best and self.best_step < step and not run.interrupted:
             load_checkpoint(run.train_network, self._saved(), states={})
-            worker_group().barrier()  # the first worker removes what other workers may still read
+            worker_group().barrier()  # the first worker removes files that others may still read
             run.metrics = self._best_metrics
             logger.info("restored the weights of step %d: %s", self.best_step, self.best)
         self._remove()
 
     def __exit__(self, *error: Any) -> None:
-        """Remove the temporary directory after a training that failed."""
+        """Remove the temporary directory after a failed training."""
         self._remove()
 
     def _on_better(self, run_context: RunContext, metrics: dict[str, float]) -> None:
@@ -291,17 +294,17 @@ class EarlyStopping(_Watch):
         return self._folder / f"{_STEP}{self.best_step}"
 
     def _make_room(self) -> None:
-        """Remove what a process that died has left at the place of the best weights."""
+        """Remove files that a dead process left in the directory for the best weights."""
         assert self._folder is not None
         make_directories(self._folder)
         if self._saved().exists():
             shutil.rmtree(self._saved())
 
     def _remove_old(self) -> None:
-        """Remove weights that neither this process nor the newest checkpoint needs.
+        """Remove saved weights that neither this process nor the newest checkpoint needs.
 
-        The newest checkpoint has been saved after an evaluation of its step, or before it: then it
-        needs the weights of an earlier one.
+        A newest checkpoint that was saved before the evaluation of its step needs the best weights
+        of an earlier step.
         """
         assert self._folder is not None
         numbers = [path.name.removeprefix(_STEP) for path in self._folder.glob(f"{_STEP}*")]
@@ -324,7 +327,7 @@ class EarlyStopping(_Watch):
         return tempfile.mkdtemp(prefix="mindspore_rec_best_", dir=self._directory)
 
     def _remove(self) -> None:
-        """Remove the temporary directory; what is kept beside a RecCheckpoint stays."""
+        """Remove the temporary directory; a folder in a RecCheckpoint's directory is kept."""
         folder = None if self._newest_step is not None else self._folder
         if folder is not None and worker_group().rank == 0:
             shutil.rmtree(folder, ignore_errors=True)
@@ -332,35 +335,36 @@ class EarlyStopping(_Watch):
 
 
 class ReduceLROnPlateau(_Watch):
-    """Callback that lowers the learning rate when a metric has stopped improving.
+    """Callback that lowers the learning rate when an evaluation metric has stopped improving.
 
-    All constant rates of the optimizers are multiplied by `factor`: of dense parameters and tables,
-    and of each group. A checkpoint has the rates as they are then. Rates of `FTRL` stay, whose
-    state is in units of 1 / rate: in a `CombinedOptimizer` only the rates of the other parts are
-    lowered.
+    All constant learning rates of the optimizers are multiplied by `factor`: the rates of dense
+    parameters, of tables and of each parameter group. A checkpoint saves the lowered rates. Rates
+    of `FTRL` are not lowered, because its state is in units of 1 / rate. In a `CombinedOptimizer`
+    with `FTRL`, only the rates of the other parts are lowered.
 
-    Evaluations are made by `RecModel.fit` and by an `EvalCallback`. Several after one step count
-    once; evaluations that do not measure `monitor` do not count. A `RecCheckpoint` beside this
-    callback saves what it has seen, so that a restart lowers the rates when an undisturbed training
-    would. BARS' results for click models were made with this, a factor of 0.1 and a patience of 1.
+    Evaluations are made by `RecModel.fit` and by an `EvalCallback`. Several evaluations after one
+    step count as one; evaluations that do not measure `monitor` do not count. A `RecCheckpoint`
+    among the callbacks saves this callback's state. A restarted training then lowers the rates at
+    the same steps as an uninterrupted training. The BARS results for click models were measured
+    with this method, a factor of 0.1 and a patience of 1.
 
     Args:
         monitor: name of the metric. Default: 'auc'.
-        factor: what rates are multiplied by, in (0, 1). Default: 0.1.
+        factor: number in (0, 1) by which rates are multiplied. Default: 0.1.
         patience: number of successive evaluations without improvement after which the rates are
-            lowered, at least 1; then counting begins anew. Default: 1.
-        min_delta: least change that is an improvement, at least 0. Default: 0.0.
-        mode: 'max' if larger values are better, 'min' if smaller ones are. Default: 'max'.
-        min_lr: rates are not lowered below this, at least 0. Default: 0.0.
+            lowered, at least 1. Counting then starts again from 0. Default: 1.
+        min_delta: smallest change that counts as an improvement, at least 0. Default: 0.0.
+        mode: 'max' if larger values are better, 'min' if smaller values are better. Default: 'max'.
+        min_lr: lower limit of the rates, at least 0. Default: 0.0.
 
     Attributes:
         best: best value so far; None before the first evaluation.
         reductions: steps after which the rates were lowered, counted over restarts.
 
     Raises:
-        KeyError: no evaluation has `monitor` (raised during training).
-        ValueError: the training has no optimizer with a constant rate that may change, or one with
-            a schedule (raised when training begins).
+        KeyError: no evaluation measures `monitor` (raised during training).
+        ValueError: no optimizer of the training has a constant rate that may be lowered, or an
+            optimizer has a schedule (raised when training begins).
 
     Example:
         >>> ReduceLROnPlateau("log_loss", factor=0.5, mode="min").reductions
@@ -386,7 +390,7 @@ class ReduceLROnPlateau(_Watch):
             raise ValueError(f"min_lr must be at least 0, got {min_lr}")
         self.reductions: list[int] = []
 
-    # After EvalCallback wherever it is in the list, and before what saves the state.
+    # Called after EvalCallback, whatever the order of the list, and before a RecCheckpoint saves.
     runs_last = 0.5
 
     def on_train_begin(self, run_context: RunContext) -> None:
@@ -394,11 +398,11 @@ class ReduceLROnPlateau(_Watch):
         _rates_in(run_context.original_args().train_network)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state as JSON values; the rates are parameters of the optimizer."""
+        """Return the state as JSON values. The rates are parameters of the optimizer."""
         return {**super().state_dict(), "reductions": list(self.reductions)}
 
     def go_on(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state in the training that has begun."""
+        """Continue from a saved state in the training that has begun."""
         reductions = [int(each) for each in state["reductions"]]
         super().go_on(state)
         self.reductions = reductions
@@ -424,7 +428,8 @@ def _rates_in(cell: nn.Cell) -> list[ms.Parameter]:
     """Return the constant rates of a training cell's optimizers, except FTRL's rates.
 
     Raises:
-        ValueError: there is none, or a schedule.
+        ValueError: no optimizer has a constant rate other than FTRL's rate, or an optimizer has a
+            schedule.
     """
     optimizers = [each for _, each in cell.cells_and_names() if isinstance(each, nn.Optimizer)]
     rates = [rate for each in optimizers for rate in _own_rates(each)]
@@ -436,7 +441,7 @@ def _rates_in(cell: nn.Cell) -> list[ms.Parameter]:
 
 
 def _own_rates(optimizer: nn.Optimizer) -> Iterator[ms.Parameter]:
-    if isinstance(optimizer, (CombinedOptimizer, FTRL)):  # its parts are asked themselves
+    if isinstance(optimizer, (CombinedOptimizer, FTRL)):  # the parts are in the list themselves
         return
     if optimizer.dynamic_lr:
         raise ValueError(

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Callbacks of training: progress, speed, evaluation during training, a stop on NaN.
 
-Each is a `mindspore.train.Callback` for `RecModel.train` and `RecModel.online_train`, on finite and
-endless data. An evaluation stores its metrics in `run_context.original_args().metrics`, where
-callbacks later in the list find them.
+Each callback is a `mindspore.train.Callback` for `RecModel.train` and `RecModel.online_train`, with
+finite or endless data. An evaluation stores its metrics in `run_context.original_args().metrics`,
+where callbacks later in the list can read them.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _NO_LIMIT = sys.maxsize
 
 
 def request_stop(run_context: RunContext, reason: str) -> None:
-    """End the training after this step, with a reason for the training summary.
+    """End the training after this step and record the reason in the training summary.
 
     Args:
-        run_context: the callback's argument.
+        run_context: argument of the callback's method.
         reason: a few words, which become `TrainSummary.stop_reason`.
     """
     run_context.original_args().stop_reason = reason
@@ -48,8 +48,8 @@ def request_stop(run_context: RunContext, reason: str) -> None:
 class TimeMonitor(Callback):
     """Callback that logs the training speed: milliseconds per step and samples per second.
 
-    Each line is about the steps since the line before. `mindspore.train.TimeMonitor` divides an
-    epoch's time by the epoch's number of batches, which an unbounded data set does not have.
+    Each line covers the steps since the previous line. `mindspore.train.TimeMonitor` divides an
+    epoch's time by the epoch's number of batches, but an unbounded data set has no such number.
 
     Args:
         every_steps: steps between two lines, at least 1. Default: 100.
@@ -91,19 +91,22 @@ class TimeMonitor(Callback):
 class EvalCallback(ResumedCallback):
     """Callback that evaluates the model during training and at its end.
 
-    Beside a `RecCheckpoint` it goes on as if the training had not been stopped: steps count from
-    the beginning of the run, and an evaluation that was missed is made up for.
+    With a `RecCheckpoint` among the callbacks, evaluation continues after a restart as if the
+    training had not stopped. Steps count from the beginning of the run, and an evaluation that the
+    stop prevented is made after the restart.
 
     Args:
         model: the RecModel that is trained, made with `metrics`.
-        eval_dataset: the data, as for `RecModel.eval`; read from the start for each evaluation.
-        every_steps: steps between two evaluations, at least 1. Default: None, evaluate only at
-            the ends of epochs.
+        eval_dataset: the evaluation data, as for `RecModel.eval`. Each evaluation reads the data
+            from the start.
+        every_steps: steps between two evaluations, at least 1. Default: None, which evaluates only
+            at the ends of epochs.
         at_epoch_end: whether to evaluate at the end of each epoch. For `online_train`, whose epochs
-            have `sink_size` steps, use False. Default: True if `every_steps` is not given.
+            have `sink_size` steps, use False. Default: True if `every_steps` is None.
 
     Attributes:
-        history: `(step, metrics)` of each evaluation, by steps of this training.
+        history: `(step, metrics)` of each evaluation; the step is counted from the beginning of
+            this training.
 
     Example:
         >>> from mindspore import nn
@@ -141,7 +144,7 @@ class EvalCallback(ResumedCallback):
         return {"evaluated": self._evaluated}
 
     def go_on(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state in the training that has begun."""
+        """Continue from a saved state in the training that has begun."""
         self._evaluated = int(state["evaluated"])
         self._goes_on = True
 
@@ -162,13 +165,13 @@ class EvalCallback(ResumedCallback):
             self._evaluate(run_context)
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Evaluate once more, unless already done, interrupted, or the loss is not finite."""
+        """Evaluate after the last step if training was not interrupted and the loss is finite."""
         run = run_context.original_args()
         if not run.interrupted and self._is_finite(run):
             self._evaluate(run_context)
 
     def _is_finite(self, run: Any) -> bool:
-        """Return whether the last step's loss is; a step before a restart was saved, so it was."""
+        """Return whether the last step's loss is finite; True if no step has been trained."""
         return run.net_outputs is None or math.isfinite(loss_value(run.net_outputs))
 
     def _evaluate(self, run_context: RunContext) -> None:
@@ -192,7 +195,7 @@ class EvalCallback(ResumedCallback):
 def _note(
     history: list[tuple[int, dict[str, float]]], step: int, metrics: dict[str, float]
 ) -> None:
-    """Add an evaluation to the history; to the last one's entry if both are of one state."""
+    """Add an evaluation to the history, or to the last entry if step and common values agree."""
     last_step, last = history[-1] if history else (-1, {})
     if last_step == step and all(
         _same(last[name], metrics[name]) for name in last if name in metrics
@@ -209,8 +212,8 @@ def _same(one: float, other: float) -> bool:
 class StopOnNaN(Callback):
     """Callback that ends training when the loss of a step is NaN or infinite.
 
-    The summary's `stop_reason` names the step. Rows that the step updated may hold NaN: restore the
-    last checkpoint.
+    The `stop_reason` of the training summary names the step. Rows updated by the step may contain
+    NaN, so restore the last checkpoint.
 
     Example:
         >>> callback = StopOnNaN()
@@ -228,9 +231,9 @@ class StopOnNaN(Callback):
 class ProgressBar(Callback):
     """Callback that shows the samples per second, the loss and the last metrics on standard error.
 
-    For a stream it also shows the lag: the number of messages of the topic that are in no batch
-    yet. On a terminal the display is a progress bar, elsewhere (a log file) one line every
-    `every_seconds` seconds.
+    For a stream, the callback also shows the lag, the number of the topic's messages that are in no
+    batch yet. On a terminal the display is a progress bar. Without a terminal, for example in a log
+    file, the callback prints a line every `every_seconds` seconds.
 
     Args:
         every_seconds: seconds between two lines if there is no terminal, above 0. Default: 30.
@@ -258,7 +261,7 @@ class ProgressBar(Callback):
             self._bar = tqdm(unit="step", total=_total_steps(run), dynamic_ncols=True)
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Advance the bar, and update the figures from time to time."""
+        """Advance the bar, and update the displayed values from time to time."""
         run = run_context.original_args()
         now = time.perf_counter()
         due = 0.2 if self._bar is not None else self.every_seconds
@@ -268,13 +271,13 @@ class ProgressBar(Callback):
             self._show(run, now)
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Show the last figures and close the bar."""
+        """Show the last values and close the bar."""
         if self._bar is not None:
             self._show(run_context.original_args(), time.perf_counter())
         self._close()
 
     def __exit__(self, *error: Any) -> None:
-        """Close the bar after a training that failed."""
+        """Close the bar after a failed training."""
         self._close()
 
     def _show(self, run: Any, now: float) -> None:

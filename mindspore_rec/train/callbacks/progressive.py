@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ProgressiveValidation: metrics of each batch's predictions before it is trained on."""
+"""ProgressiveValidation: metrics of the predictions for each batch before its training step."""
 
 from __future__ import annotations
 
@@ -30,23 +30,25 @@ __all__ = ["ProgressiveValidation"]
 class ProgressiveValidation(Callback):
     """Callback that computes AUC, log loss and calibration of each batch before its training step.
 
-    A step's batch is predicted in evaluation mode just before the step, so every row of the stream
-    is first a test row and then a training row, and no data need to be held back. The metrics are
-    exact over the last `window` rows. They are stored in `run_context.original_args().metrics`,
-    where the progress bar shows them, together with `drift`: the log loss of the window minus the
-    log loss of all rows so far, above 0 if the model has become worse.
+    The model predicts each batch in evaluation mode just before the batch's training step. Every
+    row of the stream is therefore first a test row and then a training row, and no separate test
+    data are needed. The metrics are exact over the last `window` rows. The progress bar shows the
+    metrics and `drift`, which are also in `run_context.original_args().metrics`. `drift` is the log
+    loss of the window minus the log loss of all rows so far. A value above 0 shows that the model
+    has become worse.
 
-    The cost is one more forward pass per step. Of several workers, each has the rows of all, in
-    the order of the workers, and so the same metrics.
+    The callback costs one additional forward pass per step. Each of several workers computes the
+    metrics over the rows of all workers, in the order of the workers, so all workers get the same
+    metrics.
 
     Args:
-        model: the RecModel that trains, made with a `loss_fn`, so that a batch's last column is the
-            label; or a function from a batch's columns to predictions.
-        window: number of last rows that the metrics are computed over, at least 1 (default
+        model: the RecModel that is trained, or a function from a batch's columns to predictions. A
+            RecModel must have a `loss_fn`. The last column of a batch is the label.
+        window: number of most recent rows over which the metrics are computed, at least 1 (default
             100,000).
         every_rows: rows between two reports, at least 1. Default: a tenth of the window.
         from_logits: whether predictions are logits (default True).
-        task: column of predictions or labels of shape ``[B, T]`` (default 0).
+        task: index of the column to use if predictions or labels have shape ``[B, T]`` (default 0).
 
     Attributes:
         history: `(step, rows so far, metrics)` of each report.
@@ -192,7 +194,7 @@ class ProgressiveValidation(Callback):
 def _of_all(
     group: Group, prediction: np.ndarray, label: np.ndarray, rows: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return predictions and labels of all workers' rows; this worker has `rows`, 0 if idle."""
+    """Return all workers' predictions and labels; this worker has `rows` rows, 0 if idle."""
     mine = pack_arrays({"prediction": prediction[:rows], "label": label[:rows]})
     by_worker = [unpack_arrays(each) for each in group.all_gather(mine)]
     return (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Callbacks whose state a RecCheckpoint of the same training saves and restores by itself."""
+"""Callbacks whose state a RecCheckpoint of the same training saves and restores automatically."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ __all__ = ["ResumedCallback", "steps_before"]
 
 
 class ResumedCallback(Callback):
-    """Callback with a state that is of one training, and of a restart of it.
+    """Callback with a state that belongs to a single training and its restarts.
 
-    A training begins without a state: what an object has of an earlier one is reset. A
-    `RecCheckpoint` among the callbacks loads the saved state with `go_on` when training begins; a
-    state that was given to `load_state_dict` before is used too.
+    When a training begins, state from an earlier training is reset. A `RecCheckpoint` among the
+    callbacks then passes the saved state to `go_on`. A state passed to `load_state_dict` before the
+    training is used too.
 
     Subclasses define `_reset`, `state_dict` and `go_on`.
     """
 
-    _given: Mapping[str, Any] | None = None  # to `load_state_dict`, until training begins
+    _given: Mapping[str, Any] | None = None  # from `load_state_dict`, until training begins
 
     @property
     def state_name(self) -> str:
@@ -33,20 +33,20 @@ class ResumedCallback(Callback):
         raise NotImplementedError
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore a state, with which the next training begins.
+        """Set the state with which the next training begins.
 
         Raises:
-            KeyError, TypeError, ValueError: it is not what `state_dict` returned.
+            KeyError, TypeError, ValueError: `state` was not returned by `state_dict`.
         """
         self.go_on(state)
         self._given = dict(state)
 
     def go_on(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state in the training that has begun."""
+        """Continue from a saved state in the training that has begun."""
         raise NotImplementedError
 
     def catch_up(self, run_context: Any) -> None:
-        """Take in what has happened in this step, before the state is saved."""
+        """Update the state with this step's results before the state is saved."""
 
     def __enter__(self) -> Any:
         """Begin a training."""
@@ -62,7 +62,7 @@ class ResumedCallback(Callback):
 
 
 def steps_before(run: Any) -> int:
-    """Return the steps of a run before this training, as its RecCheckpoint counts them.
+    """Return the number of the run's steps before this training, as counted by its RecCheckpoint.
 
     Args:
         run: parameters of the training.

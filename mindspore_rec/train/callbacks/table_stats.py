@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """TableStats: statistics of tables during training, for TensorBoard and Prometheus.
 
-All numbers of `table.stats()` are published. `_METRICS` describes the known ones; a number that is
-not listed is published as a gauge under its own name.
+All numbers of `table.stats()` are published. `_METRICS` describes the known numbers. An unlisted
+number is published as a gauge under its own name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["TableStats"]
 _PREFIX = "mindspore_rec_table_"
 _RATE = "inserts_per_second"
 
-# Key of stats() -> whether it only grows, and its description.
+# For each key of stats(): True if its number only grows, and the description of the number.
 _METRICS: dict[str, tuple[bool, str]] = {
     "rows": (False, "Rows in memory."),
     "candidates": (False, "Keys that are counted and not admitted yet."),
@@ -81,7 +81,7 @@ _METRICS: dict[str, tuple[bool, str]] = {
     _RATE: (False, "Rows inserted per second since the last report."),
 }
 
-# Names that differ from the key, since Prometheus' convention demands a unit.
+# Metric names that differ from the key, because Prometheus' convention demands a unit.
 _NAMES = {"event_time": "event_time_seconds"}
 
 _Numbers = dict[str, float]
@@ -90,30 +90,32 @@ _Numbers = dict[str, float]
 class TableStats(Callback):
     """Callback that publishes the statistics of every table of the network during training.
 
-    The statistics are from `table.stats()` (rows, bytes by kind, load factor, admissions,
-    rejections, evictions, and for a cache the rows and traffic of each tier) and the rows inserted
-    per second. At least one of `log_dir`, `prometheus_file` and `prometheus_port` is needed.
+    The statistics are the numbers of `table.stats()` and the number of rows inserted per second.
+    `table.stats()` has rows, bytes by kind, load factor, admissions, rejections and evictions, and
+    for a cache the rows and traffic of each tier. At least one of `log_dir`, `prometheus_file` and
+    `prometheus_port` is needed.
 
-    * TensorBoard: scalars `<table>/<key of stats()>` over the training step, as float32, the dtype
-      of its format.
-    * Prometheus: `mindspore_rec_table_rows{table="..."}` and so on; a number that only grows is a
-      counter `..._total`, to which `rate()` can be applied.
+    * TensorBoard: scalars `<table>/<key of stats()>` over the training step. TensorBoard's format
+      stores float32.
+    * Prometheus: `mindspore_rec_table_rows{table="..."}` and so on. A number that only grows is a
+      counter `..._total`, so `rate()` can be applied to it.
 
-    The statistics are read between two steps. The HTTP endpoint serves the last ones from the
-    beginning to the end of the training; the file remains afterwards.
+    The statistics are read between two steps. The HTTP endpoint serves the last statistics from the
+    beginning to the end of the training. The file remains after the training.
 
     Args:
-        every_steps: steps between two reports, at least 1; there is another report at the end of
+        every_steps: steps between two reports, at least 1. One more report follows at the end of
             training. Default: 100.
         log_dir: directory for TensorBoard. Needs tensorboardX.
-        prometheus_file: path of a `.prom` file in an existing directory, replaced atomically: for
-            the textfile collector of Prometheus' node exporter. Needs prometheus_client.
-        prometheus_port: TCP port in [0, 65535] where `/metrics` is served; 0 for any free one.
+        prometheus_file: path of a `.prom` file in an existing directory, for the textfile collector
+            of Prometheus' node exporter. Each report replaces the file atomically. Needs
+            prometheus_client.
+        prometheus_port: TCP port in [0, 65535] at which `/metrics` is served; 0 for any free port.
             Needs prometheus_client.
         prometheus_address: address that the server listens on. Default: '0.0.0.0', all interfaces.
 
     Attributes:
-        port: port of the server, None while it does not run.
+        port: port of the server; None while the server does not run.
 
     Raises:
         ImportError: an optional package is missing.
@@ -180,14 +182,14 @@ class TableStats(Callback):
             self._report(step)
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Report once more if there was a step since, and close the outputs."""
+        """Report again if there was a step since the last report, and close the outputs."""
         step = run_context.original_args().cur_step_num
         if step != self._reported_step:
             self._report(step)
         self._close()
 
     def __exit__(self, *error: Any) -> None:
-        """Close the outputs after a training that failed."""
+        """Close the outputs after a failed training."""
         self._close()
 
     def _take(self) -> None:
@@ -207,7 +209,7 @@ class TableStats(Callback):
             self._inserted[table.name] = inserted
             latest[table.name] = numbers
         self._taken = now
-        self._latest = latest  # a new dict: the server's thread reads either the old or the new one
+        self._latest = latest  # a new dict: the server's thread reads the old or the new dict
 
     def _report(self, step: int) -> None:
         self._take()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The validation of `RecModel.fit`: a callback, first in the list, and the loss that it adds."""
+"""Validation for `RecModel.fit`: a callback, which is first in the list, and a loss metric."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["EvalLoss", "Validation", "check_frequency", "count_evaluations"]
 
 
 class EvalLoss(Loss):
-    """Mean over batches of the loss of each, which may have a loss for each row.
+    """Mean of the losses of all batches. A batch has one loss, or one loss per row.
 
     Example:
         >>> loss = EvalLoss()
@@ -29,23 +29,24 @@ class EvalLoss(Loss):
     """
 
     def update(self, *inputs: Any) -> None:
-        """Take in the loss of a batch."""
+        """Add the loss of a batch."""
         super().update(Tensor(loss_value(inputs), mstype.float32))
 
 
 class Validation(EvalCallback):
     """Callback that evaluates at the ends of epochs, as `mindspore.train.Model.fit` does.
 
-    Later callbacks find what it has measured as `eval_results` and `metrics`; at the end of an
-    epoch without evaluation there are none. Nothing is evaluated after Ctrl-C, or if the loss is
-    not finite.
+    Later callbacks find the measured metrics as `eval_results` and `metrics` of the run. After an
+    epoch without evaluation the run has no such entries. No evaluation is made after Ctrl-C or if
+    the loss is not finite.
 
     Args:
         model: the RecModel that is trained.
-        valid_dataset: data that are evaluated.
-        frequency: number of epochs between evaluations, or the epochs after which there is one.
-        callbacks: callbacks that are called in evaluations.
-        finite: whether NaN and infinity in the data are an error. Default: True.
+        valid_dataset: evaluation data.
+        frequency: number of epochs between evaluations, or a list of the epochs after which to
+            evaluate.
+        callbacks: callbacks that are called during evaluations.
+        finite: whether NaN or infinity in the data is an error. Default: True.
     """
 
     def __init__(
@@ -60,28 +61,28 @@ class Validation(EvalCallback):
         self._frequency = frequency
         self._callbacks = callbacks
         self._finite = finite
-        self._hidden: dict[str, float] = {}  # figures of other callbacks, at the end of an epoch
+        self._hidden: dict[str, float] = {}  # metrics of other callbacks, at the end of an epoch
 
     def metric_names(self) -> list[str]:
-        """Return the names of the metrics that are measured, and the loss's name."""
+        """Return the names of the measured metrics, and "eval_loss" if the loss is measured."""
         return [*super().metric_names(), *["eval_loss"] * self._model._has_eval_loss]
 
     def on_train_epoch_begin(self, run_context: RunContext) -> None:
-        """Show the last evaluation again to the progress bar."""
+        """Give the last evaluation's metrics to the progress bar again."""
         self._show_last(run_context.original_args())
 
     def on_train_epoch_end(self, run_context: RunContext) -> None:
-        """Evaluate if it is time to."""
+        """Evaluate if an evaluation is due after this epoch."""
         run = run_context.original_args()
         self._hidden = run.pop("metrics", None) or {}
         run.pop("eval_results", None)
-        # A restart may be at the end of an epoch whose steps were all trained before.
+        # A restart may begin at the end of an epoch, with no step of that epoch left to train.
         trained = not run.interrupted and run.data_passes.taken and self._is_finite(run)
         if trained and _is_due(self._frequency, run.cur_epoch_num):
             self._evaluate(run_context)
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Leave the last evaluation for the summary."""
+        """Store the last evaluation's metrics for the training summary."""
         self._show_last(run_context.original_args())
 
     def _show_last(self, run: Any) -> None:
@@ -97,10 +98,11 @@ class Validation(EvalCallback):
 
 
 def check_frequency(valid_frequency: Any) -> int | list[int]:
-    """Return how often `fit` evaluates: a number of epochs, or a list of them.
+    """Check `valid_frequency`, and return a number of epochs or a list of epochs.
 
     Raises:
-        TypeError, ValueError: it is neither, or below 1.
+        TypeError, ValueError: `valid_frequency` is neither an int nor a list of ints, or is below
+            1.
 
     Example:
         >>> check_frequency((1, 5))
@@ -115,7 +117,7 @@ def check_frequency(valid_frequency: Any) -> int | list[int]:
 
 
 def count_evaluations(frequency: int | list[int], initial_epoch: int, epoch: int) -> int:
-    """Return the number of evaluations of `fit` in the epochs after the first `initial_epoch`.
+    """Return how many evaluations `fit` makes in the epochs after `initial_epoch`, up to `epoch`.
 
     Example:
         >>> count_evaluations(2, 0, 5), count_evaluations([1, 5, 9], 1, 5)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state of a training to directories and back."""
+"""Save the state of a training to directories, and restore it."""

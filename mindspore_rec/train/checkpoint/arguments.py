@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of arguments that say what is saved beside tables and dense parameters."""
+"""Checks of the arguments for saving more than tables and dense parameters."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _INPUT = re.compile(r"[^:]+:[A-Z]+[0-9]*:-?\d+(,-?\d+)*")
 
 
 def check_states(states: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the objects by name that have a state; an empty dict for None.
+    """Return `states` as a dict of checked objects by name; an empty dict for None.
 
     Raises:
-        TypeError: `states` is no mapping, a name is no text, or an object has no state.
+        TypeError: `states` is not a mapping, a name is not a string, or an object has no state.
     """
     if states is not None and not isinstance(states, Mapping):
         raise TypeError(f"states must be a dict of objects by name, got {type(states).__name__}")
@@ -34,15 +34,15 @@ def check_states(states: Mapping[str, Any] | None) -> dict[str, Any]:
 def check_builder(
     builder: str | None, arguments: Mapping[str, Any] | None, inputs: Sequence[str] | None
 ) -> dict[str, Any] | None:
-    """Return the manifest's entry on the network for predictors; None without a builder.
+    """Return the manifest entry from which predictors build the network; None without a builder.
 
     Args:
         builder: 'package.module:function', or None.
-        arguments: keyword arguments of that function.
-        inputs: inputs of the network as texts such as 'ids:INT64:-1,26'.
+        arguments: keyword arguments of the builder function.
+        inputs: inputs of the network as strings such as 'ids:INT64:-1,26'.
 
     Raises:
-        ValueError: an argument is of another form, or given without a builder.
+        ValueError: an argument has the wrong form, or is not None without a builder.
 
     Example:
         >>> check_builder("shop.net:build", {"dim": 8}, ["ids:INT64:-1,26"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cadence: an interval in steps or seconds."""
+"""Cadence: the interval between two actions, in steps or seconds."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ _FOREVER = 1e9  # seconds
 
 
 class Cadence:
-    """Interval of an action in steps or seconds, or no action at all.
+    """Interval between two actions, in steps or seconds; without an interval no action is due.
 
     Args:
-        argument: name of the arguments in messages, without `_steps` and `_seconds`.
-        steps: steps between two actions, at least 1, or None: due at multiples of it.
-        seconds: seconds since the last action, above 0, or None.
+        argument: name of the arguments in error messages, without `_steps` or `_seconds`.
+        steps: steps between two actions, at least 1, or None. The action is due at multiples of
+            `steps`.
+        seconds: seconds between two actions, above 0, or None.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type or out of range, or both are given.
+        TypeError, ValueError: an argument is of the wrong type or out of range, or both intervals
+            are set.
 
     Example:
         >>> cadence = Cadence("every", 10, None)
@@ -46,25 +48,25 @@ class Cadence:
 
     @property
     def off(self) -> bool:
-        """Whether the action is never due."""
+        """True if the action is never due."""
         return self.steps is None and self.seconds is None
 
     @property
     def by_steps(self) -> bool:
-        """Whether the interval is in steps."""
+        """True if the interval is in steps."""
         return self.steps is not None
 
     @property
     def by_clock(self) -> bool:
-        """Whether the interval is in seconds."""
+        """True if the interval is in seconds."""
         return self.seconds is not None
 
     def restart(self, now: float) -> None:
-        """Start the interval anew at `now`, in seconds of a clock."""
+        """Start the interval again at the clock time `now`, in seconds."""
         self._last = now
 
     def due(self, step: int, now: float) -> bool:
-        """Return whether the action is due after a step, at `now`."""
+        """Return whether the action is due after `step`, at the clock time `now`."""
         if self.steps is not None:
             return step % self.steps == 0
         return self.seconds is not None and now - self._last >= self.seconds

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CallbackStates: states of this library's callbacks, which a RecCheckpoint keeps by itself."""
+"""CallbackStates: states of this library's callbacks, which a RecCheckpoint saves automatically."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ __all__ = ["BEST", "CALLBACKS", "CallbackStates"]
 
 logger = logging.getLogger("mindspore_rec")
 
-CALLBACKS = "callbacks"  # name of the states in a checkpoint, beside the states of objects
-BEST = "best"  # folder in the run's directory, of callbacks that keep the best weights
+CALLBACKS = "callbacks"  # name of the callbacks' states in a checkpoint
+BEST = "best"  # folder for best weights in the run's directory
 
 
 class CallbackStates:
-    """States of the callbacks of one training that have a `state_name`, but for the given ones.
+    """States of all callbacks of a training that have a `state_name` and are not in `given`.
 
     Args:
         callbacks: all callbacks of the training.
-        given: objects whose states are saved under names of the user.
+        given: objects whose states are saved under names that the user chose.
 
     Raises:
         ValueError: a callback of MindSpore has a state that cannot be saved.
@@ -54,11 +54,11 @@ class CallbackStates:
         return unused
 
     def begin(self, directory: Path, newest_step: Callable[[], int]) -> None:
-        """Tell callbacks that keep weights where the weights outlast the process.
+        """Give callbacks that save weights a folder in the run's directory.
 
         Args:
             directory: directory of the run.
-            newest_step: function that returns the step of the newest checkpoint there.
+            newest_step: function that returns the step of the newest checkpoint in the directory.
         """
         for name, callback in self._every.items():
             keep_beside = getattr(callback, "keep_beside", None)
@@ -66,13 +66,14 @@ class CallbackStates:
                 keep_beside(directory / BEST / quote(name, safe=" "), newest_step)
 
     def load(self, saved: Any, path: Path) -> None:
-        """Have the callbacks go on from their states in a checkpoint.
+        """Restore the callbacks' states from a checkpoint.
 
-        A callback that has none begins anew, and a state without its callback is warned of.
+        A callback without a saved state starts afresh. A saved state without a callback causes a
+        warning.
 
         Args:
             saved: the states by name.
-            path: the checkpoint, for messages.
+            path: path of the checkpoint, for error messages.
 
         Raises:
             CheckpointError: a state is damaged.
@@ -95,12 +96,12 @@ class CallbackStates:
             )
 
     def catch_up(self, run_context: Any) -> None:
-        """Have the callbacks take in what has happened in this step, before a save."""
+        """Update the callbacks' states with this step's results before a save."""
         for callback in self._every.values():
             callback.catch_up(run_context)
 
     def states(self) -> dict[str, Any]:
-        """Return a dict with the states by name; an empty one if there are none."""
+        """Return a dict with the states by name; an empty dict if no callback has a state."""
         if not self._kept:
             return {}
         return {CALLBACKS: {name: each.state_dict() for name, each in self._kept.items()}}

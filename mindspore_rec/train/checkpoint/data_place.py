@@ -17,8 +17,8 @@ __all__ = ["DataPlace", "SavedPlace", "check_place"]
 
 logger = logging.getLogger("mindspore_rec")
 
-NAME = "train_dataset"  # name of the data among the states of a checkpoint
-PASSES = "passes"  # beside them: place in passes over data without a state
+NAME = "train_dataset"  # name of the data's state in a checkpoint
+PASSES = "passes"  # name of the position in data without a state
 
 _WHAT_TO_DO = (
     "Train on the stream itself, with what changes its batches as the transform of a "
@@ -35,11 +35,11 @@ def check_place(data: Any, argument: str = NAME) -> None:
 
     Args:
         data: the training data, or None.
-        argument: name of the data in the message.
+        argument: name of the data in error messages.
 
     Raises:
-        TypeError: `data` cannot be a source of batches.
-        ValueError: `data` cannot be resumed.
+        TypeError: `data` is not a source of batches.
+        ValueError: the position in `data` cannot be saved.
 
     Example:
         >>> check_place([1, 2])
@@ -58,14 +58,14 @@ def check_place(data: Any, argument: str = NAME) -> None:
 
 @dataclass(frozen=True)
 class SavedPlace:
-    """Position in the data in the checkpoint that was restored.
+    """Position in the training data, from the restored checkpoint.
 
     Args:
-        stream: state of data that have one; None if the saved data have none.
-        passes: place in passes over data without a state; None if it has none.
+        stream: state of the data; None if the saved data have no state.
+        passes: position within the passes over data without a state; None if no position was saved.
         path: path of the checkpoint.
-        step: number of steps before it.
-        new_data: whether the training goes on with other data, from their start.
+        step: number of steps before the checkpoint.
+        new_data: whether the training continues with other data, read from their start.
     """
 
     stream: Mapping[str, Any] | None
@@ -79,8 +79,8 @@ class DataPlace:
     """Position in the data of one training, for a `RecCheckpoint`.
 
     Args:
-        starts_over: whether the data may start anew after a restart: their position is then not
-            saved, and any data are accepted.
+        starts_over: whether the data may start from the beginning after a restart. If True, the
+            position is not saved and any data are accepted.
     """
 
     def __init__(self, starts_over: bool) -> None:
@@ -95,7 +95,7 @@ class DataPlace:
             check_place(data)
 
     def stateful(self, data: Any) -> dict[str, BatchSource]:
-        """Return a dict with the data's source if its state is to be saved, else an empty one."""
+        """Return a dict with the data's source; an empty dict if the source has no saved state."""
         if data is None or self._starts_over:
             return {}
         source = batch_source(data, NAME)
@@ -109,8 +109,8 @@ class DataPlace:
             saved: the position in the checkpoint.
 
         Raises:
-            ValueError: the data would start anew, or at a position other than the saved one; new
-                data are the checkpoint's data.
+            ValueError: the data would start from the beginning or at a position other than the
+                saved position; or the new data are the checkpoint's data.
         """
         source = self.stateful(data).get(NAME)
         if saved.new_data:
@@ -136,15 +136,15 @@ class DataPlace:
             )
 
     def begin(self, run: Any, saved: SavedPlace | None) -> None:
-        """Begin a training, where `saved` says; from now on `state` and `passes` return its place.
+        """Begin a training at the position `saved`; `state` and `passes` then return its position.
 
         Args:
             run: parameters of the training.
-            saved: the position in the checkpoint that was restored; None without one.
+            saved: position from the restored checkpoint; None if no checkpoint was restored.
 
         Raises:
-            ValueError: data without a state differ from the data of the position, or are the same
-                data although they should be new.
+            ValueError: data without a state differ from the checkpoint's data, or `new_data` is
+                True although the data are the checkpoint's data.
         """
         self._source = self.stateful(run.train_dataset).get(NAME)
         self._began = 0 if self._source is None else self._source.batches
@@ -174,7 +174,7 @@ class DataPlace:
             passes.go_on(saved.passes, saved.path)
 
     def watch(self, data: Any) -> None:
-        """Start to refuse streams that the training reads and that `state` does not cover."""
+        """Start to refuse streams that the training reads but `state` does not cover."""
         if self._starts_over or data is None:
             return
         source = batch_source(data, NAME)
@@ -186,10 +186,10 @@ class DataPlace:
         self._watch.begin()
 
     def state(self, batch: Any) -> dict[str, Any]:
-        """Return a dict with the data's state as of a batch; an empty one for data without state.
+        """Return a dict with the data's state after `batch`; an empty dict for stateless data.
 
         Args:
-            batch: the `Batch` that was trained last; None before the first one.
+            batch: the `Batch` that was trained last; None before the first batch.
         """
         if self._source is None:
             return {}
@@ -202,7 +202,7 @@ class DataPlace:
         return {NAME: self._source.state_dict(batches=number)}
 
     def passes(self, run: Any) -> dict[str, Any]:
-        """Return a dict with the place in passes over the data; an empty one for data with a state.
+        """Return a dict with the position in passes over data; an empty dict for data with a state.
 
         Args:
             run: parameters of the training.
@@ -220,7 +220,7 @@ class DataPlace:
 
 
 def _check_other_topics(source: BatchSource | None, saved: SavedPlace) -> None:
-    """Raise ValueError if new data are of a topic in which a checkpoint has a place."""
+    """Raise ValueError if new data come from a topic in which the checkpoint has a position."""
     if source is None or saved.stream is None:
         return
     both = set(_topics(source.state_dict())) & set(_topics(saved.stream))
@@ -233,7 +233,7 @@ def _check_other_topics(source: BatchSource | None, saved: SavedPlace) -> None:
 
 
 def _topics(state: Any) -> Iterator[tuple[str, Any]]:
-    """Yield name and id of the topics in a state, of several workers too."""
+    """Yield the name and id of each topic in a state, which may cover several workers."""
     if isinstance(state, Mapping):
         if isinstance(state.get("topic"), str):
             yield state["topic"], state.get("topic_id")

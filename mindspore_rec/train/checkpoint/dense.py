@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dense parameters, also the optimizer's, as arrays by parameter name."""
+"""Dense parameters, including the optimizer's parameters, as arrays by parameter name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Arrays = dict[str, np.ndarray]
 
 
 def dense_arrays(cell: nn.Cell) -> Arrays:
-    """Return copies of all parameters except the tables' anchors, by name.
+    """Return copies of all parameters by name, without the tables' anchors.
 
     Raises:
         TypeError: a parameter has a dtype that NumPy lacks (bfloat16).
@@ -35,23 +35,23 @@ def dense_arrays(cell: nn.Cell) -> Arrays:
 
 
 def set_dense(cell: nn.Cell, arrays: Arrays, source: Path) -> None:
-    """Set the cell's parameters; values for parameters that it does not have are ignored.
+    """Set the cell's parameters; values without a matching parameter are ignored.
 
     Args:
         cell: a network or a training cell.
         arrays: values by parameter name.
-        source: origin of the values, for messages.
+        source: path from which the values were read, for error messages.
 
     Raises:
-        CheckpointError: a parameter has no value, or one of another shape or kind of dtype;
-            nothing is changed.
+        CheckpointError: a parameter has no value, or its value has another shape or kind of dtype.
+            In this case no parameter is changed.
     """
     pairs = matched(dense_parameters(cell), arrays, source)
     new: dict[str, Any] = {
         parameter.name: Parameter(Tensor(array), name=parameter.name) for parameter, array in pairs
     }
     if new:
-        # The anchors are included because MindSpore warns of parameters without a value.
+        # The anchors are included because MindSpore warns about parameters without a value.
         new.update({each.name: each for each in cell.get_parameters() if _is_anchor(each)})
         ms.load_param_into_net(cell, new)
 

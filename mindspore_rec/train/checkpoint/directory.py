@@ -2,14 +2,15 @@
 """Functions that save and load a network.
 
 manifest.json       description and checksums; see `mindspore_rec.common.run.manifest`
-dense.safetensors   the dense parameters and the optimizer's
+dense.safetensors   dense parameters and the optimizer's parameters
 table_<n>.arrow     rows of a table
-deleted_<n>.arrow   keys that a delta removes
-counters_<n>.*      counts of keys without a row: .arrow, or .sketch for admission by sketch
+deleted_<n>.arrow   keys that a delta deletes
+counters_<n>.*      counts of keys without a row; .sketch for admission by sketch, otherwise .arrow
 states.*            other states of a run: position in the stream, metrics, random generators
 
-Several workers write table_<n>_<worker>.arrow, deleted_<n>_<worker>.arrow, counters_<n>_<worker>.*
-with the keys that each of them owns, and states_<worker>.* but for worker 0.
+With several workers, each worker writes its own keys to table_<n>_<worker>.arrow,
+deleted_<n>_<worker>.arrow and counters_<n>_<worker>.*. Each worker except worker 0 writes its
+states to states_<worker>.*.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from mindspore_rec.train.parameter.table_parameter import TableParameter
 __all__ = ["load_checkpoint", "save_checkpoint", "training_cell"]
 
 _EXCHANGE = 2  # RENAME_EXCHANGE of renameat2(2)
-_HERE = -100  # AT_FDCWD: paths are as they are
+_HERE = -100  # AT_FDCWD: paths are relative to the working directory
 
 
 def save_checkpoint(
@@ -60,27 +61,27 @@ def save_checkpoint(
 ) -> None:
     """Save tables with optimizer state, dense parameters and the optimizer's parameters.
 
-    The directory is written under a temporary name, synced and renamed: after a crash there is
-    either the whole checkpoint or none. Counts of keys that are not admitted yet are saved too.
+    The directory is written under a temporary name, synced and renamed, so a crash leaves either
+    the whole checkpoint or none. Counts of keys that are not admitted yet are saved too.
 
-    Several workers (see `mindspore_rec.launch`) call it at the same time; each writes the rows that
-    it has, and what fails on one of them fails on all.
+    Several workers (see `mindspore_rec.launch`) call this function at the same time. Each worker
+    writes its own rows, and a failure on one worker is raised on all workers.
 
     Args:
-        model: a `RecModel` or other `Model`, or a Cell (a network for its weights only, a training
-            cell for everything).
+        model: a `RecModel`, another `Model`, or a Cell. A network cell saves only its weights; a
+            training cell saves everything.
         path: directory to make; its parent must exist.
-        overwrite: whether to replace an existing checkpoint. At every moment, also after a crash,
-            either the old or the new one is at `path`. Default: False.
+        overwrite: whether to replace an existing checkpoint. At every moment, even after a crash,
+            `path` is either the old or the new checkpoint. Default: False.
         states: objects by name with `state_dict()` and `load_state_dict(state)` that belong to the
             model, for example a `QuantileScale`. Default: none.
 
     Raises:
         TypeError: an argument is of the wrong type.
-        FileExistsError: `path` exists already, or, with `overwrite`, is not a checkpoint that this
-            function wrote. Nothing was written.
+        FileExistsError: `path` exists already; or, with `overwrite`, `path` is not a checkpoint
+            that this function wrote. Nothing was written.
         OSError: a file cannot be written; an existing checkpoint is unchanged.
-        RuntimeError: weights without the rows of a table were loaded; see `keep_rows()`.
+        RuntimeError: the loaded weights lack the rows of a table; see `keep_rows()`.
 
     Example:
         >>> import tempfile
@@ -105,7 +106,7 @@ def save_checkpoint(
     tables = {table.name: table for table in tables_of(cell)}
     made = target
     if replaces:
-        target = target.resolve()  # not a link, what it leads to
+        target = target.resolve()  # the target of a link
         name = team.first(lambda: f"{TEMPORARY}{target.name}.{new_id()}")
         made = target.with_name(name)
 
@@ -135,7 +136,7 @@ def _replace(made: Path, target: Path) -> None:
     try:
         sync(target.parent)
     except OSError:
-        # Whoever is told that it could not be saved must find the old one.
+        # A caller that gets this error must find the old checkpoint.
         _exchange(made, target)
         with suppress(OSError):
             sync(target.parent)
@@ -145,7 +146,7 @@ def _replace(made: Path, target: Path) -> None:
 
 
 def _check_target(target: Path, overwrite: bool) -> bool:
-    """Return whether there is a checkpoint to be replaced."""
+    """Return whether `target` is a checkpoint to be replaced."""
     if not isinstance(overwrite, bool):
         raise TypeError(f"overwrite must be a bool, got {overwrite!r}")
     if not os.path.lexists(target):
@@ -164,7 +165,7 @@ def _check_target(target: Path, overwrite: bool) -> bool:
 
 
 def _exchange(made: Path, target: Path) -> None:
-    """Exchange the new directory and the existing one atomically."""
+    """Exchange the new directory and the existing directory atomically."""
     libc = ctypes.CDLL(None, use_errno=True)
     before, after = os.fsencode(made), os.fsencode(target)
     if libc.renameat2(_HERE, before, _HERE, after, _EXCHANGE) != 0:
@@ -189,32 +190,34 @@ def load_checkpoint(
     """Load a checkpoint into a network.
 
     Every file is checked before anything changes. The present rows of the tables are dropped.
-    Optimizer state is loaded if an optimizer covers the table; the optimizer must then be of the
-    kind that was saved.
+    Optimizer state is loaded for tables that have an optimizer. The optimizer must be of the saved
+    kind.
 
-    Several workers (see `mindspore_rec.launch`) call it at the same time; each checks and loads the
-    parts that it needs, whatever the number of workers was when the checkpoint was written.
+    Several workers (see `mindspore_rec.launch`) call this function at the same time. Each worker
+    checks and loads the parts that it needs. The checkpoint may have been written by any number of
+    workers.
 
     Args:
-        model: as for `save_checkpoint`, built the same way, with tables of the same names.
+        model: model or cell as for `save_checkpoint`, built as at the save, with the same table
+            names.
         path: directory of a checkpoint that `save_checkpoint` wrote, or the directory of a
-            `RecCheckpoint`, whose newest state is loaded.
-        worker: index of this process, from 0, if several processes share the tables that were not
-            started together. Default: None, the number of this worker.
-        workers: number of these processes; it may differ from the number that wrote the checkpoint.
-            Each loads the rows of the keys it owns, so that all together load every row once.
-            Default: None, the number of workers; 1 without a launcher.
-        states: objects by name, saved under these names by the `states` of `save_checkpoint` or
-            `RecCheckpoint`, whose states are restored; other objects stay as they are. Without it,
-            a `RuntimeWarning` names the states that were saved and are not restored; `states={}`
-            says that the network alone is meant. Default: None.
+            `RecCheckpoint`. From the directory of a `RecCheckpoint`, the newest state is loaded.
+        worker: index of this process, from 0. Set `worker` if several processes share the tables
+            but were not started by one launcher. Default: None, the number of this worker.
+        workers: number of processes that share the tables. This number may differ from the number
+            of processes that wrote the checkpoint. Each process loads the rows of its own keys, so
+            every row is loaded once. Default: None, the number of workers; 1 without a launcher.
+        states: objects to restore, under the same names as in `states` of `save_checkpoint` or
+            `RecCheckpoint`. Other objects are unchanged. Without `states`, a `RuntimeWarning` names
+            the saved states that are not restored; `states={}` loads the network alone without a
+            warning. Default: None.
 
     Raises:
         FileNotFoundError: there is no checkpoint at `path`.
-        CheckpointError: (a ValueError) a file is damaged, or the network's tables are not the
-            checkpoint's; the message names the file, and nothing has changed.
-        ValueError: the checkpoint has no state of that name; or, a CheckpointError, one of `states`
-            refuses its saved state. Nothing has changed.
+        CheckpointError: (a ValueError) a file is damaged, or the network's tables differ from the
+            checkpoint's tables. The message names the file. Nothing has changed.
+        ValueError: the checkpoint has no state for a name in `states`, or an object in `states`
+            rejects its saved state (a CheckpointError). Nothing has changed.
     """
     objects = check_states(states)
     by_hand = worker is not None or workers is not None
@@ -228,7 +231,7 @@ def load_checkpoint(
     }
     reader = Share(worker, workers) if by_hand else team.shares.of_network
     chain = team.each(lambda: _checked_chain(Path(path), cell, shares))
-    # Before the tables: if a state is refused, no row has changed.
+    # Load states before tables: if an object rejects its state, no row has changed.
     if states is None:
         left = team.each(lambda: _names_of_states(chain[-1], reader))
     else:
@@ -240,12 +243,12 @@ def load_checkpoint(
 
 
 def _names_of_states(entry: Entry, reader: Share) -> list[str]:
-    """Return the names of the saved states on the first worker, which warns of them."""
+    """Return the names of the saved states; an empty list except on the first worker."""
     return sorted(WorkerStates(entry, reader).names) if reader.worker == 0 else []
 
 
 def _warn_of_states(names: list[str], path: Any) -> None:
-    """Warn that the network was loaded and the states of other things were not."""
+    """Warn that the network was restored but the saved states of other objects were not."""
     warnings.warn(
         f"load_checkpoint restored the network alone: {path} also has the states of {names}, whose "
         f"objects are as they were before. Give these objects as states={{{names[0]!r}: ...}}, "
@@ -257,7 +260,7 @@ def _warn_of_states(names: list[str], path: Any) -> None:
 
 
 def _checked_chain(path: Path, cell: nn.Cell, shares: TableShares) -> list[Entry]:
-    """Return the chain to be loaded after a check of the files that this worker reads."""
+    """Return the chain to load, after checking the files that this worker reads."""
     chain = chain_at(path)
     verify_chain(chain, lambda manifest: files_of(manifest, shares))
     check_load(cell, chain, shares)
@@ -265,7 +268,7 @@ def _checked_chain(path: Path, cell: nn.Cell, shares: TableShares) -> list[Entry
 
 
 def _load_states(objects: dict[str, Any], entry: Entry, reader: Share, path: Any) -> None:
-    """Load all states, or none."""
+    """Load all states, or no state if an object rejects its state."""
     if not objects:
         return
     saved = WorkerStates(entry, reader)
@@ -285,7 +288,7 @@ def _load_states(objects: dict[str, Any], entry: Entry, reader: Share, path: Any
 
 
 def training_cell(model: Any) -> nn.Cell:
-    """Return the cell with all parameters of a model, the optimizer's included if there is one.
+    """Return the cell with all parameters of a model, including optimizer parameters.
 
     Raises:
         TypeError: `model` is neither a Model nor a Cell.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loading a state of a run into a network."""
+"""Load a checkpoint of a run into a network."""
 
 from __future__ import annotations
 
@@ -24,18 +24,19 @@ __all__ = ["check_load", "load_chain"]
 
 
 def load_chain(cell: nn.Cell, chain: Sequence[Entry], shares: TableShares | None = None) -> None:
-    """Load the state that a chain leads to: tables, parameters and optimizer state.
+    """Load the last state of a chain: tables, parameters and optimizer state.
 
     Everything is checked before anything changes. The present rows of the tables are dropped.
 
     Args:
-        cell: a network for its weights only, a training cell for everything.
-        chain: checkpoints from `newest_chain`, whose files `verify_chain` has checked.
-        shares: the keys whose rows are loaded, by table; None for a table without any here.
-            Default: None, all keys of all tables.
+        cell: a network, which gets only weights, or a training cell, which gets everything.
+        chain: checkpoints from `newest_chain`. `verify_chain` must have checked the files of these
+            checkpoints.
+        shares: the keys whose rows are loaded, by table name; None for a table that has no keys on
+            this worker. Default: None, all keys of all tables.
 
     Raises:
-        CheckpointError: tables, parameters or optimizers are not the saved ones.
+        CheckpointError: tables, parameters or optimizers do not match the checkpoint.
     """
     check_load(cell, chain, shares)
     last = chain[-1]
@@ -44,7 +45,7 @@ def load_chain(cell: nn.Cell, chain: Sequence[Entry], shares: TableShares | None
 
 
 def check_load(cell: nn.Cell, chain: Sequence[Entry], shares: TableShares | None = None) -> None:
-    """Raise the errors of `load_chain`, without changing anything."""
+    """Raise the errors that `load_chain` would raise, without changing anything."""
     last = chain[-1]
     tables = {table.name: table for table in tables_of(cell)}
     check_tables(tables, last)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process that writes the network of a run as ONNX while the training goes on.
+"""NetworkProcess: writes the network of a run as ONNX while training continues.
 
-It is a process of its own because a run's builder makes tables of the names that the training has,
-and because compiling would stop the training.
+A separate process is needed for two reasons. The run's builder makes tables with the same names as
+the tables of the training. Compiling in the training process would block the training.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _MODULES = ("onnx", "onnxruntime")
 
 
 class NetworkProcess:
-    """Writer of the directory `network` of a run.
+    """Process that writes the directory `network` of a run.
 
     Args:
         directory: directory of the run.
-        model: the manifest's entry on the network, or None: nothing is written.
+        model: the manifest's entry for the network; if None, nothing is written.
     """
 
     def __init__(self, directory: Path, model: dict[str, Any] | None) -> None:
@@ -43,14 +43,14 @@ class NetworkProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start to write, if there is a network to write.
+        """Start the process if there is a network to write.
 
         Raises:
             OSError: the directory cannot be written to.
         """
         if self._model is None:
             return
-        remove_network(self._directory)  # the builder may return a different one this time
+        remove_network(self._directory)  # the builder may return a different network this time
         missing = [name for name in _MODULES if importlib.util.find_spec(name) is None]
         if missing:
             self._say(f"{', '.join(missing)} must be installed: {pip_install('onnx')}")
@@ -63,7 +63,8 @@ class NetworkProcess:
             env={
                 **os.environ,
                 ALONE: "none",
-                # Modules are found as here, the builder's too.
+                # The process finds the same modules as this process, including the builder's
+                # module.
                 "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path),
             },
             stdin=subprocess.DEVNULL,
@@ -76,7 +77,7 @@ class NetworkProcess:
             write_reason(directory, reason)
 
     def wait(self) -> None:
-        """Wait until it is written."""
+        """Wait until the network is written, up to a time limit."""
         if self._process is None:
             return
         try:
@@ -87,7 +88,7 @@ class NetworkProcess:
             )
 
     def close(self) -> None:
-        """End it, if it still runs."""
+        """Kill the process if it is still running."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Publication: what predictors get of a run, its network and the news of its checkpoints."""
+"""Publication: the network and checkpoint messages that a run gives to predictors."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ __all__ = ["Publication"]
 
 @dataclass(frozen=True, kw_only=True)
 class Publication:
-    """Network and messages that a `RecCheckpoint` gives to predictors of its run.
+    """Network and messages that a `RecCheckpoint` provides for predictors of its run.
 
     Args:
-        announce: function that worker 0 calls from another thread when a checkpoint is written,
-            with a dict of `run`, `kind`, `step`, `state`, `parent`, `path`, `watermark` and
-            `saved_at`, such as an `Announcer`. Its exceptions are logged. Default: nobody is told.
+        announce: function, such as an `Announcer`, that worker 0 calls from another thread when a
+            checkpoint is written. Its argument is a dict with `run`, `kind`, `step`, `state`,
+            `parent`, `path`, `watermark` and `saved_at`. Exceptions of the function are logged.
+            Default: no function is called.
         builder: function that makes the network for `serving.Predictor`, as
-            'package.module:function'. Another process calls it once when training begins, and
-            writes the network as ONNX, for predictors without MindSpore (`docs/serving.md`).
-            Default: predictors are given the network themselves.
+            'package.module:function'. When training begins, another process calls the builder once
+            and writes the network as ONNX, for predictors without MindSpore (`docs/serving.md`).
+            Default: None, each predictor is constructed with a network.
         builder_arguments: keyword arguments of `builder`, JSON values. Default: none.
-        builder_inputs: inputs of that network, as texts such as 'ids:INT64:-1,26', for predictors.
-            Default: None, the inputs of the network's `set_inputs`.
+        builder_inputs: inputs of the builder's network, as strings such as 'ids:INT64:-1,26', for
+            predictors. Default: None, the inputs of the network's `set_inputs`.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type or of another form, or is given
-            without a builder.
+        TypeError, ValueError: an argument has the wrong type or form, or is not None without a
+            builder.
 
     Example:
         >>> Publication(builder="shop.net:build", builder_inputs=["ids:INT64:-1,26"]).network
@@ -53,5 +54,5 @@ class Publication:
 
     @property
     def network(self) -> dict[str, Any] | None:
-        """The manifest's entry on the network; None without a builder."""
+        """The manifest's entry for the network; None without a builder."""
         return check_builder(self.builder, self.builder_arguments, self.builder_inputs)

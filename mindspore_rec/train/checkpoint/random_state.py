@@ -32,7 +32,7 @@ def random_state() -> dict[str, Any]:
 
 
 def check_random_state(state: dict[str, Any]) -> None:
-    """Try a state on unused generators, which raise an error for a wrong one."""
+    """Load a state into unused generators, which raise an error if the state is invalid."""
     python, numpy = _of_generators(state)
     random.Random().setstate(python)
     np.random.RandomState().set_state(numpy)  # noqa: NPY002
@@ -51,11 +51,12 @@ def _of_generators(state: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def derived_random_state(state: dict[str, Any], worker: int) -> dict[str, Any]:
-    """Return the states of generators of a worker that was not there when `state` was saved.
+    """Return random generator states for a worker that did not exist when `state` was saved.
 
     Args:
-        state: of another worker, from `random_state`.
-        worker: number of the worker; different ones get different states, always the same.
+        state: result of `random_state` on another worker.
+        worker: number of the worker. Different workers get different states; the same worker always
+            gets the same state.
     """
     words = [np.frombuffer(np.asarray(each).tobytes(), np.uint8) for each in _seeds(state)]
     seeds = np.random.SeedSequence([worker, *np.concatenate(words).tolist()]).generate_state(3)
@@ -75,7 +76,7 @@ def _seeds(state: dict[str, Any]) -> list[np.ndarray]:
 
 
 def set_random_state(state: dict[str, Any]) -> None:
-    """Restore the global random generators."""
+    """Restore the states of the global random generators."""
     python, numpy = _of_generators(state)
     random.setstate(python)
     np.random.set_state(numpy)  # noqa: NPY002

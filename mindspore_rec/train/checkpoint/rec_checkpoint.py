@@ -48,72 +48,75 @@ _RETRY_SECONDS = 5.0  # after a failed write, while a stream is silent
 
 
 class RecCheckpoint(Callback):
-    """Callback that saves the whole state of a training at intervals, in the background.
+    """Callback that saves the whole training state at intervals, in the background.
 
-    When training begins, a full checkpoint is written if the directory is empty; from then on
-    deltas, each with the changes since the last one. Training waits only while the changes are
-    copied. A new full checkpoint is merged from the last one and its deltas in another thread;
-    checkpoints older than the `keep` newest full ones are then removed.
+    When training begins, a full checkpoint is written if the directory is empty. After that, deltas
+    are written, each with the changes since the previous delta. Training waits only while the
+    changes are copied. Another thread merges the last full checkpoint and its deltas into a new
+    full checkpoint. Checkpoints older than the newest `keep` full checkpoints are then removed.
 
-    The callback runs after all other callbacks of a step. What changes without a step, such as rows
-    that are erased after `restore()`, is saved with the next step, or when training ends. The state
-    consists of tables (rows, optimizer state, counters), dense parameters, optimizer, position in
-    the data, the random number generators of Python, NumPy and MindSpore, and `states`. A training
-    that is resumed from it has the same bits as one that was never interrupted, if its data and
-    callbacks depend on nothing else. (Eviction by capacity chooses victims from random samples,
-    which differ after a restart.)
+    The callback runs after all other callbacks of a step. Changes between steps, such as rows
+    erased after `restore()`, are saved with the next step or when training ends. The state consists
+    of tables (rows, optimizer state, counters), dense parameters, optimizer, position in the data,
+    and `states`. It also includes the random number generators of Python, NumPy and MindSpore. A
+    training resumed from this state gives the same bits as an uninterrupted training, if its data
+    and callbacks depend on nothing but the state. Eviction by capacity is an exception: it chooses
+    victims from random samples, which differ after a restart.
 
-    The training data must be a source of batches with a state (a `StreamingDataset`, or a
-    `BatchWrapper` of such a source, like `FeatureBatches`), or give the same batches in each
-    program and have a length: a list, a finite Dataset. After `restore()` a training of `RecModel`
-    goes on in the middle of a pass over these data: batches that were trained are read and left
-    out, and `epoch` counts the epochs before too, so that a program that is started again trains
-    what is left. Other batches than before are an error. Other data, such as a generator or a
-    `GeneratorDataset` over a stream, are refused before the first step with the reason why they
-    cannot be resumed, unless `data_starts_over` is True.
+    There are two supported forms of training data. The first form is a source of batches with a
+    state, such as a `StreamingDataset`, or a `BatchWrapper` (such as `FeatureBatches`) of a source
+    with a state. The second form is data with a length that yield the same batches in each program,
+    such as a list or a finite Dataset. After `restore()`, `RecModel` resumes in the middle of a
+    pass over data with a length. Batches already trained are read and skipped. `epoch` includes the
+    epochs before the restart, so a restarted program trains only the remaining batches and epochs.
+    It is an error if the batches differ from the batches before the restart. All other data, such
+    as a generator or a `GeneratorDataset` over a stream, are rejected before the first step, unless
+    `data_starts_over` is True. The error message says why the data cannot be resumed.
 
-    If a checkpoint cannot be written, for example because the disk is full, a warning is logged,
-    training continues, and the next delta has all changes since the last one that was written.
-    While a stream has no messages, intervals in seconds go on, and a failed delta is tried again
-    after 5 seconds; intervals in steps wait for the next step.
+    If a checkpoint cannot be written, for example because the disk is full, a warning is logged and
+    training continues. The next delta has all changes since the last delta that was written. While
+    a stream has no messages, intervals in seconds continue, and a failed delta is written again
+    after 5 seconds. Intervals in steps wait for the next step.
 
-    Several workers (see `mindspore_rec.launch`) write one run together, each the rows that it has,
-    and any number of workers goes on from it. A write that fails on one fails on all. Each worker
-    saves its own random generators and `states`. If the number of workers has changed, an object
-    with a method `load_worker_states(states, worker, workers)` gets the states of all; any other
-    object must have had the same state on all.
+    Several workers (see `mindspore_rec.launch`) write one run together; each worker writes its own
+    rows. Any number of workers can resume the run. A write that fails on one worker fails on all
+    workers. Each worker saves its own random generators and `states`. If the number of workers has
+    changed, an object with a method `load_worker_states(states, worker, workers)` gets the states
+    of all workers. Any other object must have had the same state on all workers.
 
     Args:
-        directory: directory of the run; made if missing. One process, or the workers of one job, at
-            a time may write to it. Of several workers: in a file system that all of them share.
+        directory: directory of the run; made if missing. Only one process, or the workers of one
+            job, may write to the directory at a time. Several workers need a directory in a file
+            system that all of them share.
         every_steps: steps between two full checkpoints, at least 1; or
-        every_seconds: seconds between them, above 0. One of the two must be given.
-        keep: number of full checkpoints that are kept, with the deltas since the oldest, at least
-            1. Default: 2.
+        every_seconds: seconds between two full checkpoints, above 0. Either `every_steps` or
+            `every_seconds` is required.
+        keep: number of full checkpoints to keep, at least 1. Deltas since the oldest kept
+            checkpoint are kept too. Default: 2.
         delta_every_steps: steps between two deltas, at least 1; or
-        delta_every_seconds: seconds between them, above 0. Default: None, only the deltas that
-            full checkpoints are merged from.
+        delta_every_seconds: seconds between two deltas, above 0. Default: None; a delta is then
+            written only before a full checkpoint is merged.
         states: objects by name with `state_dict()` and `load_state_dict(state)` that belong to the
-            state, for example a `ProgressiveValidation`. The `train_dataset` need not be among
-            them, nor `EarlyStopping`, `ReduceLROnPlateau` and `EvalCallback`, which are found among
-            the callbacks.
-        data_starts_over: whether the data start anew after a restart: their position is then not
-            saved, and any data are accepted. Default: False.
-        row_checks: how rows that change by themselves are noticed. Default: `RowChecks()`, by the
-            digests of the rows in each delta.
-        publication: what predictors get of the run: its network, and the news of each checkpoint.
-            Default: None, the checkpoints alone.
+            state, for example a `ProgressiveValidation`. The states of `train_dataset`,
+            `EarlyStopping`, `ReduceLROnPlateau` and `EvalCallback` are saved automatically.
+        data_starts_over: whether the data start from the beginning after a restart. If True, the
+            position in the data is not saved, and any data are accepted. Default: False.
+        row_checks: settings of the detection of rows that change without an update. Default:
+            `RowChecks()`, by the digests of the rows in each delta.
+        publication: network and checkpoint messages for predictors of the run. Default: None,
+            predictors get only the checkpoints.
 
     Attributes:
         directory: directory of the run.
-        step: number of training steps since the run began, over all restarts, and of saves at a
-            training's end of what had changed since its last step was saved.
+        step: number of training steps since the run began, over all restarts. The number also grows
+            by 1 when the end of a training saves rows or weights that changed after the last save.
         saves: a `Save` of each checkpoint that this object wrote.
         failures: number of writes that failed.
-        scrub_rounds: number of times that all rows have been compared in the present training.
+        scrub_rounds: number of times that all rows have been checked in the present training.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type, out of range, or excludes another.
+        TypeError, ValueError: an argument is of the wrong type or out of range, or two arguments
+            exclude each other.
 
     Example:
         >>> import tempfile
@@ -199,10 +202,10 @@ class RecCheckpoint(Callback):
         )
         self._network = NetworkProcess(self.directory, network)
         self._began = 0  # self.step when this training began
-        self._tried, self._tried_at = -1, 0.0  # the last save's step and time
-        self._merged = -1  # step at which a full checkpoint was due last
+        self._tried, self._tried_at = -1, 0.0  # step and time of the last save
+        self._merged = -1  # step of the last save with a full checkpoint
         self._restored: SavedPlace | None = None  # until training begins
-        self._saved_callbacks: Any = {}  # likewise: their states in the checkpoint
+        self._saved_callbacks: Any = {}  # callbacks' saved states, until training begins
         self._callbacks = CallbackStates([], [])
         self._lock: FileLock | None = None  # of worker 0
         self._team = ALONE
@@ -219,7 +222,7 @@ class RecCheckpoint(Callback):
 
     @property
     def scrub_rounds(self) -> int:
-        """Number of times that all rows have been compared in the present training."""
+        """Number of times that all rows have been checked in the present training."""
         if self._scrub is None or self._tier_scrub is None:
             return 0
         if self._tier_scrub.active and self._scrub.active:
@@ -236,26 +239,28 @@ class RecCheckpoint(Callback):
         *,
         new_data: bool = False,
     ) -> int | None:
-        """Restore the newest state, before training; all workers call it at the same time.
+        """Restore the newest state before training; all workers call this at the same time.
 
         Args:
-            model: the RecModel (or training cell), built as when it was saved.
-            train_dataset: the training data, if they have a state; before their first batch.
+            model: the RecModel or training cell, built as before the save.
+            train_dataset: the training data if they have a state. No batch may have been read from
+                the data.
             step: step of the state to restore; newer checkpoints are removed. Default: None, the
                 newest state.
-            new_data: whether the training goes on with other data than before, such as a stream
-                after files, from their start: their place is not loaded, everything else is. For
-                the first start only: the next checkpoint has the place in the new data. Default:
-                False.
+            new_data: whether training continues with new data from their start, for example with a
+                stream after files. The position in the data is then not loaded. Use True only at
+                the first start with the new data, because the next checkpoint has the position in
+                the new data. Default: False.
 
         Returns:
-            Number of training steps of that state; None if there is no checkpoint, and nothing has
-            changed.
+            Number of training steps of the restored state. None if there is no checkpoint; nothing
+            has changed then.
 
         Raises:
-            ValueError: a file is damaged (a CheckpointError); the model, data or `states` are not
-                the saved ones (only one of checkpoint and data has a position in a stream); the
-                position in the data cannot be saved; there is no such step.
+            ValueError: a file is damaged (a CheckpointError), there is no checkpoint of `step`, or
+                the position in the data cannot be saved. The error is also raised if the model,
+                data or `states` do not match the checkpoint. Data do not match if only the
+                checkpoint or only the data have a position in a stream.
             RuntimeError: training has begun, or another process writes to the directory.
         """
         if self._lock is not None:
@@ -276,7 +281,7 @@ class RecCheckpoint(Callback):
             wanted = self._wanted(train_dataset, new_data)
             states = team.each(lambda: self._checked(chain, shares, team, wanted, new_data))
             team.each(lambda: check_load(cell, chain, shares))
-            # Before the tables, so that no row has changed if these raise an error.
+            # States are loaded before tables, so that no row has changed if loading a state fails.
             team.each(lambda: states.load_all(wanted))
             generators = states.random()
             load_chain(cell, chain, shares)
@@ -285,7 +290,7 @@ class RecCheckpoint(Callback):
         self._writer.go_on(last, tables_of(cell))
         set_random_state(generators)
         self._restored = SavedPlace(states.data(), states.passes(), last.path, last.step, new_data)
-        # What was measured on other data says nothing of these.
+        # Metrics measured on the old data say nothing about the new data.
         self._saved_callbacks = {} if new_data else states.callbacks()
         self.step = last.step
         return last.step
@@ -298,7 +303,7 @@ class RecCheckpoint(Callback):
         wanted: Mapping[str, Any],
         new_data: bool,
     ) -> WorkerStates:
-        """Check the files that this worker reads, and return the states in the last of them."""
+        """Check the files that this worker reads, and return the states in the last checkpoint."""
         last = chain[-1]
         verify_chain(chain, lambda manifest: files_of(manifest, shares))
         states = WorkerStates(last, team.shares.of_network)
@@ -315,7 +320,7 @@ class RecCheckpoint(Callback):
         return states
 
     def _wanted(self, train_dataset: Any, new_data: bool) -> dict[str, Any]:
-        """Return the objects that get a state."""
+        """Return the objects whose states are restored, by name."""
         return {**self._states, **({} if new_data else self._data.stateful(train_dataset))}
 
     # ---- the callback
@@ -324,9 +329,9 @@ class RecCheckpoint(Callback):
         """Open the directory, and write the first checkpoint of a run.
 
         Raises:
-            ValueError: the position in the data cannot be saved, or is not the restored position;
-                the directory belongs to another run; a callback of MindSpore has a state that
-                cannot be saved.
+            ValueError: the position in the data cannot be saved or is not the restored position; or
+                the directory belongs to another run. The error is also raised if a callback of
+                MindSpore has a state that cannot be saved.
         """
         run = run_context.original_args()
         group = worker_group()
@@ -356,10 +361,10 @@ class RecCheckpoint(Callback):
         self._delta.restart(now)
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Take a snapshot if one is due and the last one has been written.
+        """Take a snapshot if one is due and the previous snapshot has been written.
 
         Raises:
-            RuntimeError: rows have changed by themselves, in memory or in a tier.
+            RuntimeError: rows in memory or in a tier have changed without an update.
         """
         run = run_context.original_args()
         self._callbacks.catch_up(run_context)
@@ -372,10 +377,10 @@ class RecCheckpoint(Callback):
             self._save(run, full)
 
     def on_train_wait(self, run_context: RunContext) -> None:
-        """Save while a stream is silent what is due by the clock, and what could not be written.
+        """While a stream has no messages, save if an interval is over or a write has failed.
 
-        The training calls it several times per second while it waits for data; of several workers
-        all call it together.
+        The training loop calls this method several times per second while it waits for data.
+        Several workers call this method together.
         """
         due = self._due_while_waiting
         save, full = due() if self._team.workers == 1 else self._team.told(lambda: list(due()))
@@ -383,7 +388,7 @@ class RecCheckpoint(Callback):
             self._save(run_context.original_args(), full)
 
     def _due_while_waiting(self) -> tuple[bool, bool]:
-        """Return whether to save now, between two steps, and whether a full checkpoint."""
+        """Return whether to save now, between two steps, and whether to merge a full checkpoint."""
         writer, now = self._writer, time.monotonic()
         if writer.busy:
             return False, False
@@ -393,9 +398,9 @@ class RecCheckpoint(Callback):
         return full or (writer.saved_step != self.step and (delta or failed)), full
 
     def _due(self) -> tuple[bool, bool]:
-        """Return whether to save now, and whether a full checkpoint: on all workers alike.
+        """Return whether to save now and to merge a full checkpoint, the same on all workers.
 
-        If an interval is in seconds, worker 0 decides by its clock.
+        If an interval is in seconds, the clock of worker 0 decides.
         """
         if self._team.workers == 1 or not (self._full.by_clock or self._delta.by_clock):
             return self._due_here()
@@ -409,20 +414,21 @@ class RecCheckpoint(Callback):
         return at_this_step or ((full or delta) and not self._writer.busy), full
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Save the last state, and wait until it is written.
+        """Save the last state and wait until the write has finished.
 
-        Rows that changed after the last step's save are saved as of one step more; so are, in a
-        training without any step, limits and weights that changed after `restore()`.
+        Rows that changed after the save of the last step are saved under the next step number. In a
+        training without any step, limits and weights that changed after `restore()` are saved in
+        the same way.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the state cannot be written.
         """
         run = run_context.original_args()
         try:
             self._callbacks.catch_up(run_context)
             self._writer.finish_write()
             if self.step == self._writer.saved_step and self._has_unsaved(run):
-                self.step += 1  # a state of this step is there
+                self.step += 1  # this step has a saved state already
             if self.step != self._writer.saved_step:
                 self._save(run, full=False)
                 self._writer.finish_write()
@@ -438,11 +444,11 @@ class RecCheckpoint(Callback):
             return True
         if self.step != self._began:
             return False
-        self._writer.finish_merge()  # which may remove the checkpoint that is looked at
+        self._writer.finish_merge()  # a merge may remove the checkpoint to compare with
         return self._writer.has_unsaved_weights(run.train_network)
 
     def __exit__(self, *error: Any) -> None:
-        """Stop writing after a training that failed."""
+        """Stop writing after a failed training."""
         self._close()
 
     def _save(self, run: Any, full: bool) -> None:
@@ -456,21 +462,22 @@ class RecCheckpoint(Callback):
 
     def _all_states(self, run: Any) -> dict[str, Any]:
         objects = {name: each.state_dict() for name, each in self._states.items()}
-        # As of the trained batch: the source may have been read ahead.
+        # Save the data's state after the last trained batch, because the source may have been read
+        # ahead.
         objects.update(self._data.state(run.get("train_batch")))
         return {"objects": objects, "random": random_state(), **self._data.passes(run)} | (
             self._callbacks.states()
         )
 
     def _begin_data(self, run: Any) -> None:
-        """Check the training data, and have the training begin where the checkpoint says."""
+        """Check the training data, and begin the training at the restored position."""
         self._data.check(run.train_dataset)
         if self._restored is not None:
             self._data.check_restored(run.train_dataset, self._restored)
         self._data.begin(run, self._restored)
 
     def _begin_callbacks(self, run: Any) -> None:
-        """Have the callbacks of this library go on from the checkpoint, and count its steps."""
+        """Restore the states of this library's callbacks, and set `run.steps_before`."""
         run.steps_before = self.step
         self._callbacks = CallbackStates(run.get("list_callback") or [], self._states.values())
         self._callbacks.begin(self.directory, lambda: self._writer.saved_step)
@@ -478,7 +485,7 @@ class RecCheckpoint(Callback):
             self._callbacks.load(self._saved_callbacks, self._restored.path)
 
     def _open(self) -> None:
-        """Make the directory ready; worker 0 does it for all."""
+        """Prepare and lock the directory on worker 0, for all workers."""
         if self._team.worker == 0:
             newest = self.step if self._writer.has_state else -1
             self._lock = open_to_write(self.directory, newest)

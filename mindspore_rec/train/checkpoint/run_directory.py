@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Directory of a run: its lock, the chain that all workers read, and removal of checkpoints."""
+"""Directory of a run: its lock, the checkpoint chain for all workers, removal of checkpoints."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 def lock(root: Path) -> FileLock:
     """Return a lock that makes this process the only writer until it is closed.
 
-    Child processes forked meanwhile, such as a data set's workers, do not share the lock.
+    Forked child processes, such as a data set's workers, do not share the lock.
 
     Raises:
         RuntimeError: another process has the lock.
@@ -44,7 +44,7 @@ def lock(root: Path) -> FileLock:
 
 @contextmanager
 def locked(root: Path, team: Team) -> Iterator[None]:
-    """Lock the directory for all workers: worker 0 has the lock.
+    """Lock the directory for all workers; worker 0 takes the lock.
 
     Raises:
         RuntimeError: another process has the lock.
@@ -58,27 +58,27 @@ def locked(root: Path, team: Team) -> Iterator[None]:
 
 
 def open_to_write(root: Path, newest: int) -> FileLock:
-    """Make a run's directory if it is missing, clear it of what a dead process left, and lock it.
+    """Make a run's directory if missing, lock it, and remove temporary files of dead processes.
 
     Args:
         root: the directory.
-        newest: step of the newest checkpoint of the run that goes on; -1 for a new run.
+        newest: step of the newest checkpoint of the run to continue; -1 for a new run.
 
     Returns:
-        The lock; see `lock`.
+        The lock of the directory; see `lock`.
 
     Raises:
         OSError: the directory cannot be made.
         RuntimeError: another process has the lock.
-        ValueError: the newest checkpoint there is of another step.
+        ValueError: the newest checkpoint in the directory is not of step `newest`.
     """
     make_directories(root)
     file_lock = lock(root)
     try:
         if (
             newest < 0
-        ):  # a process that made the directory may have died before its name was on disk
-            with suppress(PermissionError):  # of one whose names this user may not read
+        ):  # the process that made the directory may have died before its name was synced
+            with suppress(PermissionError):  # this user may not read the parent directory
                 sync(root.absolute().parent)
         _remove_left_over(root)
         checkpoints = entries(root)
@@ -94,16 +94,17 @@ def open_to_write(root: Path, newest: int) -> FileLock:
 
 
 def chain_of_all(root: Path, team: Team, step: int | None = None) -> list[Entry]:
-    """Return the chain to a state, as worker 0 sees the directory; see `newest_chain`."""
+    """Return the chain to a state, as found by worker 0 in the directory; see `newest_chain`."""
     names = team.first(lambda: [each.path.name for each in newest_chain(root, step)])
     return team.each(lambda: [entry_at(root / name) for name in names])
 
 
 def _remove(old: Iterable[Entry]) -> None:
-    """Remove checkpoints, the newest first, so that no delta remains without its parent."""
+    """Remove checkpoints, newest first, so that no delta remains without its parent."""
     for entry in sorted(old, key=lambda each: -each.step):
-        # Renamed first, so that a half removed directory is never taken for a checkpoint; and on
-        # disk first, since after a power loss its files may be gone and its old name back.
+        # The directory is renamed first, so that a half-removed directory is never taken for a
+        # checkpoint. The rename is synced before the removal: without the sync, a power loss could
+        # bring back the old name although files are gone.
         hidden = entry.path.with_name(f"{TEMPORARY}{entry.path.name}.removed")
         os.rename(entry.path, hidden)
         sync(entry.path.parent)
@@ -111,17 +112,17 @@ def _remove(old: Iterable[Entry]) -> None:
 
 
 def remove_after(root: Path, step: int) -> None:
-    """Remove all checkpoints of later steps."""
+    """Remove all checkpoints of steps after `step`."""
     _remove(entry for entry in entries(root) if entry.step > step)
 
 
 def remove_old(root: Path, keep: int) -> None:
-    """Remove all checkpoints older than the newest `keep` full ones."""
+    """Remove all checkpoints older than the newest `keep` full checkpoints."""
     checkpoints = entries(root)
     fulls = [entry.step for entry in checkpoints if entry.kind == "full"]
     if len(fulls) <= keep:
         return
-    oldest = (fulls[-keep], "full")  # a delta of the same step comes before it
+    oldest = (fulls[-keep], "full")  # a delta of the same step sorts before it
     _remove(entry for entry in checkpoints if (entry.step, entry.kind) < oldest)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RunWriter: writes the checkpoints of one run, in the background while training goes on."""
+"""RunWriter: writes the checkpoints of one run in the background while training continues."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ logger = logging.getLogger("mindspore_rec")
 
 @dataclass(frozen=True)
 class _Failed:
-    """A delta that could not be written: where it was to be, and the seconds that it took."""
+    """A delta that could not be written: its path, and the seconds of stall and writing."""
 
     path: Path
     stall_seconds: float
@@ -43,15 +43,15 @@ class _Failed:
 
 @dataclass(frozen=True)
 class Save:
-    """Figures of one checkpoint that was written.
+    """Numbers about one written checkpoint.
 
     Attributes:
-        step: number of training steps before it.
+        step: number of training steps before the checkpoint.
         kind: 'full' or 'delta'.
-        rows: number of rows in it.
-        stall_seconds: seconds that training waited for it.
+        rows: number of rows in the checkpoint.
+        stall_seconds: seconds that training waited for the checkpoint.
         write_seconds: seconds of writing, mostly in the background.
-        bytes: size of its files.
+        bytes: size of the checkpoint's files.
     """
 
     step: int
@@ -63,22 +63,23 @@ class Save:
 
 
 class RunWriter:
-    """Writer of a run: the first full checkpoint, deltas since it, and full ones merged of them.
+    """Writer of a run: first full checkpoint, deltas, and full checkpoints merged from deltas.
 
-    One thread writes deltas, another merges. If a delta cannot be written, the next one has its
-    changes too. All workers call the same methods in the same order.
+    One thread writes deltas, and another thread merges full checkpoints. If a delta cannot be
+    written, the next delta includes its changes. All workers call the same methods in the same
+    order.
 
     Args:
         directory: directory of the run.
-        keep: number of full checkpoints that are kept.
-        model: the manifest's entry on the network for predictors, or None.
-        announce: function that worker 0 calls with a dict on each checkpoint, or None.
-        keep_digests: whether tables keep their digests, for deltas. Default: False.
+        keep: number of full checkpoints to keep.
+        model: the manifest's entry for the predictors' network, or None.
+        announce: function that worker 0 calls with a dict about each checkpoint, or None.
+        keep_digests: whether tables keep a digest of their rows for deltas. Default: False.
 
     Attributes:
-        saves: a `Save` of each checkpoint that was written.
+        saves: a `Save` for each written checkpoint.
         failures: number of writes that failed.
-        saved_step: step of the newest state in the directory; -1 if there is none.
+        saved_step: step of the newest state in the directory; -1 without a state.
     """
 
     def __init__(
@@ -101,28 +102,28 @@ class RunWriter:
         self._state: str | None = None  # id of the newest state in the directory
         self._writer: Worker | None = None
         self._merger: Worker | None = None
-        self._failed: _Failed | None = None  # the last delta, if it could not be written
+        self._failed: _Failed | None = None  # the last delta if its write failed
         self._team = self._writers = self._mergers = ALONE
 
     @property
     def has_state(self) -> bool:
-        """Whether the directory has a state of the run."""
+        """True if the directory has a state of the run."""
         return self._state is not None
 
     @property
     def busy(self) -> bool:
-        """Whether a delta is being written."""
+        """True if a delta is being written."""
         assert self._writer is not None
         return self._writer.busy
 
     def go_on(self, entry: Entry, tables: Iterable[TableParameter]) -> None:
-        """Go on with a run whose state has been loaded into the tables."""
+        """Continue a run whose state has been loaded into the tables."""
         self._failed = None
         self._mark(tables)
         self._run, self._state, self.saved_step = entry.run, entry.state, entry.step
 
     def begin(self, group: WorkerGroup) -> None:
-        """Start the threads, each with a channel of its own to the same thread of other workers."""
+        """Start the threads; each has its own channel to the same thread of other workers."""
         self._team = Team(group)
         if group.size > 1:
             self._writers = Team(group.channel("checkpoint"), patient=True)
@@ -130,10 +131,10 @@ class RunWriter:
         self._writer, self._merger = Worker("checkpoint"), Worker("merge")
 
     def write_first(self, cell: nn.Cell, step: int, states: dict[str, Any]) -> None:
-        """Write the full checkpoint with which a run begins, before this returns.
+        """Write the first full checkpoint of a run, and return when the write has finished.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the checkpoint cannot be written.
         """
         begin = time.perf_counter()
         tables = {table.name: table for table in tables_of(cell)}
@@ -153,16 +154,16 @@ class RunWriter:
     def save(
         self, cell: nn.Cell, step: int, states: Callable[[], dict[str, Any]], full: bool
     ) -> None:
-        """Copy the changes since the last delta, and begin to write them.
+        """Copy the changes since the last delta, and start to write the copies.
 
         Args:
             cell: the training cell.
             step: number of training steps.
-            states: function that returns the other states.
+            states: function that returns the states of other objects.
             full: whether to merge a full checkpoint afterwards.
 
         Raises:
-            CheckpointError: an earlier merge found that its checkpoints are damaged.
+            CheckpointError: an earlier merge has found damaged checkpoints.
         """
         self.finish_write()
         assert self._state is not None and self._writer is not None and self._merger is not None
@@ -174,16 +175,16 @@ class RunWriter:
         delta = Delta(cell, tables, since, states(), self._team.shares)
         marks = [(table, table.marks.new()) for table in tables.values()]
         delta.take_digests(tables)
-        self._keep_digests_of(tables.values())  # if a digest was dropped since
+        self._keep_digests_of(tables.values())  # again, if a table has dropped its digest
         fields = self._fields("delta", step, _watermark(tables.values()))
         target = self._directory / entry_name(step, "delta")
         stall = time.perf_counter() - begin
 
         def write() -> list[tuple[TableParameter, int]]:
-            """Return the marks up to which changes are saved now; none if nothing was written."""
+            """Write the delta; return the marks up to which changes are saved, or an empty list."""
             self._take_failed()
             saved_marks: list[tuple[TableParameter, int]] = []
-            if self.saved_step != step:  # otherwise what is there is older than the marks
+            if self.saved_step != step:  # if equal, the saved state is older than the marks
                 begin = time.perf_counter()
                 try:
                     written = write_checkpoint(target, fields, delta.write, self._writers)
@@ -199,7 +200,7 @@ class RunWriter:
         self._writer.begin(write)
 
     def finish_write(self) -> None:
-        """Wait for the delta that is being written; after a failure the next one includes it."""
+        """Wait for the delta being written; after a failure the next delta includes its changes."""
         assert self._writer is not None
         try:
             marks = self._writer.wait() or []
@@ -211,15 +212,16 @@ class RunWriter:
             table.marks.hold(self, mark)
 
     def _take_failed(self) -> None:
-        """Take a failed delta for saved if it is there nevertheless, before the next is written.
+        """Count a failed delta as saved if its directory exists, before the next delta is written.
 
-        Its name could be neither synced nor changed back. A predictor may answer by its state
-        already, so it must stay, and the next delta must start from it: no chain leads past two
-        deltas that start from one state.
+        In this case, the rename of the directory could be neither synced nor undone. A predictor
+        may already serve the delta, so the directory must stay. The next delta must have this delta
+        as its parent, because a chain cannot contain two deltas with the same parent.
 
         Raises:
-            OSError: its name still cannot be synced; then the next delta must not be written.
-            CheckpointError: another process wrote what is there.
+            OSError: the directory's name still cannot be synced, so the next delta must not be
+                written.
+            CheckpointError: another process wrote the directory.
         """
         failed, team = self._failed, self._writers
         if failed is None:
@@ -236,7 +238,7 @@ class RunWriter:
     def has_unsaved_rows(self, cell: nn.Cell) -> bool:
         """Return whether rows have changed, on any worker, since the newest state was saved.
 
-        Call `finish_write` before. Nothing is read from the disk.
+        Call `finish_write` first. Nothing is read from disk.
         """
 
         def differs() -> bool:
@@ -245,9 +247,9 @@ class RunWriter:
         return any(self._team.all(differs))
 
     def has_unsaved_weights(self, cell: nn.Cell) -> bool:
-        """Return whether limits of tables or weights differ, on any worker, from the newest state.
+        """Return whether table limits or weights on any worker differ from the newest saved state.
 
-        Call `finish_merge` before.
+        Call `finish_merge` first.
 
         Raises:
             OSError: the state cannot be read.
@@ -268,9 +270,9 @@ class RunWriter:
             self._merger.wait()
 
     def close(self) -> None:
-        """End the threads, after what they are writing.
+        """End the threads after their current writes.
 
-        Whether that could be written is not looked at any more: the next delta has its changes too.
+        The results of these writes are not checked, because the next delta includes their changes.
         """
         for worker in (self._writer, self._merger):
             if worker is not None:
@@ -286,15 +288,15 @@ class RunWriter:
         for table in tables if self._keep_digests else ():
             try:
                 table.marks.keep_digest()
-            except (MemoryError, RuntimeError) as error:  # deltas go without, until the next try
+            except (MemoryError, RuntimeError) as error:  # deltas have no digest until the next try
                 logger.warning("table '%s' keeps no digest: %s", table.name, error)
 
     def _merge(self, step: int) -> None:
-        """Begin to merge the state of a step, the newest that counts as saved."""
+        """Start merging the checkpoints up to `step`, the newest saved step."""
         merger = self._merger
         assert merger is not None
         if any(self._writers.all(lambda: merger.busy)):
-            return  # merging takes longer than the time between two full ones
+            return  # the last merge takes longer than the time between two merges
         team = self._mergers
 
         def merge() -> None:
@@ -326,7 +328,7 @@ class RunWriter:
         self._note(path, written, stall, took)
 
     def _note(self, path: Path, written: Mapping[str, Any], stall: float, took: float) -> None:
-        """Note a written checkpoint; worker 0 announces it, and does not repeat a failed call."""
+        """Record a written checkpoint; worker 0 announces it and does not repeat a failed call."""
         self.saves.append(
             Save(written["step"], written["kind"], written["rows"], stall, took, written["bytes"])
         )
@@ -340,9 +342,9 @@ class RunWriter:
             logger.warning("announcing %s failed", path, exc_info=True)
 
     def _fields(self, kind: str, step: int, watermark: int | None) -> Callable[[], dict[str, Any]]:
-        """Return a function that gives a manifest's fields, with a new id of the state.
+        """Return a function that creates the manifest's fields with a new state id.
 
-        A delta's parent is the newest state at the time of the call.
+        The parent of a delta is the newest state when that function is called.
         """
         now = time.time()
         return lambda: {

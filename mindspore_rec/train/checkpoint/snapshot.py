@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Snapshots of a network between two steps, from which checkpoints are written.
+"""Snapshots of a network between two steps, for writing checkpoints.
 
-A full checkpoint is written directly from the tables, a part at a time. A `Delta` holds copies of
-the changes and is written later: training waits only until the copies are made.
+A full checkpoint is written directly from the tables, one part at a time. A `Delta` contains copies
+of the changes and is written later, so training waits only until the copies are made.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = ["DENSE", "Delta", "check_has_rows", "describe", "write_full"]
 
 
 def describe(table: TableParameter) -> dict[str, Any]:
-    """Return a table's entry of a manifest without its files: shape, clock and age limits."""
+    """Return a table's manifest entry without its files: shape, clock and age limits."""
     eviction = getattr(table, "eviction", None)
     return {
         "dim": table.dim,
@@ -60,7 +60,7 @@ def describe(table: TableParameter) -> dict[str, Any]:
 
 
 def check_has_rows(tables: Iterable[TableParameter]) -> None:
-    """Raise RuntimeError if a table lacks its rows, which would be saved as an empty table.
+    """Raise RuntimeError for a table without its rows, which would be saved as an empty table.
 
     Raises:
         RuntimeError: weights without a table's rows were loaded into the network.
@@ -81,14 +81,14 @@ def write_full(
     directory: Path,
     shares: Shares | None = None,
 ) -> dict[str, Any]:
-    """Write all rows, parameters and states; return the tables' entries of the manifest.
+    """Write all rows, parameters and states; return the tables' manifest entries.
 
     Args:
         cell: the training cell, or a network.
-        tables: its tables by name.
-        states: other states.
-        directory: where to write.
-        shares: which part of it all is written, and returned, by this worker. Default: None, all.
+        tables: the cell's tables by name.
+        states: states of other objects.
+        directory: directory for the files.
+        shares: the part that this worker writes and returns. Default: None, everything.
 
     Raises:
         OSError: a file cannot be written.
@@ -120,7 +120,7 @@ def write_full(
 
 @dataclass(frozen=True)
 class _Changes:
-    number: int  # of the table
+    number: int  # index of the table
     share: Share
     described: dict[str, Any]
     arrays: dict[str, np.ndarray]
@@ -128,14 +128,14 @@ class _Changes:
 
 
 class Delta:
-    """Copies of the changes of a network since marks of its tables.
+    """Copies of a network's changes since the marks of its tables.
 
     Args:
         cell: the training cell.
         tables: the cell's tables by name.
-        marks: marks of the tables by name, since which changes are copied.
-        states: other states to write; not copied.
-        shares: which part of it all this worker writes. Default: None, all.
+        marks: marks of the tables by name; changes since these marks are copied.
+        states: states of other objects to write; not copied.
+        shares: the part that this worker writes. Default: None, everything.
 
     Raises:
         RuntimeError: a table's rows are missing; a row belongs to another worker.
@@ -165,14 +165,15 @@ class Delta:
         self._states = states
 
     def take_digests(self, tables: Mapping[str, TableParameter]) -> None:
-        """Take the digests that tables keep, of the state that the delta leads to.
+        """Store the digests kept by the tables, which describe the state after this delta.
 
-        Call it after the tables are marked: then no row has changed since, and it costs nothing.
+        Call this method after the tables are marked. No row has changed since the copy, so reading
+        the kept digests costs nothing.
         """
         self._digests = {name: tables[name].marks.kept_digest() for name in self._changes}
 
     def write(self, directory: Path) -> dict[str, Any]:
-        """Write the files; return the tables' entries of the manifest.
+        """Write the files; return the tables' manifest entries.
 
         Raises:
             OSError: a file cannot be written.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a network has changed since a checkpoint, by whatever means."""
+"""Functions that detect changes of a network since a checkpoint."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ["differs_from", "has_changed"]
 
 
 def has_changed(table: TableParameter, mark: int) -> bool:
-    """Return whether rows of a table have changed since a mark."""
+    """Return whether rows of a table have changed since `mark`."""
     keys: np.ndarray = table.export_since(mark, sweep=False)["keys"]
     return len(keys) > 0
 
 
 def differs_from(cell: nn.Cell, tables: Mapping[str, TableParameter], entry: Entry) -> bool:
-    """Return whether clocks and limits of tables, or dense parameters, are not as saved.
+    """Return whether clocks or limits of tables, or dense parameters, differ from the checkpoint.
 
     Args:
         cell: the training cell.
@@ -38,7 +38,7 @@ def differs_from(cell: nn.Cell, tables: Mapping[str, TableParameter], entry: Ent
     saved = entry.manifest["tables"]
     for name, table in tables.items():
         now = describe(table)
-        del now["first_time"]  # rows that are loaded have times: a restart has no first one
+        del now["first_time"]  # loaded rows have times, so a restart has no first time
         if any(saved[name].get(what, value) != value for what, value in now.items()):
             return True
     before, weights = read_arrays(entry.path / DENSE), dense_arrays(cell)

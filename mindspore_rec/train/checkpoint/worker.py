@@ -34,7 +34,7 @@ class Worker:
 
     @property
     def busy(self) -> bool:
-        """Whether a function is running."""
+        """True if a function is running."""
         return self._future is not None and not self._future.done()
 
     def begin(self, work: Callable[[], Any]) -> None:
@@ -42,16 +42,16 @@ class Worker:
         self._future = self._pool.submit(work)
 
     def wait(self) -> Any:
-        """Wait until the worker is idle; return the function's result or raise its error, once.
+        """Wait until the worker is idle; return the function's result or raise its error once.
 
         Returns:
-            None if there is no function, or its result has been returned before.
+            Result of the function; None if there is no function or its result was returned before.
         """
         future, self._future = self._future, None
         return None if future is None else future.result()
 
     def close(self) -> None:
-        """End the thread, after its function."""
+        """End the thread after its function has ended."""
         self._pool.shutdown(wait=True)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""WorkerStates: the states of callbacks, data and generators that a worker goes on with."""
+"""WorkerStates: saved states of callbacks, data and random generators for one worker."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ __all__ = ["WorkerStates"]
 
 
 class WorkerStates:
-    """States of a checkpoint for one worker, of the number that saved them or of another.
+    """States of a checkpoint for one worker; the number of workers may have changed.
 
-    Of the same number each worker has its own states back, bit for bit. Of another number
+    If the number of workers is unchanged, each worker gets its own states back, bit for bit. If the
+    number has changed, the states are restored as follows.
 
-    * the training data get the states of all workers, and know what to do;
-    * so does an object with `load_worker_states(states, worker, workers)`;
-    * any other object goes on only from a state that was the same on all workers;
-    * random generators of a worker that was not there get states made from worker 0's.
+    * The training data get the states of all workers and divide these states.
+    * An object with `load_worker_states(states, worker, workers)` gets the states of all workers.
+    * Any other object is restored only if its state was the same on all workers.
+    * Random generators of a new worker get states derived from worker 0's states.
 
     Args:
         entry: the checkpoint.
-        reader: number of the worker, and of workers.
+        reader: number of this worker, and the number of workers.
 
     Attributes:
         names: names of the objects that have a state, the same on all workers.
@@ -54,29 +55,29 @@ class WorkerStates:
             raise CheckpointError(f"{self._path} has other objects than other workers' files")
 
     def data(self) -> Any:
-        """Return the state of the training data as they take it; None if there is none."""
+        """Return the training data's state for loading; None if the checkpoint has none."""
         if DATA not in self.names:
             return None
         return join_states([each[DATA] for each in self._objects])
 
     def passes(self) -> Any:
-        """Return the place in passes over the data, of this worker or else of worker 0, or None."""
+        """Return the position in passes over data, or None; worker 0's if workers have changed."""
         return self._states[self._reader.worker if self._same else 0].get(PASSES)
 
     def callbacks(self) -> Any:
-        """Return the states of callbacks by name, which are the same on all workers."""
+        """Return the callbacks' states by name, which are the same on all workers."""
         return self._states[self._reader.worker if self._same else 0].get(CALLBACKS, {})
 
     def load_all(self, owners: Mapping[str, Any]) -> None:
-        """Load the states of objects, by name, into them; see `load`."""
+        """Load the saved states into the objects, by name; see `load`."""
         for name, owner in owners.items():
             self.load(name, owner)
 
     def load(self, name: str, owner: Any) -> None:
-        """Load an object's state into it.
+        """Load the saved state of an object into the object.
 
         Raises:
-            CheckpointError: the object refuses it.
+            CheckpointError: the object rejects the state.
         """
         try:
             self._load(name, owner)
@@ -99,10 +100,10 @@ class WorkerStates:
             owner.load_state_dict(state_for(join_states(states), worker, workers))
 
     def random(self) -> dict[str, Any]:
-        """Return the states of the random generators, after trying them.
+        """Return the states of the random generators after testing them.
 
         Raises:
-            CheckpointError: they are damaged.
+            CheckpointError: the states are damaged.
         """
         worker = self._reader.worker
         with reading(self._path):

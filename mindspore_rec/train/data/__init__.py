@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches for a network: adapters of data sets, features, checks."""
+"""Batches for a network: data set adapters, features and checks."""

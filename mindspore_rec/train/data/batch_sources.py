@@ -22,20 +22,21 @@ __all__ = ["DatasetBatches", "IterableBatches", "batch_source"]
 def batch_source(data: Any, argument: str = "data") -> BatchSource:
     """Return training data as a source of batches.
 
-    This function is the one place that knows what the data may be:
+    The training data may be one of the following objects.
 
-    * a `BatchSource`, such as `StreamingDataset` and `FeatureBatches`, is returned unchanged;
-    * a `mindspore.dataset.Dataset`;
-    * an iterable of batches: tuples, lists or dicts of arrays, or single arrays; for
-      `FeatureBatches` also Arrow RecordBatches or Tables, or DataFrames. It can be resumed if it
-      has `state_dict(batches=N)` and `load_state_dict`, as a `StreamingDataset` has.
+    * A `BatchSource`, such as `StreamingDataset` and `FeatureBatches`, is returned unchanged.
+    * A `mindspore.dataset.Dataset` yields its batches.
+    * An iterable yields batches, which are tuples, lists or dicts of arrays, or single arrays. For
+      `FeatureBatches`, batches may also be Arrow RecordBatches or Tables, or DataFrames. The
+      iterable can be resumed if it has `state_dict(batches=N)` and `load_state_dict`, like a
+      `StreamingDataset`.
 
     Args:
         data: the training data.
-        argument: name of the argument in messages (default "data").
+        argument: name of the argument in error messages (default "data").
 
     Raises:
-        TypeError: `data` is none of these.
+        TypeError: `data` has another type.
 
     Example:
         >>> batch_source([(1,), (2,)]).length
@@ -66,10 +67,10 @@ class IterableBatches(BatchSource):
     Args:
         data: iterable of tuples, lists or dicts of arrays, of single arrays, or of rows: Arrow
             RecordBatches, Tables or DataFrames. Columns of dicts and rows are in the order of the
-            first one; columns of rows are Arrow arrays.
+            first batch. Columns of rows are Arrow arrays.
 
     Raises:
-        ValueError: while reading, a dict has other columns than the first one.
+        ValueError: while reading, a batch has other columns than the first batch.
 
     Example:
         >>> source = IterableBatches([{"a": 1, "b": 2}, {"b": 4, "a": 3}])
@@ -101,27 +102,27 @@ class IterableBatches(BatchSource):
 
     @property
     def column_names(self) -> list[str]:
-        """The iterable's attribute of this name; empty if it has none."""
+        """Attribute `column_names` of the iterable; empty if it has no such attribute."""
         return list(getattr(self._data, "column_names", ()))
 
     @property
     def length(self) -> int | None:
-        """Length of the iterable; None if it has none."""
+        """Length of the iterable; None if it has no length."""
         return _length(self._data)
 
     @property
     def stop_reason(self) -> str:
-        """The iterable's attribute of this name; empty if it has none."""
+        """Attribute `stop_reason` of the iterable; empty if it has no such attribute."""
         return str(getattr(self._data, "stop_reason", ""))
 
     @property
     def lag(self) -> int | None:
-        """The iterable's attribute of this name; None if it has none."""
+        """Attribute `lag` of the iterable; None if it has no such attribute."""
         return getattr(self._data, "lag", None)
 
     @property
     def has_state(self) -> bool:
-        """Whether the iterable has a state that names batches."""
+        """True if the iterable has a state that counts batches."""
         return self._stateful and self._names_batches()
 
     @property
@@ -138,7 +139,7 @@ class IterableBatches(BatchSource):
 
     @property
     def batches(self) -> int:
-        """Number of batches in the iterable's state; 0 if it has none."""
+        """Number of batches in the iterable's state; 0 without a state."""
         return self._count() or 0
 
     def state_dict(self, batches: int | None = None) -> dict[str, Any]:
@@ -160,14 +161,14 @@ class IterableBatches(BatchSource):
         """Return the batches of the iterable's method `split_by_worker(worker, workers)`.
 
         Returns:
-            None if it has no such method, or if that returns None.
+            None if the iterable has no such method, or if the method returns None.
         """
         split = getattr(self._data, "split_by_worker", None)
         share = None if split is None else split(worker, workers)
         return None if share is None else batch_source(share)
 
     def covered_streams(self) -> list[Any]:
-        """Return the iterable, its `source`, the source of that and so on, if it has a state."""
+        """Return the iterable and the chain of its `source` attributes; empty without a state."""
         streams: list[Any] = []
         each: Any = self._data if self.has_state else None
         while each is not None and not any(each is known for known in streams):
@@ -176,7 +177,7 @@ class IterableBatches(BatchSource):
         return streams
 
     def skip_passes(self, passes: int) -> None:
-        """Call the iterable's method `skip_passes(passes)`, if it has one."""
+        """Call `skip_passes(passes)` of the iterable if it has this method."""
         skip = getattr(self._data, "skip_passes", None)
         if skip is not None:
             skip(passes)
@@ -197,12 +198,12 @@ class IterableBatches(BatchSource):
 
 
 class DatasetBatches(BatchSource):
-    """Source of the batches of a MindSpore data set, which yields whole batches.
+    """Source of the batches of a MindSpore data set; the data set yields whole batches.
 
     Args:
         dataset: any `mindspore.dataset.Dataset`.
-        numpy: whether columns are NumPy arrays with names. Default: False, Tensors (arrays for
-            text) without names.
+        numpy: whether columns are NumPy arrays with names. Default: False, which gives Tensors
+            without names, or arrays for text.
     """
 
     def __init__(self, dataset: Dataset, *, numpy: bool = False) -> None:
@@ -211,10 +212,11 @@ class DatasetBatches(BatchSource):
 
     def read(self) -> Iterator[Batch]:
         """Return an iterator over one pass of the data set."""
-        # MindSpore copies the pipeline to return the names.
+        # The names are read only if needed, because MindSpore copies the pipeline to return the
+        # names.
         names = tuple(self.column_names) if self._numpy else None
-        # Not in a thread of its own, which could be left at Ctrl-C: an error inside the pipeline
-        # crashes MindSpore 2.10 there.
+        # The iterator does not run in a separate thread, although Ctrl-C could then return at once.
+        # In a separate thread, an error inside the pipeline crashes MindSpore 2.10.
         for columns in self._dataset.create_tuple_iterator(
             num_epochs=1, output_numpy=self._numpy, do_copy=False
         ):
@@ -227,10 +229,11 @@ class DatasetBatches(BatchSource):
 
     @property
     def length(self) -> int | None:
-        """Number of batches in a pass, if MindSpore knows it without reading; else None.
+        """Number of batches in a pass; None if endless or unknown without reading the data.
 
-        `Dataset.get_dataset_size()` runs through a generator that has no length, so with an
-        unbounded one it would never return: these data sets are not asked.
+        `Dataset.get_dataset_size()` reads a generator without a length to its end, and would never
+        return for an unbounded generator. It is therefore not called for generators without a
+        length.
         """
         if not _has_length(self._dataset):
             return None
@@ -252,7 +255,7 @@ class DatasetBatches(BatchSource):
         """Return this source if the data set has `num_shards` and `shard_id` of the worker.
 
         Returns:
-            None without shards: the rows of each batch are to be divided.
+            None if the data set has no shards; the rows of each batch must then be divided.
 
         Raises:
             ValueError: the data set has other shards.
@@ -270,7 +273,7 @@ class DatasetBatches(BatchSource):
 
     @property
     def reads_in_pipeline(self) -> bool:
-        """Whether a `GeneratorDataset` is part of the data set."""
+        """True if a `GeneratorDataset` is part of the data set."""
         return bool(_generators(self._dataset))
 
 
@@ -296,7 +299,7 @@ def _generators(dataset: Dataset) -> list[GeneratorDataset]:
 
 
 def _shards(dataset: Dataset) -> set[tuple[int, int]]:
-    """Return number and place of the shards of which the sources of a data set are one."""
+    """Return `(num_shards, shard_id)` of each source of the data set that reads one shard."""
     sampler = getattr(dataset, "sampler", None)
     shards = set()
     for each in (dataset, sampler):

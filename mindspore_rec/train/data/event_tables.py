@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables whose event time is set from a batch's timestamps."""
+"""Choose the tables whose event time is set from a batch's timestamps."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ __all__ = ["event_tables"]
 
 
 def event_tables(specs: tuple[FeatureSpec, ...], tables: Any) -> tuple[HashTable, ...]:
-    """Return the hash tables among `tables` that features are looked up in.
+    """Return the hash tables among `tables` in which features are looked up.
 
     Args:
-        specs: features, as `check_specs` returns them. If the timestamp is the only feature, every
-            hash table gets the time.
-        tables: a network, or tables.
+        specs: features as returned by `check_specs`. If the timestamp is the only feature, every
+            hash table is returned.
+        tables: a network, or an iterable of tables.
 
     Raises:
-        TypeError: `tables` are something else.
-        ValueError: no feature is the timestamp; a table that evicts by age, or every table, is not
-            among them.
+        TypeError: `tables` is neither a network nor an iterable of tables.
+        ValueError: no feature is the timestamp; a table that evicts by age is missing; or no
+            feature is looked up in any of the tables.
 
     Example:
         >>> from mindspore_rec import MapParameter

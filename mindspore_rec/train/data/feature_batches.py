@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FeatureBatches: batches of raw columns as batches of keys for `RecModel`, with event time."""
+"""FeatureBatches: converts batches of raw columns to batches of keys with event time."""
 
 from __future__ import annotations
 
@@ -25,42 +25,46 @@ __all__ = ["FeatureBatches"]
 
 
 class FeatureBatches(BatchWrapper):
-    """Source of batches with features as keys, for `RecModel.train`, `online_train` and `eval`.
+    """Source of batches of feature keys, for `RecModel.train`, `online_train` and `eval`.
 
-    Each batch has, in this order, the keys of each feature and the columns that no feature reads,
-    the label last as before. The timestamp is not among them: its latest value is the batch's event
-    time, which `RecModel` sets just before the batch's step on the tables in which its network
-    looks up the features. For a Dataset the keys are computed ahead, in the pipeline's threads.
+    Each batch has the keys of each feature, followed by the columns that no feature reads. The
+    label therefore stays the last column. The timestamp is not a column of the batch: its latest
+    value is the batch's event time. Just before the batch's step, `RecModel` sets this event time
+    on the tables in which its network looks up the features. For a Dataset, the threads of the
+    pipeline compute the keys ahead of the step.
 
-    A batch is skipped if the pipeline's `prepare` leaves no row of it.
+    A batch is skipped if the pipeline's `prepare` removes all its rows.
 
-    Around a stream it has the stream's state, so a `RecCheckpoint` resumes where the training was.
+    If the source is a stream, `FeatureBatches` has the stream's state, so a `RecCheckpoint` can
+    resume at the saved position.
 
     Args:
-        source: a `mindspore.dataset.Dataset`; an iterable of whole batches, which may be endless:
-            dicts or tuples of columns, Arrow RecordBatches or Tables, DataFrames; a
-            `mindspore_rec.stream.StreamingDataset` or other `BatchSource`; or a `StreamSource` such
-            as a `KafkaSource`, whose columns are taken as they are.
-        specs: features of a batch, FeatureSpec objects, or a FeaturePipeline, which learns in
-            training only; what it has learned is then part of the state.
-        tables: the network, or its tables, whose event time is set, for a loop without `RecModel`:
-            iterating over this object then sets it with each batch. Default: the tables of the
+        source: a `mindspore.dataset.Dataset`, a `mindspore_rec.stream.StreamingDataset` or another
+            `BatchSource`. The source may also be a finite or endless iterable of whole batches. A
+            batch is a dict or tuple of columns, an Arrow RecordBatch or Table, or a DataFrame. The
+            source may also be a `StreamSource`. The columns of a `StreamSource`, such as a
+            `KafkaSource`, are used unchanged.
+        specs: the features of a batch, as FeatureSpec objects or as a FeaturePipeline. A
+            FeaturePipeline learns only in training, and its learned statistics are part of the
+            state.
+        tables: the network or its tables, for a training loop without `RecModel`. Iterating over
+            this object then sets the tables' event time with each batch. Default: the tables of the
             network that `RecModel` trains.
-        is_train: whether to set the event time and to learn. False for evaluation: a source whose
-            columns have names then need not have the timestamp. `RecModel.eval` refuses a pipeline
+        is_train: whether to set the event time and to learn. Use False for evaluation; a source
+            with column names then needs no timestamp column. `RecModel.eval` rejects a pipeline
             that would learn. Default: True.
 
     Attributes:
         source: the source of raw batches.
 
     Yields:
-        Dicts, or tuples if the columns have no names or features are given by place.
+        Dicts of columns; tuples if columns have no names or the specs name columns by index.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type; features do not fit together, to
-            the tables or to a batch; iterating over it in training without `tables`, if a feature
-            is the timestamp.
-        RuntimeError: a Dataset whose batch does not fit, with the same message.
+        TypeError, ValueError: an argument is of the wrong type, or features do not fit each other,
+            the tables or a batch. The error is also raised if a training loop iterates over this
+            object without `tables` although a feature is the timestamp.
+        RuntimeError: a batch of a Dataset does not fit; the message is the same as of ValueError.
 
     Example:
         >>> import mindspore as ms
@@ -104,10 +108,10 @@ class FeatureBatches(BatchWrapper):
         return length
 
     def iteration_tables(self) -> Sequence[Any]:
-        """Return `tables`, whose event time is set when a loop iterates over this object.
+        """Return the tables whose event time is set when a loop iterates over this object.
 
         Raises:
-            ValueError: a feature is the timestamp, and there are no `tables`.
+            ValueError: a feature is the timestamp, but `tables` is None.
         """
         if not self._is_train:
             return ()
@@ -122,9 +126,9 @@ class FeatureBatches(BatchWrapper):
         return self._tables
 
     def change(self, batch: Batch) -> Batch | None:
-        """Return the batch with features as keys, and the time of its timestamps.
+        """Return the batch with its features converted to keys, and with its event time.
 
-        None stands for a batch of which `prepare` left no row.
+        The result is None if `prepare` removed all rows of the batch.
         """
         made = self._of_dataset(batch) if self._inserted else self._of_rows(batch)
         prepared = self._insert.pipeline.reads() is None
@@ -133,7 +137,7 @@ class FeatureBatches(BatchWrapper):
         return made if self._is_train else replace(made, event_time=None)
 
     def _of_dataset(self, batch: Batch) -> Batch:
-        """Return a batch of arrays that a Dataset's pipeline made, without its event time."""
+        """Return a Dataset's batch with the event time removed from the columns."""
         place = self._insert.time_place
         if place is None:
             return batch
@@ -154,7 +158,7 @@ class FeatureBatches(BatchWrapper):
 
     @property
     def column_names(self) -> list[str]:
-        """Names of the batches' columns; empty if not known before the first batch."""
+        """Names of the batches' columns; empty if unknown before the first batch."""
         names = self.source.column_names
         if self._inserted:
             place = len(self._insert.pipeline.column_names)
@@ -170,14 +174,14 @@ class FeatureBatches(BatchWrapper):
         return pipeline.column_names + [name for name in names if name not in taken]
 
     def event_tables(self, tables: Iterable[Any]) -> list[Any]:
-        """Return the tables whose event time is set: the argument `tables`, if it was given.
+        """Return the tables whose event time is set: the constructor's `tables` if not None.
 
         Args:
             tables: tables of the network that is trained.
 
         Raises:
-            ValueError: a feature is the timestamp, and a table that evicts by age, or every table,
-                is not among them.
+            ValueError: a feature is the timestamp, and a table that evicts by age is missing or no
+                table is looked up by a feature.
         """
         if not self._timed:
             return self.source.event_tables(tables)

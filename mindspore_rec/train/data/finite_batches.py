@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the numbers of batches and inputs before a network sees them."""
+"""Check that batches and inputs have only finite numbers before a network computes with them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def check_batch(batch: Batch, columns: BatchColumns, where: str) -> None:
 
     Args:
         batch: the batch.
-        columns: what messages call its columns.
-        where: which batch it is, for the message.
+        columns: names of the batch's columns in error messages.
+        where: name of the batch in the error message.
 
     Raises:
         ValueError: a number is not finite; the message names batch, column and row.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the data of a training or an evaluation before any batch is read."""
+"""Checks of training or evaluation data before any batch is read."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _READ_ONCE = (GeneratorType, map, filter, zip)
 
 
 def check_batches_given(argument: str, data: Any, columns: BatchColumns) -> None:
-    """Check that data are batches, and not one batch or its columns.
+    """Check that `data` are several batches, not one batch or the columns of a batch.
 
     Args:
-        argument: name of the argument, for the message.
+        argument: name of the argument in the error message.
         data: the data.
-        columns: what messages call the columns of a batch.
+        columns: names of a batch's columns in error messages.
 
     Raises:
-        TypeError: they are a table, a dict of columns, or the columns of a network with a label.
+        TypeError: `data` is a table, a dict of columns, or the columns of one batch with a label.
 
     Example:
         >>> from mindspore import nn
@@ -72,13 +72,13 @@ def check_read_again(argument: str, data: Any, times: int, what: str = "epochs")
     """Check that data can be read again for each epoch or evaluation.
 
     Args:
-        argument: name of the argument, for the message.
+        argument: name of the argument in the error message.
         data: the data.
         times: number of epochs or evaluations.
-        what: word for them in the message. Default: 'epochs'.
+        what: word for epochs or evaluations in the message. Default: 'epochs'.
 
     Raises:
-        ValueError: the data can be read only once, as a generator, and `times` is more than 1.
+        ValueError: the data can be read only once, like a generator, and `times` is more than 1.
 
     Example:
         >>> check_read_again("data", (n for n in range(3)), 1)
@@ -96,12 +96,12 @@ only: list(data), or an object whose __iter__ makes it anew
 
 
 def no_batch(argument: str, source: BatchSource, worker: str = "") -> ValueError:
-    """Return the error of a pass over data that has no batch.
+    """Return the error for a pass over data without any batch.
 
     Args:
         argument: name of the data.
         source: the data.
-        worker: name of the worker whose share has none. Default: "", the only one.
+        worker: name of the worker whose share has no batch. Default: "", the only worker.
 
     Example:
         >>> from mindspore_rec.stream import batch_source

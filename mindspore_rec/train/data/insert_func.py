@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""InsertFunc: a FeaturePipeline whose output has the event time as a column."""
+"""InsertFunc: a FeaturePipeline whose output includes the event time as a column."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ __all__ = ["InsertFunc"]
 
 
 class InsertFunc:
-    """Function of `get_insert_func`: call it with a Dataset, or a dict or tuple of columns.
+    """Function made by `get_insert_func`; call it with a Dataset, or a dict or tuple of columns.
 
     Args:
         specs: FeatureSpec objects, or a FeaturePipeline.
-        with_time: whether the batch's event time comes out, if a feature is the timestamp. False
-            leaves its column out, and does not look for it. Default: True.
-        learn: whether a batch is taken into the pipeline's statistics first. Default: True.
+        with_time: whether the output has the batch's event time, if a feature is the timestamp. If
+            False, the timestamp column is not read and not in the output. Default: True.
+        learn: whether each batch first updates the pipeline's statistics. Default: True.
 
     Attributes:
-        pipeline: the FeaturePipeline that does the work.
+        pipeline: the FeaturePipeline that computes the keys.
         specs: the features.
         features: the features that are looked up.
-        timestamp: the feature that is the time, or None.
-        time_place: place of the event time among the columns that come out, or None.
+        timestamp: the timestamp feature, or None.
+        time_place: index of the event time among the output columns, or None.
     """
 
     def __init__(self, specs: Any, *, with_time: bool = True, learn: bool = True) -> None:
@@ -46,7 +46,7 @@ class InsertFunc:
         self.time_place = None if self._time is None else len(self.pipeline.column_names)
 
     def __call__(self, batch: Any) -> Any:
-        """Return the same kind of object with features as keys; see `get_insert_func`."""
+        """Return an object of the same kind with keys for features; see `get_insert_func`."""
         if isinstance(batch, Dataset):
             return map_dataset(self.pipeline, batch, self._learn, with_time=self._time is not None)
         if not isinstance(batch, (Mapping, tuple, list)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that labels suit a binary cross-entropy, which has no least value for other labels."""
+"""Check that labels of a binary cross-entropy are in [0, 1], so that the loss has a minimum."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from mindspore_rec.train.nn.loss import BCEWithLogitsLoss
 
 __all__ = ["check_label_range"]
 
-_MOST_GRADE = 10  # larger whole numbers are no grades, such as stars of a review
+_MOST_GRADE = 10  # larger whole numbers are not grades such as stars of a review
 _BINARY = (nn.BCELoss, nn.BCEWithLogitsLoss, BCEWithLogitsLoss)
 
 
 def check_label_range(batch: tuple[Any, ...], columns: BatchColumns, loss: Any, where: str) -> None:
     """Check that the labels of a batch are in [0, 1] if the loss is a binary cross-entropy.
 
-    The network would learn of other labels without an error, to ever larger predictions. Labels
-    that are not NumPy arrays or Tensors of numbers pass: other checks refuse them.
+    Other labels would raise no error but train the network towards ever larger predictions. Labels
+    that are not NumPy arrays or Tensors of numbers are accepted here and rejected by other checks.
 
     Args:
-        batch: columns, the label last.
-        columns: what messages call them.
+        batch: columns of the batch; the label is the last column.
+        columns: names of the columns in error messages.
         loss: the loss; None if the network computes it.
-        where: which batch it is, for the message.
+        where: name of the batch in the error message.
 
     Raises:
         ValueError: a label is below 0 or above 1.
@@ -59,9 +59,10 @@ def check_label_range(batch: tuple[Any, ...], columns: BatchColumns, loss: Any, 
 
 
 def _remedy(label: np.ndarray, columns: BatchColumns) -> str:
-    """Return what to do; large whole numbers are ids if the label was left out or is not last.
+    """Return advice for the error; large whole numbers are probably ids in place of the label.
 
-    (As labels of clicks they would train without an error, on nonsense.)
+    If the label column has ids, the real label column is missing or is not the last column.
+    Training on ids as click labels would raise no error.
     """
     if label.dtype.kind == "f" or np.abs(label).max() <= _MOST_GRADE:
         return label_remedy(label)

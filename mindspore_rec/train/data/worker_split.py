@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""split_by_worker: one worker's share of data that all workers have, or have in part."""
+"""split_by_worker: one worker's share of the training data."""
 
 from __future__ import annotations
 
@@ -22,28 +22,30 @@ __all__ = ["WorkerSplit", "split_by_worker"]
 
 
 def split_by_worker(data: Any, by: str = "rows") -> WorkerSplit:
-    """Return the share of a worker in data, for a training with several workers.
+    """Return one worker's share of `data`, for training with several workers.
 
-    A training divides data by itself: streams by partition, data with a method
-    `split_by_worker(worker, workers)` by that method, a MindSpore Dataset with `num_shards` by its
-    shards, and of all other data the rows of each batch. This function is for another choice:
+    Training divides data automatically. Streams are divided by partition, and a MindSpore Dataset
+    with `num_shards` by its shards. Data with a method `split_by_worker(worker, workers)` are
+    divided by this method. For all other data, the rows of each batch are divided among the
+    workers. Use this function to choose another division:
 
-    * "rows": all workers read the same batches, and each keeps its rows of every batch: of B rows
-      worker w of N keeps the rows from ``B*w//N`` to ``B*(w+1)//N - 1``. The batches of a step are
-      together the batch that one process would train, so numbers of steps, learning rates and
-      results are as in one process. That the batches are the same on all workers is checked at
-      each.
-    * "batches": worker w takes the batches w, w + N, ... So each step trains N batches of the data.
-    * "worker": the data differ on each worker already, as the program has divided them.
+    * "rows": all workers read the same batches, and each worker keeps some rows of every batch. Of
+      B rows, worker w of N keeps the rows from ``B*w//N`` to ``B*(w+1)//N - 1``. In each step, the
+      workers together train the same batch as a single process. Numbers of steps, learning rates
+      and results are therefore the same as in a single process. At each step, the workers check
+      that they have read the same batch.
+    * "batches": worker w takes the batches w, w + N, ... Each step therefore trains N batches of
+      the data.
+    * "worker": the data already differ on each worker, because the program has divided them.
 
-    With one worker all three are the data themselves.
+    With one worker, all three choices return the data unchanged.
 
     Args:
         data: the training data, as for `RecModel.train`.
-        by: one of the three. Default: "rows".
+        by: one of the three choices. Default: "rows".
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type, or unknown.
+        TypeError, ValueError: an argument has a wrong type or an unknown value.
 
     Example:
         >>> ids, label = np.arange(5), np.ones(5, np.float32)
@@ -62,8 +64,8 @@ class WorkerSplit(BatchWrapper):
         by: "rows", "batches" or "worker".
 
     Attributes:
-        fingerprint: digest of the last batch before its rows were divided, and its number of rows,
-            which must be the same on all workers; None if they need not be.
+        fingerprint: number of rows and digest of the last batch before its rows were divided. Both
+            must be equal on all workers. The value is None if no check is needed.
     """
 
     def __init__(self, source: BatchSource, by: str = "rows") -> None:
@@ -73,7 +75,7 @@ class WorkerSplit(BatchWrapper):
         self._place: tuple[int, int] | None = None
 
     def split_by_worker(self, worker: int, workers: int) -> BatchSource:
-        """Return this object, which from now on is the share of that worker."""
+        """Return this object, which from now on yields the share of that worker."""
         if self.by == "worker" and workers > 1 and self.source.learns:
             raise ValueError(
                 "features that learn of the batches need the same batches on all workers, and "
@@ -101,14 +103,14 @@ class WorkerSplit(BatchWrapper):
 
     @property
     def length(self) -> int | None:
-        """Number of batches in a pass of the worker that has most; None if not known or endless."""
+        """Largest number of batches per pass of any worker; None if unknown or endless."""
         length = self.source.length
         workers = self._worker()[1]
         return length if length is None or self.by != "batches" else -(-length // workers)
 
     @property
     def reads_on(self) -> bool:
-        """Whether the source does, and each of its batches is one of this object's."""
+        """True if the source's `reads_on` is True and each source batch yields one batch."""
         return self.by != "batches" and self.source.reads_on
 
     def read(self) -> Iterator[Batch]:
@@ -125,9 +127,9 @@ class WorkerSplit(BatchWrapper):
             yield from self._every(worker, workers)
 
     def _every(self, worker: int, workers: int) -> Iterator[Batch]:
-        """Yield one of as many batches as there are workers, when all of them have been read.
+        """Read as many batches as there are workers, then yield this worker's batch.
 
-        So the position after it is the position of all workers.
+        The position after the yielded batch is therefore the same on all workers.
         """
         batches = self.source.read()
         while True:
@@ -137,7 +139,7 @@ class WorkerSplit(BatchWrapper):
                 if place == worker:
                     mine = replace(batch, columns=tuple(_copied(each) for each in batch.columns))
                 elif mine is None:
-                    mine = _rows(batch, 0, 0)  # if no batch is left for this worker
+                    mine = _rows(batch, 0, 0)  # used if no batch is left for this worker
             if mine is None:
                 return
             yield replace(mine, number=number)

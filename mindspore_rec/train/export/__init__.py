@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks for predictors: as ONNX, as MindIR, or run by MindSpore."""
+"""Networks for predictors, exported as ONNX or MindIR, or run by MindSpore."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compare the answers of an exported network with MindSpore's."""
+"""Compare the outputs of an exported network with MindSpore's outputs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mindspore_rec.train.export.onnx_rewrite import NotExportableError
 __all__ = ["KEYS", "compare"]
 
 KEYS = 64
-"""Number of ids that are tried, from 0 on."""
+"""Number of ids to test, starting from 0."""
 
 _TRIED_ROWS = (1, 2, 7)
 _MOST_ERROR = 1e-5
@@ -25,10 +25,10 @@ _MOST_ERROR = 1e-5
 def compare(
     made: NetworkFile, runner: GraphRunner, tables: dict[str, Any], parameters: dict[str, Any]
 ) -> None:
-    """Compare the answers of ONNX Runtime and MindSpore on batches of several sizes.
+    """Compare the outputs of ONNX Runtime and MindSpore on batches of several sizes.
 
     Raises:
-        NotExportableError: they differ.
+        NotExportableError: the outputs differ.
     """
     from mindspore_rec.common.network.onnx_runner import OnnxRunner
 
@@ -50,7 +50,7 @@ def compare(
 def _tried_inputs(
     specs: Sequence[TensorSpec], rows: int, most: int, rng: np.random.Generator
 ) -> list[np.ndarray]:
-    """Return inputs at random; if rows have any number of values, 0 to 3 of them."""
+    """Return random inputs; rows of variable length get 0 to 3 values."""
     ends = {name: np.cumsum(rng.integers(0, 4, rows)) for name in _offsets_of(specs)}
     arrays = []
     for spec in specs:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The graph lock, first come first served."""
+"""FairLock: takes the graph lock in order of arrival."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["FairLock"]
 
 
 class FairLock:
-    """Lock over `graph_lock` in order of arrival, so that an update gets it among predictions.
+    """Lock that takes `graph_lock` in order of arrival, so that predictions cannot block updates.
 
-    A plain lock goes to the quickest thread: one that releases it and asks again at once.
-    The thread that has `graph_lock` already takes it again without waiting.
+    A plain lock goes to the fastest thread, often the thread that has just released the lock. A
+    thread that already holds `graph_lock` acquires this lock without waiting.
 
     Example:
         >>> lock = FairLock()
@@ -31,7 +31,7 @@ class FairLock:
         self._inside = threading.local()
 
     def reading(self) -> FairLock:
-        """Return the lock itself: MindSpore answers one at a time."""
+        """Return the lock itself, because MindSpore runs one prediction at a time."""
         return self
 
     def writing(self) -> FairLock:
@@ -39,7 +39,7 @@ class FairLock:
         return self
 
     def __enter__(self) -> None:
-        # The first in the queue may be waiting for the lock that this thread has.
+        # The first thread in the queue may be waiting for the lock that this thread holds.
         waits = not graph_lock._is_owned()  # type: ignore[attr-defined]
         if waits:
             self._wait()
@@ -69,6 +69,6 @@ class FairLock:
     def _pass_on(self) -> None:
         with self._lock:
             if self._waiting:
-                self._waiting.popleft().release()  # it stays held, by another thread
+                self._waiting.popleft().release()  # still held, now by another thread
             else:
                 self._held = False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lookups of a network by MindSpore's own operators, over rows that no longer change."""
+"""Table lookups by MindSpore's own operators, over rows that no longer change."""
 
 from __future__ import annotations
 
@@ -23,24 +23,26 @@ _GROUP = "frozen_group"
 
 
 class FrozenTable(nn.Cell):
-    """A table's rows as Parameters: sorted keys, and their rows in the same order.
+    """A table's rows as Parameters: the sorted keys, and the rows in the order of the keys.
 
     Args:
-        table: the table, whose rows are copied.
-        padding_key: id that reads zeros, or None.
-        mode: 'sum', 'mean' or 'sqrtn', how `pool_eval` combines the rows of a bag. Default: 'sum'.
+        table: the table to copy the rows from.
+        padding_key: id whose lookup returns zeros, or None.
+        mode: 'sum', 'mean' or 'sqrtn': the combination of a bag's rows by `pool_eval`. Default:
+            'sum'.
 
     Inputs:
         * **ids** (Tensor) - int32 or int64, of any shape.
 
     Outputs:
-        float32 Tensor `[*ids.shape, dim]`; of ids without a row, what the table reads for them.
+        float32 Tensor `[*ids.shape, dim]`. For ids without a row, the output is the table's value
+        for missing rows.
     """
 
     def __init__(self, table: TableParameter, padding_key: int | None, mode: str = "sum") -> None:
         super().__init__(auto_prefix=False)
         keys, rows, unknown = _rows_of(table)
-        if not len(keys):  # searchsorted needs one
+        if not len(keys):  # searchsorted needs at least one key
             keys, rows = np.zeros(1, np.int64), unknown
         zeros = np.zeros((1, table.dim), np.float32)
         together = np.concatenate([rows.astype(np.float32), unknown, zeros])
@@ -50,14 +52,14 @@ class FrozenTable(nn.Cell):
         self.rows = Parameter(Tensor(together), name=f"{table.name}.rows", requires_grad=False)
 
     def update_parameters_name(self, prefix: str = "", recurse: bool = True) -> None:
-        """Keep the names: a table has one set of rows in a file."""
+        """Keep the parameter names, so that a file has only one set of rows per table."""
 
     def construct(self, ids: Tensor) -> Tensor:
         """Return the rows of ids."""
         return self.rows_of(ids)
 
     def rows_of(self, ids: Tensor) -> Tensor:
-        """Return the rows of ids, for other methods too: a graph cannot call its own cell."""
+        """Return the rows of ids. Other methods call this, as a graph cannot call its own cell."""
         flat = ids.astype(ms.int64).reshape((-1,))
         place = ops.minimum(ops.searchsorted(self.keys, flat), self.count - 1)
         known = ops.gather(self.keys, place, 0) == flat
@@ -72,7 +74,7 @@ class FrozenTable(nn.Cell):
         return self.rows_of(ids)
 
     def pool_eval(self, ids: Tensor, offsets: Any, weights: Any, descriptor: Tensor) -> Tensor:
-        """Return the combined rows of bags `[bags, length]`, in place of `pool_eval` of a table."""
+        """Return the combined rows of bags `[bags, length]`, in place of a table's `pool_eval`."""
         if offsets is not None or weights is not None:
             raise ValueError("bags with offsets or weights have no form as MindIR")
         total = self.rows_of(ids).sum(1)
@@ -84,7 +86,7 @@ class FrozenTable(nn.Cell):
 
 
 class _FrozenGroup(nn.Cell):
-    """Rows of a group of tables, a table for each column of the ids."""
+    """Rows of a group of tables, with one table per column of ids."""
 
     def __init__(self, tables: list[FrozenTable]) -> None:
         super().__init__(auto_prefix=False)
@@ -99,10 +101,10 @@ class _FrozenGroup(nn.Cell):
 
 @contextmanager
 def frozen(network: nn.Cell) -> Iterator[None]:
-    """Replace the tables of a network's lookups by `FrozenTable`s, and put them back at the end.
+    """Replace the tables of a network's lookups by `FrozenTable`s inside the context.
 
     Raises:
-        ValueError: a lookup has no frozen form.
+        ValueError: a lookup has bfloat16 output, which MindIR does not support.
     """
     replaced: list[tuple[nn.Cell, str, Any]] = []
 
@@ -123,7 +125,7 @@ def frozen(network: nn.Cell) -> Iterator[None]:
                 tables = [FrozenTable(table, cell.padding_key) for table in cell.tables]
                 group = _FrozenGroup(tables)
                 replace(cell, "_eval", group)
-                cell._cells[_GROUP] = group  # an export looks for Parameters in cells only
+                cell._cells[_GROUP] = group  # an export finds only Parameters in cells
         yield
     finally:
         for _, cell in list(network.cells_and_names()):
@@ -134,7 +136,7 @@ def frozen(network: nn.Cell) -> Iterator[None]:
 
 
 def _rows_of(table: TableParameter) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return sorted keys, their rows, and the row `[1, dim]` of ids that have none."""
+    """Return sorted keys, their rows, and the row `[1, dim]` for ids without a row."""
     if table.vocabulary:
         keys = np.arange(table.vocabulary, dtype=np.int64)
         return keys, table.read_rows(keys), np.zeros((1, table.dim), np.float32)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run a network by MindSpore: one graph for all batch sizes, compiled anew after an error."""
+"""Run a network with MindSpore: one graph for all batch sizes, recompiled after an error."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ __all__ = ["GraphRunner", "Served"]
 
 
 class GraphRunner(Runner):
-    """Network in evaluation mode that MindSpore runs, for one thread at a time.
+    """Runs a network in evaluation mode with MindSpore, in one thread at a time.
 
-    An operator's error, an id outside a vocabulary for example, leaves a MindSpore graph that
-    answers nothing any more. It is then compiled anew for the next call.
+    After an operator's error, such as an id outside a vocabulary, a MindSpore graph returns no more
+    outputs. The graph is then recompiled for the next call.
 
     Args:
         network: the network.
-        inputs: its inputs. Sizes of -1 are dynamic dimensions of one graph. None: unknown, and
-            graphs are as `CellCaller` makes them.
+        inputs: inputs of the network. Sizes of -1 are dynamic dimensions of one graph. If None, the
+            inputs are unknown, and `CellCaller` makes the graphs.
         features: as `Runner.features`. Default: None.
-        owned: whether `close` frees the network's tables. Default: False.
+        owned: True if `close` frees the network's tables. Default: False.
 
     Example:
         >>> run = GraphRunner(nn.Dense(3, 2), (TensorSpec("x", "FP32", (-1, 3)),))
@@ -62,7 +62,7 @@ class GraphRunner(Runner):
         self._caller = self._new_caller()
 
     def start(self, arrays: Sequence[np.ndarray]) -> Callable[[], list[np.ndarray]]:
-        """Compute the outputs at once: another state could answer later."""
+        """Compute the outputs now, because the network's state may change later."""
         tensors = [Tensor.from_numpy(_writable(each)) for each in arrays]
         try:
             outputs = self._caller(False, *tensors)
@@ -91,12 +91,12 @@ class GraphRunner(Runner):
         )
 
     def load(self, chain: Sequence[Entry]) -> None:
-        """Load a state into the network."""
+        """Load the state of a checkpoint chain into the network."""
         with self.lock.writing():
             load_chain(self.network, chain)
 
     def set_parameters(self, values: Sequence[tuple[Any, np.ndarray]]) -> None:
-        """Set Parameters in place: the compiled graph keeps the memory that it knows."""
+        """Set Parameters in place, because the compiled graph keeps using the same memory."""
         for parameter, array in values:
             memory = parameter.asnumpy()
             memory[...] = array
@@ -111,7 +111,7 @@ class GraphRunner(Runner):
 
 
 class Served(nn.Cell):
-    """Network in a Cell of its own, whose inputs may be set while the network's stay as they are.
+    """Cell around a network, whose inputs can be set without changing the network's inputs.
 
     Args:
         network: the network; its parameters keep their names.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stand-ins for the lookups of a network while it is exported."""
+"""Stand-ins for a network's lookups during its export."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["LookupMark", "exchange", "marked"]
 
 
 class LookupMark(nn.Cell):
-    """Stand-in for a lookup during the export: Gather, then a sum if the lookup is a bag."""
+    """Stand-in for a lookup during the export: a Gather, followed by a sum for a bag."""
 
     def __init__(
         self,
@@ -42,30 +42,31 @@ class LookupMark(nn.Cell):
         )
 
     def update_parameters_name(self, prefix: str = "", recurse: bool = True) -> None:
-        """Keep the name, by which the lookup is found."""
+        """Keep the parameter name, which identifies the lookup."""
 
     def lookup_eval(self, ids: Tensor, descriptor: Tensor, narrow: bool = False) -> Tensor:
-        """Return Gather of the ids, as float32 always: what is exported computes in that."""
+        """Return a Gather of the ids, always in float32, the dtype of exported networks."""
         return ops.gather(self.rows, ids, 0)
 
     def pool_eval(self, ids: Tensor, offsets: Any, weights: Any, descriptor: Tensor) -> Tensor:
-        """Return the sum of Gather, of all inputs that a bag has."""
+        """Return the sum of a Gather; the sum depends on all inputs of the bag."""
         rows = ops.gather(self.rows, ids, 0)
         if weights is not None:
             rows = rows * ops.expand_dims(weights * self.weight, -1)
         if offsets is None:
             return rows.sum(1)
-        # It depends on all inputs of the lookup and has the right shape; it is never computed.
+        # This value depends on all inputs of the lookup and has the right shape. It is never
+        # computed.
         return ops.gather(self.starts, offsets, 0) + rows.sum(0)
 
     def construct(self, ids: Tensor, descriptor: Tensor, like: Tensor, anchor: Tensor) -> Tensor:
-        """Return Gather of the ids, for the lookup of a group of tables."""
+        """Return a Gather of the ids, for the lookup of a group of tables."""
         return ops.gather(self.rows, ids, 0)
 
 
 @contextmanager
 def marked(network: nn.Cell) -> Iterator[dict[str, LookupMark]]:
-    """Replace the lookups of a network by stand-ins, and put them back at the end."""
+    """Replace the lookups of a network by stand-ins inside the context."""
     replaced: list[tuple[nn.Cell, str, Any]] = []
     marks: dict[str, LookupMark] = {}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write a network with the rows of its tables as MindIR, and compare the answers of both."""
+"""Write a network with the rows of its tables as MindIR, and check the file's outputs."""
 
 from __future__ import annotations
 
@@ -28,20 +28,23 @@ _MOST_ERROR = 1e-5
 def export_mindir(
     network: nn.Cell, path: str | os.PathLike[str], inputs: Sequence[TensorSpec | str] | None = None
 ) -> Path:
-    """Write a network as MindIR, with its tables as they are now, and compare the answers of both.
+    """Write a network as MindIR with the present rows of its tables, and check the file's outputs.
 
     Args:
-        network: the network. Its tables may be in any tier; their rows must fit in memory twice.
-        path: the file; `.mindir` is added if it is missing.
-        inputs: as for `Predictor`, such as `["ids:INT64:-1,26"]`. Default: as the network's
-            `set_inputs` says.
+        network: the network. The network's tables may be in any tier, but two copies of all rows
+            must fit in memory.
+        path: path of the file; `.mindir` is added if missing.
+        inputs: inputs as for `Predictor`, such as `["ids:INT64:-1,26"]`. Default: the network's
+            `set_inputs`.
 
     Returns:
-        The path of the file. Above 1 GB MindSpore writes several files beside each other.
+        The path of the file. Above 1 GB, MindSpore splits the model into several files in the same
+        directory.
 
     Raises:
-        ValueError: `inputs` is missing and the network has no `set_inputs`, or the network has no
-            form as MindIR.
+        ValueError: `inputs` is None and the network has no `set_inputs`, or the network cannot be
+            exported as MindIR. The error is also raised if the file's outputs differ from the
+            network's outputs.
         OSError: the file cannot be written.
 
     Example:
@@ -86,7 +89,7 @@ def export_mindir(
 
 
 def _tried_inputs(network: nn.Cell, specs: Sequence[TensorSpec], rows: int) -> list[np.ndarray]:
-    """Return inputs at random, with ids that have rows and, except for static tables, other ids."""
+    """Return random inputs; ids have rows or, except for static tables, may have no row."""
     rng = np.random.default_rng(rows)
     tables = tables_of(network)
     least = min((table.vocabulary for table in tables if table.vocabulary), default=0)

@@ -3,9 +3,9 @@
 
     python -m mindspore_rec.serving.mindir RUN model.mindir --input ids:INT64:-1,26
 
-The file has copies of the rows and finds ids among them by MindSpore's own operators, so a program
-that loads it needs neither this package nor its native core. It does not follow a training: write
-it anew for newer rows.
+The file has copies of the rows and looks up ids by MindSpore's own operators. A program that loads
+the file therefore needs neither this package nor its native core. The file does not follow a
+training; write a new file to get newer rows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["main"]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write the network of a run or a checkpoint; return the exit code, 1 for a failure."""
+    """Write the network of a run or checkpoint; return the exit code, 1 after an error."""
     parser = argparse.ArgumentParser(
         prog="python -m mindspore_rec.serving.mindir",
         description="Write a network with the rows of a checkpoint as MindIR.",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Export a network as ONNX, and check that it answers as MindSpore's does."""
+"""Export a network as ONNX, and check its outputs against MindSpore's outputs."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ def export_network(
     model: dict[str, Any] | None = None,
     features: dict[str, Any] | str | None = None,
 ) -> NetworkFile:
-    """Return a network as ONNX, after a comparison of its answers with MindSpore's.
+    """Return a network as ONNX, after comparing its outputs with MindSpore's outputs.
 
     Args:
         cell: the network, in evaluation mode.
-        inputs: its inputs; the first dimension of each is the batch.
-        model, features: as `NetworkFile` has them.
+        inputs: inputs of the network; the first dimension of each input is the batch.
+        model, features: values for the fields of `NetworkFile` with these names.
 
     Raises:
-        NotExportableError: it cannot be.
+        NotExportableError: the network cannot be exported.
         ImportError: onnx or ONNX Runtime is missing.
     """
     import onnx
@@ -128,7 +128,7 @@ def _inputs_of(model: bytes) -> set[str]:
 
 
 def _rename_inputs(model: Any, names: Sequence[str]) -> None:
-    """Give the model's inputs their names in the network; both have the same order."""
+    """Rename the model's inputs to the network's input names; the order of inputs is the same."""
     initializers = {tensor.name for tensor in model.graph.initializer}
     infos = [info for info in model.graph.input if info.name not in initializers]
     if len(infos) != len(names):
@@ -142,7 +142,7 @@ def _rename_inputs(model: Any, names: Sequence[str]) -> None:
 
 
 def _plain(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments with Python's numbers in place of NumPy's, for JSON."""
+    """Return arguments with NumPy numbers converted to Python numbers, for JSON."""
     return {
         name: value.item() if isinstance(value, np.generic) else value
         for name, value in arguments.items()

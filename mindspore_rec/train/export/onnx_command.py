@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write a network as ONNX, for predictors without MindSpore.
 
-`RecCheckpoint` starts `python -m mindspore_rec.serving.export RUN` if it has a builder. Start it by
-hand for a run of an earlier version, and for a directory that `save_checkpoint` wrote:
+`RecCheckpoint` starts `python -m mindspore_rec.serving.export RUN` if a builder is set. Start this
+command by hand for a run of an earlier version, or for a directory that `save_checkpoint` wrote:
 
     python -m mindspore_rec.serving.export SAVED --network my_model:served --input ids:INT64:-1,26
 """
@@ -29,26 +29,26 @@ __all__ = ["main"]
 
 
 def _end_with(parent: int) -> None:
-    """End this process when its parent has ended: the next parent starts another."""
+    """End this process when its parent has ended; a restarted parent starts a new process."""
     while os.getppid() == parent:
         time.sleep(1.0)
     os._exit(1)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write the network of a run or a checkpoint; return the exit code, 1 if it cannot be."""
+    """Write the network of a run or checkpoint; return the exit code, 1 after an error."""
     made = argparse.ArgumentParser(
         prog="python -m mindspore_rec.serving.export",
         description="Writes a network as ONNX, for predictors without MindSpore.",
     )
     made.add_argument("path", type=Path, help="directory of a run, or of one checkpoint")
     add_network_arguments(made)
-    made.add_argument("--model", type=json.loads, help=argparse.SUPPRESS)  # of a manifest
+    made.add_argument("--model", type=json.loads, help=argparse.SUPPRESS)  # entry of a manifest
     made.add_argument("--parent", type=int, help=argparse.SUPPRESS)  # process id
     options = made.parse_args(arguments)
     if options.parent is not None:
         threading.Thread(target=_end_with, args=[options.parent], daemon=True).start()
-    os.nice(19)  # a training may run beside it
+    os.nice(19)  # a training may run at the same time
     model = options.model
     if model is None:
         model = chain_at(options.path)[-1].manifest["model"]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rewrite an ONNX model of `mindspore.export` for serving.
+"""Rewrite an ONNX model from `mindspore.export` for serving.
 
-MindSpore writes one batch size into a model. It is written with an unusual one, `BATCH`, which is
-then found in shapes and replaced by "any". Lookups were exported as Gather of a Parameter that
-stands for their table; they are cut out, and their results become inputs.
+MindSpore exports a model for one batch size. The export uses an unusual size, `BATCH`; this module
+replaces `BATCH` in shapes by "any". A lookup was exported as a Gather of a Parameter that stands
+for the table. Lookups are cut out, and their results become inputs.
 """
 
 from __future__ import annotations
@@ -25,20 +25,23 @@ __all__ = [
     "free_batch",
 ]
 
-BATCH = 1009  # a prime, which no dimension of a network is a multiple of
-VALUES = 1013  # of an input whose rows have any number of values
-STARTS, WEIGHTS = ":starts", ":weights"  # ends of names of a lookup's further Parameters
+BATCH = 1009  # a prime; no dimension of a network is a multiple of it
+VALUES = 1013  # size of an input with rows of variable length
+STARTS, WEIGHTS = ":starts", ":weights"  # name suffixes of a lookup's further Parameters
 _DYNAMIC = "batch"
 
 
 class NotExportableError(Exception):
-    """A network cannot be served without MindSpore; the message says why."""
+    """Raised if a network cannot be served without MindSpore; the message gives the reason."""
 
 
 @dataclass(frozen=True)
 class Cut:
-    """A lookup that was cut out: the Parameter that stood for it, its result, and its ids; of bags
-    also their offsets and weights, if there are any."""
+    """A lookup that was cut out of a model.
+
+    It has the name of the Parameter that stood for the lookup, the lookup's result and its ids.
+    Lookups of bags may also have offsets and weights.
+    """
 
     mark: str
     result: str
@@ -48,10 +51,10 @@ class Cut:
 
 
 def free_batch(model: Any) -> None:
-    """Let a model take batches of any size.
+    """Change a model to take batches of any size.
 
     Raises:
-        NotExportableError: the batch size is in something else than a shape.
+        NotExportableError: the batch size occurs outside of shapes.
     """
     import onnx
     from onnx import numpy_helper
@@ -97,12 +100,12 @@ def free_batch(model: Any) -> None:
 
 
 def _is_repeated(value: np.ndarray) -> bool:
-    """Return whether a constant is one row for each row of the batch."""
+    """Return whether a constant repeats the same row for each row of the batch."""
     return bool(value.ndim and value.shape[0] == BATCH and (value == value[:1]).all())
 
 
 def _repeated(graph: Any, name: str, value: np.ndarray) -> list[Any]:
-    """Return the nodes that repeat the first row of a constant as often as the batch has rows."""
+    """Return nodes that repeat a constant's first row once per row of the batch."""
     from onnx import helper, numpy_helper
 
     initializers = {tensor.name for tensor in graph.initializer}
@@ -143,17 +146,18 @@ def _refuse_batch(name: str, value: np.ndarray) -> None:
 def cut_lookups(
     model: Any, marks: Mapping[str, bool], parameters: Sequence[str]
 ) -> tuple[bytes, bytes, list[Cut]]:
-    """Cut lookups out, and make parameters inputs.
+    """Cut lookups out of the model, and turn parameters into inputs.
 
     Args:
-        model: of `mindspore.export`.
-        marks: names of the Parameters that stand for lookups; and whether it combines bags, which
-            is exported as a ReduceSum of the rows.
-        parameters: names of the dense parameters; the ones in the model become inputs.
+        model: ONNX model from `mindspore.export`.
+        marks: for each Parameter name that stands for a lookup, True if the lookup combines bags.
+            Bags are exported as a ReduceSum of the rows.
+        parameters: names of the dense parameters; parameters in the model become inputs.
 
     Returns:
-        The model of results of lookups, other inputs and parameters; the model of the ids of
-        lookups, empty if all are inputs; and the lookups, in the order of the model.
+        Three values. The first is the dense model, which takes lookup results, other inputs and
+        parameters. The second is the model that computes the ids of lookups, which is empty if all
+        ids are inputs. The third is the list of lookups in the order of the model.
 
     Raises:
         NotExportableError: ids depend on rows or on parameters.
@@ -166,7 +170,7 @@ def cut_lookups(
             readers.setdefault(name, []).append(node)
     makers = {name: node for node in graph.node for name in node.output}
     cuts: list[Cut] = []
-    taken: dict[str, str] = {}  # result of a lookup by the name that it had
+    taken: dict[str, str] = {}  # new name of a lookup's result, by its old name
     for node in graph.node:
         if node.op_type != "Gather" or node.input[0] not in marks:
             continue
@@ -203,13 +207,13 @@ def cut_lookups(
 def _bag(
     mark: str, rows: str, readers: Mapping[str, list[Any]], makers: Mapping[str, Any]
 ) -> tuple[str, str | None, str | None]:
-    """Return the result of bags, their offsets and their weights; of the form that `export` made.
+    """Return the names of the bags' result, offsets and weights in the exported model.
 
     Args:
         mark: the Parameter that stands for the lookup.
-        rows: result of its Gather.
-        readers: nodes that read a name.
-        makers: the node that makes a name.
+        rows: result of the lookup's Gather.
+        readers: nodes that read a value, by its name.
+        makers: node that computes a value, by its name.
     """
     (reader,) = readers[rows]
     weights = None
@@ -230,12 +234,12 @@ def _bag(
 
 
 def _other(node: Any, name: str) -> str:
-    """Return the other input of a node with two."""
+    """Return the input that is not `name`, of a node with two inputs."""
     return str(node.input[1] if node.input[0] == name else node.input[0])
 
 
 def _weights(mark: str, name: str, makers: Mapping[str, Any]) -> str:
-    """Return the factor of the Parameter for weights, before it was reshaped."""
+    """Return the value that is multiplied with the weights Parameter, before the reshape."""
     while name in makers:
         node = makers[name]
         if node.op_type == "Mul" and mark + WEIGHTS in node.input:
@@ -245,14 +249,14 @@ def _weights(mark: str, name: str, makers: Mapping[str, Any]) -> str:
 
 
 def _uncast(name: str, makers: Mapping[str, Any]) -> str:
-    """Return a name of which another one is a conversion of type."""
+    """Return the name of the value before its type conversions (Cast)."""
     while name in makers and makers[name].op_type == "Cast":
         name = makers[name].input[0]
     return name
 
 
 def _needed(nodes: Sequence[Any], outputs: Sequence[str]) -> list[Any]:
-    """Return the nodes that outputs depend on, in their order."""
+    """Return the nodes on which outputs depend, in the order of `nodes`."""
     wanted, needed = set(outputs), []
     for node in reversed(nodes):
         if wanted.intersection(node.output):
@@ -268,7 +272,7 @@ def _part(
     parameters: Sequence[str],
     cuts: Sequence[Cut],
 ) -> bytes:
-    """Return the model that computes some outputs."""
+    """Return the model that computes `outputs`."""
     from onnx import TensorProto, helper
 
     needed = _needed(nodes, outputs)

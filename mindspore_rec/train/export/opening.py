@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open a network that MindSpore runs: the one way from serving to MindSpore."""
+"""Open a network that MindSpore runs; serving reaches MindSpore only through this module."""
 
 from __future__ import annotations
 
@@ -29,17 +29,19 @@ def open_by_mindspore(
     inputs: Sequence[TensorSpec | str] | None,
     choose_mode: bool = False,
 ) -> GraphRunner:
-    """Return the runner of a network, without values.
+    """Return the runner of a network whose values are not loaded yet.
 
     Args:
-        entry: checkpoint that is to be loaded into it.
-        network: the network, or a function that makes it; None: the checkpoint's builder. A network
-            that is made here has tables of its own, which its runner frees.
-        inputs: of the network. Default: as its `set_inputs` says, or the checkpoint.
-        choose_mode: whether to set MindSpore's graph mode: nobody else in the process has chosen.
+        entry: checkpoint that will be loaded into the network.
+        network: the network, or a function that makes it. If None, the checkpoint's builder makes
+            the network. A network made here has its own tables, which its runner frees.
+        inputs: inputs of the network. Default: the inputs from its `set_inputs` or from the
+            checkpoint.
+        choose_mode: True to set MindSpore's graph mode, if no other code in the process has set the
+            mode.
 
     Raises:
-        TypeError, ValueError: an argument is wrong, or there is no builder.
+        TypeError, ValueError: an argument is wrong, or the checkpoint has no builder.
     """
     if choose_mode:
         ms.set_context(mode=ms.GRAPH_MODE)
@@ -60,10 +62,10 @@ def open_by_mindspore(
 
 
 def cell_and_features(made: Any) -> tuple[nn.Cell, FeaturePipeline | None]:
-    """Return the Cell that a builder has made, and its FeaturePipeline if it gives both.
+    """Return the Cell and the FeaturePipeline made by a builder; None without a FeaturePipeline.
 
     Raises:
-        TypeError: it is neither.
+        TypeError: `made` is neither a Cell nor a Cell with a FeaturePipeline.
     """
     features = None
     if isinstance(made, tuple) and len(made) == 2 and isinstance(made[1], FeaturePipeline):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the network of a run, or the reason why it cannot be written."""
+"""Write the network of a run, or the reason why the export fails."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ def write_network(
     recorded: Sequence[str] | None,
     model: dict[str, Any] | None,
 ) -> str | None:
-    """Write the network of a run, or the reason why it cannot be; replace what was there.
+    """Write the network of a run, or the reason for failure; replace an earlier network.
 
     Args:
         path: directory of the run, or of a checkpoint that `save_checkpoint` wrote.
-        make: function that returns the network, or the network and its FeaturePipeline. Its tables
-            and parameters are changed.
-        inputs: as for `Predictor`.
-        recorded: the network's inputs if neither `inputs` nor its `set_inputs` gives them.
-        model: the manifest's entry on the network.
+        make: function that returns the network, or the network and its FeaturePipeline. The
+            network's tables and parameters are changed.
+        inputs: inputs of the network, as for `Predictor`.
+        recorded: inputs to use if neither `inputs` nor the network's `set_inputs` specifies them.
+        model: the manifest's entry for the network.
 
     Returns:
-        The reason; None if the network was written.
+        The reason for failure; None if the network was written.
 
     Raises:
         OSError: a file cannot be written.
@@ -59,7 +59,7 @@ def write_network(
     network: NetworkFile | None = None
     try:
         network = _made_network(make(), inputs, recorded, model)
-    except Exception as error:  # whatever it is, MindSpore serves the network
+    except Exception as error:  # predictors with MindSpore can still serve the network
         reason = f"{type(error).__name__}: {error}"[:1000]
     remove_network(path)
     with new_directory(path / NETWORK) as directory:
@@ -95,7 +95,7 @@ def _described(features: FeaturePipeline) -> dict[str, Any] | str:
 
 
 def _disturb(cell: nn.Cell) -> None:
-    """Give a network that is only tried some rows and weights: first ones are often zeros."""
+    """Set random rows and weights for the comparison, because initial values are often zeros."""
     rng = np.random.default_rng(0)
     for table in tables_of(cell):
         keys = np.arange(min(KEYS, table.vocabulary or KEYS), dtype=np.int64)

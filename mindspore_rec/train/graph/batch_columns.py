@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names by which messages call the columns of a batch."""
+"""Names of a batch's columns for error messages."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ __all__ = ["BatchColumns", "column_title", "input_names"]
 
 
 class BatchColumns:
-    """Columns of a network's batches, as messages call them.
+    """Names of the columns of a network's batches, for error messages.
 
-    Names are looked up when a message needs them, since a data set takes time to find them.
+    Names are looked up only for a message, because the look-up in a data set is slow.
 
     Args:
-        network: takes the columns, without the label.
-        labelled: whether the last column is a label, which the network does not take.
+        network: the network, which takes the columns without the label.
+        labelled: whether the last column is a label, which the network does not read.
 
     Attributes:
-        names: names of the columns of the latest batch, inside `named`; empty if it has none.
+        names: names of the columns of the latest batch, inside `named`; empty if the columns have
+            no names.
 
     Example:
         >>> columns = BatchColumns(nn.Dense(2, 1), True)
@@ -41,27 +42,27 @@ class BatchColumns:
 
     @contextmanager
     def named(self, find_names: Callable[[], Sequence[str]]) -> Iterator[None]:
-        """Use names inside the context.
+        """Use the names from `find_names` inside the context.
 
         Args:
-            find_names: function that returns the names for batches that have none, or nothing.
+            find_names: function that returns names for batches without names, or an empty sequence.
         """
         self._find_names = find_names
         try:
             yield
         finally:
-            self.names, self._find_names = (), tuple  # the data may be large: let them go
+            self.names, self._find_names = (), tuple  # release the data, which may be large
 
     def known_names(self) -> Sequence[str]:
-        """Return the names of the columns; empty if they have none."""
+        """Return the names of the columns; empty if unknown."""
         return self.names or self._find_names()
 
     def is_label(self, place: int, count: int) -> bool:
-        """Return whether a column, by its place from 0 among `count`, is the label."""
+        """Return whether the column at index `place` of `count` columns is the label."""
         return self.labelled and place == count - 1
 
     def title(self, place: int, count: int) -> str:
-        """Return what a message calls a column; see `column_title`."""
+        """Return the name of a column in error messages; see `column_title`."""
         return column_title(place, count, self.network, self.labelled, self.known_names())
 
 
@@ -79,14 +80,14 @@ def input_names(network: nn.Cell) -> list[str]:
 def column_title(
     place: int, count: int, network: nn.Cell, labelled: bool, names: Sequence[str] = ()
 ) -> str:
-    """Return what a message calls a column: by its name, or its place and the network's argument.
+    """Return a column's name in error messages: its name, or its index and the network's argument.
 
     Args:
-        place: of the column, from 0.
+        place: index of the column, from 0.
         count: number of columns of the batch.
-        network: takes the columns, without the label.
+        network: the network, which takes the columns without the label.
         labelled: whether the last column is the label.
-        names: of the columns. Default: they have none.
+        names: names of the columns. Default: no names.
 
     Example:
         >>> column_title(0, 2, nn.Dense(2, 1), True)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Explain in a sentence why MindSpore cannot compile or run a network for a batch.
+"""Explain in one sentence why MindSpore cannot compile or run a network for a batch.
 
-MindSpore reports it in the words of an operator somewhere inside the network, with a page of its
-compiler's or the names of its C++ files, and raises TypeError, ValueError or RuntimeError for every
-cause. So this reads the text of the error,
-as `operator_errors` does; nowhere else in the library does code depend on an error's text.
+MindSpore's message describes the failure of an inner operator, followed by a page of compiler
+output or C++ file names. MindSpore raises TypeError, ValueError or RuntimeError for every cause.
+Therefore this module reads the text of the error, as `operator_errors` does. No other code in the
+library depends on the text of an error.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from mindspore_rec.train.graph.said import beside_text
 
 __all__ = ["LABEL_HAS_FEWER_AXES", "LABEL_HAS_MORE_AXES", "explained_by_batch"]
 
-# What a cell around network and loss raises while it is compiled.
+# Messages that a cell around network and loss raises during its compilation.
 LABEL_HAS_FEWER_AXES = "the shape of the label has fewer axes than that of the prediction"
 LABEL_HAS_MORE_AXES = "the shape of the label has more axes than that of the prediction"
 
 _SHOWN = 4  # columns of a batch in a message
-# Of CrossEntropyLoss, and of SoftmaxCrossEntropyWithLogits.
+# Messages of CrossEntropyLoss and of SoftmaxCrossEntropyWithLogits.
 _OTHER_CLASS = re.compile(
     r"'GatherD\w*', the value of 'index' must be in \[-\d+, (\d+)\), but got: (-?\d+)"
     r"|label\[index\] = (-?\d+) and class_num = (\d+)"
@@ -43,15 +43,15 @@ _OTHER_NUMBER = "arameters number of the function|positional arg|the length of i
 def explained_by_batch(
     error: Exception, columns: BatchColumns, batch: Sequence[Tensor]
 ) -> Exception | None:
-    """Return an error with a sentence on the batch, or None if no column explains it.
+    """Return an error with a sentence about the batch, or None if no column explains the error.
 
-    The sentence is all of its message, so that it is the last line of what a terminal shows. What
-    MindSpore said is its attribute `mindspore_text`.
+    The sentence is the whole message, so a terminal shows it in the last line. MindSpore's own
+    message is the error's attribute `mindspore_text`.
 
     Args:
-        error: what MindSpore raised.
-        columns: what messages call the columns of the network that was called.
-        batch: columns of the call.
+        error: the error that MindSpore raised.
+        columns: names of the called network's columns in error messages.
+        batch: columns passed in the call.
 
     Example:
         >>> import numpy as np
@@ -76,10 +76,10 @@ def explained_by_batch(
 
 
 def _own_sentence(text: str) -> str:
-    """Return what MindSpore says itself before its C++ files; empty for errors of its compiler.
+    """Return MindSpore's message before the list of C++ files; empty for compiler errors.
 
-    Errors of the compiler have the place in the network's code, which in PyNative mode the
-    traceback has.
+    Compiler errors include the position in the network's code; in PyNative mode the traceback shows
+    this position.
     """
     stack = _STACK.search(text)
     if stack is None or "Net Construct Code" in text:
@@ -88,7 +88,7 @@ def _own_sentence(text: str) -> str:
 
 
 class _Reason:
-    """What is wrong with a batch, by what MindSpore said."""
+    """Reason why a batch does not fit, derived from MindSpore's message."""
 
     def __init__(self, text: str, columns: BatchColumns, batch: Sequence[Tensor]) -> None:
         self._text = text
@@ -98,7 +98,7 @@ class _Reason:
         self._batch = batch
 
     def found(self) -> str:
-        """Return the reason, or an empty text."""
+        """Return the reason, or an empty string."""
         if re.search(_OTHER_NUMBER, self._text):
             return self._wrong_number()
         return self._wrong_type() or self._wrong_class() or self._wrong_shape()
@@ -128,7 +128,7 @@ class _Reason:
                 ".astype(np.float32)"
             )
         other = re.search(r"the (\d+)th type should be Tensor\[(\w+)\], but got", self._text)
-        if other is not None:  # the graph of batches of any size
+        if other is not None:  # error of the graph for batches of any size
             place, usual = int(other.group(1)) - 1, other.group(2).lower()
             return (
                 f"{self._title(place)} is {_dtype(self._batch[place])}, and was {usual} in earlier "
@@ -140,7 +140,7 @@ class _Reason:
 
     def _wrong_label_type(self, kind: str) -> str:
         title = self._title(len(self._batch) - 1)
-        named = rf"Tensor\[{kind}\]|but got {kind}\b"  # in a graph, and in PyNative mode
+        named = rf"Tensor\[{kind}\]|but got {kind}\b"  # texts in a graph and in PyNative mode
         if "float" not in kind and re.search(named, self._text, re.IGNORECASE):
             return f"{title} is {kind}: this loss needs a float32 one, .astype(np.float32)"
         if "'labels' should be Int32" in self._text:
@@ -148,7 +148,7 @@ class _Reason:
         return ""
 
     def _wrong_class(self) -> str:
-        """Return what is wrong with a label that is the number of a class."""
+        """Return the reason if the label is a class number out of range."""
         match = _OTHER_CLASS.search(self._text)
         if match is None or not self._labelled or "int" not in _dtype(self._batch[-1]):
             return ""
@@ -163,7 +163,8 @@ class _Reason:
 
     def _no_ids(self, table: str, kind: str) -> str:
         places = [i for i in range(self._inputs()) if _dtype(self._batch[i]) == kind]
-        # Of several, ids that were read as floats are whole numbers.
+        # If there are several such columns, prefer columns of whole numbers, which may be ids read
+        # as floats.
         places = [i for i in places if _all_whole(self._batch[i])] or places
         if not places:
             return ""
@@ -196,7 +197,7 @@ class _Reason:
         return self._wrong_width() or self._wrong_label_shape()
 
     def _wrong_width(self) -> str:
-        """Return what is wrong with columns whose rows are not as long as a layer needs them."""
+        """Return the reason if rows of a column have the wrong length for a layer."""
         match = _OTHER_WIDTH.search(self._text)
         if match is None:
             return ""
@@ -228,7 +229,7 @@ class _Reason:
 
 
 def _columns(network: nn.Cell) -> tuple[int, float]:
-    """Return how many inputs the network takes, at least and at most."""
+    """Return the minimum and the maximum number of inputs of the network."""
     parameters = list(inspect.signature(network.construct).parameters.values())
     if any(each.kind is each.VAR_POSITIONAL for each in parameters):
         return 0, float("inf")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Call a cell with batches of varying sizes without a compilation for each."""
+"""Call a cell with batches of varying sizes without a compilation for each size."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ _Signature = tuple[tuple[tuple[int, ...], Any], ...]
 
 
 class CellCaller:
-    """Caller of a cell under the graph lock, in either mode, with batches of any size.
+    """Calls a cell under the graph lock with batches of any size, in GRAPH_MODE or PyNative mode.
 
-    In GRAPH_MODE a graph is compiled for each shape. The first two shapes (the batch and the last,
-    shorter batch of an epoch) get a graph of their own, which is fastest. With the third, the
-    dimensions that have varied become dynamic, and one more graph serves every size: about 10 to
-    30 % slower per step, but never another compilation. A cell with `set_inputs` of its own is left
-    alone.
+    In GRAPH_MODE a graph is compiled for each shape. The first two shapes (a full batch and the
+    shorter last batch of an epoch) get their own graphs, which are fastest. At the third shape, the
+    dimensions that have varied become dynamic, and one more graph serves every size. This graph is
+    about 10 to 30 % slower per step but needs no further compilation. A cell with its own
+    `set_inputs` is not changed.
 
-    If the network was set to train (`set_train()`) and cells inside it to evaluation after that
-    (`cell.set_train(False)`), these cells stay so in training.
+    After `set_train()` of the network, inner cells may be set to evaluation by
+    `cell.set_train(False)`. These cells stay in evaluation mode during training.
 
     Args:
-        cell: what to call.
-        backbone: the network inside it that other cells have too, and whose mode they may have
-            changed; None if there is none. Default: None.
-        labelled: whether a batch's last column is a label that the backbone does not take; error
-            messages need to know. Default: False.
+        cell: the cell to call.
+        backbone: the network inside the cell. Other cells may contain the same network and may have
+            changed its mode. Default: None, the cell itself.
+        labelled: whether a batch's last column is a label, which the backbone does not take. Used
+            for error messages. Default: False.
 
     Attributes:
         compilations: number of graphs compiled so far through this object.
@@ -65,14 +65,14 @@ class CellCaller:
         self.compilations = 0
         self._seen: dict[bool, list[_Signature]] = {False: [], True: []}
         self._dynamic: list[list[int | None]] | None = None
-        self._frozen: list[nn.Cell] = []  # set to evaluation inside a network that trains
+        self._frozen: list[nn.Cell] = []  # cells in evaluation mode inside a training network
         self._adapts = cell.get_inputs() is None
 
     def __call__(self, train: bool, *batch: Tensor) -> Any:
         """Return the cell's output.
 
         Args:
-            train: whether tables insert and learn, and dropout drops.
+            train: True for training mode: tables insert and learn, and dropout is active.
             *batch: the cell's inputs.
         """
         with graph_lock:
@@ -89,8 +89,8 @@ class CellCaller:
                 return output
             except (TypeError, ValueError, RuntimeError) as error:
                 with suppress(TypeError, ValueError, RuntimeError):
-                    _finish()  # or the next call would raise what else has failed in this call
-                del seen[before[0] :]  # right batches must not be adapted to a wrong one
+                    _finish()  # prevents the next call from raising further errors of this call
+                del seen[before[0] :]  # valid batches must not be adapted to an invalid batch
                 self._dynamic = before[1]
                 explained = explained_by_batch(error, self.columns, batch)
                 if explained is None:
@@ -98,7 +98,7 @@ class CellCaller:
                 raise explained from None
 
     def _set_mode(self, train: bool) -> None:
-        if train and self._backbone.training:  # the user has said what trains
+        if train and self._backbone.training:  # the user has set the modes of the cells
             self._frozen = [c for _, c in self._backbone.cells_and_names() if not c.training]
         self.cell.set_train(train)
         for cell in self._frozen if train else ():
@@ -115,8 +115,9 @@ class CellCaller:
         else:
             seen.append(signature)
         self.compilations += 1
-        # MindSpore collects garbage inside a compilation. If an older network died there, the graph
-        # would be compiled once more at the next call, for it drops its record of the arguments.
+        # Collect garbage now, because MindSpore also collects garbage during a compilation. If an
+        # older network were freed there, MindSpore would drop its record of the arguments and
+        # compile the graph again at the next call.
         gc.collect()
 
     def _make_dynamic(self, signatures: list[_Signature]) -> None:
@@ -140,13 +141,13 @@ class CellCaller:
 
 
 def _finish() -> None:
-    """Wait for operators that PyNative mode runs in threads of its own, and raise their errors."""
+    """Wait for operators that PyNative mode runs in its own threads, and raise their errors."""
     if ms.get_context("mode") == ms.PYNATIVE_MODE:
         _pynative_executor.sync()
 
 
 def _same_kind(one: _Signature, other: _Signature) -> bool:
-    """Whether two batches differ in sizes only."""
+    """True if two batches differ only in sizes."""
     return [(len(shape), dtype) for shape, dtype in one] == [
         (len(shape), dtype) for shape, dtype in other
     ]

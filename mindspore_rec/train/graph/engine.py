@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MindSpore as the engine of a worker: its threads, and the end of what it runs."""
+"""MindSporeEngine: limits MindSpore's threads and waits for its operators."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["MindSporeEngine"]
 
 
 class MindSporeEngine:
-    """The `Engine` of workers that compute by MindSpore."""
+    """The `Engine` of workers that compute with MindSpore."""
 
     def limit_threads(self, threads: int) -> None:
-        """Have each operator use that many threads, unless the program has chosen a number."""
+        """Set the number of threads per operator, unless the program has set a number."""
         if not RuntimeConf.get_instance().is_op_threads_num_configured():
             threads_num(threads)
 
     def wait(self) -> None:
-        """Return when the operators are done that PyNative mode runs behind the program."""
+        """Wait until the operators that PyNative mode runs in the background have finished."""
         _pynative_executor.sync()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one lock around calls of MindSpore cells.
+"""The global lock around calls of MindSpore cells.
 
 Two Python threads that run graphs at the same time deadlock or crash MindSpore 2.10, even if the
-cells have nothing in common. Whoever calls a cell in a process with several threads holds this lock
-for the call; everything else a thread does (reading data, native calls on a table) needs no lock.
+cells share nothing. In a process with several threads, hold this lock during each call of a cell.
+Other work of a thread, such as reading data or native calls on a table, needs no lock.
 """
 
 from __future__ import annotations
@@ -13,4 +13,4 @@ import threading
 __all__ = ["graph_lock"]
 
 graph_lock = threading.RLock()
-"""Hold it for the call of a cell. It may be taken twice by one thread."""
+"""Hold this lock during the call of a cell. One thread may acquire it several times."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loss in what a train step returns."""
+"""Read the loss from the output of a train step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["loss_value"]
 
 
 def loss_value(outputs: Any) -> float:
-    """Return the loss in the output of a train step: the mean of the output or its first element.
+    """Return the loss in a train step's output: the mean of the output or of its first element.
 
     Args:
         outputs: a Tensor, or a tuple or list with the loss first.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The inputs of a MindSpore network as `TensorSpec`, and as the Tensors of `Cell.set_inputs`."""
+"""Inputs of a MindSpore network as `TensorSpec`s, and as Tensors for `Cell.set_inputs`."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ def input_specs(
     given: Sequence[TensorSpec | str] | None,
     recorded: Sequence[str] | None = None,
 ) -> tuple[TensorSpec, ...] | None:
-    """Return what the network takes: as given, or by its `set_inputs`, or as recorded; None if
-    it is not known.
+    """Return the specs of the network's inputs, or None if the inputs are unknown.
+
+    The specs are the first known value of `given`, the network's `set_inputs` and `recorded`.
 
     Raises:
-        TypeError, ValueError: what is given is no description of the arguments of `construct`.
+        TypeError, ValueError: the specs do not describe the arguments of `construct`.
     """
     names = list(inspect.signature(network.construct).parameters)
     known = network.get_inputs()
@@ -56,7 +57,7 @@ def _datatype_of_mindspore(dtype: Any) -> str:
 
 
 def dynamic_tensor(spec: TensorSpec) -> Tensor:
-    """Return the Tensor that `Cell.set_inputs` takes for an input.
+    """Return the Tensor that describes an input for `Cell.set_inputs`.
 
     Example:
         >>> dynamic_tensor(TensorSpec("ids", "INT64", (-1, 26))).shape

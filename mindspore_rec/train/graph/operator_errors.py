@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Raise errors of the tables' operators with their own message, and repair graphs after one.
+"""Raise errors of table operators with the operator's message, and repair graphs after errors.
 
-MindSpore wraps an operator's message into a page of its own, and refuses to run a graph again in
-which an operator has failed, ours or another, although the table is as it was. Both are mended
-where MindSpore runs a Cell's graph: the exception has the operator's message, with MindSpore's as
-its `mindspore_text`, and the next call compiles the graph anew. MindSpore's error has no type of
-its own, so its text is read.
+MindSpore wraps an operator's message into a page of its own text. After any operator in a graph has
+failed, MindSpore refuses to run the graph again, although the table is unchanged. This module
+corrects the two problems by wrapping MindSpore's function that runs a Cell's graph. The exception
+has the operator's message and, as `mindspore_text`, MindSpore's message. The next call recompiles
+the graph. MindSpore's error has no specific type, so the module reads the error's text.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _OURS = re.compile(
 
 
 def operator_error(error: BaseException) -> RuntimeError | None:
-    """Return the error with the operator's own message, or None for errors of other operators.
+    """Return an error with the table operator's message, or None for errors of other operators.
 
     Args:
-        error: exception that MindSpore raised.
+        error: exception raised by MindSpore.
 
     Example:
         >>> text = f"operator failed in {_native.__file__}! Error message is table 'a': is closed"
@@ -45,7 +45,7 @@ def operator_error(error: BaseException) -> RuntimeError | None:
 
 @contextmanager
 def operator_errors() -> Iterator[None]:
-    """Raise errors of our operators with their own message; leave all other errors alone."""
+    """Raise errors of table operators with the operator's message; other errors are unchanged."""
     try:
         yield
     except RuntimeError as error:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Access to the native core: operators of tables, exceptions, number of threads.
+"""Access to the native core: table operators, exceptions, number of threads.
 
-`_native` is both a Python module and the library with the operators that a graph calls; both see
-the same tables because they are one shared object.
+`_native` is a Python module and also the library with the operators that a graph calls. Python code
+and graphs use the same tables, because module and library are one shared object.
 """
 
 from __future__ import annotations
@@ -51,11 +51,12 @@ if _malloc == "keep":
 
 set_engine(MindSporeEngine())
 
-# MindSpore opens and closes the library for each shape inference; keeping it open makes that cheap.
+# MindSpore opens and closes the library for each shape inference. An open handle makes this cheap.
 _held = ctypes.CDLL(LIBRARY)
 
 
-# Operators that get keys from users: a call raises the errors of its own keys.
+# Operators that get keys from users. A call of such an operator raises errors about its keys at
+# once.
 _WITH_USERS_KEYS = frozenset(
     f"Msr{name}"
     for name in (
@@ -66,9 +67,9 @@ _WITH_USERS_KEYS = frozenset(
 
 
 class TableOperator(ops.Custom):
-    """Operator of the native library that also accepts NumPy arrays outside a graph.
+    """Operator of the native library, which also accepts NumPy arrays outside a graph.
 
-    A lazily initialised Tensor is initialised, which MindSpore does for the inputs of graphs only.
+    A call initialises lazily initialised Tensors; MindSpore does this only for inputs of graphs.
     Keys and values may be NumPy arrays if `takes_arrays` was called.
     """
 
@@ -76,19 +77,21 @@ class TableOperator(ops.Custom):
     _table: tuple[str, bool] | None = None
 
     def takes_arrays(self, table: str, int32_keys: bool) -> TableOperator:
-        """Accept NumPy arrays for the first input, keys, and the second, values.
+        """Accept NumPy arrays for the first input (keys) and the second input (values).
 
         Args:
-            table: name of the table, for messages.
-            int32_keys: whether the table's keys are int32; int64 keys must then be in that range.
+            table: name of the table, for error messages.
+            int32_keys: whether the table's keys are int32; int64 keys must then be in the int32
+                range.
         """
         self._table = table, int32_keys
         return self
 
     def tell_dtypes(self, dtypes: Any) -> None:
-        """Tell operators of one function apart that have outputs of different dtypes.
+        """Distinguish operators with the same function but different output dtypes.
 
-        PyNative mode remembers dtypes by function and attributes, and would take the other's.
+        PyNative mode caches dtypes by function and attributes. Without this attribute, an operator
+        would get the cached dtypes of another operator.
 
         Args:
             dtypes: dtype of the output, or a tuple of dtypes.
@@ -101,7 +104,7 @@ class TableOperator(ops.Custom):
         with operator_errors():
             result = super().__call__(*ready)
             if self.raises_at_once and get_context("device_target") == "CPU":
-                # PyNative would raise the error at some later operation.
+                # Without this call, PyNative mode would raise the error at a later operation.
                 _pynative_executor.sync()
             return result
 
@@ -112,7 +115,7 @@ class TableOperator(ops.Custom):
             array = np.ascontiguousarray(np.atleast_1d(value) if value.ndim == 0 else value)
             return Tensor(_keys(array, *self._table) if i == 0 else _values(array, self._table[0]))
         if self.raises_at_once and isinstance(value, (int, float, list, tuple)):
-            # MindSpore would infer a shape of the result that is smaller than what is written.
+            # For such values, MindSpore would infer a result shape smaller than the data written.
             raise TypeError(f"ids, keys and values must be Tensors, got {type(value).__name__}")
         return value
 
@@ -145,13 +148,14 @@ def custom_op(
     shapes: tuple[tuple[int, ...], ...] | None = None,
     multi_output: bool = False,
 ) -> TableOperator:
-    """Return one of the operators in `csrc/ops`, for graph and PyNative mode and dynamic shapes.
+    """Return an operator in `csrc/ops`, for graph and PyNative mode and dynamic shapes.
 
     Args:
-        name: name of the C++ function; `<name>InferShape` must exist too, unless there are shapes.
+        name: name of the C++ function; `<name>InferShape` must exist too, unless `shapes` is given.
         dtype: dtype of the output, or a tuple of dtypes.
         bprop: gradient function, as for `ops.Custom`. Default: None.
-        shapes: shapes of the outputs, if they do not depend on the inputs'. Default: None.
+        shapes: shapes of the outputs, if they do not depend on the shapes of the inputs. Default:
+            None.
         multi_output: whether the operator has more than one output. Default: False.
     """
     infer = None if shapes is None else lambda *_: shapes
@@ -159,7 +163,8 @@ def custom_op(
     op.add_prim_attr("reg_op_name", name)
     op.tell_dtypes(dtype)
     op.raises_at_once = name in _WITH_USERS_KEYS
-    # Calls stay in program order, calls with an unused result are kept, and no two are merged.
+    # With this attribute, calls stay in program order, unused calls are kept, and no calls are
+    # merged.
     op.add_prim_attr("side_effect_mem", True)
     if multi_output:
         op.add_prim_attr("multi_output", True)
@@ -167,10 +172,11 @@ def custom_op(
 
 
 def set_num_threads(num_threads: int) -> None:
-    """Set the number of threads that one table operator uses, the calling thread included.
+    """Set the number of threads that one table operator uses, including the calling thread.
 
-    The initial value is the environment variable `MINDSPORE_REC_NUM_THREADS`, or else the number of
-    CPUs the process may run on. Results do not depend on it.
+    The initial value is the environment variable `MINDSPORE_REC_NUM_THREADS`. If the variable is
+    not set, the value is the number of CPUs on which the process may run. Results do not depend on
+    the number of threads.
 
     Args:
         num_threads: number of threads, 1 to 1024.
@@ -179,7 +185,8 @@ def set_num_threads(num_threads: int) -> None:
         ValueError: `num_threads` is out of range.
 
     Warns:
-        RuntimeWarning: the system lets the process start fewer threads; these threads are used.
+        RuntimeWarning: the system lets the process start only fewer threads; only these threads are
+            used.
 
     Example:
         >>> import mindspore_rec

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MindSpore's long text beside our sentence: kept, and out of the way.
+"""Errors with a one-sentence message that keep MindSpore's long text in an attribute.
 
-A terminal shows the last line of an error first, which is where the sentence must be. The text is
-the exception's attribute `mindspore_text`, and is logged at level DEBUG of the logger
-"mindspore_rec".
+A user of a terminal sees the last line of an error first, so the sentence must be there.
+MindSpore's text is the exception's attribute `mindspore_text`. The text is also logged at level
+DEBUG by the logger "mindspore_rec".
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ E = TypeVar("E", bound=BaseException)
 
 
 def beside_text(error: E, said: BaseException) -> E:
-    """Return an error of ours with what MindSpore said as attribute `mindspore_text`.
+    """Return `error` with MindSpore's message as its attribute `mindspore_text`.
 
-    Raise the error `from None`, so that the text is not printed before the sentence.
+    Raise the error `from None`, so that MindSpore's message is not printed before the sentence.
 
     Args:
-        error: error with a sentence.
-        said: what MindSpore raised.
+        error: error whose message is one sentence.
+        said: the exception that MindSpore raised.
 
     Example:
         >>> beside_text(ValueError("a sentence"), ValueError("a page")).mindspore_text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Call a cell with the elements of a tuple, in a graph that MindSpore lets go of."""
+"""Call a cell with the elements of a tuple, in a graph that MindSpore frees."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["spread"]
 def spread(fn: Any, inputs: tuple[Any, ...]) -> Any:
     """Return `fn(*inputs)`.
 
-    A graph of a function with `*inputs` of its own that has such a call stays in MindSpore 2.10
-    until the process ends, and with it the cells that it is of: networks, their tables' rows. So
-    the calls with up to 12 inputs are written out.
+    MindSpore 2.10 never frees the graph of a function that takes `*inputs` and contains a call
+    `fn(*inputs)`. The graph keeps its cells alive, and with the cells the networks and the rows of
+    their tables. To avoid this, the calls with up to 12 inputs are written out.
 
     Args:
         fn: a cell, or a function that a graph can call.
-        inputs: its arguments.
+        inputs: arguments of `fn`.
 
     Example:
         >>> spread(max, (3, 5))

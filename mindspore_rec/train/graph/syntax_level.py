@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MindSpore's syntax level, which an export must not change."""
+"""Keep MindSpore's syntax level unchanged by an export."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ __all__ = ["syntax_level_kept"]
 
 @contextmanager
 def syntax_level_kept() -> Iterator[None]:
-    """Put MindSpore's `jit_syntax_level` back: an export that fails leaves it STRICT, and no graph
-    that assigns rows of a MapParameter can be compiled then.
+    """Restore MindSpore's `jit_syntax_level` at the end of the context.
+
+    A failed export leaves the level STRICT. MindSpore then cannot compile graphs that assign rows
+    of a MapParameter.
 
     Example:
         >>> with syntax_level_kept():

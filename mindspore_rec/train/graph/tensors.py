@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns of a batch as Tensors."""
+"""Convert the columns of a batch to Tensors."""
 
 from __future__ import annotations
 
@@ -24,17 +24,18 @@ def as_tensors(
     """Return a batch's columns as Tensors.
 
     Args:
-        batch: tuple or list of NumPy arrays and Tensors, or a single one of them.
-        copy: whether to copy arrays, which is needed if they may change while the Tensors are in
-            use. Default: False.
-        columns: what messages call the columns. Default: None, "column" and their place.
+        batch: tuple or list of NumPy arrays and Tensors, or a single array or Tensor.
+        copy: whether to copy arrays. Copies are needed if the arrays may change while the Tensors
+            are in use. Default: False.
+        columns: names of the columns in error messages. Default: None, which gives "column" and the
+            index.
 
     Returns:
-        Tensors. On the CPU in GRAPH_MODE, where a step is over when its call returns, they share
-        memory with the arrays unless `copy` is True.
+        Tensors. On the CPU in GRAPH_MODE, the Tensors share memory with the arrays unless `copy` is
+        True. Sharing is safe there because a step has ended when its call returns.
 
     Raises:
-        TypeError: a column is neither array nor Tensor, or not of numbers.
+        TypeError: a column is neither an array nor a Tensor, or does not contain numbers.
         ValueError: the batch has no column.
 
     Example:
@@ -54,7 +55,7 @@ def as_tensors(
 
 
 def _copy(column: Any, on_cpu: bool) -> Any:
-    # A Tensor on the CPU may share its memory with an array; one on a device does not.
+    # A Tensor on the CPU may share memory with an array; a Tensor on a device does not.
     if isinstance(column, Tensor) and on_cpu:
         return Tensor.from_numpy(np.array(column.asnumpy()))
     return np.array(column, order="C") if isinstance(column, np.ndarray) else column
@@ -75,7 +76,7 @@ def _as_tensor(column: Any, share: bool) -> Tensor:
 
 
 def _type_fault(values: tuple[Any, ...], columns: BatchColumns | None) -> str:
-    """Return the message on the first column that is no array of numbers."""
+    """Return the error message for the first column that is not an array of numbers."""
     place = next(i for i, column in enumerate(values) if not _has_numbers(column))
     column, count = values[place], len(values)
     title = f"column {place}" if columns is None else columns.title(place, count)
@@ -126,7 +127,7 @@ def _text_remedy(column: np.ndarray, first: str | bytes, is_label: bool) -> str:
 def row_count(batch: tuple[Tensor, ...]) -> int:
     """Return the number of rows of a batch: the length of its last column, the label.
 
-    (The first may be ragged.)
+    The first column cannot be used, because its rows may have different lengths.
 
     Example:
         >>> row_count((Tensor(np.zeros(7)), Tensor(np.zeros((3, 1)))))

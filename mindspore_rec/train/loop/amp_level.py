@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MindSpore's levels of mixed precision, as the type that dense products read."""
+"""MindSpore's levels of mixed precision, as the input type of matrix products in dense layers."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _BFLOAT16_FLAGS = r"\b(avx512_bf16|amx_bf16|bf16)\b"  # of x86-64, of Arm
 
 
 def apply_amp_level(network: nn.Cell, amp_level: str) -> None:
-    """Let the products of a network's dense layers read the type of a level.
+    """Set the input type of the matrix products in a network's dense layers to a level's type.
 
-    Sums, stored weights, rows of tables and optimizer states stay as they are at every level, and
-    no scale of the loss is needed: bfloat16 has the range of float32. So 'O1', 'O2' and 'O3' are
+    At every level, sums, stored weights, table rows and optimizer states keep their types. No loss
+    scale is needed, because bfloat16 has the range of float32. Therefore 'O1', 'O2' and 'O3' are
     the same.
 
     Args:
         network: the network.
-        amp_level: 'O0' changes nothing; 'O1', 'O2' and 'O3' call `set_compute_dtype("bfloat16")` of
-            the layers of `mindspore_rec.nn`; 'auto' does so on a processor that multiplies
-            bfloat16.
+        amp_level: 'O0' changes nothing. The levels 'O1', 'O2' and 'O3' call
+            `set_compute_dtype("bfloat16")` of the layers of `mindspore_rec.nn`. With 'auto', this
+            is done only on a processor that can multiply bfloat16.
 
     Raises:
-        ValueError: the level is none of these, or the network has no layer that it would change.
+        ValueError: the level is unknown, or the network has no layer that the level would change.
 
     Example:
         >>> from mindspore_rec.nn import MLP
@@ -56,6 +56,6 @@ def apply_amp_level(network: nn.Cell, amp_level: str) -> None:
 
 
 def _multiplies_bfloat16() -> bool:
-    """Return whether the processor has products of bfloat16."""
+    """Return whether the processor has instructions to multiply bfloat16."""
     text = _CPU_INFO.read_text(encoding="utf-8") if _CPU_INFO.exists() else ""
     return re.search(_BFLOAT16_FLAGS, text) is not None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cells of a network with its loss, for batches of several input columns and one label."""
+"""Cells that combine a network with its loss, for several input columns and one label."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from mindspore_rec.train.nn.loss import BCEWithLogitsLoss, differentiable
 
 __all__ = ["EvalCell", "LossCell"]
 
-# Losses of a prediction and its label each, which MindSpore broadcasts to one shape.
+# Losses that compare each prediction with its label. MindSpore broadcasts prediction and label to
+# one shape.
 _OF_EACH = (
     nn.BCELoss,
     nn.BCEWithLogitsLoss,
@@ -30,9 +31,9 @@ _OF_EACH = (
 
 @ops.constexpr
 def _check_axes(prediction: int, label: int) -> None:
-    """Check that prediction and label have as many axes; the graph compiler asks once a graph.
+    """Check that prediction and label have equally many axes; runs once per compiled graph.
 
-    (A `raise` of the graph's own has MindSpore 2.10 warn of every graph.)
+    With a `raise` inside the graph, MindSpore 2.10 would warn about every graph.
     """
     if prediction > label:
         raise ValueError(LABEL_HAS_FEWER_AXES)
@@ -41,24 +42,24 @@ def _check_axes(prediction: int, label: int) -> None:
 
 
 class _OfClasses:
-    """Has a loss of classes refuse, in PyNative mode, a class that the prediction does not have.
+    """Makes a class loss in PyNative mode reject a class that the prediction does not have.
 
-    In this mode MindSpore runs the operators after the failed one, without its result, and may
-    crash. In graph mode the operator's own error is raised.
+    In PyNative mode MindSpore runs further operators after a failed operator, without its result,
+    and may crash. In graph mode the operator's own error is raised.
     """
 
     loss_fn: nn.Cell
 
     @property
     def checks_classes(self) -> bool:
-        """Whether classes are checked; the graph compiler reads it as a constant."""
+        """True if classes are checked; the graph compiler reads this property as a constant."""
         if ms.get_context("mode") == ms.GRAPH_MODE:
             return False
         return isinstance(self.loss_fn, (nn.CrossEntropyLoss, nn.SoftmaxCrossEntropyWithLogits))
 
 
 def _check_classes(prediction: Tensor, label: Tensor, ignored: int | None) -> None:
-    if label.ndim >= prediction.ndim:  # shares of the classes
+    if label.ndim >= prediction.ndim:  # the label has the shares of the classes
         return
     classes, got = prediction.shape[1], label.asnumpy()
     wrong = got[((got >= classes) | (got < -classes)) & (got != ignored)]
@@ -72,18 +73,19 @@ class LossCell(_OfClasses, nn.Cell):
     `mindspore.nn.WithLossCell` takes one input column; a recommendation model has several.
 
     Args:
-        network: computes the prediction from all columns but the last.
+        network: computes the prediction from all columns except the last column.
         loss_fn: computes the loss from prediction and label.
 
     Inputs:
-        columns: the inputs, then the label.
+        columns: the inputs, followed by the label.
 
     Outputs:
         The loss.
 
     Raises:
-        ValueError: prediction and label have other numbers of axes, and the loss is of each
-            prediction: mean squared errors of `[B, 1]` and `[B]` would be of all pairs of rows.
+        ValueError: prediction and label have different numbers of axes, and the loss compares each
+            prediction with its label. (The mean squared error of `[B, 1]` and `[B]` would compare
+            all pairs of rows.)
 
     Example:
         >>> cell = LossCell(nn.Dense(2, 1), nn.BCEWithLogitsLoss())
@@ -107,14 +109,14 @@ class LossCell(_OfClasses, nn.Cell):
 
 
 class EvalCell(_OfClasses, nn.Cell):
-    """Network that returns loss, prediction and label of a batch, as the metrics of `Model` take.
+    """Network that returns a batch's loss, prediction and label, as `Model`'s metrics require.
 
     Args:
         network: as for `LossCell`.
         loss_fn: as for `LossCell`.
 
     Inputs:
-        columns: the inputs, then the label.
+        columns: the inputs, followed by the label.
 
     Outputs:
         Tuple of the loss, the prediction and the label.

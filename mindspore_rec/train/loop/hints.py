@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Warnings, once per process, of mistakes that raise no error."""
+"""Warnings, once per process, about mistakes that raise no error."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 
 logger = logging.getLogger("mindspore_rec")
 
-_FAR = 0.5  # share of a column's ids outside the vocabulary above which a warning is given
+_FAR = 0.5  # warn if a larger share of a column's ids is outside the vocabulary
 
 _given: set[str] = set()
 
@@ -43,7 +43,7 @@ def _hint(what: str, text: str) -> None:
 
 
 def _caller() -> int:
-    """Return the stack level, as of `_hint`, of the first caller outside this package."""
+    """Return the stack level, counted from `_hint`, of the first caller outside this package."""
     depth, frame = 1, sys._getframe(1)
     while frame.f_back is not None and _is_ours(frame):
         depth, frame = depth + 1, frame.f_back
@@ -55,7 +55,7 @@ def _is_ours(frame: FrameType) -> bool:
 
 
 def forget_hints() -> None:
-    """Forget which hints were given, so that each can be given again.
+    """Forget which hints were shown, so that each hint can be shown again.
 
     Example:
         >>> forget_hints()
@@ -91,11 +91,11 @@ def hint_sink_mode(dataset_sink_mode: bool | None) -> None:
 
 
 def hint_undefined(metrics: Mapping[str, Any], values: Mapping[str, Any]) -> None:
-    """Warn of a metric that is NaN by the labels of the data.
+    """Warn about a metric that is NaN because of the labels of the data.
 
     Args:
         metrics: the metrics of an evaluation by name.
-        values: their values by name.
+        values: values of the metrics by name.
     """
     for name, metric in metrics.items():
         value = values.get(name)
@@ -115,7 +115,7 @@ def hint_untrained(network: nn.Cell) -> bool:
         network: the network.
 
     Returns:
-        Whether one of its tables has rows, so that no later call can warn.
+        True if no later call can warn: the network has no tables, or a table has steps or rows.
     """
     tables = tables_of(network)
     if not tables or any(table.step or table.stats()["rows"] for table in tables):
@@ -129,13 +129,13 @@ def hint_untrained(network: nn.Cell) -> bool:
 
 
 def hint_vocabulary(network: nn.Cell, batch: Sequence[Any]) -> None:
-    """Warn of ids far outside the vocabulary of an embedding, which may read zeros there.
+    """Warn about ids far outside an embedding's vocabulary; their embeddings may be zeros.
 
-    Networks that also have a hash table are not checked: the ids may belong to it.
+    Networks that also have a hash table are not checked, because the ids may belong to that table.
 
     Args:
         network: the network, or its training cell.
-        batch: the inputs of its first step.
+        batch: the inputs of the network's first step.
     """
     if any(isinstance(table, HashTable) for table in tables_of(network)):
         return
@@ -159,7 +159,7 @@ def hint_vocabulary(network: nn.Cell, batch: Sequence[Any]) -> None:
 
 
 def _vocabulary(cell: nn.Cell) -> int:
-    """Return the vocabulary size of an embedding that accepts other ids silently, else 0."""
+    """Return a cell's vocabulary size if the cell silently accepts other ids; otherwise 0."""
     if isinstance(cell, VocabularyLookup):
         table: Any = cell.embedding_table
         silent = getattr(table, "out_of_range", "zeros") == "zeros"

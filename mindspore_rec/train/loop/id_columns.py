@@ -18,15 +18,15 @@ __all__ = ["IdColumns", "PrefetchIds"]
 logger = logging.getLogger("mindspore_rec")
 
 PrefetchIds = Callable[..., Mapping[str, Any]]
-"""Function from the columns of a batch, NumPy arrays, to the ids that each table will look up."""
+"""Function that takes a batch's columns as NumPy arrays and returns each table's ids to look up."""
 
-WATCHED_STEPS = 8  # steps to tell columns apart that had equal ids by chance
+WATCHED_STEPS = 8  # steps to distinguish columns that had equal ids by chance
 _native_module: Any = _native
 
 
 @dataclass(frozen=True)
 class _Window:
-    """Consecutive fields of a column of ids, `column[:, start:stop]`, or a column without fields.
+    """Consecutive fields `column[:, start:stop]` of an id column, or a column without fields.
 
     Column -1 stands for all columns of ids of one or two dimensions, concatenated side by side.
     """
@@ -36,7 +36,7 @@ class _Window:
     stop: int | None = None
 
     def of(self, columns: Sequence[np.ndarray]) -> np.ndarray | None:
-        """Return the ids, contiguous, or None if the batch lacks the fields."""
+        """Return the ids as a contiguous array, or None if the batch lacks the fields."""
         column = _side_by_side(columns) if self.column < 0 else columns[self.column]
         if column is None or self.stop is None:
             return column if column is None else np.ascontiguousarray(column)
@@ -47,7 +47,7 @@ class _Window:
 
 @dataclass
 class _Watched:
-    """Lookups of one table, each with the windows of a batch whose ids it may have had."""
+    """Lookups of one table; each lookup has the windows of the batch that may have its ids."""
 
     lookups: list[list[_Window]] = field(default_factory=list)
     steps: int = 0
@@ -62,18 +62,19 @@ class _Watched:
 
 
 class IdColumns:
-    """Ids of a batch that each table will look up, known before the network runs.
+    """Finds the ids of a batch that each table will look up, before the network runs.
 
     After a step, `recent_lookups` of each table returns a hash of every array of ids that was
-    looked up. The columns of the batch (each as a whole, each run of its fields, and all side by
-    side) are hashed in the same way, and equal hashes show which column belongs to which lookup.
-    Ids that the network computes are in no column; `prefetch_ids` returns them.
+    looked up. The columns of the batch are hashed in the same way: whole columns, runs of
+    consecutive fields, and all columns side by side. Equal hashes show which column belongs to
+    which lookup. Ids that the network computes are in no column, so `prefetch_ids` must return
+    these ids.
 
     Args:
         tables: the tables.
-        prefetch_ids: a function of the batch's columns that returns ids by table name: an array, or
-            a list of arrays. Columns of the other tables are found by hash. Default: the columns of
-            all tables are.
+        prefetch_ids: a function of the batch's columns that returns ids by table name, each an
+            array or a list of arrays. The columns of all other tables are found by hash. Default:
+            None, all columns are found by hash.
 
     Raises:
         TypeError: `prefetch_ids` is not callable.
@@ -93,7 +94,7 @@ class IdColumns:
 
     @property
     def known(self) -> bool:
-        """Whether there is a table whose ids are known."""
+        """True if the ids of any table are known."""
         return self._prefetch_ids is not None or any(
             watched.windows() for watched in self._watched.values()
         )
@@ -135,7 +136,7 @@ class IdColumns:
                     raise TypeError(
                         f"prefetch_ids: ids of '{name}' must be int32 or int64, got {array.dtype}"
                     )
-            # Columns of this table need not be found any more.
+            # The columns of this table need not be searched any more.
             self._watched.pop(name, None)
             if arrays:
                 ids_by_table[name] = _joined(arrays)
@@ -162,7 +163,7 @@ class IdColumns:
 
     @property
     def watching(self) -> bool:
-        """Whether columns of a table are still to be found."""
+        """True if columns of a table are still being searched."""
         return not all(watched.done for watched in self._watched.values())
 
 
@@ -181,7 +182,7 @@ def _warn_of_missing(name: str, matches: list[list[_Window]]) -> None:
 
 
 def _matches(columns: Sequence[np.ndarray], digest: int, size: int) -> list[_Window]:
-    """Return the windows with that content; of several columns only if no single one has it."""
+    """Return the windows with this content; several columns together only if no column matches."""
     for places in (range(len(columns)), [-1]):
         windows = [
             window

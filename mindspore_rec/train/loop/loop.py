@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TrainLoop: the training loop over batches, with callbacks and an orderly end."""
+"""TrainLoop: the training loop over batches, with callbacks and a clean end."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ __all__ = ["TrainLoop"]
 class TrainLoop:
     """One run of training over epochs of batches.
 
-    Unlike `mindspore.train.Model.train` it never asks a data set for its size, which an unbounded
-    one does not have.
+    Unlike `mindspore.train.Model.train`, the loop never reads the size of a data set, because an
+    unbounded data set has no size.
 
     Args:
         call: caller of the train cell.
-        run: parameters that callbacks see as `run_context.original_args()`.
-        callbacks: a callback, or the manager of several.
-        interruption: request to stop by Ctrl-C or SIGTERM.
-        stage: stage that reads batches ahead.
+        run: parameters that callbacks read by `run_context.original_args()`.
+        callbacks: a callback, or a manager of several callbacks.
+        interruption: records a request to stop by Ctrl-C or SIGTERM.
+        stage: prefetch stage, which reads batches ahead.
         event_tables: tables whose event time is set to a batch's event time just before its step.
-        max_steps: most steps of the run; None for no limit.
-        peers: the workers of the training, which take the same steps.
+        max_steps: maximum number of steps of the run; None for no limit.
+        peers: the workers of the training, all of which run the same steps.
 
     Attributes:
-        summary: figures of the run.
-        stop_on_nan: whether a loss that is NaN or infinite is an error.
-        finite_columns: whether such a number in a column is an error.
-        optimizers: optimizers of the train cell, whose lists of learning rates must last.
+        summary: summary of the run.
+        stop_on_nan: whether a NaN or infinite loss is an error.
+        finite_columns: whether a NaN or infinite number in a column is an error.
+        optimizers: optimizers of the train cell. A list of learning rates must cover all steps.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class TrainLoop:
         self.stop_on_nan = False
         self.finite_columns = False
         self.optimizers: Sequence[nn.Optimizer] = ()
-        self._rated_steps: int | None = None  # after which there is no learning rate
+        self._rated_steps: int | None = None  # number of steps that have a learning rate
         self._call = call
         self._run = run
         self._context = RunContext(run)
@@ -81,7 +81,7 @@ class TrainLoop:
         self._stage = stage
         self._event_tables = event_tables
         self._max_steps = max_steps
-        self._last = max_steps  # no more batches than this many steps need are read
+        self._last = max_steps  # no batches are read beyond this number of steps
         self._peers = peers
         self._passes = Passes(
             run.train_source, peers.share, peers.workers, run, lambda: stage.has_batch
@@ -98,9 +98,10 @@ class TrainLoop:
     def run_passes(
         self, source: BatchSource, epochs: int, epoch_steps: int | None, initial_epoch: int = 0
     ) -> None:
-        """Train for a number of epochs of `epoch_steps` steps, or else of one pass over the source.
+        """Train for `epochs` epochs.
 
-        A callback that restored a checkpoint may go on in the middle of a pass.
+        An epoch has `epoch_steps` steps, or is one pass over the source if `epoch_steps` is None.
+        After a restored checkpoint, training may resume in the middle of a pass.
 
         Raises:
             ValueError: a pass over the source yields no batch.
@@ -127,7 +128,7 @@ class TrainLoop:
                 break
 
     def run_stream(self, source: BatchSource, epoch_steps: int) -> None:
-        """Train on one pass over the source, which may be endless, in epochs of `epoch_steps`."""
+        """Train on one pass over a finite or endless source, in epochs of `epoch_steps` steps."""
         self._passes.begin(epoch_steps, 0)
         with _Begun(self._callbacks, self._context), self._reading(self._batches(source), source):
             epoch = self._passes.epochs
@@ -150,7 +151,8 @@ class TrainLoop:
             self._step(batch, begin)
         self._settle()
         run.interrupted = self._peers.interrupted(self._interruption)
-        # Before callbacks at its end, which may ask to stop.
+        # These values are set before the callbacks of the epoch's end, because a callback may
+        # request a stop.
         taken = passes.taken
         complete = run.epoch_complete = ended or taken in (steps, run.batch_num)
         self.summary.epochs += complete
@@ -182,7 +184,7 @@ class TrainLoop:
             where = f"batch {place} of train_dataset"
             if self.finite_columns:
                 check_batch(batch, columns, where)
-            if not seen:  # of each would cost a small step's time
+            if not seen:  # checking every batch would take as long as a small step
                 check_label_range(batch.columns, columns, self._run.loss_fn, where)
             seen = True
             place += 1
@@ -197,7 +199,7 @@ class TrainLoop:
 
     @contextmanager
     def _reading(self, stream: Generator[Batch, None, None], source: BatchSource) -> Iterator[None]:
-        """Read batches of this stream in the context; drop the batches read ahead at its end."""
+        """Read batches of `stream` in the context; drop batches read ahead at the end."""
 
         def find_names() -> Sequence[str]:
             return source.column_names
@@ -222,18 +224,18 @@ class TrainLoop:
             self._interruption.waiting = False
 
     def _on_wait(self) -> None:
-        self._interruption.waiting = False  # no signal may end a round or a callback in the middle
+        self._interruption.waiting = False  # no signal may interrupt a round or a callback
         try:
             self._peers.feed.on_wait()
         finally:
             self._interruption.waiting = True
 
     def _can_go_on(self) -> bool:
-        """Return whether a batch can be trained while the source has no further one."""
+        """Return whether a batch can be trained while the source has no further batch."""
         return self._peers.reads_on and self._stage.has_batch
 
     def _idle(self) -> None:
-        """Tell callbacks that the data keep the training waiting."""
+        """Tell callbacks that training is waiting for data."""
         for callback in self._run.list_callback:
             waits = getattr(callback, "on_train_wait", None)
             if waits is not None:
@@ -242,7 +244,8 @@ class TrainLoop:
     def _next(self) -> Batch | None:
         most = None if self._last is None else self._last - self._run.cur_step_num
         batch = self._peers.next(self._stage.next, most)
-        # If Ctrl-C ended the wait for a later batch, the batches read before it are not trained.
+        # If Ctrl-C ended the wait for a later batch, batches read before that batch are not
+        # trained.
         return None if self._peers.interrupted(self._interruption) else batch
 
     def _limit(self, steps: int) -> None:
@@ -267,7 +270,7 @@ class TrainLoop:
         self._stage.begin_step()
         if run.cur_step_num == 1:
             hint_vocabulary(run.train_network, columns)
-        self._begin_step(batch)  # again: a callback may have evaluated
+        self._begin_step(batch)  # again, because a callback may have run an evaluation
         run.net_outputs = self._call(True, *columns)
         self._stage.end_step()
         self._passes.taken += 1
@@ -282,7 +285,7 @@ class TrainLoop:
         self._callbacks.on_train_step_end(self._context)
 
     def _check_rates(self) -> None:
-        """Check that there is a learning rate for the next step, at first for all steps."""
+        """Check that the next step has a learning rate; at the first step, check all steps."""
         run = self._run
         if run.cur_step_num == 0:
             left = [check_rates(o, run.total_steps, run.epoch_num) for o in self.optimizers]
@@ -294,7 +297,7 @@ class TrainLoop:
             )
 
     def _begin_step(self, batch: Batch) -> Sequence[int]:
-        """Tell all workers' tables of the step; return the number of rows of each worker."""
+        """Announce the step to the tables of all workers; return the row count of each worker."""
         samples = self._peers.begin_step(self._run.cur_step_num, batch)
         self._run.batch_samples = samples[self._peers.rank]
         return samples
@@ -315,11 +318,11 @@ class TrainLoop:
         return self._max_steps is not None and self._run.cur_step_num >= self._max_steps
 
     def source_stop_reason(self, source: BatchSource) -> str:
-        """Return the reason why the data ended, on whichever worker, or ''."""
+        """Return the reason why the data ended on any worker, or ''."""
         return self._peers.stop_reason(source.stop_reason)
 
     def finish(self, seconds: float) -> TrainSummary:
-        """Return the summary of the run, which took `seconds`."""
+        """Return the summary of the run; `seconds` is its duration."""
         run, summary = self._run, self.summary
         summary.steps = run.cur_step_num
         summary.samples = run.samples
@@ -333,7 +336,7 @@ class TrainLoop:
 
 
 class _Begun:
-    """Context that calls `on_train_begin`, and `on_train_end` unless there was an error."""
+    """Context that calls `on_train_begin`, and `on_train_end` if there was no error."""
 
     def __init__(self, callbacks: Callback, context: RunContext) -> None:
         self._callbacks = callbacks

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments of RecModel's methods that are attributes of it by now."""
+"""Old arguments of RecModel's methods that are now attributes of RecModel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def takes_prefetch_ids(method: Method) -> Method:
-    """Let a method that trains take `prefetch_ids` too, in place of the model's."""
+    """Let a training method accept `prefetch_ids`, in place of the model's attribute."""
 
     @functools.wraps(method)
     def call(self: Any, *arguments: Any, **named: Any) -> Any:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Passes: where a training is in data that start anew with each pass, and how it goes on there."""
+"""Passes: record and restore the position of a training in repeated passes over its data."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ __all__ = ["Passes"]
 logger = logging.getLogger("mindspore_rec")
 
 _SEED = "dataset_seed"
-_NO_SEED = 5489  # of mindspore.dataset.config: each iterator then has an order of its own
+_NO_SEED = 5489  # default of mindspore.dataset.config: each iterator then has a different order
 _COUNTS = ("epochs", "taken", "passes", "batches", "first", "digest")
-_ALIKE = ("whole", "rows")  # shares with the batches of all data
+_ALIKE = ("whole", "rows")  # division in which every worker reads all batches
 _OTHERS = "for other data, which begin at their start, say restore(model, data, new_data=True)"
 
 
 class Passes:
-    """Passes over the data of a training, for a checkpoint that goes on in the middle of one.
+    """Passes over training data, for a checkpoint that resumes in the middle of a pass.
 
-    Nothing is noted before `keep` is called, which costs a digest of each batch.
+    Positions are recorded only after `keep` is called, at the cost of a digest of each batch.
 
     Args:
         source: this worker's share of the data.
-        share: how the data are divided: "whole", or as `share_way` says.
+        share: division of the data among workers, either "whole" or a result of `share_way`.
         workers: number of workers.
         run: parameters of the training.
-        has_batch: function that returns whether a batch has been read that is not trained yet.
+        has_batch: function that returns whether a batch has been read but not trained yet.
 
     Attributes:
-        epochs: number of epochs that are over, `initial_epoch` included.
-        taken: number of steps of the present epoch.
+        epochs: number of finished epochs, including `initial_epoch`.
+        taken: number of finished steps of the present epoch.
     """
 
     def __init__(
@@ -66,27 +66,30 @@ class Passes:
         self._epoch_steps: int | None = None
         self._kept = False
         self._length: int | None = None
-        self._begun = 0  # passes over the source, in all programs that trained on it
-        self._place = PassPlace(0, 0, 0, 0, {})  # before the first batch of this training
-        self._at: PassPlace | None = None  # where the next pass goes on; None: at its beginning
+        self._begun = 0  # number of passes begun, in all programs that trained on this source
+        self._place = PassPlace(0, 0, 0, 0, {})  # position before the first batch of this training
+        self._at: PassPlace | None = None  # where the next pass resumes; None: its start
 
     def begin(self, epoch_steps: int | None, initial_epoch: int) -> None:
-        """Begin a training: in epochs of so many steps, or of a pass each, after so many epochs."""
+        """Begin a training after `initial_epoch` epochs.
+
+        An epoch has `epoch_steps` steps, or is one pass if `epoch_steps` is None.
+        """
         self._epoch_steps = epoch_steps
         self._initial_epoch = self.epochs = initial_epoch
 
     @property
     def epochs_over(self) -> int:
-        """Number of epochs of this call of `train` that are over."""
+        """Number of finished epochs in this call of `train`."""
         return self.epochs - self._initial_epoch
 
     @property
     def goes_on(self) -> bool:
-        """Whether the next pass goes on after batches that were trained before."""
+        """True if the next pass resumes after batches that have been trained."""
         return self._at is not None
 
     def end_epoch(self, complete: bool) -> None:
-        """Note that an epoch has ended and its callbacks have been called."""
+        """Record that an epoch has ended, after its callbacks were called."""
         if complete:
             self.epochs += 1
             self.taken = 0
@@ -94,15 +97,15 @@ class Passes:
     # ---- for checkpoints
 
     def keep(self) -> None:
-        """Note the place of each batch from now on, for `state`."""
+        """Record the position of each batch from now on, for `state`."""
         self._kept = True
         self._length = self._source.length
 
     def state(self, batch: Batch | None) -> dict[str, Any] | None:
-        """Return the place after a batch as JSON values and arrays; None unless it is kept.
+        """Return the position after `batch` as JSON values and arrays; None before `keep`.
 
         Args:
-            batch: the batch that was trained last; None before the first one.
+            batch: the batch that was trained last; None before the first batch.
         """
         if not self._kept:
             return None
@@ -122,15 +125,14 @@ class Passes:
         }
 
     def go_on(self, state: Mapping[str, Any], path: Any) -> None:
-        """Go on at the place of a state, before the first batch; call `keep` before.
+        """Resume at the position in `state`, before the first batch; call `keep` first.
 
         Args:
-            state: what `state` returned.
-            path: the checkpoint that has it, for messages.
+            state: result of the method `state`.
+            path: path of the checkpoint with the state, for error messages.
 
         Raises:
-            ValueError: the data, or how they are read, differ from the state's; the state is
-                damaged.
+            ValueError: the data or their division differ from the state; the state is damaged.
         """
         at = _place_of(state, path)
         if not at.batches:
@@ -153,7 +155,7 @@ class Passes:
         self._count_steps(over or at.batches == self._length)
 
     def check_new(self, state: Mapping[str, Any], path: Any) -> None:
-        """Raise ValueError if the data are a state's data, which would be trained twice.
+        """Raise ValueError if `state` is from the same data, which would be trained twice.
 
         Args: as of `go_on`.
         """
@@ -191,20 +193,20 @@ class Passes:
             )
 
     def _check_first(self, at: PassPlace, path: Any) -> None:
-        """Check that the pass of a place, which is over, began with the batch that it did."""
+        """Check that a new pass begins with the same batch as the finished pass of `at`."""
         if self._first(at) != at.first:
             raise ValueError(_other_batches(at, path))
 
     def _first(self, at: PassPlace) -> int | None:
-        """Return the digest of the first batch of a pass; None without a batch."""
+        """Return the digest of the first batch of a pass; None if the pass has no batch."""
         with self._read_again(at) as batches:
             batch = next(batches, None)
         return None if batch is None else self._digest(batch)
 
     def _begins_with(self, at: PassPlace) -> bool:
-        """Return whether a pass over the data begins with the batches before a place.
+        """Return whether a pass over the data begins with the batches before the position `at`.
 
-        Reading ends with a first batch that is another.
+        Reading stops after the first batch if that batch differs.
         """
         place = replace(at, batches=0, first=0, digest=0)
         with self._read_again(at) as batches:
@@ -216,7 +218,7 @@ class Passes:
 
     @contextmanager
     def _read_again(self, at: PassPlace) -> Iterator[Iterator[Batch]]:
-        """Begin another pass with the generators of a place, and end it behind the context."""
+        """Begin another pass with the random generators of `at`; end the pass after the context."""
         self._begun += 1
         with _as_of(at.generators):
             batches = self._source.read()
@@ -226,13 +228,13 @@ class Passes:
                 close()
 
     def _count_steps(self, complete: bool) -> None:
-        """Correct the number of steps that callbacks expect, and say what is left."""
+        """Correct the number of steps that callbacks expect; warn if no step is left."""
         run = self._run
         if run.total_steps is not None and run.batch_num != sys.maxsize:
             left = (run.epoch_num - self.epochs_over) * run.batch_num - self.taken
             run.total_steps = max(min(run.total_steps, left), 0)
         over = self.epochs_over + bool(self.taken and complete)
-        # Epochs of a stream are not counted: `online_train` reads it to its end.
+        # Epochs of a stream are not counted, because `online_train` reads a stream to its end.
         if over >= run.epoch_num and (complete or run.batch_num != sys.maxsize):
             logger.warning(
                 "train_dataset has been trained already, in %d epochs%s: nothing is left. More "
@@ -244,10 +246,10 @@ class Passes:
     # ---- reading
 
     def read(self, source: BatchSource) -> Iterator[Batch]:
-        """Return an iterator over the next pass, or what is left of the pass that goes on.
+        """Return an iterator over the next pass, or over the rest of a resumed pass.
 
         Raises:
-            ValueError: while reading, the batches that are left out are not the state's.
+            ValueError: while reading, the skipped batches differ from the batches of the state.
         """
         return self._placed(source) if self._kept else source.read()
 
@@ -270,7 +272,7 @@ class Passes:
             batch = self._next(batches)
 
     def _skip(self, batches: Iterator[Batch], at: PassPlace) -> PassPlace:
-        """Read as many batches as were trained, and return the place after them."""
+        """Read and skip the batches that were trained; return the position after these batches."""
         place = replace(at, batches=0, first=0, digest=0)
         with _as_of(at.generators):
             for _ in range(at.batches):
@@ -286,9 +288,10 @@ class Passes:
         return place
 
     def _next(self, batches: Iterator[Batch]) -> Batch | None:
-        """Return the next batch, which must draw no random numbers ahead of the training.
+        """Return the next batch; a batch read ahead must not draw random numbers.
 
-        Otherwise the states of the generators after a step do not belong to its own batch.
+        If the batch drew random numbers, the generator states after a step would not match the
+        step's batch.
         """
         if not self._has_batch():
             return next(batches, None)
@@ -313,7 +316,7 @@ class Passes:
         )
 
     def _digest(self, batch: Batch) -> int:
-        """Return a number that tells a batch from others, of all workers' rows if known."""
+        """Return a digest that identifies a batch and, if known, covers the rows of all workers."""
         whole = getattr(self._source, "fingerprint", None)
         if whole is not None:
             return int(whole[1])
@@ -321,10 +324,10 @@ class Passes:
         return batch_digest(replace(batch, columns=arrays))
 
     def _generators(self) -> dict[str, Any]:
-        """Return the states of generators as of now, the beginning of a pass.
+        """Return the states of the random generators at the beginning of a pass.
 
-        A MindSpore Dataset without a seed gets one for the pass. Of several workers it does not:
-        they must have the same one.
+        On a single worker, a MindSpore Dataset without a seed gets a seed for the pass. Several
+        workers get no new seed, because all workers must have the same seed.
         """
         seed = ds.config.get_seed()
         if seed == _NO_SEED and self._workers == 1:
@@ -341,10 +344,10 @@ def _joined(digest: int, next_digest: int) -> int:
 
 
 def _place_of(state: Mapping[str, Any], path: Any) -> PassPlace:
-    """Return the place of a state, after checking what a file may have in it.
+    """Return the position in a state from a file, after checking the values.
 
     Raises:
-        ValueError: it is not a state of passes.
+        ValueError: `state` is not a state of passes.
     """
     if not isinstance(state, Mapping):
         raise ValueError(f"{path} is damaged: its place in the data must be an object")
@@ -388,7 +391,7 @@ def _drawn() -> Any:
 
 
 def _set_dataset_seed(seed: int) -> None:
-    """Set the seed of data sets, which seeds Python's and NumPy's generators too: not these."""
+    """Set the seed of data sets, but keep the states of Python's and NumPy's generators."""
     if ds.config.get_seed() != seed:
         python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
         ds.config.set_seed(seed)
@@ -408,7 +411,7 @@ def _dataset_seed(seed: int) -> Iterator[None]:
 
 @contextmanager
 def _as_of(generators: Mapping[str, Any]) -> Iterator[None]:
-    """Have all generators as of the beginning of a pass, and as they are now afterwards."""
+    """Set all generators to their states at the start of a pass; undo this at the end."""
     now = random_state()
     with _dataset_seed(generators[_SEED]):
         set_random_state(dict(generators))

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports of where the parts of a model run, on the host or on the device, with times.
+"""Reports of the places where the parts of a model run (host or device), with times.
 
-Three settings place training: `EmbeddingLookup(target="CPU")` and `HashEmbeddingLookup` look up on
-the host; a table's optimizer step runs on the host, where its rows are; and the optimizer's
-`target = "CPU"` moves the update of dense parameters there too. Everything else runs on the device.
-With `set_dense_device`, dense layers that run as operators are on a GPU beside it.
+Lookups by `EmbeddingLookup(target="CPU")` and `HashEmbeddingLookup` run on the host. A table's
+optimizer step runs on the host, where the rows are. The optimizer's `target = "CPU"` moves the
+update of dense parameters to the host. Everything else runs on the device. With `set_dense_device`,
+dense layers that run as operators run on a GPU, which is used in addition to the device.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class Placement:
     """Place where an operator, or the dense network, runs.
 
     Args:
-        operator: name of the operator as in upstream's logs, such as 'EmbeddingLookup' or
+        operator: name of the operator as in MindSpore's logs, such as 'EmbeddingLookup' or
             'FusedSparseLazyAdam'.
-        of: name of the table or parameter it works on.
-        place: 'host', 'device (<target>)', or a GPU that is set by `set_dense_device`, such as
-            'cuda:0 (NVIDIA H100 80GB HBM3, cuBLASLt 13.1, ...)'.
-        calls: number of calls; None if not counted.
-        milliseconds: time of all calls; None if not measured.
+        of: name of the table or parameter on which the operator works.
+        place: 'host', 'device (<target>)', or a GPU set by `set_dense_device`, such as 'cuda:0
+            (NVIDIA H100 80GB HBM3, cuBLASLt 13.1, ...)'.
+        calls: number of calls; None if calls are not counted.
+        milliseconds: total time of the calls; None if the time is not measured.
     """
 
     operator: str
@@ -56,7 +56,7 @@ class Placement:
 
 @dataclass(frozen=True)
 class PlacementReport:
-    """Placements of all operators of a model; `print` shows them as a table.
+    """Placements of all operators of a model; `print` shows the placements as a table.
 
     Args:
         rows: one placement per operator.
@@ -93,16 +93,16 @@ class PlacementReport:
 def placement_report(
     net_or_model: nn.Cell | Model, optimizer: nn.Optimizer | None = None
 ) -> PlacementReport:
-    """Return where each part of a model runs, with the host operators' calls and times so far.
+    """Return the place of each part of a model, with calls and times of host operators so far.
 
     Args:
         net_or_model: a network, or a Model with its optimizer.
         optimizer: the optimizer of a network. Default: None, no optimizer.
 
     Returns:
-        For each table on the host its lookup, the gradient's sum and the optimizer's step; each
-        lookup on the device; the dense network, by where its layers run; the update of its
-        parameters.
+        For each table on the host: its lookup, the gradient's sum and the optimizer's step. Then
+        each lookup on the device, the dense network by the place of its layers, and the update of
+        the dense parameters.
 
     Raises:
         TypeError: `net_or_model` is neither a network nor a Model.
@@ -123,7 +123,7 @@ def _network_and_optimizer(
     net_or_model: Any, optimizer: nn.Optimizer | None
 ) -> tuple[nn.Cell, nn.Optimizer | None]:
     if isinstance(net_or_model, Model):
-        # Model offers no other way to its parts.
+        # Model has no public way to read its parts.
         return net_or_model._network, optimizer or net_or_model._optimizer
     if isinstance(net_or_model, nn.Cell):
         return net_or_model, optimizer
@@ -146,7 +146,7 @@ def _report(
     layers = devices_of_parameters(net)
     counts: dict[str, int] = {}
     for p in dense:
-        layer = layers.get(id(p), "cpu")  # without a GPU all is where MindSpore's own layers are
+        layer = layers.get(id(p), "cpu")  # default: where MindSpore's layers run
         place = device if layer == "cpu" else describe(layer)
         counts[place] = counts.get(place, 0) + math.prod(p.shape)
     for place, count in sorted(counts.items()):
@@ -178,7 +178,8 @@ def _table_rows(table: Any, optimizer: Any, before: _Times) -> list[Placement]:
 def _step_name(table: Any, optimizer: Any) -> str | None:
     if optimizer is None:
         return None
-    # A combined optimizer comes before its parts: the last one with the table updates it.
+    # A combined optimizer comes before its parts, so the last cell with the table updates the
+    # table.
     name = None
     for _, cell in optimizer.cells_and_names():
         if table.id in getattr(cell, "table_bindings", {}):
@@ -188,13 +189,13 @@ def _step_name(table: Any, optimizer: Any) -> str | None:
 
 
 class PlacementMonitor(Callback):
-    """Callback that logs where the parts of a model run, with the host operators' recent times.
+    """Callback that logs the places of a model's parts, with recent times of host operators.
 
     Args:
         every_steps: steps between two logs, at least 1. Default: 100.
 
     Attributes:
-        reports: `(step, PlacementReport)` of each log, with calls and times since the log before.
+        reports: `(step, PlacementReport)` of each log, with calls and times since the previous log.
 
     Example:
         >>> PlacementMonitor(every_steps=10).reports

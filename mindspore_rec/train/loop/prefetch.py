@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """PrefetchStage: reads batches ahead of the train step and promotes their rows from lower tiers.
 
-The batches are read in the thread that trains, because a MindSpore pipeline must not be read from
-another one. The slow part, reading rows from the tiers, is done by native threads during a step.
+Batches are read in the training thread, because no other thread may read a MindSpore pipeline. The
+slow part, reading rows from the tiers, runs in native threads during a step.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _NO_IDS = np.zeros(0, np.int64)
 
 class _Ahead(NamedTuple):
     batch: Batch
-    tickets: dict[str, int]  # number of the prefetch, by table
+    tickets: dict[str, int]  # prefetch number by table name
 
 
 def prefetched_tables(tables: Iterable[TableParameter]) -> list[TableParameter]:
-    """Return the tables with a tier below host memory whose rows are prefetched.
+    """Return the tables that have a tier below host memory and prefetch rows.
 
     Example:
         >>> from mindspore_rec import MapParameter
@@ -47,18 +47,18 @@ def prefetched_tables(tables: Iterable[TableParameter]) -> list[TableParameter]:
 class PrefetchStage:
     """Stage that reads batches ahead, promotes their rows, and returns the batches in order.
 
-    Between `start` and `stop`, call for each batch: `next`, `begin_step`, the step, `end_step`.
-    Without a table that prefetches it reads one batch at a time and does nothing else. A step is
-    correct without prefetch too: its lookups then read missing rows themselves.
+    Between `start` and `stop`, call for each batch: `next`, `begin_step`, the step, `end_step`. If
+    no table prefetches, the stage only reads one batch at a time. A step is also correct without
+    prefetch, because its lookups then read missing rows themselves.
 
     Args:
         tables: all tables of the network, also tables without a cache.
-        prefetch_ids: as for `IdColumns`. Default: the columns of ids are found after the first
-            step.
+        prefetch_ids: function as for `IdColumns`. Default: None, the id columns are found after the
+            first step.
 
     Raises:
         TypeError: `prefetch_ids` is not callable.
-        ValueError: `prefetch_ids` is given and no table prefetches.
+        ValueError: `prefetch_ids` is given but no table prefetches.
     """
 
     def __init__(
@@ -79,21 +79,21 @@ class PrefetchStage:
 
     @property
     def ids_known(self) -> bool:
-        """Whether the ids of a table are known from a batch, so that batches are read ahead."""
+        """True if the id columns of a table are known, so that batches are read ahead."""
         return self._columns.known
 
     @property
     def has_batch(self) -> bool:
-        """Whether a batch has been read that can be trained while a stream has no further one."""
+        """True if a batch read ahead can be trained while a stream has no new batch."""
         return bool(self._ahead)
 
     @property
     def reads_ahead(self) -> bool:
-        """Whether batches are read from the source before earlier ones have been trained."""
+        """True if batches are read from the source before earlier batches have been trained."""
         return self._depth > 0
 
     def start(self, feed: Feed) -> None:
-        """Start reading the batches of a feed, which has started; all workers prefetch as many."""
+        """Start reading batches of a started feed; all workers prefetch equally many batches."""
         self._feed = feed
         self._ended = False
 
@@ -101,17 +101,17 @@ class PrefetchStage:
         """Return the next batch.
 
         Args:
-            most: most batches that will be requested, this batch included: no more are read from
-                the source. Default: None, no limit.
+            most: maximum number of batches that will be requested, including this batch. No further
+                batches are read from the source. Default: None, no limit.
 
         Returns:
-            The batch, or None at the end.
+            The batch; None at the end of the data.
         """
         wanted = 1 + (self._depth if self._feed.ids_known else 0)
         wanted = wanted if most is None else min(wanted, most)
         while not self._ended and len(self._ahead) < wanted:
             batch = self._feed.next()
-            if batch is LATER:  # the step must not wait for it
+            if batch is LATER:  # the step must not wait for this batch
                 break
             if batch is None:
                 self._ended = True
@@ -127,7 +127,7 @@ class PrefetchStage:
         self._ahead.append(ahead)
         if not self._feed.ids_known:
             return
-        # For every table, as all workers do, maybe without ids.
+        # Every worker prefetches for every table, even without ids.
         ids = {} if batch.idle else self._columns.ids(_arrays(batch.columns))
         for name, table in self._tables.items():
             ahead.tickets[name] = table.prefetch(ids.get(name, _NO_IDS))
@@ -143,18 +143,18 @@ class PrefetchStage:
                 self._tables[name].wait_for_prefetch(number)
 
     def end_step(self) -> None:
-        """Allow the rows of the trained batch to be demoted again."""
+        """Allow rows of the trained batch to be demoted again."""
         if self._current is None:
             return
         current, self._current = self._current, None
         for name, number in current.tickets.items():
             self._tables[name].end_prefetch(number)
-        # The lookups of an idle worker have no ids.
+        # Lookups of an idle worker have no ids.
         if self._columns.watching and not current.batch.idle:
             self._columns.watch(_arrays(current.batch.columns))
 
     def stop(self) -> None:
-        """Drop the batches that were read ahead, and release their rows."""
+        """Drop the batches that were read ahead and release their rows."""
         given_up = [*([self._current] if self._current is not None else []), *self._ahead]
         self._current = None
         self._ahead.clear()

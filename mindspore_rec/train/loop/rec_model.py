@@ -65,52 +65,56 @@ class RecModel(Model):
 
     It is a `mindspore.train.Model` with these differences:
 
-    * data are a `mindspore.dataset.Dataset`, a `mindspore_rec.stream.BatchSource`, or any iterable
-      of whole batches: tuples or dicts of NumPy arrays. With `loss_fn`, a batch's last column is
-      the label and all other columns are the network's inputs. The data may be endless: their size
-      is never needed;
-    * the event time of a batch (of `FeatureBatches` or `StreamingDataset`) is set on the network's
-      hash tables just before the batch's step;
-    * tables learn in training and never change in evaluation and prediction. Before the first step
-      the model checks that the optimizer covers every table;
-    * batches may differ in size: see `mindspore_rec.graph.CellCaller`;
-    * Ctrl-C finishes the current step, runs the callbacks' `on_train_end` and returns; a second
-      Ctrl-C aborts;
-    * calls of the network hold `mindspore_rec.graph.graph_lock`, so several threads may predict
-      while one trains;
+    * Data are a `mindspore.dataset.Dataset`, a `mindspore_rec.stream.BatchSource`, or any iterable
+      of whole batches, which are tuples or dicts of NumPy arrays. With `loss_fn`, a batch's last
+      column is the label and all other columns are the network's inputs. The data may be endless,
+      because their size is never needed.
+    * For batches of `FeatureBatches` or `StreamingDataset`, the batch's event time is set on the
+      network's hash tables just before the batch's step.
+    * Tables learn in training and never change in evaluation or prediction. Before the first step
+      the model checks that the optimizer covers every table.
+    * Batches may differ in size (see `mindspore_rec.graph.CellCaller`).
+    * Ctrl-C finishes the current step, runs the callbacks' `on_train_end` and returns. A second
+      Ctrl-C aborts.
+    * Calls of the network hold `mindspore_rec.graph.graph_lock`, so several threads may predict
+      while another thread trains.
     * `train`, `fit` and `online_train` return a `TrainSummary`.
 
     Args:
-        network: cell that computes the prediction from the inputs; the loss, if `loss_fn` is None;
-            or a whole train step, if `optimizer` is None too.
+        network: cell that computes the prediction from the inputs. Without `loss_fn`, the cell
+            computes the loss. Without `loss_fn` and `optimizer`, the cell may be a whole train
+            step.
         loss_fn: cell that computes the loss from prediction and label. Default: None.
         optimizer: an optimizer of `mindspore_rec.optim`, made with all of
             `network.trainable_params()`. Default: None.
-        metrics: as for `Model`, for example from `mindspore_rec.metrics`. Default: None.
-        eval_network: as for `Model`. Default: network and `loss_fn`.
-        eval_indexes: as for `Model`. Default: None.
-        amp_level: 'O1', 'O2' and 'O3' let dense products of `mindspore_rec.nn` read bfloat16, and
-            'auto' on a processor that multiplies it; see `compute_dtype` of the layers. Rows, sums
-            and weights keep their types. Default: 'O0', which changes nothing.
-        boost_level: only 'O0' is supported: other levels change the train step.
-        fuse: whether several layers of `mindspore_rec.nn` in the network become one operator, as by
-            `mindspore_rec.nn.fuse`, which says what that is and asks of the network; with a warning
-            if they cannot. The network is changed: False leaves it as it is. Default: False.
+        metrics: metrics as for `Model`, for example from `mindspore_rec.metrics`. Default: None.
+        eval_network: evaluation network as for `Model`. Default: None, `network` with `loss_fn`.
+        eval_indexes: output indexes as for `Model`. Default: None.
+        amp_level: with 'O1', 'O2' or 'O3', the matrix products of `mindspore_rec.nn` layers read
+            bfloat16. With 'auto', these products read bfloat16 only on a processor that can
+            multiply bfloat16. See `compute_dtype` of the layers. Rows, sums and weights keep their
+            types. Default: 'O0', which changes nothing.
+        boost_level: only 'O0' is supported, because other levels change the train step.
+        fuse: whether to combine several layers of `mindspore_rec.nn` in the network into one
+            operator. `mindspore_rec.nn.fuse` describes this change and its requirements. A warning
+            is given if the layers cannot be combined. True changes the network itself. Default:
+            False.
         **kwargs: `loss_scale_manager`: a `FixedLossScaleManager` that does not drop updates, with
             the same scale as the optimizer's `loss_scale`.
 
     Attributes:
-        prefetch_ids: a function of a batch's columns, NumPy arrays, that returns by table name the
-            ids that the network will look up, an array or a list of arrays: for tables whose cache
-            prefetches and whose ids the network computes. Set it before a training. Default: None:
-            ids are columns, or fields of columns, and the first step of a training shows which of
-            them each table looks up.
+        prefetch_ids: a function that takes a batch's columns as NumPy arrays. The function returns
+            a dict with the ids that the network will look up, by table name. The ids are an array
+            or a list of arrays. The function is needed for tables whose cache prefetches and whose
+            ids the network computes. Set it before training. Default: None, which is for ids that
+            are columns or fields of columns. The first training step then finds the ids of each
+            table.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or not supported.
         RuntimeError: a table is not covered by the optimizer; a parallel mode is on.
 
-    After `mindspore_rec.RecModel` of MindRec 0.3.
+    The class is modelled on `mindspore_rec.RecModel` of MindRec 0.3.
 
     Example:
         >>> import numpy as np
@@ -173,7 +177,7 @@ class RecModel(Model):
         self.prefetch_ids: PrefetchIds | None = None
         self._callers: dict[int, CellCaller] = {}
         self._caller_tables: dict[int, list[Any]] = {}
-        self._has_rows = False  # or the warning was given
+        self._has_rows = False  # or the warning was shown
 
     # ---- what Model's constructor asks for
 
@@ -226,33 +230,35 @@ class RecModel(Model):
         """Train for a number of epochs.
 
         Args:
-            epoch: number of the last epoch, at least 1; epochs before a restart, of which a
-                `RecCheckpoint` knows, count too.
-            train_dataset: a Dataset, or an iterable of batches. An epoch is one pass over it.
-            callbacks: one or several. Default: none.
-            dataset_sink_mode: has no effect, since batches are fed one by one; True logs a warning
-                once. Default: False.
-            sink_size: number of steps of an epoch, if above 0; an epoch may then end within a pass
+            epoch: number of the last epoch, at least 1. Epochs before a restart from a
+                `RecCheckpoint` count too.
+            train_dataset: a Dataset, or an iterable of batches. An epoch is one pass over the data.
+            callbacks: one callback or several. Default: None.
+            dataset_sink_mode: has no effect, because batches are passed one by one; True logs a
+                warning once. Default: False.
+            sink_size: number of steps per epoch if above 0. An epoch may then end within a pass
                 over the data. Default: -1, an epoch is one pass.
             initial_epoch: number of epochs that an earlier run has trained. Default: 0.
-            max_steps: most steps of the run. Default: None, no limit.
-            progress: show a progress bar, or lines if there is no terminal, and the summary on
-                standard error. Default: True.
-            stop_on_nan: raise an error if a step's loss is NaN or infinite, before any callback
-                (such as a checkpoint) sees that step. And raise one if a column of a batch has such
-                a number, which names column and row: MindSpore's ReLU turns NaN into 0, so the loss
-                may not show it. Ignored if `StopOnNaN` is among the callbacks. Default: True.
+            max_steps: maximum number of steps of the run. Default: None, no limit.
+            progress: whether to show progress and the summary on standard error. Without a
+                terminal, lines replace the progress bar. Default: True.
+            stop_on_nan: whether to raise an error if a step's loss is NaN or infinite, before any
+                callback (such as a checkpoint) sees that step. A NaN or infinite number in a column
+                of a batch is also an error, which names column and row. The loss may not show such
+                a number, because MindSpore's ReLU turns NaN into 0. Ignored if `StopOnNaN` is among
+                the callbacks. Default: True.
 
-        With a cache that prefetches (`CacheConfig.prefetch`), batches are read ahead, and copied,
-        since the source may reuse its arrays. If a callback or Ctrl-C ends the training, batches
-        that were read and not trained are lost; with `max_steps` none is.
+        With a cache that prefetches (`CacheConfig.prefetch`), batches are read ahead. The batches
+        are copied, because the source may reuse its arrays. If a callback or Ctrl-C ends the
+        training, batches that were read but not trained are lost. If `max_steps` ends the training,
+        no batch is lost.
 
         Returns:
             Summary of the run.
 
         Raises:
             TypeError, ValueError: an argument is of the wrong type or out of range; the data set
-                yields no batch, or one with NaN or infinity.
+                yields no batch, or a batch with NaN or infinity.
             RuntimeError: a table is not covered by the optimizer; the data set fails.
             FloatingPointError: the loss is NaN or infinite; rows of that step may hold NaN too.
         """
@@ -309,38 +315,40 @@ class RecModel(Model):
         progress: bool = True,
         stop_on_nan: bool = True,
     ) -> TrainSummary:
-        """Train for a number of epochs and evaluate at their ends.
+        """Train for a number of epochs, and evaluate at the ends of epochs.
 
-        The results are in the summary's `history`, and for the callbacks in `metrics` and
-        `eval_results` of `run_context.original_args()`: the metrics, and `eval_loss`, the mean loss
-        of a batch, if the model has a `loss_fn` or `eval_indexes`. So `EarlyStopping` and
-        `ReduceLROnPlateau`, of this library or of `mindspore.train`, can watch each of them.
-        Callbacks with methods `on_eval_*` are called in the evaluations.
+        The results are in the summary's `history`. Callbacks find the results in `metrics` and
+        `eval_results` of `run_context.original_args()`. The results are the metrics and, if the
+        model has a `loss_fn` or `eval_indexes`, `eval_loss`, the mean loss of a batch.
+        `EarlyStopping` and `ReduceLROnPlateau`, of this library or of `mindspore.train`, can
+        monitor each result. Callbacks with methods `on_eval_*` are also called during the
+        evaluations.
 
         Args:
             epoch: as for `train`.
             train_dataset: as for `train`.
-            valid_dataset: data that are evaluated, as for `eval`; read from the start each time.
-                Default: None, which makes this `train`.
-            valid_frequency: number of epochs from one evaluation to the next, at least 1, or a
-                list of the epochs, counted from 1, after which there is one. Default: 1.
+            valid_dataset: evaluation data as for `eval`, read from the start for each evaluation.
+                Default: None, no evaluation, as in `train`.
+            valid_frequency: number of epochs between evaluations, at least 1; or a list of the
+                epochs, counted from 1, after which to evaluate. Default: 1.
             callbacks: as for `train`.
             sink_size: as for `train`.
             initial_epoch: as for `train`.
             max_steps: as for `train`.
             progress: as for `train`.
-            stop_on_nan: as for `train`, of `valid_dataset` too.
+            stop_on_nan: as for `train`; columns of `valid_dataset` are checked too.
 
         Returns:
             Summary of the run.
 
         Raises:
-            TypeError, ValueError: an argument is of the wrong type or out of range; `valid_dataset`
-                is empty, or can be read once only and is evaluated several times; there is one, and
-                the model was made without metrics, or has one called 'eval_loss'.
+            TypeError, ValueError: an argument is of the wrong type or out of range, or
+                `valid_dataset` is empty. The error is also raised if `valid_dataset` can be read
+                only once although there are several evaluations. The error is also raised for a
+                `valid_dataset` if the model has no metrics, or has a metric called 'eval_loss'.
             RuntimeError, FloatingPointError: as for `train`.
 
-        After `mindspore.train.Model.fit`.
+        The method is modelled on `mindspore.train.Model.fit`.
 
         Example:
             >>> import numpy as np
@@ -406,13 +414,13 @@ class RecModel(Model):
 
     @property
     def _has_eval_loss(self) -> bool:
-        """Whether the evaluations of `fit` measure the loss."""
+        """True if the evaluations of `fit` measure the loss."""
         return self._eval_indexes is not None
 
     def _validate(
         self, valid_dataset: Any, callbacks: Sequence[Callback], epoch: int, finite: bool
     ) -> dict[str, Any]:
-        """Return metrics and mean loss over the data, for an evaluation of `fit`."""
+        """Return the metrics and the mean loss over the data, for an evaluation of `fit`."""
         every = self._metric_fns
         if self._has_eval_loss:
             self._metric_fns = {"eval_loss": EvalLoss(), **every}
@@ -433,22 +441,22 @@ class RecModel(Model):
         progress: bool = True,
         stop_on_nan: bool = True,
     ) -> TrainSummary:
-        """Train on a stream, until the stream ends, a callback requests a stop, or Ctrl-C.
+        """Train on a stream until the stream ends, a callback requests a stop or Ctrl-C is pressed.
 
         Args:
-            train_dataset: a Dataset, or an iterable of batches; read once. A
-                `mindspore_rec.stream.StreamingDataset` can end by `StopWhen`, and resume from its
-                state.
-            callbacks: one or several. Default: none.
-            dataset_sink_mode: has no effect, since batches are fed one by one; True logs a warning
-                once. Default: None (upstream: True).
-            sink_size: number of steps of an epoch, as callbacks see it, at least 1. Default: 1.
-            max_steps: most steps of the run. Default: None, no limit.
+            train_dataset: a Dataset, or an iterable of batches, which is read once. A
+                `mindspore_rec.stream.StreamingDataset` can end by `StopWhen` and can resume from
+                its state.
+            callbacks: one callback or several. Default: None.
+            dataset_sink_mode: has no effect, because batches are passed one by one; True logs a
+                warning once. Default: None (upstream: True).
+            sink_size: number of steps per epoch for the callbacks, at least 1. Default: 1.
+            max_steps: maximum number of steps of the run. Default: None, no limit.
             progress: as for `train`. Default: True.
             stop_on_nan: as for `train`. Default: True.
 
-        With a cache that prefetches, a batch is trained once `CacheConfig.prefetch` more batches
-        have been read: on a stream with pauses use a small number.
+        With a cache that prefetches, a batch is trained only after `CacheConfig.prefetch` more
+        batches have been read. Use a small number for a stream with pauses.
 
         Returns:
             Summary of the run.
@@ -553,7 +561,7 @@ class RecModel(Model):
         return summary
 
     def _meet(self, run: Any, tables: list[Any], max_steps: int | None) -> Alone:
-        """Return the workers of a training, which start alike."""
+        """Return the workers of a training, after checking settings and sharing parameters."""
         group = current_group()
         if group.size == 1:
             return Alone(run.train_source)
@@ -564,16 +572,16 @@ class RecModel(Model):
         return Peers(group, run.train_source, self._sums_loss(), state)
 
     def _sums_loss(self) -> bool:
-        """Return whether the loss of a batch is the sum over its rows, not their mean."""
+        """Return True if a batch's loss is the sum over its rows, False if the loss is the mean."""
         loss = self._loss_fn
         reduction = getattr(loss, "reduction", None)
         if isinstance(reduction, str):
             return reduction == "sum"
-        # Some losses of MindSpore keep it as LossBase does only.
+        # Some losses of MindSpore store the reduction only in the attributes of LossBase.
         return bool(getattr(loss, "reduce", False)) and not getattr(loss, "average", True)
 
     def _settings(self, run: Any, tables: list[Any], max_steps: int | None) -> dict[str, Any]:
-        """Return what must be the same on all workers, as JSON values."""
+        """Return the settings that must be the same on all workers, as JSON values."""
         return {
             "the number of epochs": run.epoch_num,
             "the steps of an epoch": run.batch_num,
@@ -586,7 +594,7 @@ class RecModel(Model):
         }
 
     def _check_trainable(self) -> None:
-        """Check the tables again: an optimizer made after this object may have bound one."""
+        """Check the tables again, because a later optimizer may have bound one of them."""
         if self._optimizer is not None:
             check_covered(self._network, self._optimizer)
             return
@@ -606,17 +614,17 @@ class RecModel(Model):
 
         Args:
             valid_dataset: a Dataset, or an iterable of batches.
-            callbacks: one or several. Default: none.
-            dataset_sink_mode: has no effect, since batches are fed one by one; True logs a warning
-                once. Default: False.
-            progress: show a bar on a terminal after two seconds. Default: True.
+            callbacks: one callback or several. Default: None.
+            dataset_sink_mode: has no effect, because batches are passed one by one; True logs a
+                warning once. Default: False.
+            progress: whether to show a progress bar on a terminal after two seconds. Default: True.
 
         Returns:
             Metrics by name.
 
         Raises:
-            ValueError: the model was made without metrics; the data have no batch, or one with NaN
-                or infinity; a FeaturePipeline would learn of the batches.
+            ValueError: the model was made without metrics; the data have no batch, or a batch with
+                NaN or infinity; a FeaturePipeline would learn from the batches.
         """
         if not self._metric_fns:
             raise ValueError(
@@ -655,7 +663,7 @@ class RecModel(Model):
         return dict(run.metrics)
 
     def _eval_columns(self, batch: Batch, columns: BatchColumns, run: Any) -> tuple[Tensor, ...]:
-        """Return the columns of the next batch as Tensors, checked."""
+        """Check the columns of the next batch, and return the columns as Tensors."""
         columns.names = batch.names or ()
         where = f"batch {run.cur_step_num} of valid_dataset"
         if run.finite_columns:
@@ -665,7 +673,7 @@ class RecModel(Model):
         return as_tensors(batch.columns, columns=columns)
 
     def _evaluate(self, run: Any, manager: Any, bar: Any, group: Group) -> None:
-        """Evaluate this worker's share, in as many steps as all workers."""
+        """Evaluate this worker's share, in the same number of steps as the other workers."""
         context = RunContext(run)
         call = self._caller(self._eval_network)
         metrics = WorkerMetrics(group, self._metric_fns, self._sums_loss())
@@ -722,7 +730,7 @@ class RecModel(Model):
             The network's output.
 
         Raises:
-            TypeError: an input is neither array nor Tensor.
+            TypeError: an input is neither an array nor a Tensor.
             ValueError: `backend` or `config` is given, or no input is given; an input has NaN or
                 infinity.
         """
@@ -747,7 +755,7 @@ class RecModel(Model):
         epoch: int = 1,
         sink_mode: bool = True,
     ) -> None:
-        """Raise an error: there is no sink mode, for which MindSpore's `build` compiles graphs.
+        """Raise an error; MindSpore's `build` is for the sink mode, which is not supported.
 
         Raises:
             RuntimeError: always.
@@ -760,7 +768,7 @@ class RecModel(Model):
     def infer_train_layout(
         self, train_dataset: Any, dataset_sink_mode: bool = True, sink_size: int = -1
     ) -> None:
-        """Raise an error: no parameter is divided by a parallel mode.
+        """Raise an error, because no parameter is divided by a parallel mode.
 
         Raises:
             RuntimeError: always.
@@ -799,7 +807,7 @@ class RecModel(Model):
             self._callers[id(cell)] = CellCaller(cell, self._network, _is_labelled(cell))
             self._caller_tables[id(cell)] = tables_of(cell)
         for table in self._caller_tables[id(cell)]:
-            table.check_not_replaced()  # as an operator's error, it would break the graph
+            table.check_not_replaced()  # an operator's error would break the graph
         return self._callers[id(cell)]
 
 
@@ -821,13 +829,13 @@ def _check_learns_nothing(source: BatchSource) -> None:
 
 
 def _is_labelled(cell: nn.Cell) -> bool:
-    """Return whether the last column of the cell's batches is a label, no input of its network."""
+    """Return whether the last column of the cell's batches is a label, not a network input."""
     inside = cell.network if isinstance(cell, TrainStep) else cell
     return isinstance(inside, (LossCell, EvalCell))
 
 
 def _optimizers_in(cell: nn.Cell) -> list[nn.Optimizer]:
-    """Return all optimizers of a training cell, also in lists, tuples and dicts."""
+    """Return all optimizers of a training cell, including optimizers in lists, tuples and dicts."""
     optimizers: list[nn.Optimizer] = []
     for _, inside in cell.cells_and_names():
         members: list[Any] = [inside]

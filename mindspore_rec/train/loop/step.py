@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The train step as a cell: one forward pass, one backward pass, one optimizer step."""
+"""The train step as a cell: a forward pass, a backward pass and an optimizer step."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["TrainStep"]
 
 
 class ScaledLoss(nn.Cell):
-    """Loss of a network times a loss scale: the value that a training step differentiates.
+    """Computes a network's loss times a loss scale, the value that a train step differentiates.
 
     Args:
         network: cell that returns the loss.
-        loss_scale: the factor.
+        loss_scale: factor of the loss.
 
     Inputs:
         The inputs of the network.
@@ -43,26 +43,26 @@ class ScaledLoss(nn.Cell):
 class TrainStep(nn.Cell):
     """Cell that computes the loss and its gradients, and applies one optimizer step.
 
-    Use it instead of `mindspore.nn.TrainOneStepCell`, which computes the network once for the
-    loss and once more for the gradients: the graph compiler merges the two for pure operators, but
-    a lookup that inserts and counts is never merged, so tables would count every key twice.
+    Use this cell instead of `mindspore.nn.TrainOneStepCell`. That cell computes the network once
+    for the loss and again for the gradients. The graph compiler merges the two computations of pure
+    operators. It never merges lookups that insert and count, so tables would count every key twice.
 
     Args:
         network: cell that returns the loss.
         optimizer: an optimizer that covers all tables of the network.
-        loss_scale: factor of the loss in the backward pass, equal to the optimizer's `loss_scale`,
-            > 0. Default: 1.0.
-        fuse: whether several layers of `mindspore_rec.nn` in the network become one operator, as by
-            `mindspore_rec.nn.fuse`. Default: True.
+        loss_scale: factor of the loss in the backward pass, > 0. This factor must equal the
+            optimizer's `loss_scale`. Default: 1.0.
+        fuse: whether to combine several layers of `mindspore_rec.nn` in the network into one
+            operator, as by `mindspore_rec.nn.fuse`. Default: False.
 
     Inputs:
         The inputs of the network.
 
     Outputs:
-        The loss before the step, not scaled.
+        The loss before the step, without the loss scale.
 
     Raises:
-        TypeError, ValueError: `loss_scale` is not a number > 0; `fuse` is no bool.
+        TypeError, ValueError: `loss_scale` is not a number > 0; `fuse` is not a bool.
         RuntimeError: a table of the network is not covered by the optimizer.
 
     Example:
@@ -100,13 +100,13 @@ class TrainStep(nn.Cell):
         self.network = network
         self.optimizer = optimizer
         self.loss_scale = float(loss_scale)
-        # A cell, not a method: MindSpore holds the object of a method that it differentiates for
-        # ever, and with it the network's tables.
+        # A cell is used instead of a method. MindSpore keeps the object of a differentiated method
+        # forever, and with it the network's tables.
         scaled = network if self.loss_scale == 1.0 else ScaledLoss(network, self.loss_scale)
         self.value_and_grad = ms.value_and_grad(scaled, None, optimizer.parameters)
 
     def construct(self, *inputs: Any) -> Any:
-        """Return the loss, once the optimizer step is done."""
+        """Return the loss after the optimizer step is done."""
         loss, gradients = spread(self.value_and_grad, inputs)
         loss = ops.depend(loss, self.optimizer(gradients))
         return loss if self.loss_scale == 1.0 else loss / self.loss_scale

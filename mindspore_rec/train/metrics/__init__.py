@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics for MindSpore's `Model`, and the figures of a training."""
+"""Metrics for MindSpore's `Model`, and the summary of a training."""

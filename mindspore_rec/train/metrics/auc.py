@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The exact AUC of everything seen."""
+"""The exact AUC over all rows."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ __all__ = ["AUC"]
 class AUC(BinaryMetric):
     """Exact area under the ROC curve; tied pairs count one half (mid-ranks).
 
-    Definition and source: `mindspore_rec.metrics.functional.auc`. The value depends neither on the
-    order of the rows nor on how they came in batches. It is NaN while only one class was seen,
-    which happens to an online job and must not stop it.
+    For definition and source, see `mindspore_rec.metrics.functional.auc`. The value does not depend
+    on the order of the rows or on the batches. The value is NaN until rows of both classes have
+    been seen, so that an online job need not stop.
 
-    Keeps 4 bytes per row, for predictions are stored as float32 (float64 predictions that are equal
-    as float32 count as tied), and sorts them in :meth:`eval`: 10 million rows take about a second.
-    For endless streams see :class:`StreamingAUC`.
+    The metric stores 4 bytes per row, because predictions are stored as float32. Float64
+    predictions that are equal as float32 count as tied. Calling :meth:`eval` sorts the predictions;
+    10 million rows take about a second. For endless streams see :class:`StreamingAUC`.
 
     Args:
-        from_logits: whether the predictions are logits. They are ranked as they are, since a
-            float32 sigmoid would tie the large ones. Default: False.
-        task: column to take if predictions or labels are ``[B, T]``. Default: 0.
+        from_logits: whether the predictions are logits. Logits are ranked directly, because a
+            float32 sigmoid would make large logits equal. Default: False.
+        task: index of the column to use if predictions or labels are ``[B, T]``. Default: 0.
 
     Examples:
         >>> metric = AUC()
@@ -43,7 +43,7 @@ class AUC(BinaryMetric):
     """
 
     def clear(self) -> None:
-        """Forget everything seen."""
+        """Forget all rows."""
         super().clear()
         self._positive: list[FloatArray] = []
         self._negative: list[FloatArray] = []
@@ -65,7 +65,7 @@ class AUC(BinaryMetric):
         self._negative.append(np.array(state["negative"], np.float32))
 
     def _value(self) -> float:
-        # One array each from now on, so that repeated evaluation does not join them again.
+        # Keep one array per class, so that the next evaluation need not join the parts again.
         self._positive = [np.concatenate(self._positive)]
         self._negative = [np.concatenate(self._negative)]
         return auc_of_classes(self._positive[0], self._negative[0])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Base of the metrics: read and check the batches."""
+"""Base class of the metrics: reads and checks the batches."""
 
 from __future__ import annotations
 
@@ -23,26 +23,27 @@ __all__ = ["BinaryMetric"]
 
 
 class BinaryMetric(Metric):
-    """Base of the metrics of one binary task; a ``mindspore.train.Metric``.
+    """Base class of the metrics for one binary task; a ``mindspore.train.Metric``.
 
     ``mindspore.Model(net, loss_fn, metrics={"auc": AUC(from_logits=True)}).eval(dataset)`` passes
-    ``(prediction, label)`` to :meth:`update`. With an ``eval_network`` of one's own and no
-    ``eval_indexes``, the Model passes all outputs of that network: choose among them with
+    ``(prediction, label)`` to :meth:`update`. With an ``eval_network`` but no ``eval_indexes``, the
+    Model passes all outputs of the ``eval_network``; select two outputs with
     ``set_indexes([i_prediction, i_label])``.
 
-    A batch that is refused leaves the metric as it was. Nothing of a batch is kept by reference.
+    A rejected batch leaves the metric unchanged. The metric keeps no references to a batch's
+    arrays.
 
-    Metrics that have seen parts of the rows, for example one on each worker of a training, become
-    one by :meth:`merge`; `RecModel.eval` does so by itself.
+    :meth:`merge` combines metrics of different rows, for example the metrics of all workers.
+    `RecModel.eval` merges the workers' metrics automatically.
 
     Args:
-        from_logits: whether the predictions are logits. If not, they must lie in ``[0, 1]``.
-            Default: False.
-        task: column to take if predictions or labels are ``[B, T]``. Default: 0.
+        from_logits: whether the predictions are logits. If False, predictions must be in ``[0,
+            1]``. Default: False.
+        task: index of the column to use if predictions or labels are ``[B, T]``. Default: 0.
 
     Raises:
-        TypeError: an argument of another type.
-        ValueError: ``task`` below 0.
+        TypeError: an argument has the wrong type.
+        ValueError: ``task`` is below 0.
     """
 
     inputs: ClassVar[tuple[str, ...]] = ("prediction", "label")
@@ -60,7 +61,7 @@ class BinaryMetric(Metric):
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything seen."""
+        """Forget all rows."""
         self._rows = 0
 
     @property
@@ -70,17 +71,17 @@ class BinaryMetric(Metric):
 
     @rearrange_inputs
     def update(self, *inputs: Any) -> None:
-        """Take in one batch ``(prediction, label)``; a batch of no rows is legal.
+        """Add one batch ``(prediction, label)``; a batch without rows is valid.
 
         Args:
-            *inputs: MindSpore Tensors, NumPy arrays or lists, each ``[B]``, ``[B, 1]`` or
-                ``[B, T]``. Predictions: finite numbers. Labels: 0 or 1, of any dtype.
+            *inputs: MindSpore Tensors, NumPy arrays or lists, each ``[B]``, ``[B, 1]`` or ``[B,
+                T]``. Predictions must be finite numbers. Labels must be 0 or 1, of any dtype.
 
         Raises:
-            TypeError: something that is not an array of numbers.
-            ValueError: another number of inputs, another shape, different lengths, predictions that
-                are NaN, infinite or (without ``from_logits``) outside ``[0, 1]``, labels that are
-                not 0 or 1.
+            TypeError: an input is not an array of numbers.
+            ValueError: the number of inputs, a shape or a length is wrong, or labels are not 0 or
+                1. The error is also raised if predictions are NaN, infinite or (without
+                ``from_logits``) outside ``[0, 1]``.
         """
         if len(inputs) != len(self.inputs):
             raise ValueError(
@@ -93,7 +94,8 @@ class BinaryMetric(Metric):
             for array, name in zip(arrays[:2], self.inputs[:2], strict=True)
         )
         if self.task and all(array.ndim == 1 or array.shape[1] == 1 for array in arrays[:2]):
-            # One column serves every task, but a task that neither input has is a mistake.
+            # One column may serve every task, but it is an error if no input has a column of the
+            # task.
             raise ValueError(f"task must be 0 where there is one column only, got {self.task}")
         scores = as_predictions(prediction, self.inputs[0], from_logits=self.from_logits)
         labels = as_labels(label, self.inputs[1])
@@ -105,7 +107,7 @@ class BinaryMetric(Metric):
         """Return the metric over the rows seen since the last :meth:`clear`.
 
         Raises:
-            RuntimeError: no rows seen, as MindSpore's own metrics do.
+            RuntimeError: no rows have been seen; MindSpore's own metrics raise the same error.
         """
         self._check_seen()
         return self._value()
@@ -114,21 +116,22 @@ class BinaryMetric(Metric):
 
     @property
     def order_matters(self) -> bool:
-        """Whether the value depends on the order in which rows were seen."""
+        """True if the value depends on the order in which rows were seen."""
         return False
 
     def merge(self, others: Iterable[BinaryMetric]) -> None:
-        """Take in all rows that other metrics have seen, as if after this metric's own, in order.
+        """Add all rows of other metrics, in order, after the rows of this metric.
 
-        The value is then that of one metric that has seen all rows: exactly if it is made of counts
-        or ranks, else to the rounding of sums in float64. The other metrics do not change.
+        The value then equals the value of a single metric over all rows. It is exact for metrics of
+        counts or ranks; other metrics differ by the rounding of float64 sums. The other metrics do
+        not change.
 
         Args:
             others: metrics of the same class with the same settings.
 
         Raises:
-            TypeError: one of another class.
-            ValueError: one with other settings.
+            TypeError: a metric has another class.
+            ValueError: a metric has other settings.
 
         Examples:
             >>> from mindspore_rec.metrics import AUC
@@ -142,14 +145,14 @@ class BinaryMetric(Metric):
         self.merge_states([_state_of(each, self) for each in others])
 
     def state_dict(self) -> dict[str, npt.NDArray[Any]]:
-        """Return everything seen as arrays by name, for `merge_states` of another process."""
+        """Return the metric's state as arrays by name, for `merge_states` of another process."""
         return {"settings": self._settings(), "rows": np.array(self._rows), **self._state()}
 
     def merge_states(self, states: Iterable[Mapping[str, npt.NDArray[Any]]]) -> None:
-        """Take in the rows of states that `state_dict` returned, as `merge` does.
+        """Add the rows of states returned by `state_dict`, as `merge` does.
 
         Raises:
-            ValueError: a state of another class or of other settings; nothing has changed.
+            ValueError: a state is of another class or has other settings; nothing has changed.
         """
         all_states = list(states)
         mine = self.state_dict()
@@ -171,19 +174,19 @@ class BinaryMetric(Metric):
 
     @abstractmethod
     def _state(self) -> dict[str, npt.NDArray[Any]]:
-        """Return what was seen, without the number of rows."""
+        """Return the state without the number of rows."""
 
     @abstractmethod
     def _take_state(self, state: Mapping[str, npt.NDArray[Any]], rows: int) -> None:
-        """Take in another metric's state, of so many rows; `_rows` is still the number before."""
+        """Add another metric's state of `rows` rows; `_rows` does not include these rows yet."""
 
     @abstractmethod
     def _add(self, label: npt.NDArray[np.bool_], prediction: FloatArray, *others: Any) -> None:
-        """Take in checked rows ``[B]``; ``others`` are the inputs after the first two, as given."""
+        """Add checked rows ``[B]``; ``others`` are the unchecked inputs after the first two."""
 
     @abstractmethod
     def _value(self) -> float:
-        """Return the metric; at least one row was seen."""
+        """Return the value of the metric, after at least one row."""
 
     def _check_seen(self) -> None:
         if not self._rows:

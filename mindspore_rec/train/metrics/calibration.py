@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether predicted rates are the observed ones."""
+"""Calibration: compares predicted rates with observed rates."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ __all__ = ["Calibration"]
 
 
 class Calibration(BinaryMetric):
-    """Mean predicted rate divided by the mean observed rate; 1 is calibrated, above 1 too high.
+    """Mean predicted rate divided by mean observed rate: 1 is calibrated, above 1 is too high.
 
-    Definition and source: :func:`mindspore_rec.common.metrics.functional.calibration`. NaN while no
-    positive was seen. Constant memory.
+    For definition and source, see :func:`mindspore_rec.common.metrics.functional.calibration`. The
+    value is NaN until a positive label has been seen. The metric uses constant memory.
 
     Args:
-        bins: for :meth:`reliability_curve`, the number of bins of one width, or their rising edges
-            from 0 to 1. Default: 10.
+        bins: for :meth:`reliability_curve`: the number of bins of equal width, or the increasing
+            edges of the bins from 0 to 1. Default: 10.
         from_logits: whether the predictions are logits. Default: False.
-        task: column to take if predictions or labels are ``[B, T]``. Default: 0.
+        task: index of the column to use if predictions or labels are ``[B, T]``. Default: 0.
 
     Raises:
-        ValueError: ``bins`` below 1, or edges that do not rise from 0 to 1.
+        ValueError: ``bins`` is below 1, or the edges do not increase from 0 to 1.
 
     Examples:
         >>> metric = Calibration(bins=[0, 0.3, 1])
@@ -55,15 +55,15 @@ class Calibration(BinaryMetric):
         super().__init__(from_logits=from_logits, task=task)
 
     def clear(self) -> None:
-        """Forget everything seen."""
+        """Forget all rows."""
         super().clear()
         self._sums = np.zeros((3, len(self._edges) - 1))
 
     def reliability_curve(self) -> ReliabilityCurve:
-        """Return predicted and observed rate by bins of the predicted probability.
+        """Return the predicted and observed rates for each bin of predicted probability.
 
         Raises:
-            RuntimeError: no rows seen.
+            RuntimeError: no rows have been seen.
         """
         self._check_seen()
         return curve_of_sums(self._edges, self._sums)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AUC within groups, usually users."""
+"""GAUC: the AUC within groups, which are usually users."""
 
 from __future__ import annotations
 
@@ -22,22 +22,23 @@ __all__ = ["GAUC"]
 
 
 class GAUC(BinaryMetric):
-    """AUC of each group, averaged with the groups' rows (impressions) as weights.
+    """Average of the AUCs of all groups, weighted by each group's rows (impressions).
 
-    Definition and source: `mindspore_rec.metrics.functional.gauc`. Groups of one class are skipped,
-    and do not weigh; NaN if no group holds both classes. The rows of a group may be in several
-    batches, and in several metrics that are merged.
+    For definition and source, see `mindspore_rec.metrics.functional.gauc`. Groups with labels of
+    only one class are skipped and have no weight. The value is NaN if no group has both classes.
+    The rows of a group may be in several batches, or in several metrics that are merged.
 
     ``update`` takes a third input, the group of every row: int64 keys ``[B]`` or ``[B, 1]``.
-    ``mindspore.Model`` passes it on only from an ``eval_network`` of one's own that returns it,
-    with ``eval_indexes=None``. So does ``RecModel.fit``; ``Model.fit`` of MindSpore 2.10 fails
-    without ``eval_indexes``.
+    ``mindspore.Model`` passes the group only if an ``eval_network`` returns it and ``eval_indexes``
+    is None. ``RecModel.fit`` works in the same way; ``Model.fit`` of MindSpore 2.10 fails without
+    ``eval_indexes``.
 
-    Keeps 13 bytes per row, and takes about 80 more per row while :meth:`eval` sorts.
+    The metric stores 13 bytes per row, and needs about 80 more bytes per row while :meth:`eval`
+    sorts.
 
     Args:
         from_logits: whether the predictions are logits. Default: False.
-        task: column to take if predictions or labels are ``[B, T]``. Default: 0.
+        task: index of the column to use if predictions or labels are ``[B, T]``. Default: 0.
 
     Examples:
         >>> metric = GAUC()
@@ -51,7 +52,7 @@ class GAUC(BinaryMetric):
     undefined_if: ClassVar[str] = "no group has labels of both classes"
 
     def clear(self) -> None:
-        """Forget everything seen."""
+        """Forget all rows."""
         super().clear()
         self._chunks: list[tuple[npt.NDArray[np.bool_], FloatArray, npt.NDArray[np.int64]]] = []
 
