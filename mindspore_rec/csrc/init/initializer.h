@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The first value of a row: a pure function of (seed, table name, key), so it does not depend on
-// arrival order, threads, tiers or shards. Numbers come from Philox4x32-10 (Salmon et al. 2011)
-// with the table's seed as its key and (row key, block) as its counter. The code is in
+// The first value of a row: a pure function of (seed, table name, key). It does not depend on
+// arrival order, threads, tiers or shards. The numbers come from Philox4x32-10 (Salmon et al.
+// 2011), with the table's seed as its key and (row key, block) as its counter. The code is in
 // first_values.inl, which is vectorised with the other row kernels.
 #pragma once
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operators: binary cross-entropy of logits with its gradient, and the gradient from that of the
-// result. Whether the result is a mean or a sum is told by an int64 constant of one number: 1 or 0.
+// Operators: binary cross-entropy of logits with its gradient, and the gradients of logits and
+// labels from the gradient of the result. An int64 constant of one number selects the mean (1) or
+// the sum (0).
 #include "dense/logistic_loss.h"
 #include "ops/operator.h"
 #include "util/float_mode.h"
