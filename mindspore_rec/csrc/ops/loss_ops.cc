@@ -28,7 +28,7 @@ void CheckSameShape(const Args& args, int i, int j, const char* name, const char
 
 bool IsMean(const Args& args) { return args.Number<int64_t>(0, "the kind of result") != 0; }
 
-// The factor of each loss in the result.
+// The weight of each loss in the result.
 float ScaleOf(bool is_mean, int64_t n) { return is_mean ? 1.0f / static_cast<float>(n) : 1.0f; }
 
 }  // namespace
@@ -55,7 +55,7 @@ MSREC_OP(MsrLogisticLoss) {
   float* gradient = args.Data<float>(4, "the output of gradients", args.Size(1));
   const double sum = msrec::LogisticLossSum(batch, msrec::ScaleOf(is_mean, batch.n), gradient,
                                             &ThreadPool::Global());
-  // The mean of no losses is not a number, as MindSpore's.
+  // The mean of no losses is NaN, as in MindSpore.
   loss = static_cast<float>(is_mean ? sum / static_cast<double>(batch.n) : sum);
 }
 
