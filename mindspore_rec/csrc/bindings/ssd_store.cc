@@ -20,8 +20,8 @@ namespace py = pybind11;
 namespace msrec {
 namespace {
 
-// The iterator of SsdStore.scan. It keeps the store's object alive, so the scan is destroyed before
-// the store.
+// The iterator of SsdStore.scan. The iterator keeps the store's object alive, so the scan is
+// destroyed before the store.
 class StoreScan {
  public:
   StoreScan(py::object store, size_t most, bool exact) : store_(std::move(store)), most_(most) {

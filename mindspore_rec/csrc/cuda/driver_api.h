@@ -125,8 +125,8 @@ struct CublasLt {
 };
 #undef MSREC_CUDA_MEMBER
 
-// Each function opens its library once for the process. It throws std::runtime_error with the
-// reason if the library cannot be used.
+// Each function opens its library once for the process. The function throws std::runtime_error with
+// the reason if the library cannot be used.
 const Driver& OpenDriver();
 const Nvrtc& OpenNvrtc(const char* path);
 const CublasLt& OpenCublasLt(const char* path);

@@ -208,7 +208,7 @@ struct CrossAlphasArguments {
   float* alphas;
 };
 
-// output = alpha of the row x + bias.
+// output = alpha x + bias, with one alpha per row.
 struct CrossOutputArguments {
   int64_t width;
   Rows x;

@@ -32,7 +32,7 @@ class KernelDevice : public DenseDevice {
 };
 
 // The device whose loops this thread calls. `Elementwise` is a table of plain functions, so these
-// functions find their device here. It is set from `Begin` to `End`.
+// functions find their device here. The current device is set from `Begin` to `End`.
 KernelDevice& CurrentKernelDevice();
 void SetCurrentKernelDevice(KernelDevice* device);
 

@@ -66,7 +66,7 @@ class DeviceTurn {
   const std::lock_guard<std::mutex> lock_;
 };
 
-// Memory of a device, which only ever grows.
+// Device memory that only grows.
 class DeviceMemory {
  public:
   explicit DeviceMemory(DenseDevice* device) : device_(device) {}

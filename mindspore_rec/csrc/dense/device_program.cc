@@ -115,8 +115,8 @@ bool DeviceProgram::HasRoom() const {
   return bytes <= kKeptBytes;
 }
 
-// Returns memory for a forward pass. It reuses the memory of a pass whose backward pass is done. If
-// the limit of waiting passes is reached, it reuses the memory of the oldest pass.
+// Returns memory for a forward pass. Reuses the memory of a pass whose backward pass is done. If
+// the limit of waiting passes is reached, reuses the memory of the oldest pass.
 DeviceProgram::Kept* DeviceProgram::Keep() {
   auto at = std::find_if(kept_.rbegin(), kept_.rend(), [](const auto& k) { return !k->waits; });
   if (at == kept_.rend() && HasRoom()) {

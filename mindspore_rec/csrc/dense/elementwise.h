@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Element-wise loops of dense layers over blocks of rows. They are compiled once for each
+// Element-wise loops of dense layers over blocks of rows. The loops are compiled once for each
 // instruction set, and the set is chosen at the first use. All sets give the same bits.
 #pragma once
 
@@ -165,8 +165,8 @@ struct Elementwise {
   // weight^T.
   void (*cross_rows)(int64_t rows, const CrossRows& cross, Block x, Block factor, Block products,
                      Block output);
-  // Adds up the gradients of weight, bias and constants over the rows. They are consecutive in
-  // `sums`.
+  // Adds up the gradients of weight, bias and constants over the rows. The three gradients are
+  // consecutive in `sums`.
   void (*cross_rows_gradient)(int64_t rows, const CrossRows& cross, Block x, Block factor,
                               Block products, Block gradient, Target of_x, float* sums);
 

@@ -73,8 +73,8 @@ class Layer {
   virtual int64_t GradientTasks(const BatchRun&) const { return 0; }
   virtual void Gradient(const BatchRun&, int64_t, bool) const {}
   // On a device, after the last slice of a backward pass: writes or adds the gradients of
-  // `device_parts` in the device's memory. These gradients are computed from all rows. On the host,
-  // `Gradient` computes the gradients that come from partial sums.
+  // `device_parts` in the device's memory. The gradients of `device_parts` are computed from all
+  // rows. On the host, `Gradient` computes the gradients that come from partial sums.
   virtual void DeviceGradient(const BatchRun&, bool) const {}
   virtual std::vector<ParameterPart> device_parts() const { return {}; }
 

@@ -81,7 +81,7 @@ void Matrix(OwnedDesc* desc, int64_t rows, int64_t columns, int64_t ld, bool tra
         "dnnl_memory_desc_create_with_strides");
 }
 
-// A primitive with its scratchpad. It runs with any memory that matches its descriptors.
+// A primitive with its scratchpad. The primitive runs with any memory that matches its descriptors.
 class Runnable {
  public:
   void Create(const OwnedPrimitiveDesc& desc) {

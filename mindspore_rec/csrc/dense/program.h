@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// DenseProgram: the layers of one cell (a perceptron, a cross network, a mixture of experts). They
-// run as one forward operator and one backward operator.
+// DenseProgram: the layers of one cell (a perceptron, a cross network, a mixture of experts). The
+// layers run as one forward operator and one backward operator.
 //
 // A program works on values: matrices with one row per sample. A layer reads columns of values and
 // writes columns of other values. A batch is cut into slices of rows, by its size alone. A task

@@ -158,7 +158,7 @@ MSREC_EXPORT std::vector<Shape> MsrDenseForwardInferShape(int* ndims, int64_t** 
 }
 MSREC_OP(MsrDenseForward) { msrec::Forward(args, true); }
 
-// The same without `saved`, of which there is no width.
+// MsrDenseForward without the output `saved` and without its width.
 MSREC_EXPORT std::vector<Shape> MsrDensePredictInferShape(int* ndims, int64_t** shapes, void*) {
   const auto width = [&](int64_t i) { return msrec::Dimension(ndims, shapes, i); };
   const int64_t outputs = width(0);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Common parts of MindSpore's operators on tables. They are ahead-of-time Custom operators. Each
-// Msr<Name> has an Msr<Name>InferShape, which also supports dynamic shapes. MindSpore turns an
-// exception into a Python RuntimeError with the same message.
+// Common parts of MindSpore's operators on tables. The operators are ahead-of-time Custom
+// operators. Each Msr<Name> has an Msr<Name>InferShape, which also supports dynamic shapes.
+// MindSpore turns an exception into a Python RuntimeError with the same message.
 //
 // Every operator identifies its table by a `descriptor`, an int64 tensor (LookupDescriptor). `like`
 // is a constant of shape [dim]: shape inference sees only shapes, and reads the dim from this

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operators: exchanges of a step between workers. They are only in graphs of several workers.
+// Operators: exchanges of a step between workers. Only graphs of several workers have these
+// operators.
 #include <cmath>
 
 #include "ops/operator.h"
@@ -93,8 +94,8 @@ MSREC_OP(MsrAverageGradients) {
   token = 0.0f;
 }
 
-// (token, step int32 [1], every int32 [1], names uint8, parameters ...) -> token. It compares the
-// parameters of all workers in steps that are multiples of `every`.
+// (token, step int32 [1], every int32 [1], names uint8, parameters ...) -> token. The operator
+// compares the parameters of all workers in steps that are multiples of `every`.
 MSREC_EXPORT Shape MsrCompareParametersInferShape(int*, int64_t**, void*) { return {1}; }
 MSREC_OP(MsrCompareParameters) {
   args.RequireAtLeast(5);

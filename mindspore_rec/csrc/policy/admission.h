@@ -37,8 +37,8 @@ struct Admission {
   bool frozen() const { return counts() && threshold == 0; }
   bool Admits(uint32_t count) const { return threshold > 0 && count >= threshold; }
 
-  // Return the decision of kProbability: a function of key, step and seed. It does not depend on
-  // threads or order.
+  // Return the decision of kProbability: a function of key, step and seed. The decision does not
+  // depend on threads or order.
   bool Throw(int64_t key, int64_t step, uint64_t seed, uint32_t occurrences) const {
     const uint64_t die = Mix64(HashKey(key) + Mix64(seed ^ static_cast<uint64_t>(step)));
     const double thrown = static_cast<double>(die >> 11) * 0x1p-53;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // EvictionLog: the evicted keys, with time and reason. The log always keeps the last few evictions,
-// to explain why a key is gone. It keeps all evictions while a caller collects them. Not thread
-// safe; one shard owns it.
+// to explain why a key is gone. The log keeps all evictions while a caller collects them. Not
+// thread safe; one shard owns it.
 #pragma once
 
 #include <algorithm>

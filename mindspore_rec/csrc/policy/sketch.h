@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// CountingSketch: approximate counts of very many keys in memory of a fixed size. It is a counting
-// Bloom filter (Fan et al., "Summary cache", 2000) with the four counters of a key in one cache
-// line (Putze et al., "Cache-, hash- and space-efficient Bloom filters", 2007).
+// CountingSketch: approximate counts of very many keys in memory of a fixed size. The sketch is a
+// counting Bloom filter (Fan et al., "Summary cache", 2000). The four counters of a key are in one
+// cache line (Putze et al., "Cache-, hash- and space-efficient Bloom filters", 2007).
 //
 // An estimate is the smallest of the key's four counters: the key's own count plus counts of other
 // keys in the same counter. Forgetting a key subtracts its estimate, which may also subtract counts

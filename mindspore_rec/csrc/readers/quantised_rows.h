@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// QuantisedRows: int64 key -> row of int8 or int4 (quantised_row.h). It is for tables with many
-// reads and few changes; float32 rows are quantised when they are set.
+// QuantisedRows: int64 key -> row of int8 or int4 (quantised_row.h). QuantisedRows is for tables
+// with many reads and few changes; float32 rows are quantised when they are set.
 //
 // Without a vocabulary, keys are arbitrary, and an index (rows/index.h) of 6.4 to 9.7 bytes per row
 // finds them. With a vocabulary, keys are 0 .. vocabulary - 1; they need no index and always have a

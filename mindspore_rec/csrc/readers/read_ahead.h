@@ -14,7 +14,7 @@
 
 namespace msrec {
 
-// Its address marks an id that is not looked up.
+// The address of this constant marks an id that is not looked up.
 inline constexpr char kDroppedRow = 0;
 
 template <typename Finder>

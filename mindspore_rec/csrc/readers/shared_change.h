@@ -36,7 +36,7 @@ struct SharedTableChange {
     // Number of places: a power of two that leaves a third of the places free.
     uint64_t places() const { return places_.size(); }
 
-    // Reserve room for n more keys. If it throws std::bad_alloc, nothing has changed.
+    // Reserve room for n more keys. Throws std::bad_alloc; then nothing has changed.
     void Reserve(size_t n) {
       entries_.reserve(std::max(entries_.size() + n, entries_.capacity()));
       hashes_.reserve(entries_.capacity());

@@ -83,7 +83,7 @@ struct SharedIndexPart {
   uint64_t buckets = 0;
 };
 
-// A key that a delta changed. It never changes after it is published.
+// A key that a delta changed. The entry never changes after it is published.
 struct SharedChange {
   int64_t key;
   uint32_t slot;

@@ -18,7 +18,7 @@ class SharedSlots {
   // At first all slots are free. `memory` must outlive this object.
   SharedSlots(const SharedMemory* memory, size_t table);
 
-  // Allocate n slots and write them to `out`. If it throws std::bad_alloc, no slot is allocated.
+  // Allocate n slots and write them to `out`. Throws std::bad_alloc; then no slot is allocated.
   void Allocate(size_t n, uint32_t* out);
   void Free(uint32_t slot) {
     words_[slot / 64] &= ~(uint64_t{1} << slot % 64);

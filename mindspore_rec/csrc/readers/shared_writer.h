@@ -17,8 +17,8 @@
 // Readers never wait. This process may end at any moment. The next process finds the newest root,
 // completes steps 3 and 4 if necessary, and frees all memory that no root reaches.
 //
-// One thread at a time may call. Throws std::invalid_argument for bad arguments. If it throws
-// std::bad_alloc, nothing was published, and Abort drops the change.
+// One thread at a time may call. Throws std::invalid_argument for bad arguments. Throws
+// std::bad_alloc; then nothing was published, and Abort drops the change.
 #pragma once
 
 #include <cstdint>
@@ -53,7 +53,7 @@ class SharedWriter {
 
   // Reserve an index for `rows` rows, so that it need not grow. Requires a Clear before.
   void Reserve(size_t table, uint64_t rows);
-  // Drop all rows. It must be the first change of the table.
+  // Drop all rows. Clear must be the first change of the table.
   void Clear(size_t table);
   // Set rows. If a key occurs twice, its last row is kept. Null ages count as 0. Keys of a
   // vocabulary must be in it.
@@ -71,15 +71,15 @@ class SharedWriter {
   void SetAgesAt(size_t table, int64_t step, int64_t time);
   void SetFirstTime(size_t table, uint32_t time);
   // Publish the change with a blob of the state and a blob of its status. Settles the last change
-  // first. If this throws SharedReaderStuck, the new change is kept.
+  // first. Throws SharedReaderStuck; then the new change is kept.
   void Publish(const std::string& blob, const std::string& status);
   // Publish another status for the same state. Requires: no change is prepared.
   void PublishStatus(const std::string& status);
   // Drop the unpublished changes.
   void Abort();
 
-  // Do steps 3 and 4 for the last published change, unless they are done. It may be called again
-  // after SharedReaderStuck.
+  // Do steps 3 and 4 for the last published change, unless they are done. After SharedReaderStuck,
+  // Settle may be called again.
   void Settle();
 
   // ---- the newest root

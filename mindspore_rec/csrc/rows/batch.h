@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Batch: the ids of one lookup, partitioned by shard and made unique. It is the first stage of
-// every batched operation (unique | fetch rows | expand). A training lookup keeps it for the
+// Batch: the ids of one lookup, partitioned by shard and made unique. A Batch is the first stage of
+// every batched operation (unique | fetch rows | expand). A training lookup keeps its Batch for the
 // gradient, so that the backward pass does not hash again.
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace msrec {
 
-// There are few, large shards: the positions of a shard are spread over the whole batch, so each
+// There are few, large shards. The positions of a shard are spread over the whole batch, so each
 // shard touches every page of the lookup's output and gradient once.
 constexpr int kShardBits = 4;
 constexpr int kNumShards = 1 << kShardBits;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs a function on every shard, in parallel if there is enough work to wake another thread. It
-// allocates no memory, so callers may use it after changes that cannot be undone.
+// Runs a function on every shard, in parallel if there is enough work to wake another thread. The
+// call allocates no memory, so it is safe after changes that cannot be undone.
 #pragma once
 
 #include "rows/batch.h"

@@ -80,13 +80,14 @@ void GradientSum::AddShard(Part* part, int shard, const Batch& batch, const Grad
       if (at == before) {
         rows[at] = row;
       } else if (rows[at] == nullptr && row != nullptr) {
-        // Earlier lookups of the step did not admit the key and read the unknown value. Their
-        // gradients belong to that value, so the row's gradient starts at zero here.
+        // Earlier lookups of the step did not admit the key and read the unknown value. The
+        // gradients of those lookups belong to the unknown value, so the row's gradient starts at
+        // zero here.
         rows[at] = row;
         std::memset(sums + size_t{at} * dim, 0, dim * sizeof(float));
       } else if (rows[at] != nullptr && row == nullptr) {
-        // The opposite case: the row has left the table since the earlier lookup. Its gradient goes
-        // to a place that is never read.
+        // The opposite case: the row has left the table since the earlier lookup. The gradient of
+        // such a key goes to a place that is never read.
         map[u] = kNowhere;
         nowhere = true;
       }

@@ -20,13 +20,13 @@ namespace msrec {
 class GradientSum {
  public:
   // Adds one lookup's gradient, [batch.grad_rows, dim]. Calls must come in the order of the
-  // lookups. If it throws std::bad_alloc, nothing was added.
+  // lookups. Throws std::bad_alloc; then nothing was added.
   void Add(const Batch& batch, const Gradient& grad, int dim, const Kernels& kernels);
   void Reset();
 
   bool empty() const { return empty_; }
-  // The oldest structure version of the added batches. If it is older than the table's version, row
-  // pointers may be stale.
+  // The oldest structure version of the added batches. If this version is older than the table's
+  // version, row pointers may be stale.
   uint64_t structure() const { return structure_; }
 
   struct Part {

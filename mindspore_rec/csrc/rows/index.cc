@@ -205,7 +205,7 @@ void Index::Grow(uint64_t hash) {
   const uint32_t segment = EntryOf(hash).segment;
   const Segment& s = segments_[segment];
   // Keys chosen to share their leading bits would double the directory for one segment again and
-  // again. In this case the segment grows instead.
+  // again. With such keys, the segment grows instead.
   const bool directory_is_full = s.depth == depth_ && directory_.size() >= 64 * segments_.size();
   if (s.num_chunks >= kMaxChunks && s.depth < kMaxDepth && !directory_is_full) {
     Split(segment, hash);

@@ -39,8 +39,8 @@ class Index {
   // std::bad_alloc only if there is no memory and no free entry; the index is then unchanged.
   void Insert(uint64_t hash, uint32_t id);
 
-  // Grow the segments that could not grow earlier because memory was short. Such segments have room
-  // for a few more inserts only. Throws std::bad_alloc.
+  // Grow the segments that could not grow earlier because memory was short. A segment that could
+  // not grow has room for only a few more inserts. Throws std::bad_alloc.
   void CatchUp();
 
   // Remove key and return its row id, or kNone if key was absent.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The loops over floats of a row. They are compiled once per instruction set, and the set is chosen
-// at the first use. All sets give the same bits: there are no fused multiply-adds, and reductions
-// have one fixed order.
+// The loops over floats of a row. The loops are compiled once per instruction set, and the set is
+// chosen at the first use. All sets give the same bits: there are no fused multiply-adds, and
+// reductions have one fixed order.
 #pragma once
 
 #include <cstddef>
@@ -50,8 +50,8 @@ struct RowKernels {
   // per row.
   void (*step)(const StepConstants& c, int dim, char* const* rows, const float* sums, size_t n);
 
-  // Updates rows whose value and state are in separate float32 arrays. They are rounded like rows
-  // of the table. A null value means that there is no row.
+  // Updates rows whose value and state are in separate float32 arrays. The results are rounded like
+  // rows of the table. A null value means that there is no row.
   void (*step_apart)(const StepConstants& c, int dim, const int64_t* keys, float* const* values,
                      float* const* states, const float* sums, size_t n);
 

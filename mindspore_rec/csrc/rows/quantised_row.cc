@@ -66,8 +66,9 @@ void WriteHalves(uint16_t scale, uint16_t offset, char* to) {
   std::memcpy(to + sizeof(scale), &offset, sizeof(offset));
 }
 
-// Writes a row of equal numbers, `rest` above the offset, with one code. It is the least code for
-// which the scale rest / code is a finite float16, and the scale is the nearest float16.
+// Writes a row of equal numbers, `rest` above the offset, with one code. The code is the least one
+// for which `rest` / code is a finite float16, and the scale is the float16 nearest to this
+// quotient.
 void QuantiseEqual(double rest, int32_t dim, int32_t bits, uint16_t offset, char* to) {
   const double most = bits == 8 ? 255.0 : 15.0;
   const double code = std::clamp(std::ceil(rest / kLargest), 1.0, most);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Rounding: the way an optimizer step writes 2-byte numbers back. Stochastic rounding uses a random
-// number generator without state. Its numbers are a function of the table's seed and name, the
-// row's key, the table's step and the position in the row. So bits do not depend on threads,
+// number generator without state. The random numbers are a function of the table's seed and name,
+// the row's key, the table's step and the position in the row. So bits do not depend on threads,
 // instruction sets, tiers or workers, and a run that resumes from a checkpoint uses the same random
 // numbers. The code of the generator is in rows/narrow.inl:
 //
@@ -13,9 +13,9 @@
 //   number i, plane 1  = x = number i of plane 0; x *= 0x9e3779b1; x ^= x >> 15
 //
 // in uint32. Element i of the value uses number i of plane 0, from its first bit on. Element i of
-// state k, which is bfloat16 and needs 16 bits, uses half of number i of plane (k + 1) / 2: the
-// upper half if k + 1 is even, the lower half if it is odd. Plane 1 is cheap to compute. Rounding
-// needs only that any two of an element's numbers are independent, and they are.
+// state k is bfloat16 and needs 16 bits. It uses half of number i of plane (k + 1) / 2: the upper
+// half for even k + 1, the lower half for odd k + 1. Plane 1 is cheap to compute. Rounding needs
+// only that any two of an element's numbers are independent, and they are.
 #pragma once
 
 #include <cstdint>

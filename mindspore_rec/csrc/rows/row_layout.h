@@ -35,7 +35,7 @@ inline void AddCount(RowMeta* meta, uint32_t occurrences) {
   meta->count = meta->count + (occurrences < room ? occurrences : room);
 }
 
-// Bytes of n numbers in a row, padded. It is always inlined, because the kernels of every
+// Bytes of n numbers in a row, padded. The function is always inlined, because the kernels of every
 // instruction set use it.
 __attribute__((always_inline)) inline constexpr size_t PartBytes(int32_t n, NumberType type) {
   return (static_cast<size_t>(n) * BytesOf(type) + 3) / 4 * 4;

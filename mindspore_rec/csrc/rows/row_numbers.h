@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RowsOut, Gradient: rows outside a table, [n, dim]: the output of a lookup, and its gradient. They
-// are float32, or bfloat16 as bits (util/bfloat16.h) in half as many bytes. They do not own the
-// memory.
+// RowsOut, Gradient: rows outside a table, [n, dim]: the output of a lookup, and its gradient. The
+// numbers are float32, or bfloat16 as bits (util/bfloat16.h) in half as many bytes. RowsOut and
+// Gradient do not own the memory.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace msrec {
 
-// One of the two pointers is null. Both are null if nothing is to be written.
+// One of the two pointers is null. Both pointers are null if nothing is to be written.
 struct RowsOut {
   float* floats = nullptr;
   uint16_t* halves = nullptr;

@@ -16,7 +16,7 @@ namespace msrec {
 namespace {
 
 // Return zeroed memory. Blocks of at least one huge page are aligned and use huge pages, because
-// random access to rows on small pages spends much of its time in TLB misses.
+// random access to small pages spends much of its time in TLB misses.
 char* MapBlock(size_t bytes) {
   if (bytes < kHugePage) {
     auto* block = static_cast<char*>(std::calloc(1, bytes));

@@ -23,7 +23,7 @@ class SlabStore {
   SlabStore(const SlabStore&) = delete;
   SlabStore& operator=(const SlabStore&) = delete;
 
-  // Make sure that the next n Allocate() calls cannot fail. If it throws std::bad_alloc, the store
+  // Make sure that the next n Allocate() calls cannot fail. Throws std::bad_alloc; then the store
   // is unchanged.
   void Reserve(size_t n);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// BagPooling: combines the rows of a lookup by bags. It is a part of a table and runs under its
-// mutex.
+// BagPooling: combines the rows of a lookup by bags. BagPooling is a part of a table and runs under
+// the table's mutex.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // BatchLookup: finds the rows of a batch and copies their values to the output: unique | fetch rows
-// | expand. It works shard by shard, while a shard's lines are in the processor's cache. It is a
-// part of a table and runs under its mutex.
+// | expand. The work is done shard by shard, while a shard's lines are in the processor's cache.
+// BatchLookup is a part of a table and runs under the table's mutex.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ class BatchLookup {
   // Do the first part of Run, which may throw, for a training lookup that Finish completes. Add the
   // rows that this lookup may insert to `pending`, which has the rows of earlier lookups.
   void Prepare(Batch* batch, PendingRows* pending);
-  // Complete the lookup of Prepare. `moved`: other lookups have inserted rows since. In this case
-  // it may throw, and then nothing has changed.
+  // Complete the lookup of Prepare. `moved`: other lookups have inserted rows since. With `moved`,
+  // Finish may throw, and then nothing has changed.
   void Finish(Batch* batch, bool moved, const float* unknown, const RowsOut& out);
 
  private:

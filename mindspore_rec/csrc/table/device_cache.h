@@ -3,13 +3,14 @@
 // DeviceCache: lookups and steps of a table whose rows are in the slots of a device cache
 // (device_rows.h) during training. A slot is a row's place in the cache.
 //
-// If the host shares the cache's memory, the cache moves rows by itself. If not, the caller moves
-// them (RowMoves, FinishMove), and the optimizer's formula also runs on the device. The graph then
-// reports the lookups with a gradient, requests the slots of their rows, and updates these slots.
+// If the host shares the cache's memory, the cache moves rows by itself. If the memory is not
+// shared, the caller moves rows (RowMoves, FinishMove), and the optimizer's formula also runs on
+// the device. The graph then reports the lookups with a gradient, requests the slots of their rows,
+// and updates these slots.
 //
-// DeviceCache is a part of Table and runs under its mutex. It throws std::invalid_argument for bad
-// arguments and std::runtime_error for calls out of order; the table is then unchanged. Messages
-// name the table.
+// DeviceCache is a part of Table and runs under the table's mutex. Throws std::invalid_argument for
+// bad arguments and std::runtime_error for calls out of order; the table is then unchanged.
+// Messages name the table.
 #pragma once
 
 #include <cstddef>
@@ -72,11 +73,11 @@ class DeviceCache {
 
   // ---- moves
 
-  // Returns the rows whose newest value is only on the device, for FinishMove. With shared memory
-  // it writes them back by itself and returns nothing.
+  // Returns the rows whose newest value is only on the device, for FinishMove. With shared memory,
+  // writes these rows back by itself and returns nothing.
   RowMoves FetchDirty();
-  // Stores the rows that the caller moved out. `values` and `states` are array sizes. If they do
-  // not match the number of these rows, it throws and stores nothing.
+  // Stores the rows that the caller moved out. `values` and `states` are array sizes. If the sizes
+  // do not match the number of these rows, throws and stores nothing.
   void FinishMove(const float* out_values, size_t values, const float* out_states, size_t states);
 
   // ---- the step on the host, with shared memory
@@ -97,7 +98,7 @@ class DeviceCache {
   // Records that the touched rows have been updated on the device.
   void NoteUpdated();
 
-  // Drops the step's lookups and gradients. Afterwards its slots may be taken.
+  // Drops the step's lookups and gradients. After this call, the step's slots may be taken.
   void ForgetStep();
 
  private:

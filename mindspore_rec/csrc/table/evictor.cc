@@ -22,7 +22,8 @@ namespace {
 constexpr int64_t kMaxTime = std::numeric_limits<uint32_t>::max();
 
 // Rows over the capacity that one step evicts, in addition to twice the number of rows that it
-// inserted. This takes about a millisecond. A lowered capacity is reached over several steps.
+// inserted. The eviction of these rows takes about a millisecond. A lowered capacity is reached
+// over several steps.
 constexpr uint64_t kVictimsAStep = 16384;
 
 }  // namespace
@@ -106,7 +107,7 @@ void Evictor::SetClock(int64_t step, uint32_t time) {
     throw std::invalid_argument(
         core_.Where("step must be in [0, 2^32), got " + std::to_string(step)));
   }
-  // Rows that are due now must not return. If the clock moves forward, they stay due.
+  // Rows that are due now must not return. If the clock moves forward, due rows stay due.
   if (step < context.step || time < context.time) EvictDue();
   context.step = step;
   context.time = time;

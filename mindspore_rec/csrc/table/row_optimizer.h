@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // RowOptimizer: the update rule of a table's rows, and the layout of rows that the rule requires.
-// It is a part of a table and runs under its mutex.
+// RowOptimizer is a part of a table and runs under the table's mutex.
 #pragma once
 
 #include <cstdint>

@@ -2,7 +2,8 @@
 //
 // RowReader: reads rows of a table in host memory or in a lower tier, as evaluation sees them. It
 // promotes no rows. Rows with newer values in a device cache are written back first, which throws
-// if the cache is out of the host's reach. RowReader is a part of a table and runs under its mutex.
+// if the cache is out of the host's reach. RowReader is a part of a table and runs under the
+// table's mutex.
 #pragma once
 
 #include <cstddef>

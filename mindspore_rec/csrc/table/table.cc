@@ -29,8 +29,8 @@ void Table::Close() {
   try {
     if (core_.cache != nullptr) core_.cache->tiers.DrainStale();
   } catch (const std::exception&) {
-    // A tier may be unavailable. Its remaining rows have an old or abandoned layout, which no table
-    // reads.
+    // The tier may be unavailable. The remaining rows in such a tier have an old or abandoned
+    // layout, which no table reads.
   }
   engine_.ForgetStep();
   core_.lookups.Free();

@@ -51,7 +51,8 @@ class Table {
   // Throw ForkedProcess in a forked child.
   void RequireOwnProcess() const { core_.mutex.Require(); }
 
-  // ---- groups of calls by subject, each in a separate header. They live as long as the table.
+  // ---- groups of calls by subject, each in a separate header. The groups live as long as the
+  // table.
 
   TableDevice& device() { return device_; }
   TableTiers& tiers() { return tiers_; }
@@ -101,7 +102,8 @@ class Table {
   // training lookups.
   std::vector<std::pair<uint64_t, size_t>> RecentLookups();
   // Record the ids of a training lookup for RecentLookups. A lookup over workers calls this with
-  // the ids of its own worker. Its lookup in this table, with keys of all workers, is not recorded.
+  // the ids of its own worker. The inner lookup in this table, with keys of all workers, is not
+  // recorded.
   void NoteLookup(const IdView& ids);
 
   // Look up like LookupTrain, but return one handle per id [ids.size, 2] instead of a ticket, for
@@ -114,7 +116,7 @@ class Table {
   void AccumulateByHandle(const int64_t* handles, size_t n, const float* grad);
 
   // Set the rule. Existing rows keep their values; their state starts fresh unless the new rule is
-  // of the same kind. Returns a new, unique number for StepInput::binding. With this number, a step
+  // of the same kind. Returns a new, unique number for StepInput::binding. A step with this binding
   // throws if its optimizer has been replaced since.
   int64_t BindOptimizer(const Rule& rule);
   bool has_optimizer() const { return core_.has_optimizer; }
@@ -185,12 +187,12 @@ class Table {
   void Import(size_t n, const RowArrays& rows, int32_t state_width);
   // Put rows with fresh optimizer state. Requires: ids are int64 and contiguous.
   void Import(const IdView& ids, const float* values);
-  // Remove all rows. If a tier fails, it throws std::runtime_error. The table is then empty, and
-  // the tier is cleared before its next use. If memory runs out, all rows remain.
+  // Remove all rows. If a tier fails, Clear throws std::runtime_error. The table is empty even
+  // then, and the tier is cleared before its next use. If memory runs out, all rows remain.
   void Clear();
 
-  // Set whether training changes the table. If not, training lookups act like evaluation lookups,
-  // and their gradients are dropped.
+  // Set whether training changes the table. In a table that is not trainable, training lookups act
+  // like evaluation lookups, and their gradients are dropped.
   void SetTrainable(bool trainable);
 
   TableStats Stats();

@@ -30,10 +30,10 @@ class TableChanges {
 
   // Keep the digest of all rows up to date for KeptDigest, until recording stops. The call reads
   // the rows below host memory and hashes all rows once. The digest is dropped if memory for it
-  // runs out, if a table of a vocabulary is cleared, or if an age limit is turned on or off. It is
-  // also dropped if a damaged row in a lower tier is replaced, or if a mark is taken while a row's
-  // newest value is out of the host's reach. Call again after the next mark. Requires a mark.
-  // Throws the exceptions of reading rows, and then keeps no digest.
+  // runs out, if a table of a vocabulary is cleared, or if an age limit is turned on or off. The
+  // digest is also dropped if a damaged row in a lower tier is replaced. The same happens if a mark
+  // is taken while a row's newest value is out of the host's reach. Call again after the next mark.
+  // Requires a mark. Throws the exceptions of reading rows, and then keeps no digest.
   void KeepDigest();
   // Return the digest that is kept, which equals the sum over Table::Digests; nothing if no digest
   // is kept. Throws std::runtime_error if a row's newest value is out of the host's reach.
@@ -46,10 +46,11 @@ class TableChanges {
  private:
   // Let every shard compute its digest again and keep it.
   void RenewDigest();
-  // Whether a digest is kept. If so, updates the rows in host memory from a device cache.
+  // Whether a digest is kept. If a digest is kept, updates the rows in host memory from a device
+  // cache.
   bool DigestIsReady();
-  // If a digest is kept, update the rows in host memory before an epoch ends. If that fails, drop
-  // the digest.
+  // If a digest is kept, update the rows in host memory before an epoch ends. If the update fails,
+  // drop the digest.
   void WriteBackForDigest() noexcept;
 
   TableEngine& engine_;

@@ -24,7 +24,7 @@ class TableClock {
   // horizon stays where it is, unless it would be ahead of the clock.
   void Set(int64_t step, uint32_t time);
   Horizon horizon();
-  // Set the horizon to the moment of the last trigger. It must not be ahead of the clock.
+  // Set the horizon to the moment of the last trigger. The horizon must not be ahead of the clock.
   void SetHorizon(const Horizon& horizon);
   int64_t step();
   uint32_t time();

@@ -32,9 +32,9 @@ class TableDevice {
   // move the rows and call FinishMove before any other call on the table.
   RowMoves Prepare(const IdView& ids, const IdFilter& filter);
   // Returns the changed rows on the device. The caller fetches these rows and passes them to
-  // FinishMove. With shared memory it writes them back by itself and returns nothing.
+  // FinishMove. With shared memory, writes these rows back by itself and returns nothing.
   RowMoves FetchDirty();
-  // `values` and `states` are array sizes. If they do not match the rows being moved, it throws
+  // `values` and `states` are array sizes. If the sizes do not match the rows being moved, throws
   // std::invalid_argument and stores nothing.
   void FinishMove(const float* out_values, size_t values, const float* out_states, size_t states);
   // The slots whose rows have a gradient; only without shared memory.

@@ -31,9 +31,9 @@ struct TableEngine {
   void ForgetStep();
   // Do the work after the update of rows: advance the clock, and evict one step's share.
   void FinishStep();
-  // Call fn(ids, first) for all ids. With lower tiers it runs in parts, because all rows together
-  // might not fit into host memory. Each part is done completely or not at all. If a part fails,
-  // the message contains the progress so far.
+  // Call fn(ids, first) for all ids. With lower tiers the ids are split into parts, because all
+  // rows together might not fit into host memory. Each part is done completely or not at all. If a
+  // part fails, the message contains the progress so far.
   void ForEachPart(const IdView& ids, const char* what, const char* done,
                    const std::function<void(const IdView&, size_t)>& fn);
 

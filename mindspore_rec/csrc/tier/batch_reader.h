@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// BatchReader: reads many pieces of files at once. It uses io_uring if the system has it; if not, a
-// few threads call pread. Any number of threads may call Run.
+// BatchReader: reads many pieces of files at once. The reads use io_uring if the system has it.
+// Without io_uring, a few threads call pread. Any number of threads may call Run.
 #pragma once
 
 #include <atomic>

@@ -141,8 +141,8 @@ class PosixLock : public FileLock {
  private:
   // flock() belongs to the open file, which a forked child shares, so the lock would last until the
   // last child has ended. So a child closes its descriptors first, which does not unlock the
-  // parent's file. fcntl() locks belong to a process. They would be lost when any code in the
-  // process closed that file, and would not separate two tables of one process.
+  // parent's file. fcntl() locks belong to a process. A process would lose its fcntl() locks when
+  // any of its code closed that file, and the locks would not separate two tables of one process.
   struct Held {
     std::mutex mutex;
     PosixLock* first = nullptr;
@@ -247,8 +247,8 @@ class PosixEnv : public Env {
   }
 
  private:
-  // Syncs the parent of a new directory. If that throws, the directory is removed, so that the next
-  // attempt creates and syncs it again.
+  // Syncs the parent of a new directory. If the sync throws, the directory is removed, so that the
+  // next attempt creates and syncs the directory again.
   void SyncParent(const std::string& made) {
     const size_t slash = made.find_last_of('/', made.find_last_not_of('/'));
     const std::string parent = slash == std::string::npos ? "." : made.substr(0, slash + 1);

@@ -3,8 +3,8 @@
 // KeyPositions: int64 key -> 44-bit position, exact, with 12 bytes per entry. From a million keys
 // on, it takes at most 16 bytes per key; the first keys take 100 kB.
 //
-// The constant hash of a key is a bijection, so the hash can replace the key. Its top 12 bits
-// select one of 4096 tables and need not be stored. The other 52 bits are hashed again by a
+// The constant hash of a key is a bijection, so the hash can replace the key. The hash's top 12
+// bits select one of 4096 tables and need not be stored. The other 52 bits are hashed again by a
 // bijection with this process's secrets, and make 12 bytes together with the position. A table uses
 // open addressing with linear probing, and its entries are in the order of their hashes (Amble and
 // Knuth 1974). An entry's home place is proportional to its hash, so the order needs no sorting. A
@@ -12,8 +12,9 @@
 // table grows by a tenth when it is 0.88 full: 13.6 to 15.4 bytes per key.
 //
 // So the keys of a part are the same in every process, and the order of the parts does not depend
-// on the secrets. The order within a part does. If an attacker chooses keys of a single part, the
-// part's table becomes large. Its search is as fast as in any table, but it grows in larger pieces.
+// on the secrets. The order within a part depends on the secrets. If an attacker chooses keys of a
+// single part, the part's table becomes large. A search in a large table is as fast as in any
+// table, but the table grows in larger pieces.
 //
 // Not thread safe, but several threads may call const members at the same time.
 #pragma once
@@ -41,8 +42,8 @@ class KeyPositions {
   // Returns the position of key, or kNone.
   uint64_t Find(int64_t key) const;
 
-  // Inserts or replaces the position of key. Returns the old position, or kNone. If it throws
-  // std::bad_alloc, nothing has changed.
+  // Inserts or replaces the position of key. Returns the old position, or kNone. Throws
+  // std::bad_alloc; then nothing has changed.
   uint64_t Put(int64_t key, uint64_t position);
 
   // Removes key and returns its position, or kNone.
@@ -97,7 +98,7 @@ class KeyPositions {
     return UnhashKey(part << kHashBits | process_hashers.tier.Unhash52(hash));
   }
 
-  // Three words: hash (52 bits), position (44 bits).
+  // An entry is three 32-bit words: a hash of 52 bits and a position of 44 bits.
   struct Entry {
     uint32_t low, middle, high;
     Entry() : low(~0u), middle(~0u), high(~0u) {}

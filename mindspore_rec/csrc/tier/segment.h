@@ -53,7 +53,7 @@ class Segment {
   SyncMark LoadMark() const;
 
   // Writes footer and trailer after the records with these keys, and truncates the file there. The
-  // caller syncs the file. It may be called again.
+  // caller syncs the file. Repeated calls are allowed.
   void WriteFooter(const std::vector<int64_t>& keys, const std::vector<uint32_t>& tombstone_slots);
 
   // Checks header, footer and all records, and adds the errors to `problems`. If many records are

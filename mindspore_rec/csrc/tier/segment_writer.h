@@ -2,7 +2,7 @@
 //
 // SegmentWriter: appends records to the last segment, through a buffer of about a megabyte.
 //
-// This comment names two locks of the tier. `write` is held during every call, so there is one
+// The comments name two locks of the tier. `write` is held during every call, so there is one
 // writer at a time. `state` guards the data for readers: records(), and the records that are only
 // in the buffer. Calls that change this data lock `state`, or require it in their comment. No file
 // is accessed under `state`.
@@ -22,8 +22,8 @@ class SegmentWriter {
   // Requires: a new segment.
   SegmentWriter(std::shared_ptr<Segment> segment, std::mutex* state);
 
-  // Number of records that can be staged now. If it is 0, WriteOut makes room, unless the segment
-  // is full().
+  // Number of records that can be staged now. If there is no room, WriteOut makes room, unless the
+  // segment is full().
   size_t room() const;
   bool full() const { return slots_ == segment_->capacity(); }
 
@@ -33,10 +33,10 @@ class SegmentWriter {
   // Makes the next staged record part of the log. Requires the lock `state`.
   void Publish();
 
-  // Writes all published records to the file. It may be called again after an IoError.
+  // Writes all published records to the file. After an IoError, WriteOut may be called again.
   void WriteOut();
-  // Syncs the file. After the return, published records survive power loss. If it throws once, the
-  // state of the disk is unknown, so every later call throws. Reads still work.
+  // Syncs the file. After the return, published records survive power loss. After Sync has thrown
+  // once, the state of the disk is unknown, so every later call throws. Reads still work.
   void Sync();
   // Ends the segment: writes footer and trailer, and syncs. Throws like Sync.
   void Seal();

@@ -4,10 +4,10 @@
 // like any other write, so the order of the log stays the order of versions. After these rows are
 // synced, the segment leaves the manifest and its file is removed.
 //
-// A tombstone must stay as long as the disk may have an older version of its key. It can go when
-// every segment up to `born`, the segment where the erasure was first written, is gone or has no
-// dead record. A tombstone is unnecessary if its key has been written again: the later record hides
-// older records as well, and is synced before the tombstone goes.
+// A tombstone must stay as long as the disk may have an older version of its key. The tombstone can
+// go when every segment up to `born`, the segment where the erasure was first written, is gone or
+// has no dead record. A tombstone is unnecessary if its key has been written again: the later
+// record hides older records as well, and is synced before the tombstone goes.
 #include <algorithm>
 #include <cerrno>
 #include <chrono>

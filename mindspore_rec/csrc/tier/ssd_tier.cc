@@ -323,8 +323,9 @@ void SsdTier::Clear() {
   auto none = std::make_shared<SegmentTable>();
   std::shared_ptr<const SegmentTable> old = none;
   KeyPositions index;
-  // This call clears the tier. If it fails, the new manifest may or may not be on the disk. This
-  // process still has all rows, so the next Flush must write the manifest again.
+  // StoreManifest is the step that clears the tier. If StoreManifest fails, the new manifest may or
+  // may not be on the disk. This process still has all rows, so the next Flush must write the
+  // manifest again.
   manifest_stale_ = true;
   StoreManifest(*none);
   {

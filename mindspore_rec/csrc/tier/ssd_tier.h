@@ -179,7 +179,7 @@ class SsdTier : public Tier {
 
   // The mutexes are locked in this order. collect: one collection at a time. write: one writer at a
   // time; the index changes only under write and state together, so either lock is enough to read
-  // it. state: the members below; it is never held during a file access.
+  // it. state: guards the members below; this mutex is never held during a file access.
   std::mutex collect_mutex_;
   std::mutex write_mutex_;
   mutable std::mutex state_mutex_;

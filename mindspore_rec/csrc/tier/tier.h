@@ -55,7 +55,7 @@ class Tier {
   // contents of rows and found are then undefined.
   virtual void Read(const int64_t* keys, size_t n, char* rows, bool* found) = 0;
 
-  // Inserts or replaces rows. If a key occurs twice, its last row counts. If it throws (IoError:
+  // Inserts or replaces rows. If a key occurs twice, its last row counts. If Write throws (IoError:
   // disk full, max_bytes, ...), each row is either old or new, and the call may be repeated.
   virtual void Write(const int64_t* keys, size_t n, const char* rows) = 0;
 
@@ -85,7 +85,7 @@ class Tier {
   // Sets found[i] to true if there is a row of keys[i], without reading the row.
   virtual void Contains(const int64_t* keys, size_t n, bool* found) const = 0;
 
-  // Erases every row, quickly, and as durably as Flush. If it throws, or after kill -9 or power
+  // Erases every row, quickly, and as durably as Flush. If Clear throws, or after kill -9 or power
   // loss during the call, either all rows or no rows remain.
   virtual void Clear() = 0;
 

@@ -67,7 +67,7 @@ TierChain::TierChain(std::vector<Level> levels)
 
 // A row that moves down meanwhile is written to the lower level before it is erased from the upper
 // one, so the search finds it. A row may also move up, from a level that was not searched yet to a
-// level that was. In this case all levels are searched again.
+// level that was. After such a move up, all levels are searched again.
 template <typename Find>
 void TierChain::FindAll(const int64_t* keys, size_t n, bool* found, Find find) const {
   std::vector<size_t> at;
@@ -179,8 +179,8 @@ void TierChain::Spill(size_t level) {
   }
 }
 
-// After a failed spill, erases the rows from the lower level that are still in the upper level. It
-// runs before any other write, while the rows in the two levels are still equal.
+// After a failed spill, erases the rows from the lower level that are still in the upper level.
+// This function runs before any other write, while the rows in the two levels are still equal.
 void TierChain::FinishSpills() {
   for (size_t level = 0; level + 1 < levels_.size(); ++level) {
     std::vector<int64_t>& keys = halfway_[level];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TierChain: several tiers used as one, the fastest first. Each row is in one of them: it is
-// written to the first tier, and rows over a level's limit spill to the next level.
+// TierChain: several tiers used as one, the fastest first. Each row is in one of the tiers. Rows
+// are written to the first tier, and rows over a level's limit spill to the next level.
 //
 // Any thread may call Read and the counters at any time. Members that change rows run one at a
 // time.
@@ -68,8 +68,8 @@ class TierChain : public Tier {
   const std::vector<Level> levels_;
   std::vector<Counters> counters_;
   mutable std::mutex change_mutex_;
-  // Number of writes that have put rows into the first level. They may still have to erase the rows
-  // below it.
+  // Number of writes that have put rows into the first level. Such a write may still have to erase
+  // the rows below the first level.
   std::atomic<uint64_t> ascents_{0};
   // Keys of a failed spill: they may be in a level and in the next level, too.
   std::vector<std::vector<int64_t>> halfway_;

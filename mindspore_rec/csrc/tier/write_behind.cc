@@ -195,8 +195,8 @@ void WriteBehind::Clear() {
   part->clears = true;
   std::lock_guard<std::mutex> lock(mutex_);
   parts_.push_back(std::move(part));
-  // The part being written stays until its write has ended, with or without success. Then the tier
-  // is cleared. Writes queued before a clear are dropped.
+  // The part that is being written stays until it is done, or has failed; then the tier is cleared.
+  // Writes that were queued before a clear are dropped.
   parts_.erase(parts_.begin() + busy_, parts_.end() - 1);
   bytes_ = busy_ ? parts_.front()->bytes() : 0;
   moot_ = busy_;

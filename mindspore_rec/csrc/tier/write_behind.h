@@ -44,7 +44,7 @@ class WriteBehind {
   // Calls Drain and Tier::Flush.
   void Flush();
   // Erases every row. Readers see this at once. The background thread clears the tier in queue
-  // order, and Drain waits for it. If it throws std::bad_alloc, nothing has changed.
+  // order, and Drain waits for it. Throws std::bad_alloc; then nothing has changed.
   void Clear();
 
   // Stops the background thread for its lifetime. A walk over the tier then finds each row once, in

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// AlignedMemory: uninitialised bytes, aligned to a cache line. They only grow, and are kept between
-// uses.
+// AlignedMemory: uninitialised bytes, aligned to a cache line. The memory only grows, and is kept
+// between uses.
 #pragma once
 
 #include <cstddef>

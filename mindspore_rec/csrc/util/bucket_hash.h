@@ -7,12 +7,12 @@
 // rows. hash.h has the hash for those purposes.
 //
 // A hash is three multiplications by secret odd numbers, with shift and exclusive or between them
-// to bring high bits down. It has as many instructions as the constant hash. Each multiplication
-// spreads any two words over the top bits like a universal hash (multiply-shift; Dietzfelbinger et
-// al. 1997), but keeps arithmetic progressions. After two multiplications and the shifts, no such
-// pattern remains for the third. With only two multiplications, one seed in a hundred was bad at
-// multiples of some power of two. The hash keeps chosen keys from sharing buckets. It is no cipher
-// against an attacker who can observe it.
+// to bring high bits down. The keyed hash has as many instructions as the constant hash. Each
+// multiplication spreads any two words over the top bits like a universal hash (multiply-shift;
+// Dietzfelbinger et al. 1997), but keeps arithmetic progressions. After two multiplications and the
+// shifts, no such pattern remains for the third. With only two multiplications, one seed in a
+// hundred was bad at multiples of some power of two. The hash keeps chosen keys from sharing
+// buckets. The hash is no cipher against an attacker who can observe it.
 #pragma once
 
 #include <cstdint>
@@ -55,10 +55,10 @@ class BucketHasher {
   uint64_t first_inverse_, second_inverse_, third_inverse_;
 };
 
-// The secrets of this process. Their seed is random, or comes from the environment variable
-// MINDSPORE_REC_HASH_SEED (any text). With this variable, a run can be repeated exactly, including
-// its memory accesses. Batches, row indexes and tier indexes have separate secrets. So keys read
-// from one index in its order do not cluster in another index.
+// The secrets of this process. The seed of the secrets is random, or comes from the environment
+// variable MINDSPORE_REC_HASH_SEED (any text). With a set MINDSPORE_REC_HASH_SEED, a run can be
+// repeated exactly, including its memory accesses. Batches, row indexes and tier indexes have
+// separate secrets. So keys read from one index in its order do not cluster in another index.
 struct ProcessHashers {
   BucketHasher batch, index, tier;
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// float16: IEEE 754's half precision, by bit operations with the same results as F16C. It has 11
-// bits of precision and ranges from 2^-24 to 65504. Always inlined, because the kernels of every
-// instruction set use it.
+// float16: IEEE 754's half precision, by bit operations with the same results as F16C. A float16
+// has 11 bits of precision and ranges from 2^-24 to 65504. Always inlined, because the kernels of
+// every instruction set use it.
 #pragma once
 
 #include <cstdint>
@@ -39,10 +39,10 @@ __attribute__((always_inline)) inline uint16_t ToFloat16(float value) {
 }
 
 // Return one of the two float16 around a number. The upper one is chosen with the probability that
-// makes the mean exact, to 2^-32 of a float16's last bit. For this, `random`, a uniform 32-bit
-// number, is added to the discarded bits, the first of which has the weight 2^31. A carry rounds
-// away from zero. Between 65504 and 65536 the upper one is infinity. A float16 stays unchanged; NaN
-// stays NaN.
+// makes the mean exact, to 2^-32 of a float16's last bit. The uniform 32-bit number `random` is
+// added to the discarded bits, the first of which has the weight 2^31. A carry rounds away from
+// zero. For numbers between 65504 and 65536, the upper float16 is infinity. A float16 stays
+// unchanged; NaN stays NaN.
 __attribute__((always_inline)) inline uint16_t ToFloat16(float value, uint32_t random) {
   uint32_t bits;
   __builtin_memcpy(&bits, &value, sizeof(bits));

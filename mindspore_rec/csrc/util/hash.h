@@ -43,8 +43,8 @@ inline uint32_t OwnerOf(int64_t key, uint32_t workers) {
   return static_cast<uint32_t>((hash >> 32) * workers >> 32);
 }
 
-// FNV-1a over bytes, finished by Mix64. It is for short strings such as table names, not for bulk
-// data.
+// FNV-1a over bytes, finished by Mix64. The hash is for short strings such as table names, not for
+// bulk data.
 inline uint64_t HashBytes(const void* data, size_t size) {
   const auto* bytes = static_cast<const unsigned char*>(data);
   uint64_t h = 0xcbf29ce484222325ULL;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Detects forked children, so that objects refuse to work in a process that did not create them. A
-// child has a copy of the objects from a moment when other threads may have been changing them.
-// Those threads do not exist in the child.
+// child has a copy of the objects from a moment when other threads may have been changing them. The
+// parent's other threads do not exist in the child.
 #pragma once
 
 #include <unistd.h>
@@ -22,8 +22,9 @@ namespace process_internal {
 extern std::atomic<uint64_t> forks;
 }
 
-// Returns the number of forks from the first process that loaded the library to this process. It
-// differs from the number of every ancestor. A process id may not, because the system reuses ids.
+// Returns the number of forks from the first process that loaded the library to this process. The
+// number differs from the number of every ancestor. A process id need not differ, because the
+// system reuses process ids.
 inline uint64_t ForkCount() { return process_internal::forks.load(std::memory_order_relaxed); }
 
 // The process that created an object.

@@ -23,8 +23,8 @@ namespace msrec {
 
 class ThreadPool {
  public:
-  // Returns the process-wide pool. Its initial size is MINDSPORE_REC_NUM_THREADS, or the number of
-  // CPUs that this process may run on.
+  // Returns the process-wide pool. The initial size of the pool is MINDSPORE_REC_NUM_THREADS, or
+  // the number of CPUs that this process may run on.
   static ThreadPool& Global();
 
   explicit ThreadPool(int num_threads);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// AllRows: the rows of a table on all workers, read and changed by a single worker. It accesses
-// this worker's rows directly, and other workers' rows through their RowService. Only one worker
-// calls; the other workers may do anything else meanwhile.
+// AllRows: the rows of a table on all workers, read and changed by a single worker. AllRows
+// accesses this worker's rows directly, and other workers' rows through their RowService. Only one
+// worker calls; the other workers may do anything else meanwhile.
 //
 // For a replicated table, this worker has all rows: it reads its own rows, and changes the rows of
-// all workers. If a call fails on one worker, which the message names, other workers may already
-// have done it.
+// all workers. If a call fails on one worker, the message names that worker; other workers may
+// already have done the call.
 #pragma once
 
 #include <cstdint>

@@ -25,8 +25,8 @@ struct WorkerError : std::runtime_error {
 constexpr double kDefaultWaitLimit = 300;  // seconds
 
 // Names the current exchange of the calling thread during the scope, for messages and for reports
-// of hanging workers. In nested scopes, the innermost scope counts. Both texts must outlive the
-// scope.
+// of hanging workers. In nested scopes, the innermost scope counts. The texts `what` and `table`
+// must outlive the scope.
 class ExchangeScope {
  public:
   explicit ExchangeScope(const char* what, const char* table = "");
@@ -77,7 +77,7 @@ class Communicator {
   int size() const { return size_; }
   const std::string& name() const { return name_; }
 
-  // Seconds after which a wait throws WorkerError. Afterwards the channel is unusable.
+  // Seconds after which a wait throws WorkerError. After such an error the channel is unusable.
   double wait_limit() const { return wait_limit_.load(std::memory_order_relaxed); }
   void set_wait_limit(double seconds) { wait_limit_.store(seconds, std::memory_order_relaxed); }
 
@@ -89,8 +89,8 @@ class Communicator {
   // Returns the text of a long wait, "" if no call waits for long. Any thread may call this.
   std::string waiting() const;
 
-  // Give the channel up, because this worker cannot continue as the other workers expect. Their
-  // calls then fail instead of waiting, or the job ends with this message.
+  // Give the channel up, because this worker cannot continue as the other workers expect. The other
+  // workers' calls then fail instead of waiting, or the job ends with this message.
   void GiveUp(const char* why) { DoGiveUp(why); }
 
   // Collective calls. Sizes are in bytes and have no limit. Memory of send and receive must not
@@ -104,7 +104,7 @@ class Communicator {
   // Writes the `bytes` bytes of each worker to `all`, worker 0's bytes first.
   void AllGather(const void* mine, size_t bytes, void* all);
   // Writes the all_bytes[r] bytes of each worker r to `all`, worker 0's bytes first. `mine` has
-  // all_bytes[rank()] bytes. It may be the place of these bytes in `all`.
+  // all_bytes[rank()] bytes. `mine` may be the place of these bytes in `all`.
   void AllGatherV(const void* mine, void* all, const size_t* all_bytes);
   // Returns when all workers have called it.
   void Barrier();

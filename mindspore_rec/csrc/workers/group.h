@@ -56,7 +56,8 @@ class WorkerGroup {
   // Each sample has equally many rows. Before the first BeginStep, all workers count as having the
   // same number.
   int64_t RowsBefore(int64_t rows) const;
-  // Whether this worker has no samples in this step. It then takes part in exchanges without keys.
+  // Whether this worker has no samples in this step. An idle worker takes part in exchanges without
+  // keys.
   bool idle() const { return idle_.load(std::memory_order_acquire); }
 
  private:

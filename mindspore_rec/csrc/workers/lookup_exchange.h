@@ -18,15 +18,15 @@ namespace msrec {
 
 class LookupExchange {
  public:
-  // Requires: the conditions of LookUpOverWorkers; the requests outlive this object.
+  // Requires: the requirements of LookUpOverWorkers are met, and the requests outlive this object.
   LookupExchange(LookupRequest* requests, size_t n, bool train);
 
   // Do the lookups. Throws on all workers if one fails.
   void Run();
 
  private:
-  // Free bytes before the rows, for a row's metadata. They are a cache line, so that the rows begin
-  // aligned to one.
+  // Free bytes before the rows, for a row's metadata. The free bytes are a cache line, so that the
+  // rows begin aligned to a cache line.
   static constexpr size_t kLine = 64;
 
   struct One {

@@ -25,7 +25,7 @@ auto ByExchange(const Registered& registered, const Fn& fn) {
 }
 
 // Creates a table like CreateTable. If there are other workers, it is this worker's part of a table
-// over all workers. Its placement uses `kind`, and `owner` modulo the number of workers.
+// over all workers. The placement uses `kind`, and `owner` modulo the number of workers.
 std::shared_ptr<Registered> CreateTableOverWorkers(const TableConfig& config, bool replace);
 
 }  // namespace msrec

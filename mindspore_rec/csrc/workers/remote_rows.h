@@ -35,7 +35,7 @@ class RemoteRows {
   using Read = std::function<void(MessageReader*)>;
 
   // Send a request with the arguments that `write` adds, and call `read` with the reply. Throws the
-  // error of the other worker, with its number.
+  // error of the other worker, with that worker's number.
   void Ask(RowRequest what, const Write& write, const Read& read) const;
 
   // Throws std::runtime_error unless the other worker's rows have the same width as this worker's

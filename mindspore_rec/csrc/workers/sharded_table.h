@@ -11,10 +11,10 @@
 // A failure on one worker throws on all workers (collective.h), and no rows change: each owner
 // prepares the lookup, all agree, and then they do it.
 //
-// A worker without a batch in a step (WorkerGroup::idle) takes part without keys. Its training
-// lookups read zeros and its gradients are dropped.
+// A worker without a batch in a step (WorkerGroup::idle) takes part without keys. The training
+// lookups of an idle worker read zeros, and its gradients are dropped.
 //
-// It is thread safe like Table.
+// ShardedTable is thread safe like Table.
 #pragma once
 
 #include <cstdint>
@@ -61,14 +61,14 @@ class ShardedTable {
   const Placement& placement() const { return table_->placement(); }
   TableExchange& exchange() const { return *exchange_; }
 
-  // These methods match Table, over all workers.
+  // These methods match the methods of Table, over all workers.
   int64_t LookupTrain(const IdView& ids, const IdFilter& filter, const RowsOut& out);
   void LookupEval(const IdView& ids, const IdFilter& filter, const RowsOut& out);
   int64_t PoolTrain(const IdView& ids, const IdFilter& filter, const BagView& bags, float* out);
   void PoolEval(const IdView& ids, const IdFilter& filter, const BagView& bags, float* out);
 
-  // These methods match Table, but not for a replicated table. Only the worker that looked up a row
-  // can use its handle.
+  // These methods match the methods of Table, but do not support a replicated table. Only the
+  // worker that looked up a row can use its handle.
   void LookupWithHandles(const IdView& ids, const IdFilter& filter, float* out, int64_t* handles);
   // After a failure, the table has no gradients and lookups any more.
   void AccumulateByHandle(const int64_t* handles, size_t n, const float* grad);

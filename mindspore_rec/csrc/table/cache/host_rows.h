@@ -2,7 +2,8 @@
 //
 // HostRows: the rows in host memory of a table with lower tiers. Rows that a batch needs are
 // promoted; before that, rows over the capacity of host memory are demoted. Evaluation reads copies
-// of rows in lower tiers and moves no row. HostRows is a part of a table and runs under its mutex.
+// of rows in lower tiers and moves no row. HostRows is a part of a table and runs under the table's
+// mutex.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +34,7 @@ class HostRows {
   void Promote(Batch* batch, LookupPurpose purpose, PendingRows* pending = nullptr);
   // Make room for `rows` more rows in host memory by demoting other rows; return the number of rows
   // that fit. With `prefetching`, this number may be smaller than `rows`, because rows that are
-  // needed earlier stay. Without it, too little room throws std::invalid_argument.
+  // needed earlier stay. Without `prefetching`, too little room throws std::invalid_argument.
   size_t MakeRoom(size_t rows, bool prefetching);
 
   struct Stats {

@@ -2,7 +2,7 @@
 //
 // LowerEviction: evicts rows that are only in lower tiers. Rows that are due are already invisible,
 // so a slow sweep, one slice per step, frees their space. Rows over the table's capacity are chosen
-// from a sample of the sweep. LowerEviction is a part of a table and runs under its mutex.
+// from a sample of the sweep. LowerEviction is a part of a table and runs under the table's mutex.
 #pragma once
 
 #include <cstdint>

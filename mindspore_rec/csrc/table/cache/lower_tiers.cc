@@ -60,8 +60,7 @@ void LowerTiers::EraseDeparted() {
   if (keys.empty()) return;
   fetches_.Invalidate(keys);
   OnTier([&] { Queue().Erase(keys); });
-  // Forget the keys only now: if the queue is full and the tier accepts nothing, they must still be
-  // erased later.
+  // Only now: where the queue is full and the tier takes nothing, they are still to be erased.
   upper_.ForgetDeparted();
 }
 

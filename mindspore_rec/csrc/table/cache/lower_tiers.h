@@ -2,7 +2,7 @@
 //
 // LowerTiers: the rows of a table in tiers below host memory, with a queue in front of the tiers.
 // Readers see writes and erasures as soon as they are queued. LowerTiers is a part of a table and
-// runs under its mutex. The queue and the tiers are opened at the first use.
+// runs under the table's mutex. The queue and the tiers are opened at the first use.
 //
 // A row is in one of three states:
 //   in host memory only
@@ -38,7 +38,7 @@ class LowerTiers {
       : upper_(*upper), settings_(std::move(settings)) {}
 
   const CacheSettings& settings() const { return settings_; }
-  // Number of rows that are in a lower tier only. It is 0 before the first call of Queue.
+  // Number of rows that are in a lower tier only; 0 before the first call of Queue.
   int64_t rows() const { return rows_; }
   // Count `more` more rows as being in a lower tier only; `more` may be negative.
   void AddRows(int64_t more) { rows_ += more; }
@@ -62,7 +62,7 @@ class LowerTiers {
   // the round ends at once.
   std::pair<size_t, bool> Scrub(size_t most);
 
-  // Erase the copies of rows that have left the table. This runs before any read or write.
+  // Erase the copies of rows that have left the table. Every read or write calls this first.
   void EraseDeparted();
   // Set found[i] if a lower tier has a row of keys[i]. Unless `rows` is null, also read these rows.
   void Read(const std::vector<int64_t>& keys, std::vector<char>* rows,
@@ -97,11 +97,11 @@ class LowerTiers {
   Relaid Relay(const RowLayout& layout);
   // Replace the rows by the copies of Relay. Returns the old queue; its rows are not read any more.
   std::shared_ptr<WriteBehind> Adopt(Relaid relaid) noexcept;
-  // Clear tiers that the table no longer uses. If that fails now, it is tried again: by the queue's
-  // own thread, by Flush, before the next layout and by Close. Until then the old rows only cost
-  // space. This table never reads them, because it opens a generation a second time only after its
-  // rows are gone. A later run finds them only if this run ends without a Flush, and Flush fails as
-  // long as they exist.
+  // Clear tiers that the table no longer uses. A failed attempt is repeated by the queue's own
+  // thread, by Flush, before the next layout and by Close. Until a clear succeeds, the old rows
+  // only cost space. This table never reads the old rows, because it opens a generation a second
+  // time only after the generation's rows are gone. A later run finds the old rows only if this run
+  // ends without a Flush, and Flush fails as long as the old rows exist.
   void DropStale(std::shared_ptr<WriteBehind> queue);
   // Try to clear these tiers again. Throws the tier's exception.
   void DrainStale();
@@ -132,8 +132,8 @@ class LowerTiers {
   std::unique_ptr<TierScan> sweep_;  // null: the next Sweep starts at the beginning
   TierScrub scrub_;
   // Queues in front of tiers that are no longer read, of an earlier layout or of a layout that was
-  // given up. Each queue contains only the request to clear its tier, and retries it by itself.
-  // Flush and the next layout wait for these queues.
+  // given up. Each queue contains only the request to clear its tier, and retries this request by
+  // itself. Flush and the next layout wait for these queues.
   std::vector<std::shared_ptr<WriteBehind>> stale_;
 };
 

@@ -138,8 +138,8 @@ void Prefetcher::FetchRows(std::unique_lock<std::mutex>* lock, Fetch* fetch, Bat
     tiers_.OnTier([&] { queue->Read(keys.data(), keys.size(), rows.data(), found.get()); });
     lock->lock();
     if (stop_ || fetch->cancelled) return;
-    // A row that was promoted and then left the table meanwhile is not recorded yet. Its copy would
-    // bring the row back.
+    // A row that was promoted and then left the table meanwhile is not recorded yet. The copy read
+    // before would bring such a row back.
     tiers_.EraseDeparted();
   }
   PromoteRead(fetch, keys, rows, found.get());

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Prefetcher: promotes the rows of batches that will be looked up soon. A thread of the table makes
-// the keys of a batch unique and reads rows from lower tiers without the table's mutex. It then
-// puts the rows into host memory, where they stay until the batch is released. Rows that changed
-// after the read are dropped (Fetches). There are two threads: one reads while the other makes keys
-// unique or promotes, so that a slow disk is always busy. The threads start with the first batch.
+// the keys of a batch unique and reads rows from lower tiers without the table's mutex. The thread
+// then puts the rows into host memory, where the rows stay until the batch is released. Rows that
+// changed after the read are dropped (Fetches). There are two threads: one reads while the other
+// makes keys unique or promotes, so that a slow disk is always busy. The threads start with the
+// first batch.
 //
-// Methods run under the table's mutex. Methods with a `lock` argument release it while they wait.
+// Methods run under the table's mutex. Methods with a `lock` argument release the lock while they
+// wait.
 #pragma once
 
 #include <array>

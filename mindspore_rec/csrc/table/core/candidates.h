@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Candidates: counts of a shard's keys that have no row yet, for the decisions of admission. They
-// are one exact counter per key, or a sketch. Not thread safe; one shard owns it.
+// Candidates: counts of a shard's keys that have no row yet, for the decisions of admission. The
+// counts are one exact counter per key, or a sketch. Not thread safe; one shard owns it.
 #pragma once
 
 #include <cstddef>

@@ -3,8 +3,8 @@
 // GradientTokens: checks that a table's optimizer receives the gradient that the table has summed.
 // A graph passes no rows to the optimizer, only a token for each backward pass of a lookup;
 // MindSpore adds the tokens of several passes. Arithmetic on gradients (a mean over passes, a
-// scale, a clip) would silently change dense gradients but not the rows. Such arithmetic also
-// changes the tokens, so the step can refuse it.
+// scale, a clip) would silently change dense gradients but not the rows. Arithmetic on gradients
+// also changes the tokens, so the step can refuse the gradient.
 #pragma once
 
 #include <atomic>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LookupPurpose: the purpose for which the rows of a batch are looked up. It decides whether keys
-// get rows, whether rows in lower tiers are promoted, and how long rows stay in host memory.
+// LookupPurpose: the purpose for which the rows of a batch are looked up. The purpose decides
+// whether keys get rows, whether rows in lower tiers are promoted, and how long rows stay in host
+// memory.
 #pragma once
 
 #include <cstdint>

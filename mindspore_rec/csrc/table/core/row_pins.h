@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RowPins: for each row of a shard in a table with lower tiers, the time until which it stays in
-// host memory, and whether it has a copy in a lower tier. RowPins is a part of a shard, indexed by
-// the places of the rows.
+// RowPins: data about each row of a shard in a table with lower tiers: the time until which the row
+// stays in host memory, and whether the row has a copy in a lower tier. RowPins is a part of a
+// shard, indexed by the places of the rows.
 #pragma once
 
 #include <algorithm>
@@ -24,8 +24,8 @@ class RowPins {
   // Make room for places below `end`. Throws std::bad_alloc, like every method that gets a place
   // without room.
   void Reserve(size_t end) { pins_.resize(std::max(pins_.size(), end)); }
-  // Make room for the copies of `more` more rows. The room grows geometrically, since this is
-  // called for single rows. Throws std::bad_alloc.
+  // Make room for the copies of `more` more rows. The room grows geometrically, because this method
+  // is called for single rows. Throws std::bad_alloc.
   void ReserveCopies(size_t more) {
     const size_t wanted = departed_.size() + copies_ + more;
     if (wanted > departed_.capacity()) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RowSizes: bytes of a row, of its parts and of its index. This is the only source of row sizes for
-// capacities given in bytes, and for estimates made before the table exists.
+// RowSizes: bytes of a row, of its parts and of its index. RowSizes is the only source of row sizes
+// for capacities given in bytes, and for estimates made before the table exists.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shard: 1/16 of a table, chosen by a hash of the key. It is a sequential data structure: only one
-// thread at a time works on it. Different shards run in parallel, so results never depend on the
-// number of threads.
+// Shard: 1/16 of a table, chosen by a hash of the key. A shard is a sequential data structure: only
+// one thread at a time works on it. Different shards run in parallel, so results never depend on
+// the number of threads.
 #pragma once
 
 #include <algorithm>
@@ -123,8 +123,8 @@ class Shard {
   RowPins& pins() { return pins_; }
   // Set the current time in rows without an event time.
   void StampTime();
-  // Return the live rows, in row order. They may include rows that are due, unless EvictAll was
-  // called first.
+  // Return the live rows, in row order. The result may include rows that are due, unless EvictAll
+  // was called first.
   std::vector<const char*> Rows();
   void BeginEpoch(uint64_t epoch, uint64_t oldest);
   void StopRecording();

@@ -64,7 +64,7 @@ struct RowPin {
 };
 static_assert(sizeof(RowPin) == 4, "4 bytes a row of host memory");
 
-// The state that all shards of a table share. It changes only between batched operations.
+// The state that all shards of a table share. The context changes only between batched operations.
 struct ShardContext {
   RowLayout layout;
   Initializer initializer;
@@ -85,9 +85,10 @@ struct ShardContext {
   Pins pins;
 
   bool is_static() const { return vocabulary > 0; }
-  // Whether keys are their own index. Then every key has a place, even if it was never used.
+  // Whether keys are their own index. With such an identity index, every key has a place, even an
+  // unused key.
   bool identity() const { return is_static() && !tiered && !placement.spread(); }
-  // Whether keys of the vocabulary get a place at their first training. Until then they read their
+  // Whether keys of the vocabulary get a place at their first training. An untrained key reads its
   // first value.
   bool has_unseen() const { return is_static() && !identity(); }
   bool Due(const RowMeta& meta) const {

@@ -45,7 +45,7 @@ class StepLookups {
   // ---- gradients
 
   // Add the gradient of the lookup with that ticket. If the gradient of an earlier lookup is
-  // missing, copy this gradient and add it later. If it throws, nothing was added.
+  // missing, copy this gradient and add it later. If Accumulate throws, nothing was added.
   void Accumulate(int64_t ticket, const Gradient& grad, size_t grad_rows);
   // Add waiting gradients up to the first lookup without a gradient. With `all`, add all waiting
   // gradients.
@@ -66,8 +66,8 @@ class StepLookups {
   // Make room for one Note. Throws std::bad_alloc.
   void ReserveNote();
   void Note(const IdView& ids);
-  // Hashes (HashIds) and sizes of the ids of this step's training lookups. If this step has none,
-  // the lookups of the last step with lookups are returned.
+  // Hashes (HashIds) and sizes of the ids of this step's training lookups. If this step has no
+  // training lookups, the result is for the last step that had some.
   const std::vector<std::pair<uint64_t, size_t>>& recent() const {
     return noted_.empty() ? last_noted_ : noted_;
   }

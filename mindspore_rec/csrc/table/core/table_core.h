@@ -45,8 +45,8 @@ struct TableCore {
   uint64_t Inserted() const;
   // Number of rows in host memory.
   size_t Rows() const;
-  // Version of the places of rows. It changes whenever a row leaves or rows get another layout, so
-  // pointers to rows of an older version may be stale.
+  // Version of the places of rows. The version changes whenever a row leaves or rows get another
+  // layout, so pointers to rows of an older version may be stale.
   uint64_t Structure() const;
 
   // Throw if an id is outside a static vocabulary, unless such ids read zeros.

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// UpperTier: a table's rows in host memory, as the code of lower tiers (table/cache) sees them.
-// That code finds, holds, promotes and demotes rows through this class, and reports changes in
-// lower tiers to it. UpperTier hides the core (table_core.h), but settings and clock are readable.
+// UpperTier: a table's rows in host memory, as the code of lower tiers (table/cache) sees them. The
+// code of lower tiers finds, holds, promotes and demotes rows through UpperTier, and reports
+// changes in lower tiers to it. UpperTier hides the core (table_core.h), but settings and clock are
+// readable.
 //
-// Like the core's own parts, it runs under the table's mutex, unless a method states an exception.
+// Like the core's own parts, UpperTier runs under the table's mutex, unless a method states an
+// exception.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +35,7 @@ class UpperTier {
   // Requires: core outlives this object.
   explicit UpperTier(TableCore* core) : core_(*core) {}
 
-  // Return the message with the table's name in front. It may be called without the mutex, too.
+  // Return the message with the table's name in front. The mutex is not required.
   std::string Where(const std::string& what) const;
   const ShardContext& context() const;
   TableMutex* mutex() const;
@@ -116,8 +118,8 @@ class UpperTier {
   // have changed or lost their rows.
   void NoteDeleted(const std::vector<int64_t>& keys) noexcept;
 
-  // Whether the digest of all rows is kept (shard_digests.h). If so, a row must be read before it
-  // is replaced.
+  // Whether the digest of all rows is kept (shard_digests.h). If the digest is kept, a row must be
+  // read before it is replaced.
   bool KeepsDigest() const;
   void DropDigest() noexcept;
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // DeviceRows: the rows of a table that are in its device cache. The cache is two matrices, values
-// [slots + 3, dim] and optimizer states [slots + 3, state width]. They are in device memory or, if
-// the device is the CPU, in memory shared with it. The last three rows have special uses: the value
-// of unknown keys, the zeros of padding, and scratch for unwanted writes.
+// [slots + 3, dim] and optimizer states [slots + 3, state width]. The matrices are in device memory
+// or, if the device is the CPU, in memory shared with the host. The last three rows have special
+// uses: the value of unknown keys, the zeros of padding, and scratch for unwanted writes.
 //
 // Numbers in the cache are float32. For tables of narrower types they are float32 rounded to these
 // types, so that a transfer loses nothing.
 //
-// The newest value and state of a cached row are in the cache. Its block in host memory has the
-// metadata and, while the slot is dirty, an older value and state. A row whose block is freed,
+// The newest value and state of a cached row are in the cache. The row's block in host memory has
+// the metadata and, while the slot is dirty, an older value and state. A row whose block is freed,
 // demoted or overwritten must leave the cache first, by WriteBackAndForget or Forget.
 //
 // A section that runs in parallel over shards may use only Find, Fresh and calls with a shard
@@ -28,7 +28,7 @@ namespace msrec {
 struct DeviceConfig {
   int64_t rows = 0;
   bool lfu = false;
-  // Whether `values` and the states are in host memory. If not, the caller moves rows.
+  // Whether `values` and the states are in host memory. If false, the caller moves rows.
   bool shared = true;
 };
 
@@ -74,7 +74,7 @@ class DeviceRows {
   // memory is not shared.
   void WriteBack(int64_t key);
   void WriteBackAll();
-  // Removes a row whose block will be freed. Its slot is free from the next sequential section on.
+  // Removes a row whose block will be freed. The slot is free from the next sequential section on.
   void Forget(int shard, int64_t key);
   // Updates the block, and removes the row like Forget.
   void WriteBackAndForget(int shard, int64_t key);
