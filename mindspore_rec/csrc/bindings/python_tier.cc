@@ -38,7 +38,7 @@ auto WithPython(Fn fn) {
   }
 }
 
-// Returns an array of memory that it does not own. Nothing is copied, and Python must not keep the
+// Returns an array that does not own its memory. Nothing is copied, and Python must not keep the
 // array.
 template <typename T>
 py::array Borrow(const T* data, std::vector<py::ssize_t> shape, bool writable) {

@@ -14,7 +14,7 @@
 
 namespace msrec {
 
-// Sets the Python type of RowDamaged.
+// Sets the Python exception type for RowDamaged.
 void SetRowDamagedError(PyObject* type);
 
 // Requires the GIL. Any thread may use and drop the tier without the GIL.

@@ -134,7 +134,7 @@ void* CudaDevice::Allocate(size_t bytes) {
   return reinterpret_cast<void*>(memory);
 }
 
-// Destructors call this, also at the process's end when the driver may be gone, so errors are
+// Destructors call Free, even at the process's end when the driver may be gone, so errors are
 // ignored.
 void CudaDevice::Free(void* memory) {
   if (memory == nullptr) return;

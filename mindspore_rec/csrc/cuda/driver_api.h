@@ -131,8 +131,8 @@ const Driver& OpenDriver();
 const Nvrtc& OpenNvrtc(const char* path);
 const CublasLt& OpenCublasLt(const char* path);
 
-// The device has no memory left. The text names the request, because MindSpore shows only the text
-// of an operator's exception.
+// The device has no memory left. The exception's text names the failed request, because MindSpore
+// shows only the text of an operator's exception.
 class OutOfDeviceMemory : public std::bad_alloc {
  public:
   explicit OutOfDeviceMemory(std::string text) : text_(std::move(text)) {}

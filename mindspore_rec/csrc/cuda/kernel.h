@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // MSREC_KERNEL(Name, Arguments) begins the body of a kernel for one thread: `i` is the thread's
-// number, `a` the arguments. NVRTC compiles it as a kernel. The host's compiler makes it a function
-// that the tests' emulation finds by name.
+// number, `a` the arguments. NVRTC compiles the body as a kernel. The host's compiler makes the
+// body a function that the tests' emulation finds by name.
 #pragma once
 
 #include "cuda/kernel_arguments.h"

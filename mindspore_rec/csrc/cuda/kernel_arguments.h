@@ -162,7 +162,7 @@ struct NormalizeGradientArguments {
 
 // ---------------------------------------------------------------- groups of columns
 
-// One thread for each group of a row.
+// There is one thread for each group of a row.
 struct SoftmaxArguments {
   int64_t groups, group;
   Rows x, gradient;
@@ -200,7 +200,7 @@ struct CrossCombineArguments {
   bool adds_x0, adds_t, adds_x;
 };
 
-// One thread for each row: its last alpha.
+// Each row has one thread, which computes the row's last alpha.
 struct CrossAlphasArguments {
   int64_t layers;
   Rows products;
@@ -224,7 +224,8 @@ struct RowDotsArguments {
 };
 constexpr int64_t kDotParts = 8;
 
-// One thread for each row. `dots` are the dot products of the row's gradient and x, from RowDots.
+// There is one thread for each row. `dots` are the dot products of the row's gradient and x, from
+// RowDots.
 struct CrossAlphasGradientArguments {
   int64_t layers;
   bool rounds;
@@ -243,7 +244,7 @@ struct CrossInputGradientArguments {
 
 // ---------------------------------------------------------------- pairs and mixtures
 
-// `output` is the layer's output, or its gradient in the kernel of the gradient.
+// `output` is the layer's output, or in a gradient kernel the gradient of the output.
 struct PairArguments {
   int64_t vectors, dim, pairs;
   bool diagonal, adds;

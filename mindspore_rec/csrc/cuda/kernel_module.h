@@ -16,9 +16,10 @@ namespace cuda {
 const std::map<std::string, std::string>& KernelSources();
 
 // Returns the machine code of all kernels for a compute capability such as 90. With `reads_cache`,
-// it comes from a file of this user in `cache_directory`, if there is one. If there is none, the
-// kernels are compiled and the code is written there. A folder that cannot be written is no error.
-// Throws std::runtime_error with the compiler's message if the compilation fails.
+// the code comes from a file of this user in `cache_directory`, if there is such a file. If there
+// is none, the kernels are compiled and the code is written to such a file. A folder that cannot be
+// written is no error. Throws std::runtime_error with the compiler's message if the compilation
+// fails.
 std::string CompileKernels(const Nvrtc& nvrtc, int compute_capability,
                            const std::string& cache_directory, bool reads_cache);
 

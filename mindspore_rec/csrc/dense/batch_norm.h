@@ -60,7 +60,7 @@ class BatchStatistics : public Layer {
   const std::shared_ptr<BatchNormMemory> memory_;
 };
 
-// The first layer of the next stage: computes y. In evaluation it is the only layer.
+// The first layer of the next stage: computes y. In evaluation, Normalization is the only layer.
 class Normalization : public Layer {
  public:
   // Uses the moving statistics if `memory` is null.

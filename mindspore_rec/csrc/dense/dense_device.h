@@ -4,7 +4,7 @@
 // one slice there, and its values, gradients and weights are in the device's memory. The host and
 // the device run the same layers; the device has its own loops (`Elementwise`) and products.
 //
-// A device runs the calls in their order. Only one thread uses a device at a time: it locks
+// A device runs the calls in their order. Only one thread uses a device at a time: the thread locks
 // `mutex()` to run a program.
 #pragma once
 
@@ -41,7 +41,7 @@ class DenseDevice {
   // Copies to the host's memory, and waits for the end of the copy.
   virtual void Download(const void* from, size_t bytes, void* to) = 0;
 
-  // The running thread calls these before and after a run (`DeviceTurn`).
+  // The running thread calls Begin before a run and End after the run (`DeviceTurn`).
   virtual void Begin() {}
   virtual void End() {}
 

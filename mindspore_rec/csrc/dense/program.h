@@ -106,7 +106,7 @@ T* ElementOrNull(const std::vector<T*>& all, size_t i) {
 // Number of rows in a slice: at most 256, so that a slice's values stay in the cache and there are
 // enough slices for many threads. Slices are smaller for small batches, and for batches whose
 // slices of 256 would leave threads idle at the end. The number is a multiple of 16. For batches of
-// more than 2048 rows, which are cut into equal slices, it is a multiple of 2.
+// more than 2048 rows, which are cut into equal slices, the number is a multiple of 2.
 int64_t SliceRows(int64_t batch);
 
 class DenseProgram {
@@ -267,7 +267,7 @@ class SliceRun {
   // The columns as a factor of a product, rounded if the precision requires it.
   Factor factor(const View& view) const;
   Factor gradient_factor(const View& view) const;
-  // The leading dimensions of these matrices; they need no memory.
+  // The leading dimensions of these matrices. A SliceRun without memory can return them, too.
   int64_t value_ld(const View& view) const;
   int64_t gradient_ld(const View& view) const;
   int64_t factor_ld(const View& view) const;

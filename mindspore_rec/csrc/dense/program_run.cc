@@ -99,8 +99,8 @@ void DenseProgram::Forward(BatchRun* run, const std::vector<const float*>& input
   }
   Pack(*run);
   ThreadPool& pool = ThreadPool::Global();
-  // With one stage, values stay in the thread's cache. With several stages, they must wait for all
-  // slices.
+  // With one stage, values stay in the thread's cache. With several stages, the values must wait
+  // for all slices.
   AlignedMemory kept;
   if (!run->training && stages_.size() > 1) {
     const int64_t floats = saved_width_ * run->padded();

@@ -29,7 +29,8 @@ class Dropout : public Layer {
   const RowMasks masks_;
 };
 
-// output = the sum of the input's groups, from the left; a group is as wide as the output.
+// output = the sum of the input's groups of columns, from the left; a group is as wide as the
+// output.
 class SumGroups : public Layer {
  public:
   // Throws std::invalid_argument if the input's width is no multiple of the output's width.

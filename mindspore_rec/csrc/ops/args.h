@@ -42,7 +42,7 @@ struct Args {
   int64_t** shapes;
   const char** dtypes;
 
-  // Throws unless there are `count` inputs and outputs. An operator calls this first.
+  // Throws unless there are `count` inputs and outputs. An operator calls RequireCount first.
   void RequireCount(int64_t count) const {
     if (n == count) return;
     throw std::invalid_argument(std::string(op) + " must have " + std::to_string(count) +
@@ -69,8 +69,8 @@ struct Args {
     if (type == "int8" || type == "uint8" || type == "bool") return 1;
     throw std::invalid_argument(std::string(op) + ": cannot read elements of " + type);
   }
-  // Returns the elements of an argument. Throws unless it has exactly `count` elements of dtype T
-  // (`DataAtLeast`: `count` or more).
+  // Returns the elements of an argument. Throws unless the argument has exactly `count` elements of
+  // dtype T (`DataAtLeast`: `count` or more).
   template <typename T>
   T* Data(int i, const char* what, size_t count) const {
     if (!IsType(i, kTypeName<T>) || Size(i) != count) Refuse(i, what, "", count, kTypeName<T>);

@@ -78,7 +78,7 @@ class Group {
       fn(table, column);
     });
   }
-  // Returns one token for the gradients of all tables, and notes it once in each table.
+  // Returns one token for the gradients of all tables, and records the token once in each table.
   float NewToken() const {
     const float token = GradientTokens::Next();
     std::set<int64_t> noted;

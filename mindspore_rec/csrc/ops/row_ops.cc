@@ -2,7 +2,7 @@
 //
 // Operators on rows by key, like the methods of MapParameter. One worker may run such an operator
 // while the other workers do something else, so the operator sends requests to the owners. Only a
-// lookup that is trained is a collective of all workers, as part of their step.
+// trained lookup is a collective call of all workers, as part of a step.
 #include "ops/operator.h"
 #include "util/bytes.h"
 

@@ -4,9 +4,9 @@
 // capacity, or by the norm of the value. Evicting a row also removes its optimizer state and
 // counter.
 //
-// A row whose age reaches the limit is *due*: from this moment no lookup sees it. A sweep frees its
-// memory later, one slice per step. Ages are measured at the *horizon*. The horizon is the table's
-// clock, or, if the table evicts only on a trigger, the clock at the last trigger.
+// A row whose age reaches the limit is *due*: from this moment no lookup sees it. A sweep frees the
+// memory of due rows later, one slice per step. Ages are measured at the *horizon*. The horizon is
+// the table's clock, or, if the table evicts only on a trigger, the clock at the last trigger.
 //
 // An age in steps is the number of whole steps without the row. The clock is s while step s runs
 // and writes last_step, and s + 1 after the step. So a row last seen in step s has missed no step
@@ -58,7 +58,8 @@ struct Horizon {
 };
 
 // Counts how often the clock passes a multiple of the idle limit. The sketch ages all its counts at
-// once by this number. Setting the clock back, or a new limit, adds nothing to the count.
+// once by this epoch number. Neither a clock that is set back nor a new limit changes the epoch
+// number.
 struct Epochs {
   uint32_t number = 0;
   Horizon seen;  // the clock when it was last looked at

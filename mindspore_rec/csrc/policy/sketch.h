@@ -24,8 +24,8 @@ class CountingSketch {
  public:
   static constexpr uint32_t kMaxCount = 0xffff;  // of the widest counters
 
-  // Memory of `bytes`, in whole blocks of 64 bytes, at least one block. With 0 there is no memory,
-  // and the sketch must not be used. Counters have counter_bits (4, 8 or 16) bits.
+  // Memory of `bytes`, in whole blocks of 64 bytes, at least one block. With 0 bytes there is no
+  // memory, and the sketch must not be used. Counters have counter_bits (4, 8 or 16) bits.
   explicit CountingSketch(size_t bytes, int counter_bits = 16)
       : bits_(counter_bits),
         group_(kBlockBits / counter_bits / kHashes),
@@ -57,8 +57,8 @@ class CountingSketch {
   void Clear() { std::fill(blocks_.begin(), blocks_.end(), Block{}); }
 
   uint32_t max_count() const { return static_cast<uint32_t>(MaxCount(bits_)); }
-  // Save the counters of this epoch to `bytes()` bytes. Load, in a sketch of the same size, makes
-  // them the counters of its current epoch.
+  // Save the counters of this epoch to `bytes()` bytes. Load() reads such counters into a sketch of
+  // the same size, as counters of that sketch's current epoch.
   void Save(uint32_t epoch, char* to) {
     for (Block& block : blocks_) {
       if (block.epoch != epoch) Age(&block, epoch);

@@ -181,8 +181,8 @@ void QuantisedRows::StampTime(uint32_t time) {
 
 // ---------------------------------------------------------------- queries
 
-// A freed place is all zeros, and a row of key 0 may be all zeros, too. The index tells which of
-// them is a row.
+// A freed place is all zeros, and a row of key 0 may be all zeros, too. The index tells rows and
+// freed places apart.
 void QuantisedRows::ForEachRow(const Part& part, const std::function<void(char*)>& fn) const {
   for (uint32_t id = 0; id < part.store.end(); ++id) {
     char* row = part.store.Row(id);

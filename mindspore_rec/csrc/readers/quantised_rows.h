@@ -125,7 +125,7 @@ class QuantisedRows {
 
   static int PartOf(uint64_t hash) { return static_cast<int>(hash >> 32 & (kParts - 1)); }
   const char* FindRow(int64_t key) const;
-  // Whether a row is too old. With a null limit, no row is.
+  // Whether a row is too old. With a null limit, no row is too old.
   bool IsOld(const char* row, const AgeLimit* limit) const {
     return layout_.aged && limit != nullptr && limit->Passed(AgesOfQuantised(row));
   }

@@ -29,7 +29,7 @@ class ReadAhead {
   // Find ids [first, last).
   ReadAhead(size_t first, size_t last) : next_(first), last_(last) {}
 
-  // Begin the loads for the first ids. Call it once, when Finder is fully constructed.
+  // Begin the loads for the first ids. Call Begin once, when Finder is fully constructed.
   void Begin() {
     for (size_t i = next_; i < next_ + kFar; ++i) LoadIndexOf(i);
     for (size_t i = next_; i < next_ + kNear; ++i) LoadRowOf(i);

@@ -147,9 +147,9 @@ void ForEach(const SharedBucket* buckets, uint64_t count, const Fn& fn) {
 
 // ---- overlays
 
-// Return the entry of a key. If there is none, return its free place, of kind kNoChange. Return
-// null if all entries belong to other keys; no writer leaves that state. Requires: a power of two
-// of entries.
+// Return the entry of a key. If the key has no entry, return the free place for it, whose kind is
+// kNoChange. Return null if all entries belong to other keys; no writer leaves that state.
+// Requires: a power of two of entries.
 inline SharedChange* FindChange(SharedChange* changes, uint64_t entries, uint64_t hash,
                                 int64_t key) {
   uint64_t at = hash >> 6 & (entries - 1);

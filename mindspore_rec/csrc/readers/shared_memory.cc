@@ -59,7 +59,8 @@ uint64_t FileBytes(int fd) {
   return static_cast<uint64_t>(at.st_size);
 }
 
-// Number of bytes that the system reports as available. The maximum, if it reports none.
+// Number of bytes that the system reports as available. If the system reports no number, the result
+// is the maximum.
 uint64_t AvailableBytes() {
   std::FILE* file = std::fopen("/proc/meminfo", "re");
   if (file == nullptr) return std::numeric_limits<uint64_t>::max();
@@ -135,8 +136,8 @@ SharedMemory::SharedMemory(int fd, Access access) : fd_(fd), bytes_(FileBytes(fd
   void* mapped = mmap(nullptr, bytes_, rights, MAP_SHARED | MAP_NORESERVE, fd, 0);
   if (mapped == MAP_FAILED) Fail("mmap");
   base_ = static_cast<char*>(mapped);
-  // The control pages are writable for a reader, too: it writes the sequence of the root that it
-  // reads.
+  // The control pages are writable for a reader, too, because a reader writes the sequence of its
+  // root.
   void* control = mmap(nullptr, kSharedControlBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (control == MAP_FAILED) {
     const int error = errno;
@@ -176,8 +177,7 @@ std::string SharedMemory::ReadDescription() {
     return "tables must be at most " + std::to_string(kSharedTables) + ", got " +
            std::to_string(tables);
   }
-  // The parts follow one another: checks that a part of `size` at `offset` begins after the end of
-  // the previous part.
+  // Checks that a part of `size` bytes at `offset` begins after the end of the previous part.
   uint64_t end = kSharedControlBytes;
   const auto place = [&](const std::string& what, uint64_t offset, uint64_t size) -> std::string {
     if (offset % kSharedPage != 0 || offset < end || offset > bytes_) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SharedMemory: the memory of shared_layout.h, mapped in this process. The process that creates it
-// decides on the tables. Other processes attach to the same file descriptor, which they inherit.
+// SharedMemory: the memory of shared_layout.h, mapped in this process. The process that creates the
+// memory decides on the tables. Other processes attach to the same file descriptor, which they
+// inherit.
 //
 // Any thread may call. Throws std::invalid_argument for bad arguments, std::system_error for errors
 // of the system, std::bad_alloc if memory is short.

@@ -41,7 +41,7 @@ class SharedReader {
   // Throws if there is no such table.
   int32_t Dim(size_t table) const { return Spec(table).dim; }
 
-  // ---- These take a place that Enter returned.
+  // ---- The methods below take a place that Enter returned.
 
   // Sequence of the first root with this state.
   uint64_t State(int place) const { return Root(place).state; }

@@ -7,12 +7,13 @@
 // A delta is published as an overlay, a small hash table of the changed keys that readers search
 // before the index. A change that replaces all rows is published as a new index instead.
 //
-//   1. New rows go into free slots, and their keys into an overlay. No reader reaches them yet.
-//   2. Publish: a root with the overlay. Readers that enter afterwards see the change.
-//   3. Settle: wait until no reader uses an older root. All readers now search the overlay first,
-//      so the index entries of its keys can be changed one by one.
-//   4. Publish a root without the overlay, and wait until no reader uses an older root. Then free
-//      the overlay, the old rows and other memory that only older roots reach.
+//   Step 1 puts new rows into free slots, and their keys into an overlay. No reader reaches these
+//   rows yet.
+//   Step 2 publishes a root with the overlay. Readers that enter afterwards see the change.
+//   Step 3 settles the change: the writer waits until no reader uses an older root. All readers now
+//   search the overlay first, so the index entries of its keys can be changed one by one.
+//   Step 4 publishes a root without the overlay, and waits until no reader uses an older root. The
+//   writer then frees the overlay, the old rows and other memory that only older roots reach.
 //
 // Readers never wait. This process may end at any moment. The next process finds the newest root,
 // completes steps 3 and 4 if necessary, and frees all memory that no root reaches.
@@ -51,7 +52,7 @@ class SharedWriter {
 
   // ---- one change
 
-  // Reserve an index for `rows` rows, so that it need not grow. Requires a Clear before.
+  // Reserve an index for `rows` rows, so that the index need not grow. Requires a Clear before.
   void Reserve(size_t table, uint64_t rows);
   // Drop all rows. Clear must be the first change of the table.
   void Clear(size_t table);
@@ -78,8 +79,8 @@ class SharedWriter {
   // Drop the unpublished changes.
   void Abort();
 
-  // Do steps 3 and 4 for the last published change, unless they are done. After SharedReaderStuck,
-  // Settle may be called again.
+  // Do steps 3 and 4 for the last published change, unless these steps are done. After
+  // SharedReaderStuck, Settle may be called again.
   void Settle();
 
   // ---- the newest root

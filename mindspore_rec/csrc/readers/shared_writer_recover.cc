@@ -60,8 +60,8 @@ void SharedWriter::Recover() {
   if (Root()->sequence != sequence()) {
     throw SharedDamaged("the shared memory is damaged: the newest root is another one");
   }
-  // Older roots are unknown now, so memory that only they reach becomes free when no reader uses
-  // them.
+  // Older roots are unknown now. Memory that only older roots reach becomes free when no reader
+  // uses these roots.
   WaitForReaders();
   TakeRoot(*Root());
   bool overlays = false;

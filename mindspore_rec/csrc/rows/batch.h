@@ -45,7 +45,8 @@ struct IdView {
 
 inline IdView ViewOf(const std::vector<int64_t>& ids) { return {ids.data(), ids.size(), true}; }
 
-// Selects the ids of a batch that are not looked up. These ids read zeros and are never trained.
+// Selects the ids of a batch that are not looked up. Ids that are not looked up read zeros and are
+// never trained.
 struct IdFilter {
   int64_t vocabulary = 0;  // > 0: ids outside [0, vocabulary) are dropped
   bool identity = false;   // keys are their own index

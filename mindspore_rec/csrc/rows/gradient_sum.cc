@@ -59,7 +59,8 @@ void GradientSum::AddShard(Part* part, int shard, const Batch& batch, const Grad
   float* sums = part->sum.Extend(old * dim, (old + distinct) * dim);
   const uint32_t* numbers = batch.inverse.data() + first;
   if (old == 0) {
-    // The common case is one lookup of the table per step: its distinct keys are the step's keys.
+    // The common case is one lookup of the table per step: the lookup's distinct keys are the
+    // step's keys.
     std::copy_n(batch.key.data() + first, distinct, keys);
     std::copy_n(batch.row.data() + first, distinct, rows);
     part->n = distinct;
@@ -87,13 +88,14 @@ void GradientSum::AddShard(Part* part, int shard, const Batch& batch, const Grad
         std::memset(sums + size_t{at} * dim, 0, dim * sizeof(float));
       } else if (rows[at] != nullptr && row == nullptr) {
         // The opposite case: the row has left the table since the earlier lookup. The gradient of
-        // such a key goes to a place that is never read.
+        // the row's key goes to a place that is never read.
         map[u] = kNowhere;
         nowhere = true;
       }
     }
     part->n = part->set.size();
-    // The place after the last key collects such gradients. No new key has taken this place.
+    // The place after the last key collects gradients of keys whose rows have left. No new key uses
+    // this place.
     for (size_t u = 0; nowhere && u < distinct; ++u) {
       if (map[u] == kNowhere) map[u] = static_cast<uint32_t>(part->n);
     }

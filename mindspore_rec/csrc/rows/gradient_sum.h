@@ -6,8 +6,8 @@
 // thread.
 //
 // A gradient belongs to the value that its lookup has read. If a key had no row in a lookup, the
-// lookup read the unknown value. The gradient then never reaches a row that a later lookup of the
-// step creates for the key.
+// lookup read the unknown value. The gradient of such a lookup never reaches a row that a later
+// lookup of the step creates for the key.
 #pragma once
 
 #include <cstdint>

@@ -52,7 +52,7 @@ class Index {
     __builtin_prefetch(chunk);
     return chunk;
   }
-  // Return this chunk without loading it.
+  // Return the first chunk for key without loading the chunk.
   const void* HomeOfHash(uint64_t hash) const { return HomeChunk(hash); }
   // Second stage: return the row id of an entry whose control byte matches, which is probably key's
   // row. Return kNone if key is probably absent or not in its first chunk. The caller must confirm
@@ -86,7 +86,7 @@ class Index {
     int depth;  // directory bits that all keys of this segment share
   };
 
-  // A directory entry: it leads to the chunk without a read of the segment's record.
+  // A directory entry, which leads to the chunk without a read of the segment's record.
   struct Entry {
     Chunk* chunks;
     uint32_t num_chunks;

@@ -40,8 +40,8 @@ struct Rule {
   int32_t StateWidth(int32_t dim) const;
   // Returns how many floats of the state begin as initial_accumulator; the other floats begin as 0.
   int32_t FirstAccumulators(int32_t dim) const;
-  // Whether the state is made of sums that only grow, not of moving averages. With few bits such
-  // sums would stop growing.
+  // Whether the state is made of sums that only grow, not of moving averages. With few bits, sums
+  // that only grow would stop growing.
   bool KeepsSums() const;
 };
 

@@ -53,7 +53,7 @@ class SlabStore {
   // Upper bound of row ids: every live row's id is below it.
   uint32_t end() const { return end_; }
   size_t live() const { return end_ - free_.size(); }
-  // Bytes of allocated memory, including rows that are not allocated yet.
+  // Bytes of memory, including the memory of rows that Allocate has not returned yet.
   size_t bytes() const { return bytes_; }
 
  private:

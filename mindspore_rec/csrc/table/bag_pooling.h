@@ -17,7 +17,7 @@ class BagPooling {
  public:
   // Requires: core outlives it.
   explicit BagPooling(const TableCore* core) : core_(*core) {}
-  // Combines rows whose types are the types of `rows`, instead of the table's types.
+  // Combines rows with the number types of the kernels `rows`, not with the table's types.
   BagPooling(const TableCore* core, const RowKernels* rows) : core_(*core), rows_(rows) {}
 
   // Throw std::invalid_argument unless offsets rise from 0 to at most the number of ids.

@@ -27,14 +27,14 @@ class BatchLookup {
   // Do the first part of Run, which may throw, for a training lookup that Finish completes. Add the
   // rows that this lookup may insert to `pending`, which has the rows of earlier lookups.
   void Prepare(Batch* batch, PendingRows* pending);
-  // Complete the lookup of Prepare. `moved`: other lookups have inserted rows since. With `moved`,
-  // Finish may throw, and then nothing has changed.
+  // Complete the lookup of Prepare. `moved` is true if other lookups have inserted rows since
+  // Prepare. With `moved`, Finish may throw, and then nothing has changed.
   void Finish(Batch* batch, bool moved, const float* unknown, const RowsOut& out);
 
  private:
   // Make room for the rows that the lookup may insert, in addition to `pending`. The batch is made
-  // unique if it does not fit without that, or if there is `pending`. Returns whether the batch is
-  // unique.
+  // unique if there is too little room for one row per position, or if `pending` is not null.
+  // Returns whether the batch is unique.
   bool ReserveRows(Batch* batch, LookupPurpose purpose, const PendingRows* pending);
   // Find the rows of all shards, and copy their values to the output.
   void Fetch(Batch* batch, LookupPurpose purpose, bool unique, const float* unknown,

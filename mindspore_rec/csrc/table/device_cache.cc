@@ -154,7 +154,8 @@ int64_t DeviceCache::MapToSlots(const IdView& ids, const IdFilter& filter, int32
     }
   });
   if (!trained && core_.context.tiered) {
-    // Copies of rows in lower tiers have no block in host memory, so they do not stay in the cache.
+    // Copies of rows in lower tiers have no block in host memory, so such rows do not stay in the
+    // cache.
     ForKeys(*batch, [&](int s, size_t i) {
       if (!core_.shards[s]->Holds(batch->key[i])) rows_.Forget(s, batch->key[i]);
     });

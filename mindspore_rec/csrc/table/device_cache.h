@@ -46,21 +46,22 @@ class DeviceCache {
   DeviceRows* rows() { return &rows_; }
   // Sets the states' matrix [rows + 3, state width]; null if it is not shared.
   void SetStates(float* states);
-  // Throws unless the cache's memory is shared. With `shared` false, throws if it is shared.
+  // Throws unless the cache's memory is shared. With `shared` false, throws if the memory is
+  // shared.
   void RequireShared(bool shared) const;
   DeviceStats Stats() const;
 
   // ---- lookups that return slots
 
   // Inserts, counts and touches rows like a training lookup. Writes the slot of each id's row to
-  // `slots` [ids.size] and returns the lookup's ticket. A lookup that Prepare did for the same ids
-  // is used; without shared memory it is required. `values` is the cache's current address, or null
-  // if it has not moved.
+  // `slots` [ids.size] and returns the lookup's ticket. If Prepare was called for the same ids, its
+  // result is used. Without shared memory, Prepare is required. `values` is the cache's current
+  // address, or null if it has not moved.
   int64_t Lookup(const IdView& ids, const IdFilter& filter, float* values, int32_t* slots);
-  // Does the host's work of that lookup in advance. Without shared memory, the caller must move the
-  // rows and call FinishMove before any other call on the table.
+  // Does the host's work of a later Lookup in advance. Without shared memory, the caller must move
+  // the rows and call FinishMove before any other call on the table.
   RowMoves Prepare(const IdView& ids, const IdFilter& filter);
-  // Throws if a prepared lookup was not used.
+  // Throws if a lookup was prepared but not made.
   void RequireNonePrepared() const;
 
   // ---- lookups that read rows on the host
@@ -93,7 +94,7 @@ class DeviceCache {
   void ReportGradient(int64_t ticket);
   // Number of slots whose rows have a gradient.
   size_t touched() const { return touched_.size(); }
-  // Writes these slots to the beginning of `slots` [room], and the scratch slot to the rest.
+  // Writes the touched slots to the beginning of `slots` [room], and the scratch slot to the rest.
   void CopyTouched(int32_t* slots, size_t room) const;
   // Records that the touched rows have been updated on the device.
   void NoteUpdated();

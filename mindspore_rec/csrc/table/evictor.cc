@@ -91,7 +91,7 @@ void Evictor::SetEventTime(int64_t seconds) {
   // Rows that are older than the first event time get the first event time.
   if (first) {
     // If the clock was set back to no time, the table now has a second first time. Rows with the
-    // first one no longer match the kept digest.
+    // old first time no longer match the kept digest.
     if (context.first_time != 0) core_.DropDigest();
     context.first_time = context.time;
     ForAllShards([&](int s) { core_.shards[s]->StampTime(); });

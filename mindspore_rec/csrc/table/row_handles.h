@@ -10,7 +10,7 @@
 // and of the structure version at the handle's creation. So only handles that the table has created
 // are accepted. The version changes whenever a row leaves the table or rows get another layout, so
 // an accepted handle always belongs to its original row. RowHandles is a part of a table and runs
-// under its mutex.
+// under the table's mutex.
 #pragma once
 
 #include <cstddef>
@@ -51,7 +51,7 @@ class RowHandles {
   // Return the worker that has the row of a handle. The table must be over workers.
   static uint32_t WorkerOf(const int64_t* handle);
   // Turn another worker's handle into a handle of this worker's table. A handle of a key without a
-  // row stays such a handle.
+  // row stays a handle of a key without a row.
   void Adopt(const Tags& tags, int64_t* handle) const;
   // Throw StaleHandle if handles[i] belongs to another table.
   void RequireOfTable(const Tags& tags, const int64_t* handles, size_t i) const;

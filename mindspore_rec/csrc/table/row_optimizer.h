@@ -42,7 +42,7 @@ class RowOptimizer {
   std::shared_ptr<WriteBehind> Adopt(Relaid relaid) noexcept;
 
   // Return the constants of one step. Throws if an argument of the step is out of range, and
-  // std::runtime_error if it belongs to a replaced rule.
+  // std::runtime_error if the step belongs to a replaced rule.
   StepConstants Constants(const StepInput& input) const;
 
   // Make room for the records of Update. Throws std::bad_alloc.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Table: int64 key -> row of floats with optimizer state, trained by batches. Table is a facade: it
-// takes the lock, translates errors, and calls its parts in the right order. Calls that few callers
-// need are in groups (device(), tiers(), ...). TableEngine has the code that several groups share.
+// Table: int64 key -> row of floats with optimizer state, trained by batches. Table is a facade
+// that takes the lock, translates errors, and calls the parts of the table in the right order.
+// Calls that few callers need are in groups (device(), tiers(), ...). TableEngine has the code that
+// several groups share.
 //
 // A training step works as follows. A training lookup returns a ticket. Accumulate adds the
 // gradient of the lookup with that ticket. After all lookups, Step applies one optimizer update to
@@ -66,8 +67,8 @@ class Table {
 
   // Copy the rows of ids to out [ids.size, dim]; output rows are ids.stride rows apart, like the
   // rows of the gradient later. Insert, count and touch the rows. Returns the ticket for
-  // Accumulate. Throws NoOptimizer if no optimizer is bound, because such a table would never
-  // learn. A bfloat16 output requires a table with bfloat16 values.
+  // Accumulate. Throws NoOptimizer if no optimizer is bound, because a table without an optimizer
+  // would never learn. A bfloat16 output requires a table with bfloat16 values.
   int64_t LookupTrain(const IdView& ids, const IdFilter& filter, const RowsOut& out);
   // Throw the exception that a lookup in training or in evaluation would throw for these ids, or
   // because of a missing optimizer.
@@ -87,7 +88,7 @@ class Table {
   // Return the sum of squares of all gradients accumulated in this step.
   double GradientSquaredNorm();
   // Update the rows by the optimizer; then evict a slice of the sweep and rows over the capacity.
-  // If tiers or memory prevent an eviction, a later step does it.
+  // If tiers or memory prevent an eviction, a later step does the eviction.
   void Step(const StepInput& input);
   // Drop the lookups and gradients since the last step.
   void DiscardGradients();
@@ -101,9 +102,9 @@ class Table {
   // Return the hash (HashIds) and the number of ids for each training lookup of the last step with
   // training lookups.
   std::vector<std::pair<uint64_t, size_t>> RecentLookups();
-  // Record the ids of a training lookup for RecentLookups. A lookup over workers calls this with
-  // the ids of its own worker. The inner lookup in this table, with keys of all workers, is not
-  // recorded.
+  // Record the ids of a training lookup for RecentLookups. A lookup over workers calls NoteLookup
+  // with the ids of its own worker. The inner lookup in this table, with keys of all workers, is
+  // not recorded.
   void NoteLookup(const IdView& ids);
 
   // Look up like LookupTrain, but return one handle per id [ids.size, 2] instead of a ticket, for
@@ -139,11 +140,12 @@ class Table {
   // Throw StaleHandle if a handle belongs to another table, or names a worker that does not exist.
   void CheckHandles(const int64_t* handles, size_t n);
   // Return a BagPooling for rows that are not in this table, with values of that type. The table
-  // must outlive it.
+  // must outlive the BagPooling.
   BagPooling NewPooling(NumberType type) const {
     return BagPooling(&core_, &core_.context.kernels->RowsOf(type, NumberType::kFloat32));
   }
-  // Throw like CheckLookup for ids. `ids` may be the ids that a lookup's filter has dropped.
+  // Throw the exceptions of CheckLookup for bad ids. `ids` may be the ids that a lookup's filter
+  // has dropped.
   void CheckIds(const IdView& ids, const IdFilter& filter) const { core_.CheckIds(ids, filter); }
 
   // ---- rows by key ----

@@ -23,8 +23,9 @@ class TableAdmission {
   // Return the counts of keys without rows: exact counters as metadata, or the sketch's memory.
   std::vector<RowMeta> ExportCounters();
   std::vector<char> ExportSketch();
-  // Set counters. If memory runs out, only some of them may be set. Keys with a row are skipped.
-  // Throws if the table does not use this kind of counters, or if a sketch has another size.
+  // Set counters. If memory runs out, only some of the counters may be set. Keys with a row are
+  // skipped. ImportCounters throws if the table keeps no exact counters. ImportSketch throws if the
+  // sketch has another size.
   void ImportCounters(const std::vector<RowMeta>& counters);
   void ImportSketch(const char* data, size_t bytes);
 

@@ -19,7 +19,8 @@ class TableChanges {
   // Requires: engine outlives this object.
   explicit TableChanges(TableEngine* engine) : engine_(*engine), core_(engine->core) {}
 
-  // Start recording changes, unless it has started already, and return a mark for ExportSince.
+  // Start recording changes, unless recording has started already, and return a mark for
+  // ExportSince.
   uint64_t Mark();
   // Return the keys that changed since the mark, with their rows or marked as absent. Without
   // `sweep`, rows that are due but not freed yet are left out. A reader that knows clock and rules
@@ -31,16 +32,17 @@ class TableChanges {
   // Keep the digest of all rows up to date for KeptDigest, until recording stops. The call reads
   // the rows below host memory and hashes all rows once. The digest is dropped if memory for it
   // runs out, if a table of a vocabulary is cleared, or if an age limit is turned on or off. The
-  // digest is also dropped if a damaged row in a lower tier is replaced. The same happens if a mark
-  // is taken while a row's newest value is out of the host's reach. Call again after the next mark.
-  // Requires a mark. Throws the exceptions of reading rows, and then keeps no digest.
+  // digest is also dropped if a damaged row in a lower tier is replaced. Finally, the digest is
+  // dropped if a mark is taken while a row's newest value is out of the host's reach. Call
+  // KeepDigest again after the next mark. Requires a mark. Throws the exceptions of reading rows,
+  // and then keeps no digest.
   void KeepDigest();
   // Return the digest that is kept, which equals the sum over Table::Digests; nothing if no digest
   // is kept. Throws std::runtime_error if a row's newest value is out of the host's reach.
   std::optional<uint64_t> KeptDigest();
-  // Return the keys of rows whose values in memory differ although the table has not changed them
-  // since the last mark. Checks one of `parts` parts of the rows' places. Throws if no digest is
-  // kept.
+  // Return the keys of rows whose values in memory have changed since the last mark although the
+  // table did not change them. Checks one of `parts` parts of the rows' places. Throws if no digest
+  // is kept.
   std::vector<int64_t> DamagedRows(uint32_t part, uint32_t parts);
 
  private:

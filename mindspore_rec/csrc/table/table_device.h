@@ -25,11 +25,12 @@ class TableDevice {
   // Number of floats in a row of that matrix.
   int32_t state_width();
   // Like Table::LookupTrain, but writes the slot of each id's row in the cache. All these rows are
-  // in the cache then. A lookup that Prepare did for the same ids is used; without shared memory it
-  // is required. `values` is the cache's current address, or null if it has not moved.
+  // in the cache after the call. If Prepare was called for the same ids, its result is used.
+  // Without shared memory, Prepare is required. `values` is the cache's current address, or null if
+  // it has not moved.
   int64_t LookupSlots(const IdView& ids, const IdFilter& filter, float* values, int32_t* slots);
-  // Does the host's work of that lookup in advance. Without shared memory, the caller must then
-  // move the rows and call FinishMove before any other call on the table.
+  // Does the host's work of a later LookupSlots in advance. Without shared memory, the caller must
+  // then move the rows and call FinishMove before any other call on the table.
   RowMoves Prepare(const IdView& ids, const IdFilter& filter);
   // Returns the changed rows on the device. The caller fetches these rows and passes them to
   // FinishMove. With shared memory, writes these rows back by itself and returns nothing.

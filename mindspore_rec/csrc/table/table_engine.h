@@ -33,7 +33,7 @@ struct TableEngine {
   void FinishStep();
   // Call fn(ids, first) for all ids. With lower tiers the ids are split into parts, because all
   // rows together might not fit into host memory. Each part is done completely or not at all. If a
-  // part fails, the message contains the progress so far.
+  // part fails, the message tells how many ids were done.
   void ForEachPart(const IdView& ids, const char* what, const char* done,
                    const std::function<void(const IdView&, size_t)>& fn);
 

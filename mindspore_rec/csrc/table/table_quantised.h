@@ -19,8 +19,8 @@ class TableQuantised {
   explicit TableQuantised(TableEngine* engine) : engine_(*engine), core_(engine->core) {}
 
   // From now on, keep rows with 8 or 4 bits per number, quantised when they are put or imported.
-  // Such rows are looked up, put, imported, erased and exported like other rows. Quantised rows
-  // have no optimizer, and lookups do not insert them. Rows of a static table get their first
+  // Quantised rows are looked up, put, imported, erased and exported like other rows. Quantised
+  // rows have no optimizer, and lookups do not insert them. Rows of a static table get their first
   // values. Requires: the table has no rows yet, no optimizer, no tiers, no device cache, and is
   // not over workers.
   void Quantise(int32_t bits);

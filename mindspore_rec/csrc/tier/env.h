@@ -52,7 +52,7 @@ class File {
 
   // Returns the number of bytes read, which is less than n only at the end of the file.
   virtual size_t Read(uint64_t offset, size_t n, char* data) const = 0;
-  // Writes all n bytes. After an IoError, any part of them may have been written.
+  // Writes all n bytes. After an IoError, any part of the bytes may have been written.
   virtual void Write(uint64_t offset, size_t n, const char* data) = 0;
   // Reserves space and sets the file's size, so that writes below `size` cannot fail because of
   // missing space.
@@ -96,7 +96,7 @@ class Env {
   virtual void SyncDirectory(const std::string& path) = 0;
   // Creates the file if `exclusive`. Throws IoError EBUSY if any process, including this one, holds
   // the lock exclusively. With `exclusive`, any holder causes EBUSY. The lock ends with the
-  // process: a forked child does not share it, and can neither keep nor release it.
+  // process: a forked child does not share the lock, and can neither keep nor release it.
   virtual std::unique_ptr<FileLock> Lock(const std::string& path, bool exclusive) = 0;
 };
 

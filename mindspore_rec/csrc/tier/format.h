@@ -69,7 +69,8 @@ struct RecordShape {
   uint64_t OffsetOf(uint64_t slot) const { return kDataOffset + slot * record_bytes; }
   // Number of records in a segment of this size.
   uint64_t SlotsIn(uint64_t segment_bytes) const;
-  // Maximum number of records in a file of this size. A larger number in the file's data is wrong.
+  // Maximum number of records in a file of this size. If the file's data claim a larger number, the
+  // claim is wrong.
   uint64_t MostIn(uint64_t file_bytes) const;
 
   // Writes record_bytes bytes to `out`. The payload must be row_bytes bytes, or `key` tombstones.
@@ -121,7 +122,7 @@ std::string EncodeManifest(const Manifest& manifest);
 // Throws Corruption unless the text is what EncodeManifest writes for a possible log. In such a
 // log, row_bytes is in [1, kMaxRowBytes], segments are in the order of their ids, and all ids are
 // below next_id. Only the last segment may be open, and each segment has at most kMaxSlots records.
-// A correct checksum is not enough, because anyone can compute it.
+// A correct checksum is not enough, because anyone can compute a checksum.
 Manifest DecodeManifest(const std::string& text, const std::string& path);
 
 std::string SegmentName(uint64_t id);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // KeyPositions: int64 key -> 44-bit position, exact, with 12 bytes per entry. From a million keys
-// on, it takes at most 16 bytes per key; the first keys take 100 kB.
+// on, KeyPositions takes at most 16 bytes per key; the first keys take 100 kB.
 //
 // The constant hash of a key is a bijection, so the hash can replace the key. The hash's top 12
 // bits select one of 4096 tables and need not be stored. The other 52 bits are hashed again by a

@@ -12,9 +12,9 @@
 //
 // The key of a damaged record is unknown, so only a walk through the index shows whether the record
 // is a live row. Damaged records are collected as doubts and resolved together, at the latest at
-// the end. There is one walk through the index for many records read, so damage slows a scan only
-// by a constant factor. A late check misses nothing, because the index never points to a record
-// again that it has left.
+// the end. One walk through the index serves many records read, so damage slows a scan only by a
+// constant factor. A late check misses nothing, because the index never points to a record again
+// that it has left.
 #include <algorithm>
 #include <cstring>
 #include <optional>

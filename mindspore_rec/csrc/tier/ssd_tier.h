@@ -12,12 +12,12 @@
 //    prefix of the later writes. A torn tail is dropped; damage before the tail is Corruption.
 //  * If the disk is full or fails, or max_bytes is reached, writing throws IoError, and reading
 //    still works. Only a failed sync makes it necessary to open the tier again for writing.
-//  * Only one process at a time can open it for writing (a lock on the directory's LOCK file).
+//  * Only one process at a time can open a tier for writing (a lock on the directory's LOCK file).
 //  * A Scan reads the log in order, one or two megabytes at a time, and needs a few such buffers of
 //    memory. Rows that were appended during the scan are read at its end, one by one.
 //
 // Any thread may call any member; Close ends all other calls. A forked child must neither use nor
-// destroy it, because its background thread exists only in the parent.
+// destroy a tier of its parent, because the background thread exists only in the parent.
 #pragma once
 
 #include <condition_variable>
@@ -80,7 +80,7 @@ class SsdTier : public Tier {
   // EBUSY if a tier is open for writing.
   static std::vector<Corruption> VerifyFiles(const std::string& path, Env* env = Env::Posix());
 
-  // Flushes and closes the tier; later calls throw. The tier is closed even if this throws.
+  // Flushes and closes the tier; later calls throw. The tier is closed even if Close throws.
   void Close();
 
   // Statistics of one segment: records, live rows, tombstone records, bytes of the file.
@@ -98,15 +98,15 @@ class SsdTier : public Tier {
 
  private:
   friend class SsdScan;
-  // Segments by ordinal, null for unused ordinals. The table is replaced as a whole, so a reader
-  // can keep its own version.
+  // Segments by ordinal, null for unused ordinals. The segment table is replaced as a whole, so a
+  // reader can keep its own version.
   using SegmentTable = std::vector<std::shared_ptr<Segment>>;
   struct Request {
     uint64_t position;
     size_t i;
   };
   // Free segments within max_bytes that each operation must leave. A collection takes less than one
-  // segment, and erasing must still be possible when writing is not.
+  // segment. Erasing must still be possible when writing is not possible any more.
   static constexpr uint64_t kSpareForWrite = 2;
   static constexpr uint64_t kSpareForErase = 1;
   static constexpr uint64_t kSpareForCollect = 0;
@@ -163,7 +163,7 @@ class SsdTier : public Tier {
   }
   void WaitForCollector();  // writers, holding nothing
   void WaitForSpace();
-  // With `background`, it does not run while garbage collection is paused.
+  // With `background`, Collect does not run while garbage collection is paused.
   void Collect(const std::shared_ptr<Segment>& victim, bool background);
   void CollectRows(const Segment& victim, size_t ordinal, const SegmentKeys& keys);
   void CollectTombstones(const Segment& victim, const SegmentKeys& keys);

@@ -67,7 +67,7 @@ TierChain::TierChain(std::vector<Level> levels)
 
 // A row that moves down meanwhile is written to the lower level before it is erased from the upper
 // one, so the search finds it. A row may also move up, from a level that was not searched yet to a
-// level that was. After such a move up, all levels are searched again.
+// level that was already searched. After such a move up, all levels are searched again.
 template <typename Find>
 void TierChain::FindAll(const int64_t* keys, size_t n, bool* found, Find find) const {
   std::vector<size_t> at;

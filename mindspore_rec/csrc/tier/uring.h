@@ -27,13 +27,14 @@ class Uring {
   char* buffer(unsigned i) const { return memory_.data() + i * buffer_bytes_; }
   size_t buffer_bytes() const { return buffer_bytes_; }
 
-  // Queues a read into buffer i, which no other read may be using. Submit passes it to the kernel.
+  // Queues a read into buffer i, which no other read may be using. Submit passes the read to the
+  // kernel.
   void QueueRead(int fd, uint64_t offset, uint32_t bytes, unsigned i);
   // Submits the queued reads and waits until there are at least `wait_for` completions. Returns
   // errno, 0 for success.
   int Submit(unsigned wait_for);
   // Takes one completion: its buffer and pread's result (negative: -errno). Returns false if there
-  // is none.
+  // is no completion.
   bool Complete(unsigned* i, int32_t* result);
 
  private:

@@ -5,8 +5,9 @@
 // has it. If the tier fails, the queue keeps the rows and tries again every second, and whenever a
 // caller waits for room.
 //
-// A forked child must neither use nor destroy it, because its thread exists only in the parent. One
-// thread at a time may call Write, Erase, Drain, Flush and Clear; any thread may call Read.
+// A forked child must neither use nor destroy its parent's queue, because the background thread
+// exists only in the parent. One thread at a time may call Write, Erase, Drain, Flush and Clear;
+// any thread may call Read.
 #pragma once
 
 #include <condition_variable>
@@ -43,8 +44,8 @@ class WriteBehind {
   void Drain();
   // Calls Drain and Tier::Flush.
   void Flush();
-  // Erases every row. Readers see this at once. The background thread clears the tier in queue
-  // order, and Drain waits for it. Throws std::bad_alloc; then nothing has changed.
+  // Erases every row. Readers see the erasure at once. The background thread clears the tier in
+  // queue order, and Drain waits for it. Throws std::bad_alloc; then nothing has changed.
   void Clear();
 
   // Stops the background thread for its lifetime. A walk over the tier then finds each row once, in

@@ -17,7 +17,7 @@ class AppendLog {
   // Makes sure that the next n Add() calls cannot fail. Throws std::bad_alloc.
   void Reserve(size_t n) {
     while (size_ + n > blocks_.size() * kBlock) {
-      // The vector grows first; if it failed later, the new block would leak.
+      // The vector grows first; if its growth failed later, the new block would leak.
       if (blocks_.size() == blocks_.capacity()) blocks_.reserve(2 * blocks_.size() + 8);
       blocks_.push_back(std::unique_ptr<T[]>(new T[kBlock]));
     }

@@ -18,8 +18,8 @@ __attribute__((always_inline)) inline uint16_t ToBfloat16(float value) {
   return static_cast<uint16_t>(nan ? bits >> 16 | 0x40u : rounded);
 }
 
-// Return one of the two bfloat16 around a number. The upper one is chosen with the probability that
-// makes the mean exact. The upper half of `random`, a uniform 32-bit number, is added to the
+// Return one of the two bfloat16 around a number. The upper bfloat16 is chosen with the probability
+// that makes the mean exact. The upper half of `random`, a uniform 32-bit number, is added to the
 // discarded bits, and a carry rounds away from zero. A bfloat16 stays unchanged; NaN stays NaN.
 __attribute__((always_inline)) inline uint16_t ToBfloat16(float value, uint32_t random) {
   uint32_t bits;

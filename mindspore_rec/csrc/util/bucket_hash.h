@@ -2,7 +2,7 @@
 //
 // The keyed hash that decides where in memory a key is stored: buckets, probe sequences, tags. An
 // attacker who chooses keys cannot know which keys share a bucket, because the hash depends on
-// secrets. Each process draws these secrets from the system when the library is loaded. So nothing
+// secrets. Each process draws its secrets from the system when the library is loaded. So nothing
 // outside the process may depend on this hash: no files, no order of rows, and no choice of evicted
 // rows. hash.h has the hash for those purposes.
 //
@@ -10,9 +10,9 @@
 // to bring high bits down. The keyed hash has as many instructions as the constant hash. Each
 // multiplication spreads any two words over the top bits like a universal hash (multiply-shift;
 // Dietzfelbinger et al. 1997), but keeps arithmetic progressions. After two multiplications and the
-// shifts, no such pattern remains for the third. With only two multiplications, one seed in a
-// hundred was bad at multiples of some power of two. The hash keeps chosen keys from sharing
-// buckets. The hash is no cipher against an attacker who can observe it.
+// shifts, no arithmetic progression remains for the third multiplication. With only two
+// multiplications, one seed in a hundred was bad at multiples of some power of two. The hash keeps
+// chosen keys from sharing buckets. The hash is no cipher against an attacker who can observe it.
 #pragma once
 
 #include <cstdint>

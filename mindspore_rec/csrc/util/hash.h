@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Hashes that leave the process: they choose a key's shard and worker, its counters in a sketch,
-// and its random admission. All are pure functions of their arguments. Files and other processes
-// rely on them, so changing a hash changes the format.
+// and its random admission. All these hashes are pure functions of their arguments. Files and other
+// processes rely on the hashes, so changing a hash changes the format.
 //
 // These hashes can be inverted, so an attacker can choose keys whose hashes agree in any bits.
 // Places in memory must therefore be chosen by bucket_hash.h.
@@ -14,7 +14,7 @@
 namespace msrec {
 
 // MurmurHash3's 64-bit finalizer (Appleby), a bijection: two keys never share a hash. Always
-// inlined, so that files for different instruction sets share no copy of it.
+// inlined, so that files for different instruction sets share no copy of the function.
 __attribute__((always_inline)) inline uint64_t Mix64(uint64_t x) {
   x ^= x >> 33;
   x *= 0xff51afd7ed558ccdULL;

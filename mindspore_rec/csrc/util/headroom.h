@@ -8,7 +8,7 @@
 
 namespace msrec {
 
-// Throws std::bad_alloc unless `bytes` bytes can be allocated now; frees them at once without
+// Throws std::bad_alloc unless `bytes` bytes can be allocated now; frees the bytes at once without
 // touching them. Later small allocations of any thread then have room, because malloc can use the
 // memory of all threads.
 inline void RequireHeadroom(size_t bytes) {

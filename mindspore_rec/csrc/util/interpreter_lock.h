@@ -15,10 +15,11 @@ struct InterpreterLock {
   void (*take)(void* state);
 };
 
-// Called once, before any other thread uses the core. Without this call there is no interpreter.
+// Called once, before any other thread uses the core. If it is never called, there is no
+// interpreter.
 void SetInterpreterLock(const InterpreterLock& lock);
 
-// Releases the interpreter's lock of the calling thread during its own lifetime.
+// During the lifetime of this object, the calling thread does not have the interpreter's lock.
 class WithoutInterpreter {
  public:
   WithoutInterpreter();

@@ -2,7 +2,7 @@
 //
 // KeySet: numbers distinct keys 0, 1, 2, ... in the order of their first appearance. The keys are
 // in an array of the caller; this set only indexes them. A KeySet is scratch for one shard of one
-// batch. It is not thread safe.
+// batch, and is not thread safe.
 #pragma once
 
 #include <cstddef>

@@ -108,8 +108,8 @@ void ThreadPool::Start(int num_threads) {
   } catch (const std::exception& error) {  // the system's limits, or memory
     WarnOfFewerThreads(static_cast<int>(workers_.size()) + 1, wanted, error.what());
   }
-  // Wait until all workers have touched their thread-local data. If a worker touched it first in a
-  // loop and memory was out, the process would end.
+  // Wait until all workers have touched their thread-local data. If a worker first touched its
+  // thread-local data in a loop and memory was out, the process would end.
   std::unique_lock<std::mutex> lock(mutex_);
   idle_.wait(lock, [this] { return ready_ == static_cast<int>(workers_.size()); });
   num_threads_ = static_cast<int>(workers_.size()) + 1;
@@ -200,7 +200,7 @@ void ThreadPool::Leave() {
 
 // Keeps a sleeping worker off the caller's CPU until it has woken. If other programs use the
 // remaining CPUs, the system would repeatedly wake the worker on the caller's CPU, and both threads
-// would share it.
+// would share this CPU.
 void ThreadPool::KeepOff(Worker* worker, int cpu) {
   if (worker->kept_off || sched_getaffinity(worker->tid, sizeof(cpu_set_t), &worker->cpus) != 0) {
     return;

@@ -35,13 +35,13 @@ class ThreadPool {
   // Runs fn(task) once for every task in [0, num_tasks) on the caller and the workers, and returns
   // when all tasks are done. The thread of a task is unspecified, and tasks must not depend on it.
   // The first exception of a task is rethrown after every started task has ended; tasks that have
-  // not started are skipped. Any thread may call it. The caller runs all tasks alone if another
-  // call is in progress, inside a task, or in a forked child. Tasks always compute in the default
-  // float mode, independent of the caller's mode.
+  // not started are skipped. Any thread may call ParallelFor. The caller runs all tasks alone if
+  // another call is in progress, inside a task, or in a forked child. Tasks always compute in the
+  // default float mode, independent of the caller's mode.
   void ParallelFor(int64_t num_tasks, const std::function<void(int64_t)>& fn);
 
-  // During its lifetime, loops of the calling thread run on that thread alone. So background work
-  // leaves the workers to operators.
+  // During the lifetime of an Alone, loops of the calling thread run on that thread alone. So
+  // background work leaves the workers to operators.
   class Alone {
    public:
     Alone();

@@ -4,9 +4,9 @@
 // accesses this worker's rows directly, and other workers' rows through their RowService. Only one
 // worker calls; the other workers may do anything else meanwhile.
 //
-// For a replicated table, this worker has all rows: it reads its own rows, and changes the rows of
-// all workers. If a call fails on one worker, the message names that worker; other workers may
-// already have done the call.
+// For a replicated table, this worker has all rows: AllRows reads this worker's rows, and changes
+// the rows of all workers. If a call fails on one worker, the message names that worker; other
+// workers may already have done the call.
 #pragma once
 
 #include <cstdint>
@@ -46,8 +46,8 @@ class AllRows {
 
   const Placement& placement() const { return table_.placement(); }
   bool Mine(int worker) const { return worker == group_.rank(); }
-  // Return the ids by owner. Ids that the filter drops go to this worker, whose filter handles
-  // them.
+  // Return the ids by owner. Ids that the filter drops go to this worker, which handles dropped
+  // ids.
   std::vector<Part> ByOwner(const IdView& ids, const IdFilter& filter) const;
   // Return the ids by the worker that must change their rows.
   std::vector<Part> ByChanged(const IdView& ids, const IdFilter& filter) const;
@@ -60,7 +60,7 @@ class AllRows {
   // Call fn(worker, part, rows) for each part that has ids.
   template <typename Fn>
   void ForParts(const std::vector<Part>& parts, const Fn& fn);
-  // Call fn(rows) with the rows of each worker. For a replicated table, call it only with this
+  // Call fn(rows) with the rows of each worker. For a replicated table, call fn only with this
   // worker's rows.
   template <typename Fn>
   void ForReaders(const Fn& fn);

@@ -87,7 +87,7 @@ void Collective::Begin() {
   RequireSuccess();
   if (least_room >= most) return;
   // Reserve some more, so that exchanges of about this size need no second agreement. All workers
-  // know that one of them makes room, and wait for its result.
+  // know that one of them makes room, and wait for that worker's result.
   Try([&] { mine.recv.Reset(most + most / 4); });
   Agree();
 }

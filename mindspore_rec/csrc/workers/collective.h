@@ -2,7 +2,8 @@
 //
 // Collective: one operation that all workers do together on tables. Collective checks that all
 // workers do the same operation. If the operation fails on one worker, it fails on all: the failed
-// worker throws its own exception, and the other workers throw one that begins with "worker r: ".
+// worker throws its own exception, and the other workers throw an exception that begins with
+// "worker r: ".
 //
 //   Collective all(&exchange, [] { return std::string("lookup of table 'x'"); });
 //   all.Try([&] { ... });                 // may fail on this worker; fills all.send_bytes()
@@ -12,9 +13,9 @@
 //   all.Agree();                          // the same
 //   all.Must([&] { ... });                // makes the change
 //
-// All code of a worker before Begin must be in a Try, because an exception there would leave the
-// other workers waiting. The agreement itself allocates no memory, so a worker that runs out of
-// memory can still report it to all others.
+// All code of a worker before Begin must be in a Try, because an exception outside a Try would
+// leave the other workers waiting. The agreement itself allocates no memory, so a worker that runs
+// out of memory can still report it to all others.
 #pragma once
 
 #include <cstddef>

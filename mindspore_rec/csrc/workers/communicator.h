@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Messages between the workers of a job: processes that start together, each with a rank in [0,
-// size). A channel has one communicator on each worker. All workers make its collective calls in
-// the same order, with one thread at a time on each worker. Every wait has a time limit.
+// size). A channel has one communicator on each worker. All workers make the collective calls of a
+// channel in the same order, with one thread at a time on each worker. Every wait has a time limit.
 #pragma once
 
 #include <atomic>
@@ -77,16 +77,16 @@ class Communicator {
   int size() const { return size_; }
   const std::string& name() const { return name_; }
 
-  // Seconds after which a wait throws WorkerError. After such an error the channel is unusable.
+  // Seconds after which a wait throws WorkerError. After a timeout the channel is unusable.
   double wait_limit() const { return wait_limit_.load(std::memory_order_relaxed); }
   void set_wait_limit(double seconds) { wait_limit_.store(seconds, std::memory_order_relaxed); }
 
   ChannelStatistics statistics() const;
 
-  // Returns whether a collective call is running. Any thread may call this.
+  // Returns whether a collective call is running. Any thread may call busy.
   bool busy() const { return busy_.load(); }
 
-  // Returns the text of a long wait, "" if no call waits for long. Any thread may call this.
+  // Returns the text of a long wait, "" if no call waits for long. Any thread may call waiting.
   std::string waiting() const;
 
   // Give the channel up, because this worker cannot continue as the other workers expect. The other
@@ -104,7 +104,7 @@ class Communicator {
   // Writes the `bytes` bytes of each worker to `all`, worker 0's bytes first.
   void AllGather(const void* mine, size_t bytes, void* all);
   // Writes the all_bytes[r] bytes of each worker r to `all`, worker 0's bytes first. `mine` has
-  // all_bytes[rank()] bytes. `mine` may be the place of these bytes in `all`.
+  // all_bytes[rank()] bytes, and may be the place of these bytes in `all`.
   void AllGatherV(const void* mine, void* all, const size_t* all_bytes);
   // Returns when all workers have called it.
   void Barrier();

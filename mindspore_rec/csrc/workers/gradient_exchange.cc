@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Gradients over workers: they are summed by key and sent to the owners of the rows, which add them
-// up in the order of workers.
+// Gradients over workers: gradients are summed by key and sent to the owners of the rows, which add
+// them up in the order of workers.
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -120,7 +120,8 @@ void GradientExchange::Receive() {
                           " gradients of a lookup of table '" + tables_[header.table]->name() +
                           "' that sent other keys here");
       }
-      // The number of rows equals this worker's own record, so the size does not overflow.
+      // The number of rows equals the number of keys that this worker has recorded, so the size
+      // does not overflow.
       if (left - sizeof(header) < Bytes(header.table, header.rows)) throw TooShort(r);
       auto& of_lookup = parts_[header.table][header.ticket];
       of_lookup.resize(all_.size(), nullptr);

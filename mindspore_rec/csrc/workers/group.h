@@ -40,9 +40,9 @@ class WorkerGroup {
   void SetWaitLimit(double seconds);
 
   // Begins a step. `samples` has the number of samples of each worker's batch, at least 0. Any
-  // thread may call it, before the operators of the step run. Throws std::invalid_argument if the
-  // length differs from size(), or if a number is negative. With `summed`, losses and gradients are
-  // sums over samples, so each worker with samples has the weight 1.
+  // thread may call BeginStep, before the operators of the step run. Throws std::invalid_argument
+  // if the length differs from size(), or if a number is negative. With `summed`, losses and
+  // gradients are sums over samples, so each worker with samples has the weight 1.
   void BeginStep(int64_t step, const std::vector<int64_t>& samples, bool summed = false);
 
   // Number of the current step; -1 before the first BeginStep.
@@ -54,7 +54,7 @@ class WorkerGroup {
   float weight() const;
   // Number of rows of all workers before this worker's first row, if this worker has `rows` rows.
   // Each sample has equally many rows. Before the first BeginStep, all workers count as having the
-  // same number.
+  // same number of rows.
   int64_t RowsBefore(int64_t rows) const;
   // Whether this worker has no samples in this step. An idle worker takes part in exchanges without
   // keys.
@@ -71,8 +71,8 @@ class WorkerGroup {
   std::vector<int64_t> samples_;  // of the step; empty before BeginStep
 };
 
-// Returns the group of this process, or null if it was started without a launcher. The group lives
-// as long as the process.
+// Returns the group of this process, or null if the process was started without a launcher. The
+// group lives as long as the process.
 WorkerGroup* TheGroup();
 // Sets the group of this process, once. Returns the old group, for tests.
 std::unique_ptr<WorkerGroup> SetTheGroup(std::unique_ptr<WorkerGroup> group);

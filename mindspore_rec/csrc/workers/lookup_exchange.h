@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // LookupExchange: the lookups of one operation over workers. Keys go to their owners and rows come
-// back (lookup_messages.cc). Before that, the batches are planned; afterwards, rows are expanded to
-// positions or bags (lookup_exchange.cc). Owners prepare their lookups, agree that all lookups can
-// be done, and do them. Internal to those files.
+// back (lookup_messages.cc). The batches are planned before this exchange, and rows are expanded to
+// positions or bags after it (lookup_exchange.cc). Owners prepare their lookups, agree that all
+// lookups can be done, and do the lookups. Internal to those files.
 #pragma once
 
 #include <memory>

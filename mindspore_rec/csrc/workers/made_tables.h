@@ -11,21 +11,21 @@
 
 namespace msrec {
 
-// Returns the exchange of this process's operators; null if it is the only worker.
+// Returns the exchange of this process's operators; null if this process is the only worker.
 TableExchange* TheExchange();
 // Returns the exchange of the prefetching thread, which runs in parallel with operators; null if
 // this process is the only worker.
 TableExchange* TheExchangeAhead();
 
 // Calls fn with the table over all workers if there are several workers, and with the table itself
-// if not. All workers call it, in the same order.
+// if not. All workers call ByExchange, in the same order.
 template <typename Fn>
 auto ByExchange(const Registered& registered, const Fn& fn) {
   return registered.over_workers != nullptr ? fn(*registered.over_workers) : fn(*registered.table);
 }
 
-// Creates a table like CreateTable. If there are other workers, it is this worker's part of a table
-// over all workers. The placement uses `kind`, and `owner` modulo the number of workers.
+// Creates a table like CreateTable. If there are other workers, the new table is this worker's part
+// of a table over all workers. The placement uses `kind`, and `owner` modulo the number of workers.
 std::shared_ptr<Registered> CreateTableOverWorkers(const TableConfig& config, bool replace);
 
 }  // namespace msrec

@@ -5,10 +5,10 @@
 //
 // MPI cannot continue without a worker, so every failure ends the whole job, and a new job starts
 // from the last checkpoint. MPI_Finalize waits for all workers, so a failed worker must not call
-// it. A worker that ends normally notifies all other workers on a channel of the job, and finalizes
-// after all workers have done so. A failed worker ends its process without MPI_Finalize, and the
-// launcher then ends all other processes. If a worker waits for a worker that has ended, it ends
-// the job.
+// MPI_Finalize. A worker that ends normally notifies all other workers on a channel of the job, and
+// finalizes after all workers have done so. A failed worker ends its process without MPI_Finalize,
+// and the launcher then ends all other processes. A worker that waits for a worker that has ended
+// ends the job.
 #pragma once
 
 #include <atomic>
@@ -31,7 +31,7 @@ struct MpiJobOptions {
   double wait_limit = kDefaultWaitLimit;   // seconds
   double start_limit = kDefaultWaitLimit;  // seconds in which all workers must have started
   size_t most_bytes = size_t{1} << 30;  // of one message of MPI, an int; longer ones go in pieces
-  // Prints the stacks of all Python threads to a file descriptor. Any thread may call it.
+  // Prints the stacks of all Python threads to a file descriptor. Any thread may call print_stacks.
   void (*print_stacks)(int fd) = nullptr;
 };
 
@@ -55,7 +55,7 @@ class MpiJob {
   // Returns name and version of the MPI library.
   std::string library() const;
 
-  // Returns the group of all channels; it may be called once.
+  // Returns the group of all channels. TakeGroup may be called only once.
   std::unique_ptr<WorkerGroup> TakeGroup();
 
   // Whether a worker has announced its end.
@@ -75,8 +75,8 @@ class MpiJob {
   void StopWatching();
 
   // Ends the job: prints the reason, this worker's waits and its stacks, then ends the process.
-  // EndHung first lets all other workers print the same. EndLeft lets worker `left`, which has
-  // announced its end, exit first, so that the job gets the exit code of that worker.
+  // EndHung first lets all other workers print their waits and stacks. EndLeft lets worker `left`,
+  // which has announced its end, exit first, so that the job gets the exit code of that worker.
   [[noreturn]] void EndHung(const std::string& why);
   [[noreturn]] void EndLeft(const std::string& why, int left);
   [[noreturn]] void EndBroken(const char* why) noexcept;

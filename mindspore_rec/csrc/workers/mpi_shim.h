@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The interface of the shim library: the few MPI functions that channels need, as a table of C
-// functions. Only the shim is compiled with mpi.h and linked to MPI, and it is opened only under a
-// launcher. So the native core does not need MPI and works with any MPI library.
+// functions. Only the shim is compiled with mpi.h and linked to MPI, and the shim is opened only
+// under a launcher. So the native core does not need MPI and works with any MPI library.
 #pragma once
 
 #include <cstddef>
@@ -36,9 +36,10 @@ struct MpiShim {
               MpiRequest* request);
   int (*receive)(MpiHandle communicator, void* data, int bytes, int from, int tag,
                  MpiRequest* request);
-  // Completes some of `n` requests, which become null_request. `done` is their number, and `places`
-  // has their places. `errors` has the error of each request and, for receiving requests, `bytes`
-  // has the bytes received. `done` is -1 if all requests were null before.
+  // Completes some of `n` requests, which become null_request. `done` is the number of completed
+  // requests, and `places` has their places. `errors` has the error of each request and, for
+  // receiving requests, `bytes` has the bytes received. `done` is -1 if all requests were null
+  // before.
   int (*test_some)(int n, MpiRequest* requests, int* done, int* places, int* errors, int* bytes);
   // Takes the next message with the tag, if one has arrived; `receive_matched` gets its data.
   int (*probe)(MpiHandle communicator, int from, int tag, int* found, int* sender, int* bytes,

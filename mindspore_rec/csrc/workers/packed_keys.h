@@ -18,7 +18,7 @@ namespace msrec {
 class PackedKeys {
  public:
   // Make the batch's keys distinct and choose the part of each key. The order within a part is by
-  // shard and first appearance, so it is the same in repeated runs.
+  // shard and first appearance, so the order is the same in repeated runs.
   void Plan(Batch* batch, const Placement& placement);
 
   size_t parts() const { return counts_.size(); }

@@ -26,21 +26,21 @@ struct SummedSpan {
 // `weights` has size() numbers, the same on all workers. kBFloat16 rounds the data to bfloat16
 // before the summation, and the sums before their return, which halves the bytes.
 //
-// Each worker sums one part and sends the sum to all workers, so it sends 2 (size() - 1) / size()
-// of the data. Collective; sizes are the same on all workers.
+// Each worker sums one part and sends the sum to all workers. So each worker sends 2 (size() - 1) /
+// size() of the data. Collective; sizes are the same on all workers.
 void WeightedSum(Communicator& channel, float* data, size_t n, const float* weights,
                  WireType wire = WireType::kFloat32);
 // WeightedSum() of several arrays in one exchange.
 void WeightedSum(Communicator& channel, const std::vector<SummedSpan>& spans, const float* weights,
                  WireType wire = WireType::kFloat32);
-// WeightedSum() of the floats at from[i], spans[i].size each. These floats do not change; the sums
-// go to the spans.
+// WeightedSum() of the floats at from[i], spans[i].size each. The floats at from[i] do not change;
+// the sums go to the spans.
 void WeightedSum(Communicator& channel, const std::vector<const float*>& from,
                  const std::vector<SummedSpan>& spans, const float* weights,
                  WireType wire = WireType::kFloat32);
 
-// Allocates the memory for such a sum in float32 on this thread, so that the sum cannot run out of
-// memory. Throws std::bad_alloc.
+// Allocates the memory for a WeightedSum in float32 on this thread, so that the sum cannot run out
+// of memory. Throws std::bad_alloc.
 void ReserveSum(const Communicator& channel, const std::vector<SummedSpan>& spans);
 
 // Bytes in memory.

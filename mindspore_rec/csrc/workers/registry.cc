@@ -27,7 +27,8 @@ struct Registry {
   std::map<Name, std::vector<int64_t>> names;    // open tables of a name, the newest last
   int64_t next = 1;
 
-  // In a forked child: the parent's tables. The child must not use them, and their names are free.
+  // In a forked child: the parent's tables. The child must not use the parent's tables, and their
+  // names are free.
   std::map<int64_t, std::shared_ptr<Registered>> inherited;
   uint64_t forks = ForkCount();
 };
@@ -63,7 +64,7 @@ class Locked {
   const std::lock_guard<std::mutex> lock_;
 };
 
-// A table that is still being created, or was closed, needs no flag.
+// A table that is still being created, or was closed, needs no `replaced` flag.
 void SetReplaced(const Locked& registry, int64_t id, bool replaced) {
   const auto it = registry->open.find(id);
   if (it != registry->open.end()) it->second->replaced = replaced;
@@ -188,7 +189,8 @@ void CloseTable(int64_t id) {
   try {
     StartThread("close a table", [leaving] { leaving->Close(); }).detach();
   } catch (const std::runtime_error&) {
-    // Without a thread, its rows stay until the process ends, because waiting here would never end.
+    // Without a thread, the table's rows stay until the process ends, because waiting here would
+    // never end.
     static_cast<void>(new std::shared_ptr<Table>(leaving));
   }
 }

@@ -53,13 +53,13 @@ struct TableReplaced : std::runtime_error {
 
 // Creates a table. Throws std::invalid_argument if the name is empty, NameTaken if an open table of
 // the same scope has it. With `replace`, the new table takes the name instead, and FindTable
-// refuses the older table until the new one is closed. Any thread may call it. In a forked child,
-// the parent's tables are not open.
+// refuses the older table until the new one is closed. Any thread may call CreateTable. In a forked
+// child, the parent's tables are not open.
 std::shared_ptr<Registered> CreateTable(const TableConfig& config, bool replace = false);
 
-// Throws TableClosed if that table was closed, TableReplaced if a newer table has its name,
-// ForkedProcess if it belongs to the parent of this forked child, std::invalid_argument if there
-// never was such a table.
+// Throws TableClosed if that table was closed, and TableReplaced if a newer table has its name.
+// Throws ForkedProcess if the table belongs to the parent of this forked child, and
+// std::invalid_argument if there never was such a table.
 std::shared_ptr<Registered> FindTable(int64_t id);
 
 // Returns the newest open table of that name in the program's own scope; null if there is none.
@@ -74,8 +74,8 @@ void CheckRowsGiven(const Registered& registered);
 
 // Closes the table and frees its rows and name. If there are older tables of that name, the newest
 // of them gets the name back. Returns when the table is closed, possibly by another thread. Inside
-// a call on a table, or on a table's thread, it only starts the closing. In a forked child, the
-// parent's tables do not change.
+// a call on a table, or on a table's thread, CloseTable only starts the closing. In a forked child,
+// the parent's tables do not change.
 void CloseTable(int64_t id);
 
 }  // namespace msrec

@@ -105,7 +105,7 @@ ExportedRows ReadRows(MessageReader* in);
 
 // Writes everything except the settings of admission and eviction, which every worker has.
 void WriteExplanation(const Explanation& explanation, MessageWriter* out);
-// Reads it into an explanation of this worker's table, which has the settings.
+// Reads an explanation into one of this worker's table, which already has the settings.
 void ReadExplanation(MessageReader* in, Explanation* explanation);
 
 }  // namespace msrec

@@ -104,10 +104,10 @@ void RowService::Run() {
   try {
     Serve();
   } catch (const std::bad_alloc&) {
-    // A request or an answer is lost, and its worker would wait for it.
+    // A request or an answer is lost, and the requesting worker would wait for the answer.
     channel_.GiveUp("out of memory to answer another worker's request for rows");
   } catch (const std::exception&) {
-    // The channel is broken; workers that wait for an answer report this.
+    // The channel is broken; workers that wait for an answer report the error.
   }
 }
 

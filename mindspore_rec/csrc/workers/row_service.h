@@ -50,8 +50,8 @@ class RowService {
 
   void Run();
   void Serve();
-  // Answer a request. If its table is missing and this is not the last attempt, send nothing and
-  // return false.
+  // Answer a request. If the request's table is missing and this is not the last attempt, send
+  // nothing and return false.
   bool Answer(const WorkerMessage& request, bool last);
   void AnswerWaiting();
   // Keep a request until its table exists.
@@ -64,8 +64,8 @@ class RowService {
   std::thread thread_;
 };
 
-// Starts the service of this process's group with the registered tables, once. Without a group it
-// does nothing.
+// Starts the service of this process's group with the registered tables, once. Without a group,
+// StartRowService does nothing.
 void StartRowService();
 // Stops the service. Requires: no worker sends requests any more.
 void StopRowService();

@@ -7,9 +7,9 @@
 //
 // A training step works as follows. Training lookups return tickets. Accumulate adds a lookup's
 // gradient. ExchangeGradients sends all tables' gradients to the owners. Then Step updates only
-// this worker's rows. All workers call these methods in the same order, except Accumulate and Step.
-// A failure on one worker throws on all workers (collective.h), and no rows change: each owner
-// prepares the lookup, all agree, and then they do it.
+// this worker's rows. All workers call the methods of a step in the same order, except Accumulate
+// and Step. A failure on one worker throws on all workers (collective.h), and no rows change: each
+// owner prepares the lookup, all owners agree, and then the lookup is done.
 //
 // A worker without a batch in a step (WorkerGroup::idle) takes part without keys. The training
 // lookups of an idle worker read zeros, and its gradients are dropped.
@@ -74,8 +74,8 @@ class ShardedTable {
   void AccumulateByHandle(const int64_t* handles, size_t n, const float* grad);
 
   // Begin to promote the rows of later batches, at their owners: for this worker's ids and the ids
-  // of all other workers. Return the number of the prefetch begun here, like TableTiers::Prefetch.
-  // All workers call it, with an exchange that no operator uses.
+  // of all other workers. Return the number of this worker's prefetch, like TableTiers::Prefetch.
+  // All workers call Prefetch, with an exchange that no operator uses.
   int64_t Prefetch(TableExchange* ahead, const IdView& ids);
 
   // Sum the gradient of this worker's lookup with that ticket by key, for ExchangeGradients.
@@ -99,7 +99,7 @@ class ShardedTable {
 
   // Return memory for a lookup.
   std::unique_ptr<KeptLookup> NewLookup();
-  // Keep its memory for later lookups.
+  // Keep the memory of a lookup for later lookups.
   void Recycle(std::unique_ptr<KeptLookup> lookup);
   // Allocate the memory that Keep takes. Throws std::bad_alloc.
   static Kept::node_type NewPlace();
@@ -139,11 +139,11 @@ std::string TableNames(const std::vector<const ShardedTable*>& tables);
 // tables have the same exchange, and there is at least one lookup.
 void LookUpOverWorkers(LookupRequest* requests, size_t n, bool train);
 
-// Send the gradients of these tables' lookups to the owners of the rows, in one exchange. Each
-// worker's gradients are multiplied by its weight in the step. Gradients of tables with `narrow`
-// are sent as bfloat16. After a failure the tables have no gradients and lookups any more. `check`
-// may throw an error of this worker. Requires: at least one table, no table twice, and the same
-// exchange for all tables.
+// Send the gradients of these tables' lookups to the owners of the rows, in one exchange. The
+// gradients of each worker are multiplied by the worker's weight in the step. Gradients of tables
+// with `narrow` are sent as bfloat16. After a failure the tables have no gradients and lookups any
+// more. `check` may throw an error of this worker. Requires: at least one table, no table twice,
+// and the same exchange for all tables.
 void ExchangeGradients(const std::vector<ShardedTable*>& tables, const std::vector<bool>& narrow,
                        const std::function<void()>& check = {});
 

@@ -39,8 +39,8 @@ class ThreadCommunicator final : public Communicator {
       : Communicator(rank, size, name), meeting_(std::move(meeting)) {}
 
  private:
-  // Waits until all workers have arrived; then they see all earlier writes of each other. Throws if
-  // a worker has timed out, because its offer is gone.
+  // Waits until all workers have arrived; then all workers see each other's earlier writes. Throws
+  // if a worker has timed out, because that worker's offer is gone.
   void Meet() {
     Meeting& m = *meeting_;
     std::unique_lock<std::mutex> lock(m.mutex);

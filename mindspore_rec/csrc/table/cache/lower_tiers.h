@@ -62,13 +62,14 @@ class LowerTiers {
   // the round ends at once.
   std::pair<size_t, bool> Scrub(size_t most);
 
-  // Erase the copies of rows that have left the table. Every read or write calls this first.
+  // Erase the copies of rows that have left the table. Every read or write calls EraseDeparted
+  // first.
   void EraseDeparted();
   // Set found[i] if a lower tier has a row of keys[i]. Unless `rows` is null, also read these rows.
   void Read(const std::vector<int64_t>& keys, std::vector<char>* rows,
             std::unique_ptr<bool[]>* found);
-  // Return the kind of the tier that has a row of key. Return kHostTier if no tier has it, because
-  // the row is still in the queue.
+  // Return the kind of the tier that has a row of key. Return kHostTier if no tier has the row,
+  // because the row is still in the queue.
   std::string TierOf(int64_t key) const;
   // Write rows, and invalidate reads of them that are in flight.
   void Write(std::vector<int64_t> keys, std::vector<char> rows);
@@ -81,7 +82,8 @@ class LowerTiers {
   // Write every row, including the rows in host memory, and wait until the rows survive kill -9 in
   // tiers that guarantee it.
   void Flush();
-  // Erase every row. Only the last operation may fail; after it all rows are gone.
+  // Erase every row. Only the last operation of Clear may fail. After that operation, all rows are
+  // gone.
   void Clear();
 
   // ---- a new layout of rows, in tiers of a new generation
@@ -103,7 +105,7 @@ class LowerTiers {
   // time only after the generation's rows are gone. A later run finds the old rows only if this run
   // ends without a Flush, and Flush fails as long as the old rows exist.
   void DropStale(std::shared_ptr<WriteBehind> queue);
-  // Try to clear these tiers again. Throws the tier's exception.
+  // Try again to clear the tiers of DropStale. Throws the tier's exception.
   void DrainStale();
 
   // Traffic and sizes of each level, after the tiers were opened.
@@ -133,7 +135,7 @@ class LowerTiers {
   TierScrub scrub_;
   // Queues in front of tiers that are no longer read, of an earlier layout or of a layout that was
   // given up. Each queue contains only the request to clear its tier, and retries this request by
-  // itself. Flush and the next layout wait for these queues.
+  // itself. Flush and the next layout wait until these queues are empty.
   std::vector<std::shared_ptr<WriteBehind>> stale_;
 };
 

@@ -33,7 +33,7 @@ class Candidates {
   // In the functions below, hash is IndexHash(key).
 
   // Count a key without a row. Returns true if the key is admitted now; its counter is then
-  // dropped. *before is its count before this batch.
+  // dropped. `*before` is the key's count before this batch.
   bool Admit(uint64_t hash, int64_t key, uint32_t occurrences, uint32_t* before);
 
   // Return the count of key, or an estimate if there is a sketch.

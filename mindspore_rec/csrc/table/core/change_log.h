@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ChangeLog: the keys of a shard that changed since a mark: they were written, looked up in
-// training, or deleted. Nothing is recorded before the first mark. A row's `dirty` bit shows that
-// the current epoch already has its key, so a hot key adds one entry per epoch. Not thread safe;
-// one shard owns it.
+// ChangeLog: the keys of a shard that were written, looked up in training, or deleted since a mark.
+// Nothing is recorded before the first mark. A row's `dirty` bit shows that the current epoch
+// already has its key, so a hot key adds one entry per epoch. Not thread safe; one shard owns it.
 #pragma once
 
 #include <algorithm>

@@ -29,7 +29,7 @@ struct Placement {
   bool spread() const { return workers > 1 && kind != PlacementKind::kReplicated; }
   bool replicated() const { return workers > 1 && kind == PlacementKind::kReplicated; }
 
-  // Return the worker that has the row of a key. If all workers have it, return this worker.
+  // Return the worker that has the row of a key. If all workers have the row, return this worker.
   uint32_t OwnerOf(int64_t key) const {
     if (!spread()) return rank;
     return kind == PlacementKind::kOwner ? owner : msrec::OwnerOf(key, workers);

@@ -38,8 +38,8 @@ class RowPins {
   RowPin Of(uint32_t id) const { return pins_[id]; }
   // Set up a row that is new in its place and has no copy in a lower tier.
   void Begin(uint32_t id) { At(id) = {0, 0, context_.pins.released}; }
-  // Set up a row that was promoted. If `hold` is kBatch, hold it for prefetched batch `number`. The
-  // caller registers its copy with AddCopy.
+  // Set up a row that was promoted. If `hold` is kBatch, hold the row for prefetched batch
+  // `number`. The caller registers the row's copy with AddCopy.
   void BeginPromoted(uint32_t id, Hold hold, uint16_t number) {
     At(id) = {0, 1, hold == Hold::kBatch ? number : context_.pins.released};
   }

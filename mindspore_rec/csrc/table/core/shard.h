@@ -70,8 +70,8 @@ class Shard {
   bool HasRoom(size_t rows) const;
   // Make room for rows, so that Resolve cannot run out of memory. Throws std::bad_alloc.
   void Reserve(size_t rows);
-  // Make room in the change log and similar records for `keys` keys. Looking up, putting or erasing
-  // these keys then needs no more memory for records. Throws std::bad_alloc.
+  // Make room for `keys` keys in the change log and in similar records. Looking up, putting or
+  // erasing these keys then needs no more memory for records. Throws std::bad_alloc.
   void ReserveNotes(size_t keys);
   // Fill batch->row with the rows that the purpose allows; keys without a row get null. kTrain and
   // kInsert insert the admitted keys, and count and touch all rows. kPut inserts without admission.
@@ -96,7 +96,7 @@ class Shard {
   // ---- whole shard ----
 
   // Look at the next `rows` places, from the end of the last call on, and drop rows that are due.
-  // With `norms`, also drop rows of a small norm. Returns whether it reached the last place.
+  // With `norms`, also drop rows of a small norm. Returns whether the slice reached the last place.
   bool EvictSlice(size_t rows, bool norms);
   // Let the next slice begin at the first place.
   void RestartSweep() { cursor_ = 0; }
@@ -140,9 +140,9 @@ class Shard {
   // Return copies of the rows in another layout, with fresh optimizer state. The shard does not
   // change until Adopt.
   std::unique_ptr<SlabStore> Relaid(const RowLayout& layout);
-  // Replace the rows by these copies, and record that every row changed. Requires: the context has
-  // the new layout. Also requires changes().Reserve(size()); without it, the call may throw
-  // halfway.
+  // Replace the rows by the copies of Relaid, and record that every row changed. Requires: the
+  // context has the new layout. Also requires changes().Reserve(size()); without that reservation,
+  // Adopt may throw halfway.
   void Adopt(SlabStore* relaid);
   // Allocate the memory that Clear takes. Throws std::bad_alloc. Clear records each row as deleted.
   struct Empty {

@@ -3,11 +3,11 @@
 // Shard: changes by epoch, and the digests of rows (shard_digests.h).
 //
 // The shard keeps a digest of each row in host memory, and the sum of all digests. A change of a
-// row does no work at once. Rows that the epoch touched are hashed during their export, while they
-// are in the processor's cache. The sum then gets the difference from the row's old digest. If no
-// export followed the last change, the rows are hashed when the next epoch begins. A demoted row
-// (shard_tiers.cc) is first hashed if it is dirty, and its digest stays in the sum. A promoted row
-// is hashed.
+// row does not hash the row immediately. Rows that the epoch touched are hashed during their
+// export, while they are in the processor's cache. The sum then gets the difference from the row's
+// old digest. If no export followed the last change, the rows are hashed when the next epoch
+// begins. A demoted row (shard_tiers.cc) is first hashed if it is dirty, and its digest stays in
+// the sum. A promoted row is hashed.
 #include <algorithm>
 
 #include "rows/exported_rows.h"

@@ -32,7 +32,7 @@ struct Pins {
   void BeginStep() { step = call = NextSerial(); }
   void BeginCall() { call = NextSerial(); }
   void EndCall() { call = step; }
-  // Batches that were released early have passed this number already.
+  // A number that is already released is ignored.
   void ReleaseUpTo(uint16_t number) {
     const uint16_t ahead = number - released;
     if (ahead < 0x8000) released = number;

@@ -21,7 +21,7 @@ std::vector<float> UnknownRow(const TableCore& core, const std::vector<float>& g
   const auto dim = static_cast<size_t>(core.config.dim);
   if (row.size() == 1 || row.size() == dim) {
     std::vector<float> full = row.size() == dim ? row : std::vector<float>(dim, row[0]);
-    // Round it like a row's value, so that it is sent and stored like rows.
+    // Round the unknown row like a row's value, so that it is sent and stored like rows.
     std::vector<float> kept(dim);
     Narrow(core.config.precision.value, full.data(), dim, kept.data());
     Widen(core.config.precision.value, kept.data(), dim, full.data());

@@ -2,7 +2,7 @@
 //
 // TableCore: the shared state of a table's parts: its configuration, its shards, and the lookups of
 // the current step. Table owns it. The parts (BatchLookup, RowReader, RowOptimizer, Evictor,
-// RowCache, DeviceCache) keep a reference to it and run under its mutex.
+// RowCache, DeviceCache) keep a reference to TableCore and run under the table's mutex.
 //
 // Messages begin with the table's name (Where). Methods that check throw std::invalid_argument,
 // unless their comment names another exception.
@@ -67,7 +67,8 @@ struct TableCore {
 
   // Return the layout of rows for that rule.
   RowLayout LayoutFor(const Rule& rule) const;
-  // Set the layout of rows. Requires: the shards' rows have it, or Shard::Adopt sets it next.
+  // Set the layout of rows. Requires: the shards' rows have this layout, or Shard::Adopt sets it
+  // next.
   void TakeLayout(const RowLayout& layout);
 
   // Whether every shard keeps a digest. A shard that runs out of memory drops its digest.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The mutex of a table. Hold is the only way to lock it, and it avoids deadlocks of a plain mutex:
-// while it waits, it releases the interpreter's lock. Locking throws in a forked child, and inside
-// another call of the same thread on the same table.
+// The mutex of a table. Hold is the only way to lock the mutex. Hold avoids deadlocks of a plain
+// mutex, because it releases the interpreter's lock while it waits. Locking throws in a forked
+// child, and inside another call of the same thread on the same table.
 #pragma once
 
 #include <mutex>

@@ -61,14 +61,14 @@ class UpperTier {
 
   // ---- promote
 
-  // Make room for a unique batch. Promoting its missing rows, inserting rows that no tier has, and
-  // recording all of its keys then cannot run out of memory. The room is in addition to the room
-  // for `pending` (unless null). Throws std::bad_alloc.
+  // Make room for a unique batch. Promoting the batch's missing rows, inserting rows that no tier
+  // has, and recording all of the batch's keys then cannot run out of memory. The room is in
+  // addition to the room for `pending` (unless null). Throws std::bad_alloc.
   void Reserve(const Batch& batch, const std::vector<uint32_t>* missing,
                const PendingRows* pending);
   // Promote the rows that lower tiers have: the row of keys[i], whose place in the batch is at[i],
-  // if found[i]. `rows` has their consecutive blocks. A null `rows` means that the rows will be
-  // overwritten. Adds the number of promoted rows to *promoted. Throws std::bad_alloc; rows
+  // if found[i]. `rows` has the consecutive blocks of these rows. A null `rows` means that the rows
+  // will be overwritten. Adds the number of promoted rows to *promoted. Throws std::bad_alloc; rows
   // promoted until then stay, unless `rows` is null. Requires Reserve.
   void Promote(Batch* batch, const std::vector<uint32_t>& at, const std::vector<int64_t>& keys,
                const char* rows, const bool* found, Hold hold, int64_t* promoted);
@@ -98,7 +98,7 @@ class UpperTier {
   // Return the keys of rows that left the table and whose copies in lower tiers must be erased,
   // sorted and without duplicates.
   std::vector<int64_t> Departed() const;
-  // Clear the list of Departed after these copies were erased.
+  // Clear the list of Departed after the copies were erased.
   void ForgetDeparted() noexcept;
   // Record that no row has a copy in lower tiers any more.
   void ForgetCopies() noexcept;

@@ -5,8 +5,8 @@
 // or, if the device is the CPU, in memory shared with the host. The last three rows have special
 // uses: the value of unknown keys, the zeros of padding, and scratch for unwanted writes.
 //
-// Numbers in the cache are float32. For tables of narrower types they are float32 rounded to these
-// types, so that a transfer loses nothing.
+// Numbers in the cache are float32. For tables of narrower types, cached numbers are float32
+// rounded to these types, so that a transfer loses nothing.
 //
 // The newest value and state of a cached row are in the cache. The row's block in host memory has
 // the metadata and, while the slot is dirty, an older value and state. A row whose block is freed,

@@ -28,14 +28,15 @@ class SlotMap {
   uint32_t Find(int64_t key) const;
   void Prefetch(int64_t key) const { __builtin_prefetch(&index_[Home(key)]); }
 
-  // Marks the key of the slot as used in this step. `frequency` is its total number of uses, which
-  // must not decrease while the key is here. Returns whether this is its first use in this step.
+  // Marks the key of the slot as used in this step. `frequency` is the key's total number of uses,
+  // which must not decrease while the key is here. Returns whether this is the key's first use in
+  // this step.
   bool Use(uint32_t slot, uint32_t frequency);
   // Assigns a slot to a key that has none: a free slot, or the slot of the first victim, which is
   // then removed. Returns kNone if all slots are pinned.
   uint32_t Take(int64_t key, uint32_t frequency);
-  // Removes the key of the slot. The slot is free at once, or from the next step on if it is
-  // pinned.
+  // Removes the key of the slot. The slot is free at once; a pinned slot is free from the next step
+  // on.
   void Free(uint32_t slot);
   void Clear();
   // Unpins all slots.
