@@ -26,8 +26,8 @@ void SetNumThreads(int n) {
 }
 
 // By default, glibc returns freed blocks over 32 MiB to the system. A graph's output of that size
-// is then page-faulted again in every step, which takes half of the step at 160 k rows of 64
-// floats. So up to 1 GiB of freed memory stays at the end of the heap.
+// is then page-faulted again in every step. At 160 k rows of 64 floats, the page faults take half
+// of the step. So up to 1 GiB of freed memory stays at the end of the heap.
 void KeepFreedMemory() {
 #if defined(__GLIBC__)
   mallopt(M_MMAP_MAX, 0);

@@ -24,8 +24,8 @@ std::shared_ptr<py::object> Shared(py::object callable) {
   });
 }
 
-// `levels` are dicts of "kind", "open" and, if there is a limit, "max_rows". "open" is a callable
-// that takes row_bytes and generation and returns a tier.
+// `levels` are dicts of "kind", "open" and, if there is a limit, "max_rows". The entry "open" is a
+// callable that takes row_bytes and generation and returns a tier.
 CacheSettings MakeCacheSettings(int64_t host_rows, int64_t host_bytes, const std::string& policy,
                                 const py::list& levels) {
   CacheSettings settings;

@@ -3,9 +3,9 @@
 // Batch normalization with an activation: y = a(gamma (x - mean) / sqrt(variance + epsilon) +
 // beta).
 //
-// In training, mean and variance are taken over the batch, so all rows must be there: one layer
-// ends a stage, and another layer begins the next stage. If several workers share the batch, mean
-// and variance are taken over the rows of all workers, with the same bits on each worker. In
+// In training, mean and variance are taken over the batch, so all rows must be there. Therefore one
+// layer ends a stage, and another layer begins the next stage. If several workers share the batch,
+// mean and variance are taken over the rows of all workers, with the same bits on each worker. In
 // evaluation, mean and variance are the moving statistics.
 #pragma once
 

@@ -9,7 +9,7 @@
 
 namespace msrec {
 
-// output = x0 t + x, element by element: a cross layer whose map of x is t. x may be x0.
+// output = x0 t + x, element by element: a cross layer whose map of x is t. The input x may be x0.
 class CrossCombine : public Layer {
  public:
   CrossCombine(View x0, View t, View x, View output);

@@ -23,8 +23,8 @@ struct ParameterPart {
 
 class Layer {
  public:
-  // Columns that a layer reads. The program sets `adds` if the columns already have a gradient from
-  // an earlier part of the backward pass; the layer then adds to this gradient. A layer with
+  // Columns that a layer reads. The program sets `adds` if an earlier part of the backward pass has
+  // written a gradient of the columns. The layer then adds to this gradient. A layer with
   // `always_adds` always adds.
   struct Input {
     View view;

@@ -15,9 +15,9 @@ struct TileShape {
   int64_t rows, columns, depth;
 };
 
-// Returns the fastest shape. oneDNN copies both factors of a product. In float32 the copies cost
-// least if 128 x 256 numbers of the left factor stay in the cache. Each tile reads the whole batch,
-// so tiles are wide if the batch does not fit into the cache.
+// Returns the fastest shape. In each product, oneDNN copies both factors. In float32 the copies
+// cost least if 128 x 256 numbers of the left factor stay in the cache. Each tile reads the whole
+// batch, so tiles are wide if the batch does not fit into the cache.
 TileShape TileFor(FactorType type, int64_t batch) {
   constexpr int64_t kLargeBatch = 8192;
   if (type == FactorType::kFloat32) return {128, 1024, 256};

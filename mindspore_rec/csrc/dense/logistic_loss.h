@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Binary cross-entropy of logits. Value and gradient are computed in one pass, in parallel over
-// blocks of fixed size, so that results do not depend on the number of threads.
+// blocks. Blocks have a fixed size, so results do not depend on the number of threads.
 #pragma once
 
 #include <cstdint>

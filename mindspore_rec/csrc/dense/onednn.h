@@ -60,8 +60,8 @@ class OneDnn {
 };
 
 // Returns a leading dimension for rows of `width` elements that suits products. The dimension is a
-// whole number of cache lines. It is no multiple of 1 KiB, because with such a dimension all rows
-// would fall on the same sets of the cache.
+// whole number of cache lines. A multiple of 1 KiB is avoided, because all rows would then fall on
+// the same sets of the cache.
 inline int64_t LeadingDimension(int64_t width) {
   const int64_t lines = (width + 15) / 16 * 16;
   return lines % 256 == 0 ? lines + 16 : lines;

@@ -12,12 +12,12 @@
 //   backward:  each stage, from the last: all slices | gradients of parameters, in tiles
 //
 // A stage ends if a layer needs all rows (batch normalization). The assignment of tasks to threads
-// changes no bit: slices and tiles depend only on the batch's size, and the sums of slices are
+// changes no bit. Slices and tiles depend only on the batch's size, and the sums of slices are
 // added in slice order.
 //
-// The caller provides the memory. Three areas are outputs of the operators: `saved` (values for the
-// backward pass), `packed` (weights in the layout of products) and `gradients` (gradients for a
-// later stage). All other memory is scratch of the thread.
+// The caller provides the memory. Three areas are outputs of the operators. `saved` has values for
+// the backward pass, `packed` has weights in the layout of products, and `gradients` has gradients
+// for a later stage. All other memory is scratch of the thread.
 #pragma once
 
 #include <cstdint>
@@ -103,10 +103,10 @@ T* ElementOrNull(const std::vector<T*>& all, size_t i) {
   return i < all.size() ? all[i] : nullptr;
 }
 
-// Number of rows in a slice: at most 256, so that a slice's values stay in the cache and there are
-// enough slices for many threads. Slices are smaller for small batches, and for batches whose
-// slices of 256 would leave threads idle at the end. The number is a multiple of 16. For batches of
-// more than 2048 rows, which are cut into equal slices, the number is a multiple of 2.
+// Number of rows in a slice. It is at most 256, so that a slice's values stay in the cache and many
+// threads get slices. Slices are smaller for small batches, and for batches whose slices of 256
+// would leave threads idle at the end. The number is a multiple of 16. For batches of more than
+// 2048 rows, which are cut into equal slices, the number is a multiple of 2.
 int64_t SliceRows(int64_t batch);
 
 class DenseProgram {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Eviction: the rules that remove rows: by age in training steps or in seconds of event time, by
-// capacity, or by the norm of the value. Evicting a row also removes its optimizer state and
-// counter.
+// Eviction: the rules that remove rows. Rows are evicted by age in training steps or in seconds of
+// event time, by capacity, or by the norm of the value. Evicting a row also removes its optimizer
+// state and counter.
 //
 // A row whose age reaches the limit is *due*: from this moment no lookup sees it. A sweep frees the
 // memory of due rows later, one slice per step. Ages are measured at the *horizon*. The horizon is

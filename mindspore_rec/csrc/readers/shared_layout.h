@@ -15,7 +15,7 @@
 //
 // A root never changes once it is published. Buckets change, but only in entries of keys that are
 // also in the root's overlay, and a reader searches the overlay first. Rows that a reader can reach
-// never change. shared_writer.h describes the order of the steps.
+// never change. The order of the steps is described in shared_writer.h.
 #pragma once
 
 #include <atomic>

@@ -85,10 +85,10 @@ struct Kernels {
   // Returns the sum of squares of the gradients of rows that are not null, in a fixed order.
   double (*squared_norm)(int dim, char* const* rows, const float* sums, size_t n);
 
-  // Updates n elements of a dense parameter by one optimizer step: values w, gradients g, and one
-  // array of n floats for each state of the rule. There are Rule::StateWidth(1) states; further
-  // pointers are not read. Each element is updated on its own, so the rule must not be
-  // kRowWiseAdagrad.
+  // Updates n elements of a dense parameter by one optimizer step. The arguments are values w,
+  // gradients g, and one array of n floats for each state of the rule. There are
+  // Rule::StateWidth(1) states; further pointers are not read. Each element is updated on its own,
+  // so the rule must not be kRowWiseAdagrad.
   void (*step_dense)(const StepConstants& c, int n, float* w, float* const* states, const float* g);
 
   // Returns the sum of squares of n numbers, in a fixed order.

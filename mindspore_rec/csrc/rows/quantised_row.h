@@ -11,10 +11,11 @@
 //
 // The offset is the least number, rounded down to a float16. The scale is the least float16 with
 // which the codes reach the greatest number. So the error of a number is at most half the scale,
-// unless the numbers exceed the range of float16; the result is then the nearest possible number. A
-// row of equal numbers has one code, the least whose scale is a finite float16, and the nearest
-// float16 as scale. A row with an infinity or a NaN reads as all NaN: its scale and offset are NaN,
-// its codes 0. (NumPy's version, with the same bits: mindspore_rec/common/rows/quantise.py.)
+// unless the numbers exceed the range of float16. For such numbers the result is the nearest
+// possible number. A row of equal numbers has one code, the least whose scale is a finite float16,
+// and the nearest float16 as scale. A row with an infinity or a NaN reads as all NaN: its scale and
+// offset are NaN, its codes 0. (NumPy's version, with the same bits:
+// mindspore_rec/common/rows/quantise.py.)
 #pragma once
 
 #include <cstddef>

@@ -28,8 +28,8 @@
 
 namespace msrec {
 
-// Rows for the caller to move: the rows in out_slots from the device to the host, then in_values
-// [n, dim] and in_states [n, state width] into in_slots [n].
+// Rows for the caller to move. First the rows in out_slots move from the device to the host, then
+// in_values [n, dim] and in_states [n, state width] move into in_slots [n].
 struct RowMoves {
   std::vector<int32_t> out_slots;
   std::vector<int32_t> in_slots;

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // RowHandles: identifies rows by handles that cannot be confused or forged. A handle is two int64:
+//
 //   [0] tag, its upper 24 bits << 36 | shard << 32 | place of the row in the shard; or -1: a key
 //       without a row, its gradient is dropped
 //   [1] the table's number, 23 bits << 40 | tag, its lower 40 bits
+//
 // For a table over workers, the number of the worker that has the row replaces the upper 12 of the
 // tag's upper 24 bits. A worker that receives another worker's handle writes its own table's number
-// into the handle. The tag is a hash, with a secret key of the table, of the row's key and place
-// and of the structure version at the handle's creation. So only handles that the table has created
-// are accepted. The version changes whenever a row leaves the table or rows get another layout, so
-// an accepted handle always belongs to its original row. RowHandles is a part of a table and runs
-// under the table's mutex.
+// into the handle. The tag is a hash with a secret key of the table. It hashes the row's key and
+// place and the structure version at the handle's creation. So only handles that the table has
+// created are accepted. The version changes whenever a row leaves the table or rows get another
+// layout, so an accepted handle always belongs to its original row. RowHandles is a part of a table
+// and runs under the table's mutex.
 #pragma once
 
 #include <cstddef>

@@ -11,8 +11,8 @@
 //
 // Any thread may call any method. Calls on one table run one after another, and each call is
 // parallel inside. A method that throws leaves the table unchanged. Throws std::invalid_argument
-// for bad arguments, TableClosed after Close, OutOfMemory if memory runs out, and ForkedProcess in
-// a forked child of the process that created the table. Messages name the table.
+// for bad arguments, TableClosed after Close, and OutOfMemory if memory runs out. Throws
+// ForkedProcess in a forked child of the process that created the table. Messages name the table.
 #pragma once
 
 #include <condition_variable>
@@ -175,13 +175,13 @@ class Table {
 
   // Return all rows.
   ExportedRows Export(bool with_state);
-  // Call fn with all rows, one part at a time, for tables larger than memory. fn must not call the
-  // table.
+  // Call fn with all rows, one part at a time, for tables larger than memory. The function fn must
+  // not call the table.
   void ExportParts(bool with_state, const std::function<void(ExportedRows)>& fn);
   // Return the rows of these keys in the same order; absent keys are marked.
   ExportedRows ExportKeys(const IdView& keys, bool with_state);
   // Call fn(keys, digests, n) with the digests (row_digest.h) of all rows, one part at a time, in
-  // no fixed order. fn must not call the table.
+  // no fixed order. The function fn must not call the table.
   using TakeDigests = std::function<void(const int64_t*, const uint64_t*, size_t)>;
   void Digests(const TakeDigests& fn);
   // Put rows; null arrays have the meaning of Shard::Import. Throws if state_width does not fit the

@@ -30,12 +30,12 @@ class TableChanges {
   void ReleaseBefore(uint64_t mark);
 
   // Keep the digest of all rows up to date for KeptDigest, until recording stops. The call reads
-  // the rows below host memory and hashes all rows once. The digest is dropped if memory for it
-  // runs out, if a table of a vocabulary is cleared, or if an age limit is turned on or off. The
-  // digest is also dropped if a damaged row in a lower tier is replaced. Finally, the digest is
-  // dropped if a mark is taken while a row's newest value is out of the host's reach. Call
-  // KeepDigest again after the next mark. Requires a mark. Throws the exceptions of reading rows,
-  // and then keeps no digest.
+  // the rows below host memory and hashes all rows once. The digest is dropped if memory runs out,
+  // if a table of a vocabulary is cleared, or if an age limit is turned on or off. The digest is
+  // also dropped if a damaged row in a lower tier is replaced. Finally, the digest is dropped if a
+  // mark is taken while a row's newest value is out of the host's reach. Call KeepDigest again
+  // after the next mark. Requires a mark. Throws the exceptions of reading rows, and then keeps no
+  // digest.
   void KeepDigest();
   // Return the digest that is kept, which equals the sum over Table::Digests; nothing if no digest
   // is kept. Throws std::runtime_error if a row's newest value is out of the host's reach.

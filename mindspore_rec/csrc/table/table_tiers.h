@@ -25,7 +25,7 @@ class TableTiers {
   void SetCache(CacheSettings settings);
   bool has_cache() const { return core_.context.tiered; }
   // Request the rows of a batch that will be looked up soon, and return at once with the batch's
-  // number. Its rows stay in host memory until the batch is released.
+  // number. The batch's rows stay in host memory until the batch is released.
   int64_t Prefetch(const IdView& ids);
   // Wait until the rows of that batch are in host memory; return the seconds of waiting. If the
   // prefetch failed, throws its exception and releases the batch.

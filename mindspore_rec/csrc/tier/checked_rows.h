@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rows with a checksum at the end, for tiers whose store has no checksums: the row's bytes, and 4
-// little-endian bytes of CRC32C over the key (8 little-endian bytes) and the row. The checksum
-// detects a changed bit in row or checksum, and a row stored under another key.
+// Rows with a checksum at the end, for tiers whose store has no checksums. The row's bytes are
+// followed by 4 little-endian bytes of CRC32C over the key (8 little-endian bytes) and the row. The
+// checksum detects a changed bit in row or checksum, and a row stored under another key.
 #pragma once
 
 #include <cstddef>

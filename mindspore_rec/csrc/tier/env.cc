@@ -141,8 +141,9 @@ class PosixLock : public FileLock {
  private:
   // flock() belongs to the open file, which a forked child shares, so the lock would last until the
   // last child has ended. So a child closes its descriptors first, which does not unlock the
-  // parent's file. fcntl() locks belong to a process. A process would lose its fcntl() locks when
-  // any of its code closed that file, and the locks would not separate two tables of one process.
+  // parent's file. Locks of fcntl() belong to a process. A process would lose its fcntl() locks
+  // when any of its code closed that file. Such locks would not separate two tables of one process
+  // either.
   struct Held {
     std::mutex mutex;
     PosixLock* first = nullptr;

@@ -15,7 +15,7 @@
 
 namespace msrec {
 
-// An operation of the system failed. code().value() is errno.
+// An operation of the system failed. The errno is code().value().
 class IoError : public std::system_error {
  public:
   IoError(int error, const std::string& what, std::string path);
@@ -61,7 +61,8 @@ class File {
   // Makes all earlier writes survive power loss.
   virtual void Sync() = 0;
   virtual uint64_t Size() const = 0;
-  // Returns the descriptor for reads that bypass this interface (io_uring). -1 forbids such reads.
+  // Returns the descriptor for reads that bypass this interface (io_uring). The value -1 forbids
+  // such reads.
   virtual int descriptor() const { return -1; }
 
   const std::string& path() const { return path_; }

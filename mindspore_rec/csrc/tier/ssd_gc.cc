@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Garbage collection of an SsdTier. The live rows of a collected segment are appended to the log
-// like any other write, so the order of the log stays the order of versions. After these rows are
+// like any other write. So the order of the log stays the order of versions. After these rows are
 // synced, the segment leaves the manifest and its file is removed.
 //
 // A tombstone must stay as long as the disk may have an older version of its key. The tombstone can
 // go when every segment up to `born`, the segment where the erasure was first written, is gone or
-// has no dead record. A tombstone is unnecessary if its key has been written again: the later
-// record hides older records as well, and is synced before the tombstone goes.
+// has no dead record. A tombstone is unnecessary if its key has been written again. The later
+// record hides older records, too, and is synced before the tombstone goes.
 #include <algorithm>
 #include <cerrno>
 #include <chrono>

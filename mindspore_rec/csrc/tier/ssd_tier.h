@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SsdTier: a Tier in a directory of files: a log of segments (see format.h) and an exact index in
-// memory of at most 16 bytes per row. Writes are sequential. Reads are sorted, merged and sent to
-// the disk many at a time. A background thread collects segments with many dead records.
+// SsdTier: a Tier in a directory of files. It has a log of segments (see format.h) and an exact
+// index in memory of at most 16 bytes per row. Writes are sequential. Reads are sorted, merged and
+// sent to the disk many at a time. A background thread collects segments with many dead records.
 //
 // Guarantees, in addition to the guarantees of Tier:
+//
 //  * A row that Read returns is the newest of its key; if that is impossible, Read throws
 //    Corruption. Every record is checked by CRC32C, and the index points only to the newest
 //    records.
@@ -177,9 +178,10 @@ class SsdTier : public Tier {
   const int slot_bits_;
   BatchReader reader_;
 
-  // The mutexes are locked in this order. collect: one collection at a time. write: one writer at a
-  // time; the index changes only under write and state together, so either lock is enough to read
-  // it. state: guards the members below; this mutex is never held during a file access.
+  // The mutexes are locked in this order: collect, write, state. Only one collection runs at a
+  // time, under `collect`. Only one writer runs at a time, under `write`. The index changes only
+  // under `write` and `state` together, so either lock is enough to read the index. The mutex
+  // `state` guards the members below, and is never held during a file access.
   std::mutex collect_mutex_;
   std::mutex write_mutex_;
   mutable std::mutex state_mutex_;

@@ -39,10 +39,11 @@ class TierScan {
  public:
   virtual ~TierScan() = default;
 
-  // Replaces keys and rows (n * row_bytes) by the next rows: at least one and at most max(1, most),
-  // and about half as many or more except at the end. At the end, and in all later calls, Next
-  // returns false and no rows. Throws IoError or Corruption; keys and rows are then undefined, and
-  // the next call tries the same part again. If the tier is closed, every call throws.
+  // Replaces keys and rows (n * row_bytes) by the next rows. There are at least one and at most
+  // max(1, most) rows. Except at the end, there are about most / 2 rows or more. At the end, and in
+  // all later calls, Next returns false and no rows. Throws IoError or Corruption; keys and rows
+  // are then undefined, and the next call tries the same part again. If the tier is closed, every
+  // call throws.
   virtual bool Next(size_t most, std::vector<int64_t>* keys, std::vector<char>* rows) = 0;
 };
 

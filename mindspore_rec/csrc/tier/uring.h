@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Uring: an io_uring for reads into its own buffers, by direct system calls. (Axboe 2019,
-// "Efficient IO with io_uring".) One thread at a time may use it.
+// Uring: an io_uring for reads into its own buffers, by direct system calls (Axboe 2019, "Efficient
+// IO with io_uring"). Only one thread at a time may use a Uring.
 #pragma once
 
 #include <cstddef>

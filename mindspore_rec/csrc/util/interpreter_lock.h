@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Releases Python's lock while the core waits. A thread with Python's lock must not wait for a
-// table, because the thread that uses the table may need Python's lock (for a tier that is a Python
-// object). The core does not depend on Python, so the Python module sets the functions that release
+// table. The thread that uses the table may need Python's lock, because a tier may be a Python
+// object. The core does not depend on Python, so the Python module sets the functions that release
 // the lock.
 #pragma once
 
@@ -15,8 +15,8 @@ struct InterpreterLock {
   void (*take)(void* state);
 };
 
-// Called once, before any other thread uses the core. If it is never called, there is no
-// interpreter.
+// Called once, before any other thread uses the core. If SetInterpreterLock is never called, there
+// is no interpreter.
 void SetInterpreterLock(const InterpreterLock& lock);
 
 // During the lifetime of this object, the calling thread does not have the interpreter's lock.

@@ -23,8 +23,8 @@ struct SummedSpan {
 
 // Replaces the floats of each worker by the sum of weights[r] * data_r over workers r, in float32,
 // added in the order of ranks. A worker with weight 0 adds nothing, whatever its data are.
-// `weights` has size() numbers, the same on all workers. kBFloat16 rounds the data to bfloat16
-// before the summation, and the sums before their return, which halves the bytes.
+// `weights` has size() numbers, the same on all workers. The type kBFloat16 rounds the data to
+// bfloat16 before the summation, and the sums before their return, which halves the bytes.
 //
 // Each worker sums one part and sends the sum to all workers. So each worker sends 2 (size() - 1) /
 // size() of the data. Collective; sizes are the same on all workers.

@@ -34,7 +34,7 @@ class RowService {
   RowService(const RowService&) = delete;
   RowService& operator=(const RowService&) = delete;
 
-  // Tag of requests. Replies have tags after kFirstReplyTag. kFirstReplyTag itself is the tag of
+  // Tag of requests. Replies have tags after kFirstReplyTag. The tag kFirstReplyTag itself is for
   // replies to requests without a valid reply tag. Lower tags are for other messages on the
   // channel, which the service must not take for requests.
   static constexpr int kRequestTag = 8192;

@@ -23,13 +23,13 @@ class HostRows {
 
   // Maximum number of rows in host memory.
   int64_t Capacity() const;
-  // Number of keys in one part of a call with many keys: a fraction of the capacity, so that rows
-  // can be demoted between the parts.
+  // Number of keys in one part of a call with many keys. It is a fraction of the capacity, so that
+  // rows can be demoted between the parts.
   size_t PartKeys() const;
 
   // Make the batch unique and find its rows. Promote the rows in lower tiers, or copy them into
   // batch->copies if the purpose is to evaluate. Make room for the rows that the shards will
-  // insert, in addition to the rows in `pending` (unless null), and add the batch's absent keys to
+  // insert, in addition to the rows in `pending` (unless null). Add the batch's absent keys to
   // `pending`. Throws if a tier fails or host memory is too small, and std::bad_alloc.
   void Promote(Batch* batch, LookupPurpose purpose, PendingRows* pending = nullptr);
   // Make room for `rows` more rows in host memory by demoting other rows; return the number of rows

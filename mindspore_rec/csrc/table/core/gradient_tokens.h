@@ -26,8 +26,8 @@ class GradientTokens {
   void Add(float token) { sum_ += token; }
   void Reset() { sum_ = 0.0; }
   double sum() const { return sum_; }
-  // Whether `received` is the sum of the tokens. float32 adds whole numbers exactly up to 2^24,
-  // which is thousands of tokens. Larger sums may differ by a thousandth.
+  // Whether `received` is the sum of the tokens. In float32, sums of whole numbers are exact up to
+  // 2^24, which is thousands of tokens. Larger sums may differ by a thousandth.
   bool Fits(float received) const {
     const double off = std::fabs(double{received} - sum_);
     return off <= (sum_ < 0x1p24 ? 0.0 : 1e-3 * sum_);  // false for NaN

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RowPins: data about each row of a shard in a table with lower tiers: the time until which the row
-// stays in host memory, and whether the row has a copy in a lower tier. RowPins is a part of a
-// shard, indexed by the places of the rows.
+// RowPins: data about each row of a shard in a table with lower tiers. The data are the time until
+// which the row stays in host memory, and whether the row has a copy in a lower tier. RowPins is a
+// part of a shard, indexed by the places of the rows.
 #pragma once
 
 #include <algorithm>

@@ -73,9 +73,9 @@ class Shard {
   // Make room for `keys` keys in the change log and in similar records. Looking up, putting or
   // erasing these keys then needs no more memory for records. Throws std::bad_alloc.
   void ReserveNotes(size_t keys);
-  // Fill batch->row with the rows that the purpose allows; keys without a row get null. kTrain and
-  // kInsert insert the admitted keys, and count and touch all rows. kPut inserts without admission.
-  // Any other purpose changes nothing.
+  // Fill batch->row with the rows that the purpose allows; keys without a row get null. The
+  // purposes kTrain and kInsert insert the admitted keys, and count and touch all rows. The purpose
+  // kPut inserts without admission. Any other purpose changes nothing.
   void Resolve(Batch* batch, LookupPurpose purpose);
   // Return the row of key that evaluation sees, or null.
   char* Find(int64_t key);
@@ -104,8 +104,8 @@ class Shard {
   void EvictDue(int64_t key);
   // Number of places that the sweep visits.
   size_t places() const { return static_cast<size_t>(store_.end()) + candidates_.end(); }
-  // Sample candidates for about n rows to evict because of the capacity: from kSampled * n + 64
-  // consecutive rows, take the 2 n + 64 rows of the lowest priority.
+  // Sample candidates for about n rows to evict because of the capacity. From kSampled * n + 64
+  // consecutive rows, the 2 n + 64 rows of the lowest priority are taken.
   void EvictionCandidates(size_t n, VictimCandidates* candidates);
   // Drop the row in that place because of the capacity.
   void EvictOverCapacity(uint32_t place) { Drop(place, EvictionReason::kCapacity); }
