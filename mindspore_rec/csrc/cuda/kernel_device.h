@@ -20,7 +20,7 @@ class KernelDevice : public DenseDevice {
     if (threads > 0) Start(kernel, threads, &arguments);
   }
 
-  // Returns scratch memory for the kernels of one loop. The next loop reuses this memory.
+  // Returns scratch memory for the kernels of one loop. The next loop reuses the scratch memory.
   virtual void* Scratch(size_t bytes) = 0;
 
   const Elementwise& loops() const final;

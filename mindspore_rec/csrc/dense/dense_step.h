@@ -27,9 +27,9 @@ struct DenseParameter {
 };
 
 // Updates all parameters by one step of the rule. Each element uses its gradient at the time of the
-// call, because a gradient may lie in the memory of a parameter. This happens if one weight is the
-// gradient of another weight, since MindSpore then passes the weight without a copy. Parameters and
-// states must not overlap.
+// call, because a gradient may lie in the memory of a parameter. For example, if one weight is the
+// gradient of another weight, MindSpore passes the weight without a copy. Parameters and states
+// must not overlap.
 void StepDense(const Kernels& kernels, const Rule& rule, std::vector<DenseParameter> parameters,
                ThreadPool* pool);
 

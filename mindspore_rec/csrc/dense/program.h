@@ -103,10 +103,10 @@ T* ElementOrNull(const std::vector<T*>& all, size_t i) {
   return i < all.size() ? all[i] : nullptr;
 }
 
-// Number of rows in a slice. It is at most 256, so that a slice's values stay in the cache and many
-// threads get slices. Slices are smaller for small batches, and for batches whose slices of 256
-// would leave threads idle at the end. The number is a multiple of 16. For batches of more than
-// 2048 rows, which are cut into equal slices, the number is a multiple of 2.
+// Number of rows in a slice. A slice has at most 256 rows, so that a slice's values stay in the
+// cache and many threads get slices. Slices are smaller for small batches, and for batches whose
+// slices of 256 would leave threads idle at the end. The number is a multiple of 16. For batches of
+// more than 2048 rows, which are cut into equal slices, the number is a multiple of 2.
 int64_t SliceRows(int64_t batch);
 
 class DenseProgram {
@@ -136,7 +136,7 @@ class DenseProgram {
   // afterwards.
   void Finish(int parameters, int extras);
 
-  // Functions for layers while they are added.
+  // Functions that layers call while they are added.
   int64_t AddPartialSums(int64_t floats);  // returns their column
   int64_t AddPacked(size_t bytes);         // returns their offset
   int64_t AddRounded(size_t bytes);        // returns their offset in a device's memory
@@ -267,13 +267,14 @@ class SliceRun {
   // The columns as a factor of a product, rounded if the precision requires it.
   Factor factor(const View& view) const;
   Factor gradient_factor(const View& view) const;
-  // The leading dimensions of these matrices. A SliceRun without memory can return them, too.
+  // The leading dimensions of these matrices. A SliceRun without memory can return the leading
+  // dimensions, too.
   int64_t value_ld(const View& view) const;
   int64_t gradient_ld(const View& view) const;
   int64_t factor_ld(const View& view) const;
   int64_t gradient_factor_ld(const View& view) const;
-  // True if the value is kept only in rounded form. The layer that writes it rounds it, and the
-  // float32 form is lost after that layer.
+  // True if the value is kept only in rounded form. The layer that writes the value rounds it, and
+  // the float32 form is lost after that layer.
   bool only_rounded(const View& view) const;
   // Rounds a value or a gradient for products. Does nothing in float32.
   void RoundValue(const View& view) const;

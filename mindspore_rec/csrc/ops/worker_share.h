@@ -26,7 +26,7 @@ class WorkerShare : public BatchShare {
   const std::vector<float> weights_;
 };
 
-// Returns the share of this process; null if it is the only worker.
+// Returns the share of this process; null if this process is the only worker.
 std::unique_ptr<BatchShare> TheShare();
 
 }  // namespace msrec

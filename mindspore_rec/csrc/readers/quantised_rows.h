@@ -9,7 +9,7 @@
 // unique.
 //
 // Any thread may call: lookups run in parallel, and a change excludes all other calls. A change
-// that throws leaves the rows unchanged. Throws std::invalid_argument for bad arguments,
+// that throws leaves the rows unchanged. Throws std::invalid_argument for bad arguments, and
 // std::bad_alloc.
 #pragma once
 

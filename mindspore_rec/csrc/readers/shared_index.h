@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Functions on the buckets of shared_layout.h: key -> slot of its row. One thread at a time changes
-// a part. Meanwhile, any number of threads, in this process and in others, read the part and find
-// every key that is not being changed. A key that does not fit into its bucket goes into the next
-// bucket, and the full bucket gets a mark. An entry never moves.
+// Functions on the buckets of shared_layout.h: key -> slot of its row. Only one thread at a time
+// changes a part of an index. Meanwhile, any number of threads, in this process and in others, read
+// the part and find every key that is not being changed. A key that does not fit into its bucket
+// goes into the next bucket, and the full bucket gets a mark. An entry never moves.
 #pragma once
 
 #include <cstddef>

@@ -4,7 +4,8 @@
 // newest root and reads from it until it leaves, so all its lookups see the same state. Readers
 // never wait for the writer, but the writer waits for readers of old roots.
 //
-// Any number of threads may call. Throws std::invalid_argument for bad arguments; SharedDamaged.
+// Any number of threads may call. Throws std::invalid_argument for bad arguments, and
+// SharedDamaged.
 #pragma once
 
 #include <array>

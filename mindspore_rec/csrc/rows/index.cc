@@ -230,7 +230,7 @@ void Index::Resize(uint32_t segment, uint32_t num_chunks) {
 }
 
 void Index::Split(uint32_t segment, uint64_t hash) {
-  // Do everything that can fail first.
+  // First do everything that can fail.
   const auto contents = Contents(segments_[segment]);
   segments_.reserve(segments_.size() + 1 > segments_.capacity() ? 2 * segments_.size() : 0);
   if (segments_[segment].depth == depth_) {

@@ -13,8 +13,8 @@
 //   number i, plane 1  = x = number i of plane 0; x *= 0x9e3779b1; x ^= x >> 15
 //
 // in uint32. Element i of the value uses number i of plane 0, from its first bit on. Element i of
-// state k is bfloat16 and needs 16 bits. The element uses half of number i of plane (k + 1) / 2. It
-// is the upper half for even k + 1, the lower half for odd k + 1. Plane 1 is cheap to compute.
+// state k is bfloat16 and needs 16 bits. The element uses half of number i of plane (k + 1) / 2.
+// The upper half is used for even k + 1, the lower half for odd k + 1. Plane 1 is cheap to compute.
 // Rounding needs only that any two random numbers of an element are independent, and this holds for
 // planes 0 and 1.
 #pragma once

@@ -5,8 +5,8 @@
 // owns it.
 //
 // Slab 0 has kFirstRows rows. Each next slab has as many rows as all slabs before it, until a slab
-// reaches kSlabBytes. All further slabs have this size. So a tiny table is small, and a large table
-// has few slabs, which use huge pages.
+// reaches kSlabBytes. All further slabs have kSlabBytes. So a tiny table is small, and a large
+// table has few slabs, which use huge pages.
 #pragma once
 
 #include <cstddef>

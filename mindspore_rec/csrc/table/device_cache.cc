@@ -200,7 +200,7 @@ int64_t DeviceCache::Lookup(const IdView& ids, const IdFilter& filter, float* va
 
 RowMoves DeviceCache::Prepare(const IdView& ids, const IdFilter& filter) {
   if (!rows_.moving.empty()) throw std::runtime_error(core_.Where("rows are being moved"));
-  // Do everything that can fail first.
+  // First do everything that can fail.
   std::list<PreparedLookup> one(1);
   PreparedLookup& lookup = one.front();
   const auto* data = static_cast<const char*>(ids.data);

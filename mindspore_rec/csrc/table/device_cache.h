@@ -66,8 +66,8 @@ class DeviceCache {
 
   // ---- lookups that read rows on the host
 
-  // Makes a batch unique and makes room for `swaps`, before anything changes. Throws if its keys do
-  // not fit into the cache together with the keys of the step's earlier lookups.
+  // Makes a batch unique and makes room for `swaps`, before anything changes. Throws if the batch's
+  // keys do not fit into the cache together with the keys of the step's earlier lookups.
   void RequireSlots(Batch* batch, bool trained, std::vector<SlotSwap>* swaps);
   // Assigns slots to the rows of that batch, for this step and for later lookups. Cannot fail.
   void Place(const Batch& batch, std::vector<SlotSwap>* swaps);

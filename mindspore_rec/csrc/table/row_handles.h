@@ -8,8 +8,8 @@
 //
 // For a table over workers, the number of the worker that has the row replaces the upper 12 of the
 // tag's upper 24 bits. A worker that receives another worker's handle writes its own table's number
-// into the handle. The tag is a hash with a secret key of the table. It hashes the row's key and
-// place and the structure version at the handle's creation. So only handles that the table has
+// into the handle. The tag is a hash with a secret key of the table. The hash covers the row's key
+// and place and the structure version at the handle's creation. So only handles that the table has
 // created are accepted. The version changes whenever a row leaves the table or rows get another
 // layout, so an accepted handle always belongs to its original row. RowHandles is a part of a table
 // and runs under the table's mutex.

@@ -199,7 +199,7 @@ class Table {
 
   TableStats Stats();
   // End the waiting calls, release the tiers and free the rows. If another thread is already
-  // closing the table, return after that thread. In a forked child it does nothing.
+  // closing the table, Close waits for that thread. In a forked child, Close does nothing.
   void Close();
 
  private:

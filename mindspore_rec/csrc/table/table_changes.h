@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // TableChanges: the calls on the changes of a table since a mark, and on the digest of all rows,
-// which is updated with the changes. Any thread may call its methods, which run under the table's
-// mutex and throw the exceptions of Table.
+// which is updated with the changes. Any thread may call the methods of TableChanges, which run
+// under the table's mutex and throw the exceptions of Table.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,7 @@ class TableChanges {
   std::vector<int64_t> DamagedRows(uint32_t part, uint32_t parts);
 
  private:
-  // Let every shard compute its digest again and keep it.
+  // Let every shard compute its digest again and keep the digest.
   void RenewDigest();
   // Whether a digest is kept. If a digest is kept, updates the rows in host memory from a device
   // cache.

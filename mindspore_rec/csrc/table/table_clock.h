@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // TableClock: the calls on the clock that measures the ages of a table's rows: completed steps, and
-// event time. Any thread may call its methods, which run under the table's mutex and throw the
-// exceptions of Table.
+// event time. Any thread may call the methods of TableClock, which run under the table's mutex and
+// throw the exceptions of Table.
 #pragma once
 
 #include <cstdint>

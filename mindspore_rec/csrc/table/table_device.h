@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TableDevice: the calls on a table's device cache (table/device_cache.h). Any thread may call its
-// methods, which run under the table's mutex and throw the exceptions of Table. Calls on a cache
-// that the table does not have throw std::invalid_argument.
+// TableDevice: the calls on a table's device cache (table/device_cache.h). Any thread may call the
+// methods of TableDevice, which run under the table's mutex and throw the exceptions of Table.
+// Calls on a cache that the table does not have throw std::invalid_argument.
 #pragma once
 
 #include <array>

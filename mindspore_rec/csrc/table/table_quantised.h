@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // TableQuantised: the calls on rows of int8 and int4 (readers/quantised_rows.h), which a table may
-// have instead of trainable rows. Any thread may call its methods, which run under the table's
-// mutex and throw the exceptions of Table.
+// have instead of trainable rows. Any thread may call the methods of TableQuantised, which run
+// under the table's mutex and throw the exceptions of Table.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // TableTiers: the calls on the tiers below a table's host memory (table/cache/). Any thread may
-// call its methods, which run under the table's mutex and throw the exceptions of Table. Calls on
-// tiers that the table does not have throw std::invalid_argument.
+// call the methods of TableTiers, which run under the table's mutex and throw the exceptions of
+// Table. Calls on tiers that the table does not have throw std::invalid_argument.
 #pragma once
 
 #include <cstddef>

@@ -131,7 +131,7 @@ void Table::Clear() {
       engine_.quantised.WriteFirstRows(core_.quantised.get());
       return;
     }
-    // Do everything that can fail first.
+    // First do everything that can fail.
     std::vector<Shard::Empty> empty;
     for (const auto& shard : core_.shards) empty.push_back(shard->Emptied());
     if (core_.cache != nullptr) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Garbage collection of an SsdTier. The live rows of a collected segment are appended to the log
-// like any other write. So the order of the log stays the order of versions. After these rows are
-// synced, the segment leaves the manifest and its file is removed.
+// like any other write. So the order of the log stays the order of versions. After the appended
+// rows are synced, the segment leaves the manifest and its file is removed.
 //
 // A tombstone must stay as long as the disk may have an older version of its key. The tombstone can
 // go when every segment up to `born`, the segment where the erasure was first written, is gone or

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SsdTier: a Tier in a directory of files. It has a log of segments (see format.h) and an exact
-// index in memory of at most 16 bytes per row. Writes are sequential. Reads are sorted, merged and
-// sent to the disk many at a time. A background thread collects segments with many dead records.
+// SsdTier: a Tier in a directory of files. The tier has a log of segments (see format.h) and an
+// exact index in memory of at most 16 bytes per row. Writes are sequential. Reads are sorted,
+// merged and sent to the disk many at a time. A background thread collects segments with many dead
+// records.
 //
 // Guarantees, in addition to the guarantees of Tier:
 //

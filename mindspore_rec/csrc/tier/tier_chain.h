@@ -47,7 +47,7 @@ class TierChain : public Tier {
   TierStats Stats() const override;
 
   // Erases rows that an upper level has, too. A process leaves such rows if it ends between a write
-  // to one level and the erasure from the next level. Call this for levels from another run.
+  // to one level and the erasure from the next level. Call Settle for levels from another run.
   void Settle();
 
   const std::vector<Level>& levels() const { return levels_; }

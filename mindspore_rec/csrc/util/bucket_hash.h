@@ -4,7 +4,7 @@
 // attacker who chooses keys cannot know which keys share a bucket, because the hash depends on
 // secrets. Each process draws its secrets from the system when the library is loaded. So nothing
 // outside the process may depend on this hash: no files, no order of rows, and no choice of evicted
-// rows. The hash for these purposes is in hash.h.
+// rows. The hash for files, row order and eviction is in hash.h.
 //
 // A hash is three multiplications by secret odd numbers, with shift and exclusive or between them
 // to bring high bits down. The keyed hash has as many instructions as the constant hash. Each

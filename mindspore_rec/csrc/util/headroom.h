@@ -16,8 +16,8 @@ inline void RequireHeadroom(size_t bytes) {
   asm volatile("" : : "r"(room.get()) : "memory");  // or the compiler drops the allocation
 }
 
-// Upper bound of the bytes that index, scratch arrays and change log need for `keys` keys. It
-// covers a larger segment of the index in each shard, and 100 bytes per key.
+// Upper bound of the bytes that index, scratch arrays and change log need for `keys` keys. The
+// bound covers a larger segment of the index in each shard, and 100 bytes per key.
 inline size_t HeadroomForKeys(size_t keys) { return (size_t{2} << 20) + 128 * keys; }
 
 }  // namespace msrec

@@ -196,7 +196,7 @@ void MpiJob::RequireMember() const {
 bool MpiJob::Leave() {
   owner_.Require("the job of workers");
   leaving_.store(true);
-  // Let other threads finish their exchanges, because MPI must not end before these exchanges. A
+  // Let other threads finish their exchanges, because MPI must not end before the exchanges. A
   // longer exchange may wait for a worker that waits for this worker.
   constexpr auto kPatience = std::chrono::seconds(5);
   const Clock::time_point called = Clock::now();

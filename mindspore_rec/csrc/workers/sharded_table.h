@@ -8,8 +8,8 @@
 // A training step works as follows. Training lookups return tickets. Accumulate adds a lookup's
 // gradient. ExchangeGradients sends all tables' gradients to the owners. Then Step updates only
 // this worker's rows. All workers call the methods of a step in the same order, except Accumulate
-// and Step. A failure on one worker throws on all workers (collective.h), and no rows change. To
-// achieve this, each owner prepares the lookup, all owners agree, and then the lookup is done.
+// and Step. A failure on one worker throws on all workers (collective.h), and no rows change. Each
+// owner first prepares the lookup, all owners agree, and then the lookup is done.
 //
 // A worker without a batch in a step (WorkerGroup::idle) takes part without keys. The training
 // lookups of an idle worker read zeros, and its gradients are dropped.

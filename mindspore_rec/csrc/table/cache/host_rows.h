@@ -23,8 +23,8 @@ class HostRows {
 
   // Maximum number of rows in host memory.
   int64_t Capacity() const;
-  // Number of keys in one part of a call with many keys. It is a fraction of the capacity, so that
-  // rows can be demoted between the parts.
+  // Number of keys in one part of a call with many keys. A part is a fraction of the capacity, so
+  // that rows can be demoted between the parts.
   size_t PartKeys() const;
 
   // Make the batch unique and find its rows. Promote the rows in lower tiers, or copy them into

@@ -34,7 +34,8 @@ class ChangeLog {
     if (enabled()) current_->Add(key);
   }
 
-  // Keys of the current epoch. The caller must clear their rows' dirty bits before the next Begin.
+  // Keys of the current epoch. The caller must clear the dirty bits of these keys' rows before the
+  // next Begin.
   const AppendLog<int64_t>* current() const { return current_; }
 
   // Start the epoch of that number, and drop the epochs before `oldest`.

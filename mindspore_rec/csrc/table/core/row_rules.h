@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rules for one row, based on the settings and the clock of a table. They give the row's first
+// Rules for one row, based on the settings and the clock of a table. The rules give the row's first
 // contents, its reason to be evicted, and its place in the order of eviction. The row is given as
 // its block (row_layout.h), in host memory or as a copy from a lower tier.
 #pragma once

@@ -164,7 +164,7 @@ class Shard {
   void UndoPromote(int64_t key) noexcept;
   // Whether host memory has a row of key, even if it is due.
   bool Holds(int64_t key) const { return index_->Find(IndexHash(key), key) != Index::kNone; }
-  // Return Holds(key), and hold the row for the prefetched batch of that number.
+  // Return whether host memory has a row of key, and hold the row for that prefetched batch.
   bool HoldAhead(int64_t key, uint16_t number);
   // Sample candidates for about n rows to demote, like EvictionCandidates. Rows that the step or
   // call holds are left out; rows that prefetched batches hold are included only with `prefetched`.
@@ -210,7 +210,8 @@ class Shard {
   // once.
   template <typename Fn>
   void ForTouched(size_t bytes, const Fn& fn) const;
-  // Hash the rows that the current epoch touched. With `clear`, also clear their dirty bits.
+  // Hash the rows that the current epoch touched. With `clear`, also clear the dirty bits of these
+  // rows.
   void DigestTouched(bool clear) noexcept;
 
   static constexpr size_t kSampled = 8;

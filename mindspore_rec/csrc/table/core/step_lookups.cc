@@ -101,7 +101,7 @@ void StepLookups::Accumulate(int64_t ticket, const Gradient& grad, size_t grad_r
                                              std::to_string(it->second->grad_rows)));
   }
   const int dim = core_->config.dim;
-  // Do the part that can fail first, so that the lookup stays known until its gradient is added.
+  // First do the part that can fail, so that the lookup stays known until its gradient is added.
   if (outstanding_.begin()->first < ticket) {
     const size_t numbers = grad_rows == 0 ? 0 : ((grad_rows - 1) * it->second->stride + 1) * dim;
     Deferred& waiting = deferred_[ticket];

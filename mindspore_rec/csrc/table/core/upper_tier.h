@@ -54,7 +54,7 @@ class UpperTier {
   void FindAhead(Batch* batch, uint16_t number, std::vector<uint32_t>* missing);
   // Whether there is a row of key here, even if it is due.
   bool Holds(int64_t key) const;
-  // Return Holds(key), and hold the row for the prefetched batch of that number.
+  // Return whether host memory has a row of key, and hold the row for that prefetched batch.
   bool HoldAhead(int64_t key, uint16_t number);
   // Record that prefetched batches up to that number no longer need their rows.
   void ReleaseUpTo(int64_t number);

@@ -81,8 +81,8 @@ class DeviceRows {
   // Drops all rows without updating their blocks.
   void Clear();
 
-  // Returns the number of slots in use in this step if the batch is added. These are the pinned
-  // slots, and one slot for each key of the batch without a pinned slot.
+  // Returns the number of slots in use in this step if the batch is added. Slots in use are the
+  // pinned slots, and one slot for each key of the batch without a pinned slot.
   size_t Needed(const Batch& batch) const;
   // Makes room for the records of Assign. The batch must be unique.
   void ReserveAssign(const Batch& batch, std::vector<SlotSwap>* swaps);

@@ -86,7 +86,8 @@ void SlotMap::Free(uint32_t slot) {
   EraseFromIndex(slot);
   used_[slot] = 0;
   --size_;
-  // A lookup of this step may still read a pinned slot, so it is reused only in the next step.
+  // A lookup of this step may still read a pinned slot, so the slot is reused only in the next
+  // step.
   (IsPinned(slot) ? freed_pinned_ : free_).push_back(slot);
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // SlotMap: maps keys to slots of a device cache. If no slot is free, a new key takes the slot of
-// another key. This is the least recently used key (LRU), or the least often, then least recently
-// used key (LFU). Keys used since the last NextStep are pinned: their slots are not taken.
+// another key. The victim is the least recently used key (LRU), or the least often, then least
+// recently used key (LFU). Keys used since the last NextStep are pinned: their slots are not taken.
 //
 // Not thread safe, except for parallel calls of Find.
 #pragma once
