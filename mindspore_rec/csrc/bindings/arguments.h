@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Arguments of the Python module's Table: NumPy arrays checked and seen as the core takes them, and
-// rules made of their settings. What is wrong is a Python exception that names table and argument.
+// Conversions of the Python arguments of Table: NumPy arrays are checked and wrapped for the core,
+// and settings become rules. A wrong argument raises a Python exception that names the table and
+// the argument.
 #pragma once
 
 #include <pybind11/numpy.h>
@@ -22,24 +23,24 @@ using Array = pybind11::array_t<T, pybind11::array::c_style>;
 // "table '<name>': " + what.
 std::string Where(const PyTable& self, const std::string& what);
 
-// Ids as they lie in the array. Requires int32 or int64, C-contiguous. Messages begin with
-// `argument`.
+// A view of the ids in the array, without a copy. Requires int32 or int64, C-contiguous. Messages
+// begin with `argument`.
 IdView Ids(const pybind11::array& array, const std::string& argument);
-// The same of a table's argument.
+// Ids(), with messages that begin with the table's name.
 IdView Ids(const PyTable& self, const pybind11::array& array, const std::string& argument);
 
-// The same of a vector.
+// Ids(), but requires one dimension.
 IdView IdVector(const pybind11::array& array, const std::string& argument);
 
-// A path as os.fspath takes it.
+// Returns a path as text, like os.fspath.
 std::string PathOf(const pybind11::object& path);
 
-// Requires one row of `width` floats an entry of `ids`, laid out as the ids are; of any number of
-// ids where that is null.
+// Requires `width` floats for each entry of `ids`, in the shape of `ids`. A null `ids` allows any
+// number of rows.
 const float* Floats(const PyTable& self, const pybind11::array& array, const std::string& argument,
                     pybind11::ssize_t width, const pybind11::array* ids);
 
-// The shape of `ids` followed by `width`.
+// Returns the shape of `ids` followed by `width`.
 std::vector<pybind11::ssize_t> WithWidth(const pybind11::array& ids, int32_t width);
 
 IdFilter MakeFilter(std::optional<int64_t> padding_key, uint32_t coefficient = 1);
@@ -53,7 +54,7 @@ Eviction MakeEviction(int64_t max_idle_steps, int64_t max_idle_seconds, int64_t 
                       int64_t max_bytes, const std::string& order, double half_life_steps,
                       float min_norm, bool on_trigger);
 
-// Each a dtype's name; rounding is "stochastic" or "nearest".
+// The dtypes are names such as "float32"; rounding is "stochastic" or "nearest".
 RowPrecision MakePrecision(const std::string& value_dtype, const std::string& state_dtype,
                            const std::string& accumulator_dtype, const std::string& rounding);
 

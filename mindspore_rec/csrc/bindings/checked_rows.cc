@@ -13,7 +13,7 @@ namespace py = pybind11;
 namespace msrec {
 namespace {
 
-// A matrix of bytes, contiguous.
+// Requires a C-contiguous matrix of bytes.
 void RequireBytes(const py::array& array, const char* name) {
   if (!py::isinstance<py::array_t<uint8_t>>(array) || array.ndim() != 2 ||
       (array.flags() & py::array::c_style) == 0) {

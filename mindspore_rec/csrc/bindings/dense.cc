@@ -51,14 +51,14 @@ Activation ToActivation(const std::string& name) {
 
 Precision ToPrecision(const std::string& name) {
   if (name == "float32") return Precision::kFloat32;
-  // For tests: the way of processors without bfloat16.
+  // For tests: the arithmetic of processors without bfloat16.
   if (name == "bfloat16_in_float32") return Precision::kRoundedFloat32;
   if (name != "bfloat16") throw py::value_error("compute_dtype must be float32 or bfloat16");
   if (ActiveDenseDevice() != nullptr) return Precision::kBFloat16;
   return OneDnn::has_bfloat16() ? Precision::kBFloat16 : Precision::kRoundedFloat32;
 }
 
-// A program under construction, and registered once it is finished.
+// A program under construction; it is registered when it is finished.
 class ProgramBuilder {
  public:
   explicit ProgramBuilder(const std::string& compute_dtype)
@@ -109,7 +109,7 @@ int64_t AddBatchNormOf(ProgramBuilder& builder, const ViewTuple& input, const Vi
   return AddBatchNorm(norm, training, &builder.program());
 }
 
-// Opens a GPU once for the process: what it holds is never given back.
+// Opens a GPU once for the process. The GPU's memory is never freed.
 void OpenCuda(int ordinal, const std::map<std::string, std::string>& libraries,
               const std::string& cache_directory) {
   static std::mutex mutex;

@@ -5,7 +5,7 @@
 
 namespace msrec {
 
-// The name that Python sees; "" for kNone.
+// The reason's name in Python; "" for kNone.
 inline const char* ReasonName(EvictionReason reason) {
   switch (reason) {
     case EvictionReason::kIdleSteps:

@@ -28,7 +28,7 @@ class PyFileLock {
 
 }  // namespace
 
-// IoError becomes an OSError by the translator of ssd_store.cc.
+// ssd_store.cc translates IoError into an OSError.
 void BindFiles(py::module_& m) {
   py::class_<PyFileLock>(m, "FileLock")
       .def(py::init([](const py::object& path) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The tiers' file access (tier/env.h) for the Python side: the class FileLock, the lock
-// of a directory that one process writes to, and make_directories.
+// File access for tiers written in Python (tier/env.h). The file binds make_directories and
+// FileLock, the lock of a directory that only one process may write to.
 #pragma once
 
 #include <pybind11/pybind11.h>

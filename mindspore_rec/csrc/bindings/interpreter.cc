@@ -16,7 +16,7 @@ void* ReleaseIfHeld() {
 #else
   PyThreadState* holder = _PyThreadState_UncheckedGet();
 #endif
-  // Not PyGILState_Check, which says yes to every thread once there are subinterpreters.
+  // PyGILState_Check would be wrong here: with subinterpreters it returns true for every thread.
   return mine != nullptr && mine == holder ? PyEval_SaveThread() : nullptr;
 }
 

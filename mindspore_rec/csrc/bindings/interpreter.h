@@ -5,7 +5,7 @@
 
 namespace msrec {
 
-// When the module is loaded.
+// Called when the module is loaded.
 void InstallInterpreterLock();
 
 }  // namespace msrec

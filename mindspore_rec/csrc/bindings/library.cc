@@ -25,9 +25,9 @@ void SetNumThreads(int n) {
   ThreadPool::Global().SetNumThreads(n);
 }
 
-// By default glibc gives blocks over 32 MiB back to the system when they are freed, and a graph's
-// output of that size is then page-faulted anew every step: at 160 k rows of 64 floats that is half
-// of the step. Keeps up to 1 GiB of freed memory at the end of the heap instead.
+// By default, glibc returns freed blocks over 32 MiB to the system. A graph's output of that size
+// is then page-faulted again in every step. At 160 k rows of 64 floats, the page faults take half
+// of the step. So up to 1 GiB of freed memory stays at the end of the heap.
 void KeepFreedMemory() {
 #if defined(__GLIBC__)
   mallopt(M_MMAP_MAX, 0);

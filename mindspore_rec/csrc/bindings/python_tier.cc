@@ -18,8 +18,8 @@ namespace {
 
 PyObject* damaged_error = nullptr;
 
-// An exception that can leave the GIL behind: what Python says, without its type's module, but for
-// a damaged row.
+// Throws a C++ exception, which does not need the GIL, with the text of the Python exception. A
+// damaged row throws RowDamaged.
 [[noreturn]] void Rethrow(py::error_already_set& error) {
   std::string what = py::str(error.value());
   const std::string name = py::str(error.type().attr("__name__"));
@@ -38,7 +38,8 @@ auto WithPython(Fn fn) {
   }
 }
 
-// A borrowed array; nothing is copied, and Python must not keep it.
+// Returns an array that does not own its memory. Nothing is copied, and Python must not keep the
+// array.
 template <typename T>
 py::array Borrow(const T* data, std::vector<py::ssize_t> shape, bool writable) {
   py::array array(py::dtype::of<T>(), std::move(shape), data, py::none());
@@ -60,7 +61,7 @@ class PythonTier : public Tier {
     try {
       object_.attr("close")();
     } catch (py::error_already_set&) {
-      // Nobody is left to tell.
+      // A destructor has no caller to report an error to.
     }
     object_ = py::object();
   }
@@ -73,7 +74,8 @@ class PythonTier : public Tier {
     });
   }
 
-  // By the tier's own method, if it has one: then a row that is damaged is there all the same.
+  // Uses the tier's own `contains` if it has one. The tier's `contains` also counts a damaged row
+  // as present.
   void Contains(const int64_t* keys, size_t n, bool* found) const override {
     if (n == 0) return;
     const bool done = WithPython([&] {
@@ -185,7 +187,7 @@ void SetRowDamagedError(PyObject* type) { damaged_error = type; }
 
 std::shared_ptr<Tier> TierOf(const py::object& object) {
   if (!py::isinstance<SsdStore>(object)) return std::make_shared<PythonTier>(object);
-  // The Python object owns it.
+  // The Python object owns the tier.
   auto* owner = new py::object(object);
   return std::shared_ptr<Tier>(&object.cast<SsdStore&>().tier(), [owner](Tier*) {
     if (!Py_IsInitialized()) return;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tiers that Python made, as tables see them: a SsdStore, or an object with the methods read,
-// write, erase, flush, size, scan, clear, stats and close (mindspore_rec/common/tiers/redis/tier.py
-// is one). What they raise is a std::runtime_error here; RowDamagedError is RowDamaged.
+// Tiers created in Python, for use by tables. A tier is an SsdStore, or an object with the methods
+// read, write, erase, flush, size, scan, clear, stats and close. An example is
+// mindspore_rec/common/tiers/redis/tier.py. A Python exception of a tier becomes a
+// std::runtime_error here, and RowDamagedError becomes RowDamaged.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -13,10 +14,10 @@
 
 namespace msrec {
 
-// Sets the type that Python knows RowDamaged as.
+// Sets the Python exception type for RowDamaged.
 void SetRowDamagedError(PyObject* type);
 
-// Requires the GIL; the tier itself may be used and dropped without it, by any thread.
+// Requires the GIL. Any thread may use and drop the tier without the GIL.
 std::shared_ptr<Tier> TierOf(const pybind11::object& object);
 
 }  // namespace msrec

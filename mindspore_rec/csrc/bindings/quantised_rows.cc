@@ -54,7 +54,7 @@ size_t EraseQuantised(PyQuantisedRows* self, const py::array& keys) {
   return Natively([&] { return self->rows.Erase(view); });
 }
 
-// A static table's ids outside the vocabulary read the unknown value too.
+// For a static table, ids outside the vocabulary also get the unknown value.
 Array<float> LookupQuantised(const PyQuantisedRows& self, const py::array& ids) {
   const IdView view = IdVector(ids, "ids");
   Array<float> out(

@@ -36,7 +36,8 @@ void Create(int fd, const std::vector<py::dict>& tables, uint64_t most_bytes) {
   SharedMemory::Create(fd, specs, most_bytes);
 }
 
-// A writer and the memory, whose tables its arguments are checked against.
+// A writer with its shared memory. The memory's table settings are used to check the writer's
+// arguments.
 struct PySharedWriter {
   PySharedWriter(std::shared_ptr<SharedMemory> of, double patience)
       : memory(std::move(of)), writer(memory, patience) {}

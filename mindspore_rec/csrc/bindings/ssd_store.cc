@@ -20,7 +20,8 @@ namespace py = pybind11;
 namespace msrec {
 namespace {
 
-// The iterator of SsdStore.scan. It keeps the store's object alive, so the scan goes first.
+// The iterator of SsdStore.scan. The iterator keeps the store's object alive, so the scan is
+// destroyed before the store.
 class StoreScan {
  public:
   StoreScan(py::object store, size_t most, bool exact) : store_(std::move(store)), most_(most) {
@@ -234,7 +235,7 @@ py::list Segments(const SsdStore& store) {
   return out;
 }
 
-// Leaves a store that is the parent's of this forked child as it is.
+// In a forked child, does nothing: the store belongs to the parent.
 void Close(const SsdStore& store) {
   if (!store.in_owner()) return;
   py::gil_scoped_release release;
@@ -282,8 +283,8 @@ std::unique_ptr<SsdStore> Open(const py::object& path, py::ssize_t row_bytes, in
   }
 }
 
-// IoError is the OSError of its errno (so FileNotFoundError, PermissionError, ...) with the path;
-// Corruption is SsdCorruptionError, which has the offset besides.
+// IoError becomes the OSError of its errno, such as FileNotFoundError, with the path. Corruption
+// becomes SsdCorruptionError, which also has the offset.
 PyObject* corruption_error = nullptr;
 
 void Translate(std::exception_ptr raised) {

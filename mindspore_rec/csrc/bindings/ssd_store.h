@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The class SsdStore of the Python module: an SsdTier on NumPy arrays.
+// The class SsdStore of the Python module: an SsdTier with NumPy arrays.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -13,13 +13,12 @@
 
 namespace msrec {
 
-// The tier as Python holds it, which a forked child cannot reach: it leaves its parent's alone,
-// whatever it calls or collects there.
+// The tier in a Python object. A forked child cannot use or destroy the tier of its parent.
 class SsdStore {
  public:
   explicit SsdStore(const SsdOptions& options);
 
-  // Throws ForkedProcess.
+  // Throws ForkedProcess in a forked child.
   SsdTier& tier() const {
     owner_.Require(subject_);
     return *tier_;

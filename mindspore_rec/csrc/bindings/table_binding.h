@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The class Table of the Python module, one function per section of the facade (table/table.h).
-// Every call on a table gives up Python's lock for as long: a tier that is a Python object needs it
-// meanwhile.
+// Every call on a table releases Python's lock, because a tier written in Python needs the lock
+// during the call.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -17,7 +17,7 @@
 
 namespace msrec {
 
-// A table as Python holds it.
+// The table inside the Python object.
 struct PyTable {
   std::shared_ptr<Registered> registered;
   Table* operator->() const { return registered->table.get(); }
@@ -32,7 +32,7 @@ auto WithoutPython(Fn fn) {
   return fn();
 }
 
-// Calls without the interpreter's lock, in the float mode of a new thread.
+// Calls fn() without the interpreter's lock, in the float mode of a new thread.
 template <typename Fn>
 auto Natively(const Fn& fn) {
   return WithoutPython([&] {
@@ -53,7 +53,7 @@ auto WithRequests(const PyTable& self, const Fn& fn) {
   return WithoutPython([&] { return ByRequests(*self.registered, fn); });
 }
 
-// Making, identity, closing.
+// Creation, identity and closing.
 void BindTableLife(TableClass* table);
 void BindTableTraining(TableClass* table);
 void BindTableDevice(TableClass* table);

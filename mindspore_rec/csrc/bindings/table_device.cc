@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The device cache of a table. It does not hold the arrays: the caller does, as long as the table
-// is open.
+// The device cache of a table. The arrays belong to the caller, who keeps them while the table is
+// open.
 #include <pybind11/stl.h>
 
 #include <optional>
@@ -15,7 +15,7 @@ namespace py = pybind11;
 namespace msrec {
 namespace {
 
-// The memory of a matrix [rows, width] that the table will write to.
+// Returns the memory of a matrix [rows, width] that the table will write to.
 float* SharedMatrix(const PyTable& self, const py::object& object, const char* argument,
                     int64_t rows, int32_t width) {
   if (object.is_none()) return nullptr;
@@ -29,7 +29,7 @@ float* SharedMatrix(const PyTable& self, const py::object& object, const char* a
   return static_cast<float*>(const_cast<void*>(array.data()));
 }
 
-// Rows to be moved between the cache and the host: (out_slots, in_slots, in_values, in_states).
+// Rows to move between the cache and the host: (out_slots, in_slots, in_values, in_states).
 py::tuple ToTuple(const PyTable& self, const RowMoves& moves) {
   const auto in = static_cast<py::ssize_t>(moves.in_slots.size());
   const py::ssize_t width = in == 0 ? 0 : static_cast<py::ssize_t>(moves.in_states.size()) / in;

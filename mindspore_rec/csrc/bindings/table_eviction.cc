@@ -23,7 +23,7 @@ size_t SetScores(const PyTable& self, const py::array& keys, const py::array& sc
   return WithoutPython([&] { return self->eviction().SetScores(view, data); });
 }
 
-// Evicted keys as arrays; `reasons` are numbers of EvictionReason.
+// Returns the evicted keys as arrays; `reasons` are numbers of EvictionReason.
 py::dict TakeEvicted(const PyTable& self) {
   const std::vector<EvictedKey> evicted = WithoutPython([&] { return self->eviction().Take(); });
   const auto n = static_cast<py::ssize_t>(evicted.size());
@@ -44,7 +44,7 @@ py::dict TakeEvicted(const PyTable& self) {
   return out;
 }
 
-// The clock that ages are measured by.
+// Binds the clock that measures the ages of rows.
 void BindClock(TableClass* table) {
   table
       ->def("set_event_time",

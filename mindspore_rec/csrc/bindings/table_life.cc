@@ -21,7 +21,7 @@ PlacementKind ParsePlacement(const std::string& kind) {
   throw py::value_error("placement must be 'sharded', 'owner' or 'replicated', got '" + kind + "'");
 }
 
-// The worker that has the row of each key.
+// Returns the worker that owns the row of each key.
 Array<int32_t> Owners(const PyTable& self, const py::array& keys) {
   const IdView view = Ids(self, keys, "keys");
   Array<int32_t> owners(static_cast<py::ssize_t>(view.size));

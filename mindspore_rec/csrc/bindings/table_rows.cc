@@ -14,7 +14,7 @@ void Put(const PyTable& self, const py::array& keys, const py::array& values) {
   WithRequests(self, [&](auto& rows) { rows.Put(view, data, view.size); });
 }
 
-// Put those rows that are this worker's.
+// Puts the rows that this worker owns.
 void PutOwned(const PyTable& self, const py::array& keys, const py::array& values) {
   const IdView view = Ids(self, keys, "keys");
   const float* data = Floats(self, values, "values", self->dim(), &keys);

@@ -13,7 +13,7 @@ namespace py = pybind11;
 namespace msrec {
 namespace {
 
-// Hands a native array to NumPy without a copy.
+// Passes a native array to NumPy without a copy.
 template <typename T>
 py::array Own(std::unique_ptr<T[]> data, std::vector<py::ssize_t> shape) {
   T* raw = data.release();
@@ -38,7 +38,7 @@ py::dict Export(const PyTable& self, bool with_state) {
   return ToDict(WithoutPython([&] { return self->Export(with_state); }), with_state);
 }
 
-// Return the rows of all workers.
+// Returns the rows of all workers.
 py::dict ExportAll(const PyTable& self, bool with_state) {
   return ToDict(WithRequests(self, [&](auto& rows) { return rows.Export(with_state); }),
                 with_state);
@@ -50,7 +50,7 @@ py::dict ExportKeysOfAll(const PyTable& self, const py::array& keys, bool with_s
                 with_state);
 }
 
-// Put rows with fresh optimizer state on the workers that own them.
+// Puts rows with fresh optimizer state on the workers that own these rows.
 void ImportAll(const PyTable& self, const py::array& keys, const py::array& values) {
   const IdView view = Ids(self, keys, "keys");
   const float* data = Floats(self, values, "values", self->dim(), &keys);
@@ -88,7 +88,7 @@ py::dict ExportSince(const PyTable& self, uint64_t mark, bool with_state, bool s
                 with_state);
 }
 
-// An optional column of `n` whole numbers; null for None.
+// An optional column of `n` integers; null for None.
 uint32_t* Column(const PyTable& self, const py::object& object, const char* argument, size_t n) {
   if (object.is_none()) return nullptr;
   const auto array = object.cast<py::array>();
@@ -131,7 +131,7 @@ void Import(const PyTable& self, const py::array& keys, const py::object& values
   self.registered->rows_missing.store(false);  // here they are
 }
 
-// Rows of int8 or int4 as they are: uint8 [n, bytes of scale, offset and codes].
+// Imports rows of int8 or int4 without conversion: uint8 [n, bytes of scale, offset and codes].
 void ImportCodes(const PyTable& self, const py::array& keys, const py::array& rows,
                  const py::object& last_steps, const py::object& last_times) {
   const IdView view = Ids(self, keys, "keys");
@@ -175,7 +175,7 @@ void BindTableWhole(TableClass* table) {
       .def("import_codes", &ImportCodes, py::arg("keys"), py::arg("rows"),
            py::arg("last_steps") = py::none(), py::arg("last_times") = py::none())
       .def("clear", [](const PyTable& self) { WithoutPython([&] { self->Clear(); }); })
-      // Whether operators refuse to read rows: others belong to the weights that were loaded.
+      // True if operators must not read rows, because the loaded weights belong to other rows.
       .def_property(
           "rows_missing", [](const PyTable& self) { return self.registered->rows_missing.load(); },
           [](const PyTable& self, bool missing) { self.registered->rows_missing.store(missing); });

@@ -22,15 +22,14 @@ namespace {
 
 using Released = py::gil_scoped_release;
 
-// Prints the stacks of all threads of Python without Python's lock, by the function of
-// faulthandler.
+// Prints the stacks of all Python threads, with a function of faulthandler that needs no GIL.
 void PrintStacks(int fd) {
   using Dump = const char* (*)(int, PyInterpreterState*, PyThreadState*);
   static const auto dump = reinterpret_cast<Dump>(dlsym(RTLD_DEFAULT, "_Py_DumpTracebackThreads"));
   if (dump != nullptr) dump(fd, PyInterpreterState_Main(), nullptr);
 }
 
-// A group as Python holds it. The group of the process is never destroyed.
+// A group in a Python object. The group of the process is never destroyed.
 using GroupPointer = std::shared_ptr<WorkerGroup>;
 
 GroupPointer Started() {
@@ -105,7 +104,7 @@ py::list AllToAll(Communicator& channel, const std::vector<std::string>& parts) 
   return result;
 }
 
-// Throws ValueError where a message of that tag would be taken for one of the library's own.
+// Throws ValueError if the library uses that tag for its own messages.
 void RequireFree(const Communicator& channel, int tag) {
   const bool shared = channel.name() == kChannelNames[static_cast<size_t>(Channel::kService)];
   if (!shared || tag < RowService::kRequestTag) return;
@@ -140,7 +139,7 @@ py::tuple Receive(Communicator& channel, const py::object& from, int tag) {
   return py::make_tuple(message.from, py::bytes(message.data));
 }
 
-// A contiguous array of bytes that Python holds.
+// A contiguous byte array that Python owns.
 ByteSpan Bytes(const py::buffer_info& info) {
   return {info.ptr, static_cast<size_t>(info.size * info.itemsize)};
 }
@@ -221,7 +220,7 @@ void BindGroup(py::module_& m) {
       .def_static(
           "finish",
           [] {
-            // Nobody asks for rows once all have left.
+            // No worker requests rows after all workers have left.
             if (Job().Leave()) StopRowService();
             Job().Finish();
           },

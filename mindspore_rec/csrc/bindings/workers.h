@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The workers of a job, as the Python module has them.
+// The workers of a job, for the Python module.
 #pragma once
 
 #include <pybind11/pybind11.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Loops of a device of cross networks.
+// Device loops of cross networks.
 #include "cuda/launches.h"
 
 namespace msrec {
@@ -36,7 +36,7 @@ void CrossRowsOutput(int64_t rows, const CrossRows& cross, Block x, Block factor
          kernels::CrossOutputArguments{cross.width, RowsOf(x), alphas, cross.bias, RowsOf(output)});
 }
 
-// Scratch of the gradient: what each row has, and partial sums.
+// Scratch memory of the gradient: numbers of each row, and partial sums.
 struct CrossScratch {
   CrossScratch(int64_t rows, const CrossRows& cross) {
     const int64_t products = rows * cross.layers;

@@ -18,7 +18,7 @@ constexpr int kLeastCapability = 80;
 
 DevicePointer PointerOf(const void* memory) { return reinterpret_cast<DevicePointer>(memory); }
 
-// Copies in parallel: one core alone is slower than the bus.
+// Copies in parallel, because one core is slower than the bus.
 void CopyOnHost(const void* from, size_t bytes, void* to) {
   constexpr size_t kShare = size_t{256} << 10;
   if (bytes <= kShare) {
@@ -39,7 +39,7 @@ struct GpuOfNumber {
   int capability = 0;  // 90 is 9.0
 };
 
-// Throws std::runtime_error if there is no such GPU, or it is too old.
+// Throws std::runtime_error if the GPU does not exist or is too old.
 GpuOfNumber Find(const Driver& driver, int ordinal) {
   int count = 0;
   Check(driver.cuDeviceGetCount(&count), "cuDeviceGetCount");
@@ -66,7 +66,7 @@ GpuOfNumber Find(const Driver& driver, int ordinal) {
   return gpu;
 }
 
-// Returns the versions for people. Throws std::runtime_error if the driver is older than NVRTC.
+// Returns the versions as text. Throws std::runtime_error if the driver is older than NVRTC.
 std::string CheckVersions(const Driver& driver, const Nvrtc& nvrtc) {
   int of_driver = 0, major = 0, minor = 0;
   Check(driver.cuDriverGetVersion(&of_driver), "cuDriverGetVersion");  // 13010 is 13.1
@@ -89,7 +89,7 @@ CudaDevice::CudaDevice(int ordinal, const Libraries& libraries, const std::strin
   Open(ordinal, libraries, cache_directory);
 }
 
-// Looks for all that may be missing before it takes memory.
+// Checks all requirements before it allocates memory.
 void CudaDevice::Open(int ordinal, const Libraries& libraries, const std::string& cache_directory) {
   Check(driver_.cuInit(0), "cuInit");
   const GpuOfNumber gpu = Find(driver_, ordinal);
@@ -134,8 +134,8 @@ void* CudaDevice::Allocate(size_t bytes) {
   return reinterpret_cast<void*>(memory);
 }
 
-// Called by destructors, at the process's end too, if the driver may be gone: errors have no
-// consequence.
+// Destructors call Free, even at the process's end when the driver may be gone, so errors are
+// ignored.
 void CudaDevice::Free(void* memory) {
   if (memory == nullptr) return;
   driver_.cuCtxSetCurrent(context_);
@@ -170,7 +170,7 @@ void CudaDevice::Upload(const void* from, size_t bytes, void* to) {
   }
 }
 
-// The bus fills one piece while the host empties another.
+// The bus fills one piece while the host empties another piece.
 void CudaDevice::Download(const void* from, size_t bytes, void* to) {
   struct Part {
     Piece* piece;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// CudaDevice: a GPU of NVIDIA, of compute capability 8.0 or later.
+// CudaDevice: an NVIDIA GPU of compute capability 8.0 or later.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,7 @@ struct Libraries {
 class CudaDevice : public KernelDevice {
  public:
   // Opens the GPU of that number and compiles the kernels. Throws std::runtime_error with the
-  // reason if it cannot be used.
+  // reason if the GPU cannot be used.
   CudaDevice(int ordinal, const Libraries& libraries, const std::string& cache_directory);
 
   std::string name() const override { return name_; }
@@ -40,7 +40,7 @@ class CudaDevice : public KernelDevice {
   void Start(const char* kernel, int64_t threads, const void* arguments) override;
 
  private:
-  // A piece of page-locked host memory that copies go through, and when the last one is done.
+  // A piece of page-locked host memory for copies, and the event of its last copy.
   struct Piece {
     void* data = nullptr;
     Event done = nullptr;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The functions of the CUDA driver, NVRTC and cuBLASLt that we call, with the types and numbers
-// that their ABIs fix: the libraries are opened at run time, and no header of theirs is needed to
-// build.
+// The functions of the CUDA driver, NVRTC and cuBLASLt that this library calls, with the types and
+// numbers that their ABIs fix. The libraries are opened at run time, so the build needs none of
+// their headers.
 #pragma once
 
 #include <cstddef>
@@ -125,13 +125,14 @@ struct CublasLt {
 };
 #undef MSREC_CUDA_MEMBER
 
-// The libraries, opened once for the process. Each throws std::runtime_error with the reason if its
-// library cannot be used.
+// Each function opens its library once for the process. The function throws std::runtime_error with
+// the reason if the library cannot be used.
 const Driver& OpenDriver();
 const Nvrtc& OpenNvrtc(const char* path);
 const CublasLt& OpenCublasLt(const char* path);
 
-// No memory is left; with what wanted it, for MindSpore shows an operator's text only.
+// The device has no memory left. The exception's text names the failed request, because MindSpore
+// shows only the text of an operator's exception.
 class OutOfDeviceMemory : public std::bad_alloc {
  public:
   explicit OutOfDeviceMemory(std::string text) : text_(std::move(text)) {}
@@ -141,9 +142,10 @@ class OutOfDeviceMemory : public std::bad_alloc {
   std::string text_;
 };
 
-// Throws std::runtime_error, or OutOfDeviceMemory if no memory is left, unless `result` is success.
+// Throws unless `result` is success: OutOfDeviceMemory if no memory is left, std::runtime_error for
+// other errors.
 void Check(Result result, const char* function);
-// The same for a function of NVRTC or cuBLASLt.
+// Check() for a function of NVRTC or cuBLASLt.
 void CheckLibrary(Result result, const char* function);
 
 }  // namespace cuda

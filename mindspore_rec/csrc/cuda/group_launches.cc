@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Loops of a device over groups of a row's columns: softmax, gates, pairs and mixtures.
+// Device loops over groups of a row's columns: softmax, gates, pairs and mixtures.
 #include <stdexcept>
 
 #include "cuda/launches.h"
@@ -34,7 +34,7 @@ void ScaleGroupRows(int64_t rows, int64_t groups, int64_t group, Block scales, B
   LaunchScale(rows, groups, group, scales, x, {output, false});
 }
 
-// Whether a gradient is the sum over all rows: a row of it that each row of the batch adds to.
+// True if the gradient is one row to which all rows of the batch are added.
 bool IsOfAllRows(const Target& target, int64_t rows) {
   if (target.block.ld != 0 || rows <= 1) return false;
   if (!target.adds) throw std::logic_error("a sum over rows is added to what is there");

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Arguments of the kernels, for those who start them and for the kernels: read by the host's
-// compiler and by NVRTC, which has no headers of its own.
+// Arguments of the kernels, for the launching code and for the kernels. The host's compiler and
+// NVRTC read this file, and NVRTC has no standard headers.
 //
-// A kernel of rows has one thread a number of [rows, width] unless its comment says otherwise.
+// A kernel over rows has one thread for each element of [rows, width], unless its comment gives
+// another number.
 #pragma once
 
 #ifdef __CUDACC_RTC__
@@ -30,13 +31,14 @@ struct HalfRows {
   int64_t ld;
 };
 
-// As `MaskRows`, but `first` is below `count`.
+// Like `MaskRows`, but `first` is below `count`.
 struct Masks {
   const float* data;
   int64_t first, count;
 };
 
-// Rows in chunks of `rows_each`, the last of what is left. One thread a column of a chunk.
+// Rows in chunks of `rows_each`; the last chunk has the remaining rows. There is one thread for
+// each column of a chunk.
 struct Chunks {
   int64_t rows, width, rows_each;
 };
@@ -51,7 +53,7 @@ struct ActivateArguments {
   Rows x;
 };
 
-// One thread a number: x = x / divisor.
+// x = x / divisor, with one thread for each element.
 struct DivideArguments {
   float divisor;
   float* x;
@@ -62,13 +64,13 @@ struct ClearArguments {
   Rows x;
 };
 
-// `to` is a function of `from`, and of itself.
+// `to` is a function of `from` and of its own old value.
 struct MapArguments {
   int64_t width;
   Rows from, to;
 };
 
-// Rows of float32, and the same in bfloat16.
+// Rows of float32, and the same numbers in bfloat16.
 struct HalfArguments {
   int64_t width;
   Rows x;
@@ -93,7 +95,7 @@ struct MultiplyMasksArguments {
 
 // ---------------------------------------------------------------- sums of columns
 
-// `partial` [chunks, width] is null where no sums are wanted.
+// `partial` [chunks, width] is null if no sums are wanted.
 struct ActivationGradientArguments {
   int32_t activation;
   Chunks chunks;
@@ -116,7 +118,7 @@ struct ChunkSumArguments {
   float* partial;
 };
 
-// One thread a column: sums[column] += sum of partial over the chunks, in their order.
+// sums[column] += sum of partial over the chunks, in their order, with one thread for each column.
 struct JoinChunksArguments {
   int64_t width, chunks;
   const float* partial;
@@ -160,27 +162,27 @@ struct NormalizeGradientArguments {
 
 // ---------------------------------------------------------------- groups of columns
 
-// One thread a group of a row.
+// There is one thread for each group of a row.
 struct SoftmaxArguments {
   int64_t groups, group;
   Rows x, gradient;
 };
 
-// target = or += x, each group times its column of `scales`.
+// target = x or += x, with each group multiplied by its column of `scales`.
 struct ScaleGroupsArguments {
   int64_t width, group;
   bool adds;
   Rows scales, x, target;
 };
 
-// One thread a group of a row: target = or += sum of a b over the group.
+// target = or += the sum of a b over the group, with one thread for each group of a row.
 struct GroupDotsArguments {
   int64_t groups, group;
   bool adds;
   Rows a, b, target;
 };
 
-// partial = sums over rows of what ScaleGroups writes.
+// partial = sums over rows of the products that ScaleGroups writes.
 struct ScaledSumsArguments {
   Chunks chunks;
   int64_t group;
@@ -190,7 +192,7 @@ struct ScaledSumsArguments {
 
 // ---------------------------------------------------------------- cross networks
 
-// A null `of_x` is that of x0.
+// If `of_x` is null, the gradient of x is part of the gradient of x0.
 struct CrossCombineArguments {
   int64_t width;
   Rows x0, t, gradient;
@@ -198,7 +200,7 @@ struct CrossCombineArguments {
   bool adds_x0, adds_t, adds_x;
 };
 
-// One thread a row: its last alpha.
+// Each row has one thread, which computes the row's last alpha.
 struct CrossAlphasArguments {
   int64_t layers;
   Rows products;
@@ -206,7 +208,7 @@ struct CrossAlphasArguments {
   float* alphas;
 };
 
-// output = alpha of the row x + bias.
+// output = alpha x + bias, with one alpha per row.
 struct CrossOutputArguments {
   int64_t width;
   Rows x;
@@ -214,7 +216,7 @@ struct CrossOutputArguments {
   Rows output;
 };
 
-// One thread each of a row's kDotParts parts of the dot product of a and b.
+// Each row has kDotParts threads; each thread computes one part of the dot product of a and b.
 struct RowDotsArguments {
   int64_t width;
   Rows a, b;
@@ -222,7 +224,8 @@ struct RowDotsArguments {
 };
 constexpr int64_t kDotParts = 8;
 
-// One thread a row. `dots` is what RowDots wrote of its gradient and x.
+// There is one thread for each row. `dots` are the dot products of the row's gradient and x, from
+// RowDots.
 struct CrossAlphasGradientArguments {
   int64_t layers;
   bool rounds;
@@ -241,7 +244,7 @@ struct CrossInputGradientArguments {
 
 // ---------------------------------------------------------------- pairs and mixtures
 
-// `output` is of the layer's output, in a gradient's kernel its gradient.
+// `output` is the layer's output, or in a gradient kernel the gradient of the output.
 struct PairArguments {
   int64_t vectors, dim, pairs;
   bool diagonal, adds;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// KernelDevice: a device whose loops are kernels of `kernels.inl`. There are two: a GPU, and in the
-// tests an emulation on the host.
+// KernelDevice: a device whose loops are kernels of `kernels.inl`. The two devices are a GPU and,
+// in the tests, an emulation on the host.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,14 @@ namespace msrec {
 
 class KernelDevice : public DenseDevice {
  public:
-  // Starts `threads` threads of a kernel, numbered from 0, with the same arguments each; nothing
-  // for 0 threads. At most 2^32 - 1.
+  // Starts `threads` threads of a kernel, numbered from 0, all with the same arguments. Starts
+  // nothing for 0 threads. At most 2^32 - 1 threads.
   template <typename Arguments>
   void Launch(const char* kernel, int64_t threads, const Arguments& arguments) {
     if (threads > 0) Start(kernel, threads, &arguments);
   }
 
-  // Returns memory for the kernels of one loop, until the next loop's.
+  // Returns scratch memory for the kernels of one loop. The next loop reuses the scratch memory.
   virtual void* Scratch(size_t bytes) = 0;
 
   const Elementwise& loops() const final;
@@ -31,8 +31,8 @@ class KernelDevice : public DenseDevice {
   virtual void Start(const char* kernel, int64_t threads, const void* arguments) = 0;
 };
 
-// The device whose loops this thread calls. `Elementwise` is a table of plain functions, so they
-// find their device here; set from `Begin` to `End`.
+// The device whose loops this thread calls. `Elementwise` is a table of plain functions, so these
+// functions find their device here. The current device is set from `Begin` to `End`.
 KernelDevice& CurrentKernelDevice();
 void SetCurrentKernelDevice(KernelDevice* device);
 

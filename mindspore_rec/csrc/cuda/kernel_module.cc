@@ -20,7 +20,7 @@ namespace {
 
 constexpr char kRoot[] = "#include \"cuda/kernels.inl\"\n";
 
-// A number that changes with the sources, the compiler and the GPU.
+// Returns a number that changes with the sources, the compiler and the GPU.
 std::string KeyOf(int compute_capability, int major, int minor) {
   uint64_t key = Mix64(static_cast<uint64_t>(compute_capability) << 32 |
                        static_cast<uint64_t>(major) << 16 | static_cast<uint64_t>(minor));
@@ -37,8 +37,8 @@ std::string KeyOf(int compute_capability, int major, int minor) {
 
 uint32_t ChecksumOf(const std::string& code) { return Crc32c(0, code.data(), code.size()); }
 
-// Returns the machine code that a file of this user keeps, with its checksum in front; "" if it is
-// not whole.
+// Returns the machine code in a file of this user, after a check of its checksum; "" if the file is
+// damaged.
 std::string ReadCode(const std::string& path) {
   struct stat about;
   if (stat(path.c_str(), &about) != 0 || !S_ISREG(about.st_mode) || about.st_uid != geteuid()) {
@@ -52,7 +52,7 @@ std::string ReadCode(const std::string& path) {
   return !code.empty() && ChecksumOf(code) == checksum ? code : "";
 }
 
-// Makes all folders of a path that are missing.
+// Creates all missing folders of a path.
 void MakeFolders(const std::string& path) {
   for (size_t end = path.find('/', 1); end != std::string::npos; end = path.find('/', end + 1)) {
     mkdir(path.substr(0, end).c_str(), 0755);
@@ -60,7 +60,7 @@ void MakeFolders(const std::string& path) {
   mkdir(path.c_str(), 0755);
 }
 
-// Writes a file atomically: it appears whole or, after an error, not at all.
+// Writes a file atomically: after an error there is no file.
 void WriteCode(const std::string& path, const std::string& code) {
   const std::string unfinished = path + "." + std::to_string(getpid());
   {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sources of the kernels as bytes of this library: the assembler reads the files themselves.
+// The sources of the kernels as bytes in this library; the assembler includes the source files.
 #include <map>
 #include <string>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Parts that loops of a device share: arguments made of blocks, and sums of columns. The loops
-// themselves are plain functions that start kernels on the thread's device.
+// Shared parts of the device loops: kernel arguments made from blocks, and column sums. The loops
+// are plain functions that start kernels on the thread's device.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace msrec {
 namespace kernel_loops {
 
-// Each sets the loops of its subject.
+// Each function sets the loops of its subject.
 void SetRowLoops(Elementwise* loops);
 void SetSumLoops(Elementwise* loops);
 void SetGroupLoops(Elementwise* loops);
@@ -34,14 +34,15 @@ void Launch(const char* kernel, int64_t threads, const Arguments& arguments) {
   CurrentKernelDevice().Launch(kernel, threads, arguments);
 }
 
-// Chunks of rows whose columns are added up by a thread each: as many as keep a GPU busy, and few
-// enough to be joined by one thread a column. They follow from the number of rows alone.
+// Returns chunks of rows; one thread adds up one column of a chunk. There are enough chunks to keep
+// a GPU busy, and so few that one thread per column can join them. The chunks depend only on the
+// number of rows.
 inline kernels::Chunks ChunksOf(int64_t rows, int64_t width) {
   constexpr int64_t kMostChunks = 256;
   constexpr int64_t kLeastRows = 32;
   return {rows, width, std::max(kLeastRows, (rows + kMostChunks - 1) / kMostChunks)};
 }
-// Chunks of a row each: nothing is added up.
+// Returns chunks of one row each, so that nothing is added up.
 inline kernels::Chunks SingleRows(int64_t rows, int64_t width) { return {rows, width, 1}; }
 
 inline int64_t CountOf(const kernels::Chunks& chunks) {

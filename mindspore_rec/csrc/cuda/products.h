@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Products of matrices by cuBLASLt. The same shape takes the same algorithm in each run, and none
-// that adds up in an order of chance.
+// Matrix products by cuBLASLt. The same shape uses the same algorithm in each run, and the
+// algorithm adds up in a fixed order.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class Products {
  public:
   static constexpr size_t kWorkspace = size_t{32} << 20;
 
-  // `workspace` has kWorkspace bytes of the device.
+  // `workspace` has kWorkspace bytes of device memory.
   Products(const CublasLt& library, void* workspace);
 
   void Multiply(const ProductShape& shape, const void* a, const void* b, float* c, Stream stream);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Loops of a device that treat each number for itself.
+// Device loops over single elements.
 #include "cuda/launches.h"
 
 namespace msrec {
 namespace kernel_loops {
 namespace {
 
-// The kernels have activations by their numbers.
+// The kernels identify activations by number.
 static_assert(static_cast<int>(Activation::kRelu) == 1, "ActivationOf");
 static_assert(static_cast<int>(Activation::kLeakyRelu) == 2, "ActivationOf");
 static_assert(static_cast<int>(Activation::kTanh) == 4, "ActivationOf");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Loops of a device that add up columns.
+// Device loops that add up columns.
 #include "cuda/launches.h"
 
 namespace msrec {

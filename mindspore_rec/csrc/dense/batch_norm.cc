@@ -10,7 +10,7 @@
 namespace msrec {
 namespace {
 
-// Vectors in `packed`: the new moving statistics, then those that normalize.
+// Vectors in `packed`: the new moving statistics, then the statistics that normalize the batch.
 struct Vectors {
   float* new_mean;
   float* new_variance;
@@ -35,7 +35,7 @@ void AddMemory(int64_t width, DenseProgram* program, BatchNormMemory* memory) {
   memory->sums = program->AddPartialSums(4 * width);
 }
 
-// Sets what normalizes, of a variance.
+// Computes a column's inverse deviation and scale from its variance.
 void SetScale(const BatchNorm& norm, const BatchRun& run, double variance, int64_t column,
               const Vectors& vectors) {
   const double inverse = 1.0 / std::sqrt(variance + static_cast<double>(norm.epsilon));
@@ -43,13 +43,12 @@ void SetScale(const BatchNorm& norm, const BatchRun& run, double variance, int64
   vectors.scale[column] = static_cast<float>(run.parameters[norm.gamma][column] * inverse);
 }
 
-// Number of rows, and each column's mean and sum of squared deviations.
+// Number of rows, and the mean and sum of squared deviations of each column.
 struct Moments {
   explicit Moments(int64_t width)
       : means(static_cast<size_t>(width), 0.0), squares(static_cast<size_t>(width), 0.0) {}
 
-  // Adds rows of which these are number, means and squared deviations (Chan, Golub & LeVeque,
-  // 1979).
+  // Adds `rows` rows with these means and squared deviations (Chan, Golub & LeVeque, 1979).
   template <typename T>
   void Join(double rows, const T* other_means, const T* other_squares) {
     if (rows == 0) return;
@@ -66,7 +65,7 @@ struct Moments {
   std::vector<double> means, squares;
 };
 
-// Joins the workers' moments in the order of ranks; an idle worker's count for nothing.
+// Joins the workers' moments in the order of ranks. An idle worker counts as 0 rows.
 Moments OfAllWorkers(const Moments& mine, BatchShare* share) {
   const size_t width = mine.means.size();
   std::vector<double> sent{share->is_idle() ? 0.0 : mine.count};
@@ -103,7 +102,7 @@ BatchStatistics::BatchStatistics(const BatchNorm& norm, std::shared_ptr<BatchNor
 
 void BatchStatistics::Attach(DenseProgram* program) { AddMemory(width(), program, memory_.get()); }
 
-// Mean and sum of squared deviations of the slice's own rows.
+// Computes the mean and the sum of squared deviations of the slice's real rows.
 void BatchStatistics::Forward(const SliceRun& slice) const {
   const Elementwise& loops = slice.loops();
   const Block x = slice.value(norm_.input);
@@ -113,7 +112,8 @@ void BatchStatistics::Forward(const SliceRun& slice) const {
   loops.squared_deviations(slice.real_rows(), width(), x, mean, mean + width());
 }
 
-// Joins the slices in their order, and then the workers in theirs.
+// Joins the moments of the slices in their order, and then the moments of the workers in rank
+// order.
 void BatchStatistics::BetweenForward(const BatchRun& run) const {
   const int64_t w = width();
   const Vectors vectors = VectorsOf(run, *memory_, w);
@@ -145,7 +145,7 @@ void BatchStatistics::BetweenForward(const BatchRun& run) const {
   }
 }
 
-// Means over all rows: of g, and of g (x - mean) inverse^2.
+// Computes two means over all rows: of g, and of g (x - mean) inverse^2.
 void BatchStatistics::BetweenBackward(const BatchRun& run) const {
   const int64_t w = width();
   if (run.share != nullptr) {
@@ -163,8 +163,9 @@ void BatchStatistics::BetweenBackward(const BatchRun& run) const {
   }
 }
 
-// Gradients are of this worker's own loss, and count by its weight later: gradients of
-// the others' losses count by their weights, so they are divided by this worker's.
+// A worker's gradients are of its own loss and are multiplied by its weight later. Gradients of the
+// other workers' losses are multiplied by those workers' weights, so here they are divided by this
+// worker's weight.
 void BatchStatistics::MeansOfAllWorkers(const BatchRun& run) const {
   const int64_t w = width();
   const std::vector<float>& weights = run.share->weights();
@@ -204,7 +205,7 @@ void BatchStatistics::Backward(const SliceRun& slice) const {
   const Block gradient = slice.gradient(norm_.input);
   slice.loops().normalize_gradient(slice.real_rows(), w, slice.value(norm_.input), vectors.mean,
                                    vectors.scale, found, found + w, gradient);
-  // The rows that fill the slice were normalized, too, but are of no batch.
+  // The padding rows of the slice were normalized, too, but belong to no batch.
   const int64_t real = slice.real_rows();
   if (real < slice.rows()) {
     slice.loops().clear(slice.rows() - real, w, {gradient.row(real), gradient.ld});
@@ -261,7 +262,7 @@ void Normalization::Backward(const SliceRun& slice) const {
   if (!is_moving_ && inputs_[0].adds) {
     throw std::logic_error("others read what is normalized by its batch");
   }
-  // `BatchStatistics` turns it into the gradient of the input where the batch normalizes.
+  // If the batch normalizes, `BatchStatistics` turns this gradient into the gradient of the input.
   loops.normalized_gradient(norm_.activation, slice.real_rows(), width(), slice.value(norm_.input),
                             vectors.mean, norm_.masks.Rows(slice), slice.value(norm_.output), g,
                             sums, sums + width(), is_moving_ ? g : dx);

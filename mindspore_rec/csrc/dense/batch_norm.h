@@ -3,9 +3,10 @@
 // Batch normalization with an activation: y = a(gamma (x - mean) / sqrt(variance + epsilon) +
 // beta).
 //
-// In training mean and variance are taken over the batch, so all its rows must be there: one layer
-// ends a stage, and another one begins the next. If several workers have the batch, both are taken
-// over all its rows, with the same bits on all workers. In evaluation they are the moving ones.
+// In training, mean and variance are taken over the batch, so all rows must be there. Therefore one
+// layer ends a stage, and another layer begins the next stage. If several workers share the batch,
+// mean and variance are taken over the rows of all workers, with the same bits on each worker. In
+// evaluation, mean and variance are the moving statistics.
 #pragma once
 
 #include <memory>
@@ -28,20 +29,20 @@ struct BatchNorm {
   float momentum = 0.1f;  // share of the batch in the new moving statistics
 };
 
-// Memory that the layers of one normalization share.
+// Memory shared by the layers of one normalization.
 struct BatchNormMemory {
   int64_t packed = 0;  // offset of the vectors below, each of `width` floats
   int64_t sums = 0;    // column of two sums a slice, and behind them of two results in slice 0
 };
 
-// Adds the layers to a program, and returns where in `packed`, in floats, the new moving mean and
-// behind it the new moving variance are after a forward pass in training: as MindSpore's
-// BatchNorm1d has them, the variance being that of a sample (divided by rows - 1). Where that is
-// none, with one row or no row, it stays what it was.
+// Adds the layers to a program. Returns the offset in `packed`, in floats, of the new moving mean,
+// which the new moving variance follows. A forward pass in training writes both vectors as
+// MindSpore's BatchNorm1d does: the variance is the sample variance (divided by rows - 1). With
+// fewer than two rows, the moving variance does not change.
 int64_t AddBatchNorm(const BatchNorm& norm, bool training, DenseProgram* program);
 
-// The last layer of a stage: mean and variance of the batch. Nobody but it and `Normalization` may
-// read the input, the gradient of which it changes in place.
+// The last layer of a stage: computes mean and variance of the batch. Only this layer and
+// `Normalization` may read the input, because this layer changes the input's gradient in place.
 class BatchStatistics : public Layer {
  public:
   BatchStatistics(const BatchNorm& norm, std::shared_ptr<BatchNormMemory> memory);
@@ -59,10 +60,10 @@ class BatchStatistics : public Layer {
   const std::shared_ptr<BatchNormMemory> memory_;
 };
 
-// The first layer of the next stage: y. In evaluation the only layer.
+// The first layer of the next stage: computes y. In evaluation, Normalization is the only layer.
 class Normalization : public Layer {
  public:
-  // Without a memory of a `BatchStatistics` it takes the moving statistics.
+  // Uses the moving statistics if `memory` is null.
   Normalization(const BatchNorm& norm, std::shared_ptr<BatchNormMemory> memory);
   bool always_adds() const override { return is_moving_; }
   void Attach(DenseProgram* program) override;

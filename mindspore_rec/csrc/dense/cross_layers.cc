@@ -69,7 +69,8 @@ CrossRows CrossVectors::Packed(const BatchRun& run) const {
   return cross;
 }
 
-// The constants: products of a layer's weight with the sum of the biases before it.
+// Computes the constants: products of a layer's weight with the sum of the biases of the earlier
+// layers.
 void CrossVectors::Pack(const BatchRun& run, int64_t) const {
   const float* weight = run.parameters[weight_];
   auto* bias = reinterpret_cast<float*>(run.packed + packed_);
@@ -88,7 +89,7 @@ void CrossVectors::Pack(const BatchRun& run, int64_t) const {
                                      {constants + layers(), width()});
 }
 
-// Returns x as products read it, in temporary memory where it is rounded.
+// Returns x as a factor of products. If x must be rounded, the rounded copy is in temporary memory.
 Block CrossVectors::FactorOf(const SliceRun& slice) const {
   const Block x = slice.value(input());
   if (!rounds_) return x;
@@ -114,8 +115,8 @@ int64_t CrossVectors::GradientTasks(const BatchRun&) const {
   return (width() + kTileColumns - 1) / kTileColumns;
 }
 
-// Of columns of both parameters. A bias is in the sums of all layers after it, and these are in
-// the output and in the constants.
+// Computes the gradients of some columns of weight and bias. A bias is part of the bias sums of all
+// later layers, and these sums are in the output and in the constants.
 void CrossVectors::Gradient(const BatchRun& run, int64_t task, bool adds) const {
   const int64_t from = task * kTileColumns;
   const int64_t columns = std::min(kTileColumns, width() - from);

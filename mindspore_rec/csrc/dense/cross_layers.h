@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Layers of cross networks: products of a network's input with what comes of it.
+// Layers of cross networks: products of the network's input with later values.
 #pragma once
 
 #include <utility>
@@ -9,7 +9,7 @@
 
 namespace msrec {
 
-// output = x0 t + x, unit by unit: a cross layer whose map of x is t. x may be x0.
+// output = x0 t + x, element by element: a cross layer whose map of x is t. The input x may be x0.
 class CrossCombine : public Layer {
  public:
   CrossCombine(View x0, View t, View x, View output);
@@ -18,11 +18,11 @@ class CrossCombine : public Layer {
   void Backward(const SliceRun& slice) const override;
 };
 
-// All layers of a cross network, x_k+1 = x (x_k w_k) + b_k + x_k. By induction x_k is
-// alpha_k x + b_0 + ... + b_k-1, with one number alpha_k per row.
+// All layers of a cross network, x_k+1 = x (x_k w_k) + b_k + x_k. By induction, x_k is alpha_k x +
+// b_0 + ... + b_k-1, with one number alpha_k for each row.
 class CrossVectors : public Layer {
  public:
-  // Reads x; writes the output and, in [rows, layers], the products x w_k. `weight` and `bias` are
+  // Reads x; writes the output and the products x w_k [rows, layers]. `weight` and `bias` are the
   // numbers of parameters [layers, width].
   CrossVectors(View x, View output, View products, int weight, int bias);
   bool always_adds() const override { return false; }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// DenseDevice: a processor beside the host's that runs dense programs. A program's batch is one
-// slice there, and its values, gradients and weights are in the device's memory. Layers are the
-// same on both: the device has its own loops (`Elementwise`) and products.
+// DenseDevice: a processor other than the host's CPU that runs dense programs. A program's batch is
+// one slice there, and its values, gradients and weights are in the device's memory. The host and
+// the device run the same layers; the device has its own loops (`Elementwise`) and products.
 //
-// A device works in the order of the calls. One thread uses a device at a time: who runs a program
-// holds `mutex()`.
+// A device runs the calls in their order. Only one thread uses a device at a time: the thread locks
+// `mutex()` to run a program.
 #pragma once
 
 #include <cstddef>
@@ -27,21 +27,21 @@ class DenseDevice {
   // Model, driver and libraries of the device, for reports.
   virtual std::string description() const = 0;
 
-  // The loops, over blocks of the device's memory.
+  // The loops over blocks of the device's memory.
   virtual const Elementwise& loops() const = 0;
-  // C = A B or C += A B, as `ProductShape` says; B is never packed.
+  // Computes C = A B or C += A B, as `ProductShape` specifies; B is never packed.
   virtual void Multiply(const ProductShape& shape, const void* a, const void* b, float* c) = 0;
 
-  // Throws std::bad_alloc if the device has no such memory left.
+  // Throws std::bad_alloc if the device has too little free memory.
   virtual void* Allocate(size_t bytes) = 0;
   virtual void Free(void* memory) = 0;
   virtual void Clear(void* memory, size_t bytes) = 0;
-  // Copies from the host's memory, which may be changed when this returns.
+  // Copies from the host's memory, which the caller may change after the return.
   virtual void Upload(const void* from, size_t bytes, void* to) = 0;
-  // Copies to the host's memory, and waits for it.
+  // Copies to the host's memory, and waits for the end of the copy.
   virtual void Download(const void* from, size_t bytes, void* to) = 0;
 
-  // Called before and after a run, by its thread (`DeviceTurn`).
+  // The running thread calls Begin before a run and End after the run (`DeviceTurn`).
   virtual void Begin() {}
   virtual void End() {}
 
@@ -66,7 +66,7 @@ class DeviceTurn {
   const std::lock_guard<std::mutex> lock_;
 };
 
-// Memory of a device, which only ever grows.
+// Device memory that only grows.
 class DeviceMemory {
  public:
   explicit DeviceMemory(DenseDevice* device) : device_(device) {}
@@ -74,7 +74,7 @@ class DeviceMemory {
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
-  // Returns at least that many bytes; the contents are lost if the memory grows.
+  // Returns memory of at least that many bytes. The contents are lost if the memory grows.
   void* AtLeast(size_t bytes) {
     if (bytes <= capacity_) return data_;
     Release();
@@ -99,7 +99,7 @@ class DeviceMemory {
   size_t capacity_ = 0;
 };
 
-// Returns the device that programs made from now on run on; null: the host.
+// Returns the device that runs the programs created from now on; null: the host.
 std::shared_ptr<DenseDevice> ActiveDenseDevice();
 void SetDenseDevice(std::shared_ptr<DenseDevice> device);
 

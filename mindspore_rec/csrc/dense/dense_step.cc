@@ -8,10 +8,10 @@
 namespace msrec {
 namespace {
 
-// Floats of a piece: of Adam's four arrays 256 KB, which a core's own cache holds.
+// Floats of a piece. A piece of Adam's four arrays takes 256 KB and fits into a core's own cache.
 constexpr size_t kPiece = size_t{1} << 14;
 
-// Part of one of several arrays.
+// Part of one array.
 struct Piece {
   size_t array;
   size_t first;
@@ -51,7 +51,8 @@ class Pieces {
   std::vector<size_t> tasks_;  // first piece of each task, and the number of pieces
 };
 
-// Copies of the gradients that lie in memory which the step writes; the parameters then have these.
+// Copies each gradient that lies in memory which the step writes. The parameters then use these
+// copies.
 std::vector<std::vector<float>> SeparateGradients(int states,
                                                   std::vector<DenseParameter>* parameters) {
   using Range = std::pair<const float*, const float*>;
@@ -64,7 +65,7 @@ std::vector<std::vector<float>> SeparateGradients(int states,
             [](const Range& a, const Range& b) { return std::less<>()(a.first, b.first); });
   std::vector<std::vector<float>> copies;
   for (DenseParameter& p : *parameters) {
-    // The first range that ends behind the gradient's begin.
+    // The first range that ends after the gradient's begin.
     const auto at = std::upper_bound(
         written.begin(), written.end(), p.g,
         [](const float* g, const Range& range) { return std::less<>()(g, range.second); });

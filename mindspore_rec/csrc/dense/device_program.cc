@@ -16,7 +16,7 @@ namespace {
 
 std::mutex active_mutex;
 std::shared_ptr<DenseDevice>& Active() {
-  // Never destroyed: programs may run while the process ends.
+  // Never destroyed, because programs may run while the process ends.
   static auto* active = new std::shared_ptr<DenseDevice>;
   return *active;
 }
@@ -25,7 +25,8 @@ constexpr int64_t kAlignedFloats = 64;
 
 size_t SizeOfFloats(int64_t floats) { return sizeof(float) * static_cast<size_t>(floats); }
 
-// Workers would wait for each other's statistics while each keeps the device from the others.
+// Throws if several workers share the batch. The workers would wait for each other's statistics,
+// while each worker blocks the device for the others.
 void RequireNoWorkers(const BatchRun& run, const DenseDevice& device) {
   if (run.share == nullptr) return;
   throw std::invalid_argument("layers on " + device.name() +
@@ -33,7 +34,7 @@ void RequireNoWorkers(const BatchRun& run, const DenseDevice& device) {
                               "them on the CPU, by set_dense_device('cpu')");
 }
 
-// Matrices that go to a device or come from it, as float32 or bfloat16.
+// Size of a matrix copied to or from a device, in float32 or bfloat16.
 size_t MatrixBytes(bool halves, int64_t rows, int64_t width) {
   return (halves ? 2 : 4) * static_cast<size_t>(rows * width);
 }
@@ -44,7 +45,7 @@ std::vector<int64_t> WidthsOf(const std::vector<View>& views) {
   return widths;
 }
 
-// Returns the run on the host, with the host's memory, whose batch is cut as on the device.
+// Returns the run for the host's memory, with the batch cut into slices as on the device.
 BatchRun HostOf(const BatchRun& given, const BatchRun& run) {
   BatchRun host = given;
   host.device = run.device;
@@ -76,7 +77,8 @@ DeviceProgram::DeviceProgram(const DenseProgram& program)
       parameter_gradients_(device_),
       inputs_(device_),
       outputs_(device_) {
-  // Gradients that the device makes of all rows, and the host of partial sums, are in two memories.
+  // The device computes some gradients from all rows, and the host computes others from partial
+  // sums. The results are in two separate memories.
   std::map<ParameterPart, bool> made_there;
   for (const auto& stage : program.stages_) {
     for (const auto& layer : stage) {
@@ -105,7 +107,7 @@ void DeviceProgram::Release() {
   }
 }
 
-// Whether one more forward pass may wait.
+// True if one more forward pass may wait.
 bool DeviceProgram::HasRoom() const {
   if (kept_.size() < kLeastKept) return true;
   size_t bytes = kept_.front()->bytes();  // the next pass takes about as many
@@ -113,8 +115,8 @@ bool DeviceProgram::HasRoom() const {
   return bytes <= kKeptBytes;
 }
 
-// Returns memory for a forward pass: that of one whose backward pass is done, or, if as many as may
-// wait do so, of the oldest.
+// Returns memory for a forward pass. Reuses the memory of a pass whose backward pass is done. If
+// the limit of waiting passes is reached, reuses the memory of the oldest pass.
 DeviceProgram::Kept* DeviceProgram::Keep() {
   auto at = std::find_if(kept_.rbegin(), kept_.rend(), [](const auto& k) { return !k->waits; });
   if (at == kept_.rend() && HasRoom()) {
@@ -170,7 +172,7 @@ void DeviceProgram::UploadParameters(const BatchRun& host, Kept* kept) {
   kept->parameter_at.assign(at.begin(), at.end());
 }
 
-// Uploads masks; counters are read on the host.
+// Uploads the masks. The host reads the counters.
 void DeviceProgram::UploadExtras(const BatchRun& host, Kept* kept) {
   std::vector<int> numbers;
   std::vector<int64_t> sizes;
@@ -200,7 +202,7 @@ std::vector<float*> DeviceProgram::Stage(const std::vector<int64_t>& widths, int
   return staged;
 }
 
-// Copies the partial sums to the host, for what layers make of them there.
+// Copies the partial sums to the host, where layers compute gradients from them.
 void DeviceProgram::DownloadPartials(const BatchRun& run, BatchRun* host) {
   partial_sums_.resize(static_cast<size_t>(program_.partial_width_));
   host->partial_sums = partial_sums_.data();

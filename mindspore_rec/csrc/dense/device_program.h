@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // DeviceProgram: the runs of a DenseProgram on a device. Rows of inputs and outputs, parameters and
-// their gradients come from and go to the host's memory; what is between them stays on the device.
+// their gradients are copied from and to the host's memory. All values between inputs and outputs
+// stay on the device.
 //
-// Layers work on the host, in the same code as for a program there, where they do so once a batch
-// on vectors as wide as a layer: to pack a cross network, to join the statistics of a batch
-// normalization, to sum up a bias' gradient. That takes microseconds.
+// Some layers work on the host once per batch, on vectors as wide as a layer. Examples are packing
+// a cross network, joining the statistics of a batch normalization, and summing up a bias'
+// gradient. The code is the same as for a program on the host, and the work takes microseconds.
 #pragma once
 
 #include <cstdint>
@@ -20,27 +21,27 @@ class Layer;
 
 class DeviceProgram {
  public:
-  // Forward passes that may wait for their backward pass: kLeastKept of them, and more while all
-  // take less than kKeptBytes together. Nobody says which of them will have no backward pass.
+  // Number of forward passes that may wait for their backward pass: kLeastKept, and more while all
+  // passes take less than kKeptBytes together. The program does not know which passes will have no
+  // backward pass.
   static constexpr size_t kLeastKept = 8;
   static constexpr size_t kKeptBytes = size_t{1} << 30;
 
   explicit DeviceProgram(const DenseProgram& program);
 
-  // As the methods of DenseProgram, with a run that describes the batch and the host's memory.
-  // `saved` of a run for training gets the name of what is kept on the device for the backward
-  // pass.
+  // Like the methods of DenseProgram, with a run that describes the batch and the host's memory. In
+  // training, `saved` gets the name of the values that the device keeps for the backward pass.
   void Forward(const BatchRun& host, const std::vector<const float*>& inputs,
                const std::vector<float*>& outputs);
   void Backward(const BatchRun& host, const std::vector<const float*>& output_gradients,
                 const std::vector<float*>& input_gradients);
 
-  // Frees all memory except that of forward passes whose backward pass is still to come. A later
-  // run allocates it anew.
+  // Frees all memory except for forward passes that wait for their backward pass. A later run
+  // allocates the memory again.
   void Release();
 
  private:
-  // Values and weights of a forward pass, for its backward pass.
+  // Values and weights of a forward pass, kept for its backward pass.
   struct Kept {
     explicit Kept(DenseDevice* device)
         : saved(device), packed(device), rounded(device), parameters(device), extras(device) {}
@@ -62,7 +63,7 @@ class DeviceProgram {
   BatchRun RunOn(const BatchRun& host, Kept* kept);
   void UploadParameters(const BatchRun& host, Kept* kept);
   void UploadExtras(const BatchRun& host, Kept* kept);
-  // Returns device memory for matrices of these widths, one behind the other.
+  // Returns device memory for consecutive matrices of these widths.
   std::vector<float*> Stage(const std::vector<int64_t>& widths, int64_t rows, DeviceMemory* memory);
   void DownloadPartials(const BatchRun& run, BatchRun* host);
   void ParameterGradients(BatchRun run, BatchRun* host);

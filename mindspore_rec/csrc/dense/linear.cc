@@ -10,14 +10,14 @@
 namespace msrec {
 namespace {
 
-// Tiles of a weight's gradient, and the rows of the batch that are added up at once.
+// Tiles of a weight's gradient; `depth` is the number of batch rows added up at once.
 struct TileShape {
   int64_t rows, columns, depth;
 };
 
-// Returns the fastest shape. oneDNN copies both factors of a product; in float32 that costs least
-// if 128 x 256 numbers of the left one stay in the cache. Each tile reads the batch anew, so tiles
-// are wide for batches that no cache holds.
+// Returns the fastest shape. In each product, oneDNN copies both factors. In float32 the copies
+// cost least if 128 x 256 numbers of the left factor stay in the cache. Each tile reads the whole
+// batch, so tiles are wide if the batch does not fit into the cache.
 TileShape TileFor(FactorType type, int64_t batch) {
   constexpr int64_t kLargeBatch = 8192;
   if (type == FactorType::kFloat32) return {128, 1024, 256};
@@ -27,7 +27,8 @@ TileShape TileFor(FactorType type, int64_t batch) {
 
 int64_t Tiles(int64_t n, int64_t tile) { return (n + tile - 1) / tile; }
 
-// Enough for a packed weight in any layout that oneDNN has: both sides are rounded up to blocks.
+// Size of a packed weight that is enough for any layout of oneDNN: rows and columns are rounded up
+// to blocks.
 size_t PackedBound(int64_t in, int64_t out) {
   const auto rounded = [](int64_t n) { return (n + 63) / 64 * 64 + 32; };
   return sizeof(float) * static_cast<size_t>(rounded(in) * rounded(out)) + 4096;
@@ -123,7 +124,7 @@ int64_t Linear::PackTasks(const BatchRun& run) const {
 void Linear::Pack(const BatchRun& run, int64_t task) const {
   const bool forward = task == 0;
   const SliceRun any(run, 0, nullptr);
-  // The layout depends on the shape, of which leading dimensions are a part.
+  // The layout depends on the shape, and the leading dimensions are a part of the shape.
   const ProductShape shape =
       forward
           ? Shape(Pass::kForward, run.slice_rows, any.factor_ld(input()), any.value_ld(output()))
@@ -180,7 +181,7 @@ void Linear::Activate(const SliceRun& slice) const {
 }
 
 bool Linear::can_round_output() const {
-  // The others' slopes are computed from the exact output.
+  // Other activations compute their slope from the exact output.
   return DropsInPlace(activation_);
 }
 

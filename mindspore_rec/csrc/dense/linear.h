@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Linear: columns = a(x W^T + b), the layer that perceptrons, gates and low-rank experts are made
-// of.
+// Linear: columns = a(x W^T + b), the layer of perceptrons, gates and low-rank experts.
 #pragma once
 
 #include "dense/layer.h"
@@ -9,7 +8,7 @@
 
 namespace msrec {
 
-// A matrix that is a parameter or a part of one.
+// A matrix that is a whole parameter or a part of one.
 struct Weight {
   int parameter = -1;
   int64_t offset = 0;        // elements before it
@@ -23,8 +22,8 @@ struct Bias {
 
 class Linear : public Layer {
  public:
-  // Reads `input`, writes `output`. Not for gelu, which needs its own input again. With masks the
-  // output is dropped out, for activations whose slope `DropsInPlace` finds in what is left.
+  // Reads `input`, writes `output`. Not for gelu, whose gradient needs its input. With masks, the
+  // layer applies dropout to the output; `DropsInPlace` must be true for the activation.
   Linear(View input, View output, Weight weight, Bias bias, Activation activation,
          RowMasks masks = {});
 
@@ -48,19 +47,21 @@ class Linear : public Layer {
     int64_t row, rows, column, columns;
   };
 
-  // Whether the weight is packed: not for a prediction of one slice, which reads it once.
+  // True if the weight is packed. A prediction of one slice reads the weight only once and does not
+  // pack it.
   bool Packs(const BatchRun& run) const;
-  // The product of a slice: output [rows, out] = input [rows, in] W^T, or gradient of the input
-  // [rows, in] = gradient of the output [rows, out] W.
+  // Returns the product of a slice. Forward: output [rows, out] = input [rows, in] W^T. Backward:
+  // gradient of the input [rows, in] = gradient of the output [rows, out] W.
   ProductShape Shape(Pass pass, int64_t rows, int64_t lda, int64_t ldc) const;
   void Multiply(const SliceRun& slice, Pass pass, const Factor& from, const Block& to) const;
-  // The weight as products on a device read it.
+  // Returns the weight as a factor of products on a device.
   Factor DeviceWeight(const BatchRun& run) const;
   int64_t rounded_ld() const { return (weight_ld() + 7) / 8 * 8; }
   void Activate(const SliceRun& slice) const;
   // Multiplies the gradient of the output by the masks.
   void MaskGradient(const SliceRun& slice) const;
-  // Multiplies the gradient of the output by the activation's, and rounds it for products.
+  // Multiplies the gradient of the output by the activation's slope, and rounds the result for
+  // products.
   void ActivationGradient(const SliceRun& slice) const;
   // Number of tiles of the weight's gradient.
   int64_t WeightTiles(const BatchRun& run) const;
@@ -70,7 +71,7 @@ class Linear : public Layer {
   View input() const { return inputs_[0].view; }
   View output() const { return outputs_[0]; }
   int64_t weight_ld() const { return weight_.input_major ? output().width : input().width; }
-  // Rows and columns of the weight as it is stored.
+  // Rows and columns of the stored weight.
   int64_t weight_rows() const { return weight_.input_major ? input().width : output().width; }
   int64_t weight_columns() const { return weight_ld(); }
 

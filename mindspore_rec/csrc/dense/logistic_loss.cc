@@ -13,7 +13,7 @@ constexpr int64_t kLossBlock = 4096;
 
 int64_t LossBlocks(int64_t n) { return (n + kLossBlock - 1) / kLossBlock; }
 
-// Elements of a block from its first on.
+// Number of elements in the block that begins at `first`.
 int64_t LossBlockSize(int64_t n, int64_t first) { return std::min(kLossBlock, n - first); }
 
 }  // namespace

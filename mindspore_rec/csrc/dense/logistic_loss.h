@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Binary cross-entropy of logits: value and gradient in one pass, in parallel over blocks of fixed
-// size, so that results do not depend on the number of threads.
+// Binary cross-entropy of logits. Value and gradient are computed in one pass, in parallel over
+// blocks. Blocks have a fixed size, so results do not depend on the number of threads.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace msrec {
 
-// n logits x with labels y. A loss is (1 - y) x + max(-x, 0) + log(1 + exp(-|x|)).
+// n logits x with labels y. The loss of one logit is (1 - y) x + max(-x, 0) + log(1 + exp(-|x|)).
 struct LogisticBatch {
   int64_t n = 0;
   const float* logits = nullptr;
@@ -21,8 +21,8 @@ struct LogisticBatch {
 // gradient = scale (sigmoid(x) - y).
 double LogisticLossSum(const LogisticBatch& batch, float scale, float* gradient, ThreadPool* pool);
 
-// Writes the gradients from that of the result: of_logits = given gradient,
-// of_labels = -given scale x.
+// Writes the gradients of logits and labels from the gradient of the result: of_logits = given
+// gradient, of_labels = -given scale x.
 void LogisticLossGradients(const LogisticBatch& batch, float scale, const float* gradient,
                            float given, float* of_logits, float* of_labels, ThreadPool* pool);
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Mixture: sums of the experts' outputs, weighed by the tasks' gates.
+// Mixture: sums of the experts' outputs, weighted by the tasks' gates.
 #pragma once
 
 #include "dense/layer.h"
 
 namespace msrec {
 
-// output [tasks, width] = gates [tasks, experts] units [experts, width], in each row.
+// output [tasks, width] = gates [tasks, experts] units [experts, width], for each row.
 class Mixture : public Layer {
  public:
-  // Throws std::invalid_argument where the widths do not fit.
+  // Throws std::invalid_argument if the widths do not fit.
   Mixture(View units, View gates, View output, int64_t experts, int64_t tasks);
   bool always_adds() const override { return false; }
   void Forward(const SliceRun& slice) const override;

@@ -36,7 +36,7 @@ void Check(Status status, const char* what) {
                            " failed with status " + std::to_string(status));
 }
 
-// An object of the library, destroyed with its function.
+// Owns an object of the library and destroys it with the library's function.
 template <typename T, Status (*Functions::*Destroy)(T*)>
 class Owned {
  public:
@@ -81,7 +81,7 @@ void Matrix(OwnedDesc* desc, int64_t rows, int64_t columns, int64_t ld, bool tra
         "dnnl_memory_desc_create_with_strides");
 }
 
-// A primitive with its scratchpad; run with any memory of its descriptors.
+// A primitive with its scratchpad. The primitive runs with any memory that matches its descriptors.
 class Runnable {
  public:
   void Create(const OwnedPrimitiveDesc& desc) {
@@ -145,7 +145,7 @@ class OneDnnProduct : public Product {
       Check(dnn.primitive_attr_set_post_ops(attr.get(), sum.get()),
             "dnnl_primitive_attr_set_post_ops");
     }
-    // Primitives are made for the threads that run them: one.
+    // A primitive is created for one thread, because one thread runs it.
     if (dnn.threadpool_interop_set_max_concurrency != nullptr) {
       Check(dnn.threadpool_interop_set_max_concurrency(1),
             "dnnl_threadpool_interop_set_max_concurrency");
@@ -164,7 +164,7 @@ class OneDnnProduct : public Product {
       if (blocks > 0) {
         Check(dnn.memory_desc_clone(b_.out(), preferred), "dnnl_memory_desc_clone");
       } else {
-        // No layout of its own: rows whose distance suits the cache.
+        // B has no special layout: it has plain rows with a stride that suits the cache.
         Matrix(&b_, s.k, s.n, LeadingDimension(s.transposed_b ? s.k : s.n), s.transposed_b, type);
       }
       packed_bytes_ = dnn.memory_desc_get_size(b_.get());
@@ -194,8 +194,8 @@ class OneDnnProduct : public Product {
   }
 
  private:
-  // Returns whether AMX may read the gaps between the rows of A (oneDNN 3.10.1). It multiplies the
-  // numbers beyond the end of a row by zeros in a packed B, so a NaN in a gap makes the result NaN.
+  // Returns whether AMX may read the gaps between the rows of A (oneDNN 3.10.1). AMX multiplies the
+  // numbers after the end of a row by zeros in a packed B, so a NaN in a gap makes the result NaN.
   static bool MayReadGaps(const ProductShape& s) {
     constexpr int64_t kBlock = 32;
     return s.type == FactorType::kBFloat16 && s.packed_b && !s.transposed_a && s.k % kBlock != 0 &&
@@ -239,19 +239,19 @@ struct ShapeHash {
 
 std::shared_mutex products_mutex;
 std::unordered_map<ProductShape, std::shared_ptr<const Product>, ShapeHash>& Products() {
-  // Never destroyed: a thread may still compute when the process ends.
+  // Never destroyed, because a thread may still compute when the process ends.
   static auto* products =
       new std::unordered_map<ProductShape, std::shared_ptr<const Product>, ShapeHash>;
   return *products;
 }
 
-// Returns whether a small product is right.
+// Returns whether a small product has the right result.
 bool Multiplies() {
   constexpr int64_t kSide = 16;
   ProductShape small;
   small.m = small.n = small.k = small.lda = small.ldb = small.ldc = kSide;
   if (bfloat16_is_fast) small.type = FactorType::kBFloat16;
-  // Ones: a bfloat16 is the upper half of a float32.
+  // The test matrices are ones: a bfloat16 is the upper half of a float32.
   const float one = 1.0f;
   uint32_t bits;
   std::memcpy(&bits, &one, sizeof(bits));
@@ -284,7 +284,7 @@ std::string OneDnn::Load(const std::string& path) {
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return dlerror();
   Functions found;
-  // The version first: other major versions lack some functions.
+  // The version is checked first, because other major versions lack some functions.
   if (!Look(library, "dnnl_version", &found.version)) {
     dlclose(library);
     return path + " has no function dnnl_version";
@@ -309,7 +309,7 @@ std::string OneDnn::Load(const std::string& path) {
       return path + " has no function dnnl_threadpool_interop_set_max_concurrency";
     }
   } else if (version->cpu_runtime != kSequentialRuntime) {
-    // OpenMP or TBB would start threads of its own in each of ours.
+    // A build with OpenMP or TBB would start new threads from each of our threads.
     return path + " starts threads of its own (runtime " + std::to_string(version->cpu_runtime) +
            "), and is not a build for thread pools";
   }

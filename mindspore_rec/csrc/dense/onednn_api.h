@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The part of oneDNN's C API that is used here, declared by hand: the library is opened at run
-// time, so that neither its headers nor the library are needed to build, on any processor. All of
-// it is part of the stable interface of oneDNN 3
-// (https://uxlfoundation.github.io/oneDNN/dev_guide); `OneDnn::Load` refuses another major version.
+// The part of oneDNN's C API that this library uses, declared by hand. The library oneDNN is opened
+// at run time, so the build needs neither its headers nor the library. All declarations are part of
+// the stable interface of oneDNN 3 (https://uxlfoundation.github.io/oneDNN/dev_guide).
+// `OneDnn::Load` refuses another major version.
 #pragma once
 
 #include <cstddef>
@@ -98,7 +98,8 @@ struct Functions {
 #define MSREC_ONEDNN_FIELD(result, name, arguments) result(*name) arguments = nullptr;
   MSREC_ONEDNN_FUNCTIONS(MSREC_ONEDNN_FIELD)
 #undef MSREC_ONEDNN_FIELD
-  // Of libraries with the thread-pool runtime alone: threads that a primitive is made for.
+  // Number of threads that a primitive is created for. Only libraries with the thread-pool runtime
+  // have this function.
   Status (*threadpool_interop_set_max_concurrency)(int) = nullptr;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The construction of a program: its layers are checked, and its memory and order are laid out.
+// The construction of a program: checks its layers, and lays out its memory and order.
 #include "dense/program.h"
 
 #include <algorithm>
@@ -146,7 +146,7 @@ void DenseProgram::Finish(int parameters, int extras) {
   }
   for (const View& output : outputs_) {
     CheckWritten(output);
-    // Inputs are read in the first stage, outputs written in the last.
+    // Inputs are read in the first stage; outputs are written in the last stage.
     if (values_[output.value].stage + 1 != static_cast<int>(stages_.size())) {
       values_[output.value].crosses_stages = true;
     }
@@ -159,7 +159,7 @@ void DenseProgram::Finish(int parameters, int extras) {
   if (device_ != nullptr) on_device_ = std::make_unique<DeviceProgram>(*this);
 }
 
-// A value that products alone read need not be kept in float32.
+// Finds the values that only products read, because these need not be kept in float32.
 void DenseProgram::FindOnlyRounded() {
   if (precision_ == Precision::kFloat32) return;
   std::vector<int> writers(values_.size(), 0);
@@ -244,7 +244,8 @@ void DenseProgram::PlaceValues() {
   const size_t rounded_size = RoundedSize(precision_);
   for (Value& value : values_) {
     const int64_t ld = LeadingDimension(value.width);
-    // All values are kept for the backward pass; their gradients where all rows are needed.
+    // All values are kept for the backward pass. Gradients are kept only if a later stage needs all
+    // rows.
     if (value.only_rounded) {
       value.value = {Area::kBrief, 0, ld, 4};
       brief_width_ = std::max(brief_width_, ld);
@@ -266,7 +267,7 @@ void DenseProgram::PlaceValues() {
 }
 
 void DenseProgram::PlanGradients() {
-  // Which columns of a value's gradient have been written so far in the backward pass.
+  // The columns of a value's gradient that the backward pass has written so far.
   std::vector<int64_t> written(values_.size(), 0);
   for (const View& output : outputs_) {
     Value& value = values_[output.value];
@@ -297,7 +298,7 @@ void DenseProgram::PlanGradients() {
   }
 }
 
-// Layers that share a parameter add to its gradient one after the other.
+// Layers that share a parameter add to its gradient one after another.
 void DenseProgram::PlanRounds() {
   std::map<ParameterPart, int> uses;
   std::vector<bool> used(static_cast<size_t>(parameters_), false);

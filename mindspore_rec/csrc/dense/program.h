@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// DenseProgram: the layers of one cell (a perceptron, a cross network, a mixture of experts), run
-// as one operator forward and one backward.
+// DenseProgram: the layers of one cell (a perceptron, a cross network, a mixture of experts). The
+// layers run as one forward operator and one backward operator.
 //
-// A program works on values: matrices of a row a sample. A layer reads columns of values and writes
-// columns of others. A batch is cut in slices of rows, by its size alone; a task takes one slice
-// through all layers of a stage, so that what one layer writes is in the cache when the next one
-// reads it:
+// A program works on values: matrices with one row per sample. A layer reads columns of values and
+// writes columns of other values. A batch is cut into slices of rows, by its size alone. A task
+// takes one slice through all layers of a stage, so that the output of one layer is still in the
+// cache when the next layer reads it:
 //
 //   forward:   pack the weights | each stage: all slices
 //   backward:  each stage, from the last: all slices | gradients of parameters, in tiles
 //
-// A stage ends where a layer needs something of all rows (batch normalization). Which thread takes
-// which task changes no bit: slices and tiles follow from the batch's size, and what slices add up
-// is added in their order.
+// A stage ends if a layer needs all rows (batch normalization). The assignment of tasks to threads
+// changes no bit. Slices and tiles depend only on the batch's size, and the sums of slices are
+// added in slice order.
 //
-// Memory is the caller's: `saved` (values that the backward pass needs), `packed` (weights as
-// products want them) and `gradients` (gradients that a later stage needs) are outputs of the
-// operators; the rest is scratch of the thread.
+// The caller provides the memory. Three areas are outputs of the operators. `saved` has values for
+// the backward pass, `packed` has weights in the layout of products, and `gradients` has gradients
+// for a later stage. All other memory is scratch of the thread.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +38,8 @@ class DenseProgram;
 class DeviceProgram;
 class SliceRun;
 
-// Arithmetic of products: float32; bfloat16; or, where the processor has no fast bfloat16, float32
-// of factors rounded to bfloat16.
+// Arithmetic of products: float32 or bfloat16. If the processor has no fast bfloat16, products are
+// float32 with factors rounded to bfloat16.
 enum class Precision : int32_t { kFloat32 = 0, kBFloat16, kRoundedFloat32 };
 
 // Bytes of an element of a rounded matrix.
@@ -58,24 +58,24 @@ struct Factor {
   int64_t ld = 0;
 };
 
-// A further input, which has no gradient.
+// An extra input, which has no gradient.
 struct ExtraInput {
   int number = -1;
   int64_t size = 0;  // elements
   const char* type = "float32";
 };
 
-// The memory of one call, and its batch.
+// The memory and the batch of one call.
 struct BatchRun {
   const DenseProgram* program = nullptr;
-  // The device that the program runs on, null on the host, and the loops there.
+  // The device that runs the program (null on the host), and its loops.
   DenseDevice* device = nullptr;
   const Elementwise* loops = nullptr;
   DeviceMemory* temporary = nullptr;  // of a device
   bool training = false;              // whether what is saved is kept for a backward pass
   int64_t batch = 0;
-  // Where other workers have rows of the batch, too: this one's share, and the number of its first
-  // row among all.
+  // If other workers also have rows of the batch: this worker's share, and the number of its first
+  // row in the whole batch.
   BatchShare* share = nullptr;
   int64_t first_row = 0;
   int64_t slice_rows = 0;
@@ -89,8 +89,8 @@ struct BatchRun {
   std::vector<const void*> extras;  // inputs without a gradient: masks, and on the host counters
   char* rounded = nullptr;          // rounded weights, on a device
   std::vector<float*> parameter_gradients;
-  // Inputs in bfloat16, and gradients of inputs that are rounded to it: by number of the input,
-  // null or left out where it is float32.
+  // Inputs in bfloat16, and the gradients of inputs that are rounded to bfloat16, by the number of
+  // the input. A float32 input has null or no entry.
   std::vector<const uint16_t*> bfloat16_inputs;
   std::vector<uint16_t*> bfloat16_input_gradients;
 
@@ -103,10 +103,10 @@ T* ElementOrNull(const std::vector<T*>& all, size_t i) {
   return i < all.size() ? all[i] : nullptr;
 }
 
-// Rows of a batch's slices: at most 256, so that a slice's values stay in the cache and there are
-// enough slices for many threads. Fewer for small batches, and for batches whose slices of 256
-// would leave threads idle at the end. A multiple of 16; of 2 for batches of more than 2048 rows,
-// which are cut into slices of even size.
+// Number of rows in a slice. A slice has at most 256 rows, so that a slice's values stay in the
+// cache and many threads get slices. Slices are smaller for small batches, and for batches whose
+// slices of 256 would leave threads idle at the end. The number is a multiple of 16. For batches of
+// more than 2048 rows, which are cut into equal slices, the number is a multiple of 2.
 int64_t SliceRows(int64_t batch);
 
 class DenseProgram {
@@ -114,12 +114,11 @@ class DenseProgram {
   explicit DenseProgram(Precision precision);
   ~DenseProgram();
 
-  // ---- construction: values and layers in the order in which they are computed. What describes no
-  // program throws std::invalid_argument: each column of a value is written once, before it is
-  // read.
+  // ---- construction: values and layers are added in the order of computation. An invalid program
+  // throws std::invalid_argument: each column of a value is written once, before it is read.
 
   Precision precision() const { return precision_; }
-  // The device that the program runs on; null: the host.
+  // The device that runs the program; null: the host.
   DenseDevice* device() const { return device_.get(); }
   FactorType factor_type() const {
     return precision_ == Precision::kBFloat16 ? FactorType::kBFloat16 : FactorType::kFloat32;
@@ -133,15 +132,15 @@ class DenseProgram {
   void AddLayer(std::unique_ptr<Layer> layer);
   // Ends a stage after the last layer.
   void EndStage();
-  // Lays the memory out, for so many parameters and further inputs; layers cannot be added any
-  // more.
+  // Lays out the memory for that many parameters and extra inputs. No layers can be added
+  // afterwards.
   void Finish(int parameters, int extras);
 
-  // For layers, while they are added.
+  // Functions that layers call while they are added.
   int64_t AddPartialSums(int64_t floats);  // returns their column
   int64_t AddPacked(size_t bytes);         // returns their offset
   int64_t AddRounded(size_t bytes);        // returns their offset in a device's memory
-  // Notes that products read a value, or its gradient.
+  // Marks a value, or its gradient, as a factor of products.
   void UseAsFactor(int value) { values_[value].is_factor = true; }
   void UseGradientAsFactor(int value) { values_[value].gradient_is_factor = true; }
 
@@ -153,27 +152,29 @@ class DenseProgram {
   int extras() const { return extras_; }
   int64_t input_width(int i) const { return inputs_[i].width; }
   int64_t output_width(int i) const { return outputs_[i].width; }
-  // Elements of a parameter.
+  // Number of elements of a parameter.
   int64_t parameter_size(int i) const { return parameter_sizes_[i]; }
-  // The further inputs that layers read, by their numbers.
+  // The extra inputs that layers read, by number.
   const std::map<int, ExtraInput>& extra_inputs() const { return extra_inputs_; }
-  // Floats a row. On a device the memory is the device's: the host's `saved` names it.
+  // Floats per row. If the program runs on a device, the values are in the device's memory, and the
+  // host's `saved` has only their name.
   int64_t saved_width() const { return device_ != nullptr ? kNameWidth : saved_width_; }
   int64_t gradient_width() const { return device_ != nullptr ? 0 : gradient_width_; }
   int64_t packed_bytes() const { return packed_bytes_; }
 
   // ---- runs
 
-  // Those of inputs that `run` has in bfloat16 are not read. Slices are widened, and gradients
-  // rounded, in the cache.
+  // An input that `run` has in bfloat16 is not read from `inputs`. Slices are widened, and
+  // gradients rounded, in the cache.
 
   // Computes the outputs. `run` has batch, saved (in training), packed, parameters and extras.
-  // Without training, values are kept for the time of the call.
+  // Outside of training, values are kept only during the call.
   void Forward(BatchRun* run, const std::vector<const float*>& inputs,
                const std::vector<float*>& outputs) const;
-  // Gives back what it holds of a device's memory between runs.
+  // Frees the device memory that the program keeps between runs.
   void Release() const;
-  // Computes the gradients of inputs and parameters; `run` has what `Forward` filled, too.
+  // Computes the gradients of inputs and parameters. `run` also has the memory that `Forward`
+  // filled.
   void Backward(BatchRun* run, const std::vector<const float*>& output_gradients,
                 const std::vector<float*>& input_gradients) const;
 
@@ -183,10 +184,10 @@ class DenseProgram {
 
   static constexpr int64_t kNameWidth = 16;
 
-  // kBrief: scratch that several values share, each for the time of one layer.
+  // kBrief: scratch that several values share, each during one layer.
   enum class Area { kNone, kSaved, kGradients, kScratch, kBrief };
 
-  // A matrix of a value: at `column` floats of each row of an area, blocks of [rows, ld].
+  // The place of a value's matrix in an area: blocks of [rows, ld] at `column` floats of each row.
   struct Place {
     Area area = Area::kNone;
     int64_t column = 0;
@@ -258,28 +259,29 @@ class SliceRun {
   int64_t slice() const { return slice_; }
   int64_t rows() const { return run_.slice_rows; }
   int64_t first_row() const { return slice_ * run_.slice_rows; }
-  // Number of rows that are of the batch; those after them are there to fill the slice.
+  // Number of rows that belong to the batch. The later rows are padding.
   int64_t real_rows() const;
 
   Block value(const View& view) const;
   Block gradient(const View& view) const;
-  // The columns as a factor of a product: rounded where the precision asks for it.
+  // The columns as a factor of a product, rounded if the precision requires it.
   Factor factor(const View& view) const;
   Factor gradient_factor(const View& view) const;
-  // Their leading dimensions, without the memory.
+  // The leading dimensions of these matrices. A SliceRun without memory can return the leading
+  // dimensions, too.
   int64_t value_ld(const View& view) const;
   int64_t gradient_ld(const View& view) const;
   int64_t factor_ld(const View& view) const;
   int64_t gradient_factor_ld(const View& view) const;
-  // Whether the value is kept rounded alone: the layer that writes it rounds it, and its float32
-  // form is gone after that layer.
+  // True if the value is kept only in rounded form. The layer that writes the value rounds it, and
+  // the float32 form is lost after that layer.
   bool only_rounded(const View& view) const;
-  // Rounds a value or a gradient for products; nothing in float32.
+  // Rounds a value or a gradient for products. Does nothing in float32.
   void RoundValue(const View& view) const;
   void RoundGradient(const View& view) const;
-  // Sums of this slice, floats of the layer that asked for them.
+  // Partial sums of this slice, for the layer that requested them.
   float* partial_sums(int64_t column) const;
-  // Memory for one call of a layer, as long as it asks for no other.
+  // Returns memory for one call of a layer, valid until the layer requests more.
   float* Temporary(int64_t floats) const;
 
  private:

@@ -18,7 +18,7 @@ std::unordered_map<int64_t, std::shared_ptr<const DenseProgram>>& Programs() {
   return *programs;
 }
 
-// In the order in which they were retired.
+// Retired programs, in the order of their retirement.
 std::deque<int64_t>& Retired() {
   static auto* retired = new std::deque<int64_t>;
   return *retired;
@@ -38,7 +38,8 @@ void UnregisterProgram(int64_t id) {
 }
 
 void RetireProgram(int64_t id) {
-  // Both may wait for a device, and others need programs meanwhile: not with the mutex.
+  // The release and the destructor may wait for a device while other threads need programs, so they
+  // run without the mutex.
   std::shared_ptr<const DenseProgram> now, oldest;
   {
     std::lock_guard<std::mutex> lock(mutex);

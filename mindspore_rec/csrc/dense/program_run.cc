@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The runs of a program: slices through its layers, forward and backward.
+// The runs of a program: slices pass through its layers, forward and backward.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -23,12 +23,12 @@ constexpr int64_t kLeastSliceRows = 16;
 int64_t SliceRows(int64_t batch) {
   if (batch == 0) return kLeastSliceRows;
   if (batch > 8 * kMostSliceRows) {
-    // A multiple of 8 slices of even size: no thread waits for the last one, and few rows are there
-    // to fill it.
+    // A multiple of 8 slices of equal size, so that no thread waits for the last slice and there
+    // are few padding rows.
     const int64_t slices = RoundUp((batch + kMostSliceRows - 1) / kMostSliceRows, 8);
     return RoundUp((batch + slices - 1) / slices, 2);
   }
-  // About 8 slices of a small batch.
+  // A small batch has about 8 slices.
   const int64_t even = RoundUp((batch + 7) / 8, kLeastSliceRows);
   return std::clamp(even, std::min(RoundUp(batch, kLeastSliceRows), 4 * kLeastSliceRows),
                     kMostSliceRows);
@@ -45,8 +45,8 @@ void SumPartials(const BatchRun& run, int64_t column, int64_t width, bool adds, 
 void DenseProgram::Cut(BatchRun* run) const {
   run->program = this;
   run->slice_rows = SliceRows(run->batch);
-  // A prediction of few rows, which nothing keeps, need not be filled up: products of 16 rows take
-  // several times as long as products of one.
+  // The slice of a prediction with few rows gets no padding: products of 16 rows take several times
+  // as long as products of one row.
   if (!run->training && run->batch > 0 && run->batch < kLeastSliceRows)
     run->slice_rows = run->batch;
   run->slices = (run->batch + run->slice_rows - 1) / run->slice_rows;
@@ -56,14 +56,14 @@ void DenseProgram::Cut(BatchRun* run) const {
 
 namespace {
 
-// Clears the rows that fill a slice.
+// Clears the padding rows of a slice.
 void ClearBehind(const SliceRun& slice, int64_t width, const Block& block) {
   const int64_t real = slice.real_rows();
   if (real == slice.rows()) return;
   slice.loops().clear(slice.rows() - real, width, {block.row(real), block.ld});
 }
 
-// Scratch of the calling thread, kept between calls.
+// Scratch memory of the calling thread, kept between calls.
 float* ThreadScratch(int64_t floats) {
   thread_local AlignedMemory memory;
   return static_cast<float*>(memory.AtLeast(sizeof(float) * static_cast<size_t>(floats)));
@@ -99,7 +99,8 @@ void DenseProgram::Forward(BatchRun* run, const std::vector<const float*>& input
   }
   Pack(*run);
   ThreadPool& pool = ThreadPool::Global();
-  // Values of one stage stay in the thread's cache; values of several must wait for all slices.
+  // With one stage, values stay in the thread's cache. With several stages, the values must wait
+  // for all slices.
   AlignedMemory kept;
   if (!run->training && stages_.size() > 1) {
     const int64_t floats = saved_width_ * run->padded();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The memory of a program: where a slice's values, gradients and factors are.
+// The memory of a program: the places of a slice's values, gradients and factors.
 #include <algorithm>
 #include <stdexcept>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RowMasks: dropout by masks drawn beforehand. Row r of the batch, that of all workers together,
-// takes mask (r + 1 + used) mod `count`.
+// RowMasks: dropout with masks that were drawn beforehand. Row r of the batch of all workers uses
+// mask (r + 1 + used) mod `count`.
 #pragma once
 
 #include <cstdint>
@@ -17,21 +17,21 @@ struct RowMasks {
   int64_t count = 0;  // of masks
 
   bool any() const { return masks >= 0; }
-  // Returns the further inputs of a layer with these masks. Throws std::invalid_argument unless
+  // Returns the extra inputs of a layer with these masks. Throws std::invalid_argument unless
   // `count` is in [1, 2^32].
   std::vector<ExtraInput> Extras(int64_t width) const;
-  // Returns the masks of a slice's rows, where there are any.
+  // Returns the masks of a slice's rows, if there are any.
   MaskRows Rows(const SliceRun& slice) const;
 };
 
-// Whether the sign of the output, even after a dropout or rounding, tells an activation's slope.
-// The gradient of a dropped unit is 0 anyway.
+// True if the sign of the output gives the activation's slope, even after dropout or rounding. The
+// gradient of a dropped unit is always 0.
 inline bool DropsInPlace(Activation activation) {
   return activation == Activation::kNone || activation == Activation::kRelu ||
          activation == Activation::kLeakyRelu;
 }
 
-// Throws std::invalid_argument for the others.
+// Throws std::invalid_argument unless `DropsInPlace` is true for the activation.
 void RequireDropsInPlace(Activation activation);
 
 }  // namespace msrec

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Copies and clears rows of blocks.
+// Functions that copy and clear rows of blocks.
 #pragma once
 
 #include <cstdint>

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ScaleGroups: multiplies each group of columns by one number per row, as gates weigh experts.
+// ScaleGroups: multiplies each group of columns by one number per row, for example experts by their
+// gates.
 #pragma once
 
 #include "dense/layer.h"
 
 namespace msrec {
 
-// output = input, with its columns in as many groups as `scales` has columns, and each group
+// output = input, with its columns in as many groups as `scales` has columns. Each group is
 // multiplied by its column of `scales`.
 class ScaleGroups : public Layer {
  public:
@@ -37,7 +38,7 @@ class ScaleVectors : public Layer {
  private:
   int64_t count() const { return inputs_[0].view.width; }
   int64_t dim() const { return outputs_[0].width / count(); }
-  // The parameter as a block whose rows are all the same, one for each row of the batch.
+  // Returns the parameter as a block in which every row of the batch is the same row.
   Block Vectors(const BatchRun& run) const;
 
   const int vectors_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Softmax: weights that sum to 1 of scores, in groups of columns.
+// Softmax: turns scores into weights that sum to 1, in groups of columns.
 #pragma once
 
 #include "dense/layer.h"
@@ -10,7 +10,7 @@ namespace msrec {
 // output = softmax of each group of `group` columns of the input.
 class Softmax : public Layer {
  public:
-  // Throws std::invalid_argument where the widths differ or are no multiple of `group`.
+  // Throws std::invalid_argument if the widths differ or are no multiple of `group`.
   Softmax(View input, View output, int64_t group);
   bool always_adds() const override { return false; }
   void Forward(const SliceRun& slice) const override;

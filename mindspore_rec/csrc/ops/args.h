@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Args: what MindSpore gives an operator. MindSpore, or Python for it, infers the shape of each
-// output apart from the operator, and allocates that much: an operator that trusted it would write
-// beyond the memory wherever the two differ. So memory is reached by `Data` alone, which is told
-// how many elements the operator is about to read or write.
+// Args: the arguments that MindSpore passes to an operator. MindSpore, or Python for it, infers the
+// shape of each output separately from the operator and allocates that much memory. If the inferred
+// shape were wrong, the operator would write past the end of the memory. So an operator reaches
+// memory only through `Data`, which checks the number of elements to be read or written.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +33,7 @@ inline constexpr const char* kTypeName<bool> = "bool";
 
 inline constexpr const char* kBfloat16 = "bfloat16";
 
-// Inputs, then outputs of an operator. An argument is `what` in messages.
+// The inputs, then the outputs of an operator. `what` is the name of an argument in messages.
 struct Args {
   const char* op;
   int n;
@@ -42,7 +42,7 @@ struct Args {
   int64_t** shapes;
   const char** dtypes;
 
-  // Throws unless there are so many inputs and outputs. Comes before all else.
+  // Throws unless there are `count` inputs and outputs. An operator calls RequireCount first.
   void RequireCount(int64_t count) const {
     if (n == count) return;
     throw std::invalid_argument(std::string(op) + " must have " + std::to_string(count) +
@@ -60,7 +60,7 @@ struct Args {
   }
   bool IsType(int i, const char* dtype) const { return std::strcmp(dtypes[i], dtype) == 0; }
 
-  // Returns the bytes of an element.
+  // Returns the number of bytes of an element.
   size_t Width(int i) const {
     const std::string type = dtypes[i];
     if (type == "float64" || type == "int64" || type == "uint64") return 8;
@@ -69,8 +69,8 @@ struct Args {
     if (type == "int8" || type == "uint8" || type == "bool") return 1;
     throw std::invalid_argument(std::string(op) + ": cannot read elements of " + type);
   }
-  // Returns the elements of an argument. Throws unless it has `count` of dtype T (DataAtLeast: that
-  // many or more).
+  // Returns the elements of an argument. Throws unless the argument has exactly `count` elements of
+  // dtype T (`DataAtLeast`: `count` or more).
   template <typename T>
   T* Data(int i, const char* what, size_t count) const {
     if (!IsType(i, kTypeName<T>) || Size(i) != count) Refuse(i, what, "", count, kTypeName<T>);
@@ -83,7 +83,7 @@ struct Args {
     }
     return static_cast<T*>(params[i]);
   }
-  // The same of bfloat16, as their bits.
+  // `Data` for bfloat16 elements, returned as their bits.
   uint16_t* Bfloat16Data(int i, const char* what, size_t count) const {
     if (!IsType(i, kBfloat16) || Size(i) != count) Refuse(i, what, "", count, kBfloat16);
     return static_cast<uint16_t*>(params[i]);
@@ -94,7 +94,7 @@ struct Args {
     return *Data<T>(i, what, 1);
   }
 
-  // Whether the shape of j begins with the shape of i.
+  // True if the shape of j begins with the shape of i.
   bool Leads(int i, int j) const {
     return ndims[i] <= ndims[j] && std::equal(shapes[i], shapes[i] + ndims[i], shapes[j]);
   }
@@ -117,7 +117,8 @@ struct Args {
 
 // ---- for shape inference, which sees shapes only
 
-// Returns dimension d of argument i; 0 where it has none, as the operator then refuses.
+// Returns dimension d of argument i. Returns 0 if there is no such dimension; the operator then
+// refuses the argument.
 inline int64_t Dimension(const int* ndims, int64_t* const* shapes, int64_t i, int d = 0) {
   return ndims[i] > d ? shapes[i][d] : 0;
 }
@@ -126,7 +127,7 @@ inline Shape ShapeOf(const int* ndims, int64_t* const* shapes, int64_t i) {
   return {shapes[i], shapes[i] + ndims[i]};
 }
 
-// Returns the shape of `ids` followed by that of `like`, [dim].
+// Returns the shape of `ids` followed by the width of `like`, [dim].
 inline Shape Rows(const int* ndims, int64_t* const* shapes, int ids, int like) {
   Shape shape = ShapeOf(ndims, shapes, ids);
   shape.push_back(Dimension(ndims, shapes, like));
@@ -135,10 +136,10 @@ inline Shape Rows(const int* ndims, int64_t* const* shapes, int ids, int like) {
 
 }  // namespace msrec
 
-// The library hides its symbols; MindSpore finds the operators by name.
+// The library hides its symbols, but MindSpore must find the operators by name.
 #define MSREC_EXPORT extern "C" __attribute__((visibility("default")))
 
-// Begins an operator, whose body is given `args`.
+// Begins an operator. Its body receives `args`.
 #define MSREC_OP(name)                                                                           \
   static void name##Body(const msrec::Args& args);                                               \
   MSREC_EXPORT int name(int n, void** params, int* ndims, int64_t** shapes, const char** dtypes, \

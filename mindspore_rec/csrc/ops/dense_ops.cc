@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operators: a DenseProgram forward (for training, and without what a backward pass needs) and
-// backward. Shapes are told by constants of one dimension, for shape inference sees no contents:
+// Operators: a DenseProgram forward (for training, and for prediction without values for a backward
+// pass) and backward. Shape inference sees no contents, so one-dimensional constants pass widths by
+// their length:
 //
 //   descriptor  int64 [outputs], or [inputs + parameters] of the backward operator; [0] is the
 //               program's number
@@ -19,7 +20,7 @@ namespace {
 constexpr int64_t kRowUnit = 16;
 constexpr int64_t kPackedUnit = 4096 / sizeof(float);
 
-// Rows of `saved` and `gradients` for a batch; -1 where the batch is not known yet.
+// Rows of `saved` and `gradients` for a batch; -1 if the batch is not known yet.
 int64_t PaddedRows(int64_t batch) {
   if (batch < 0) return batch;
   const int64_t rows = SliceRows(batch);
@@ -30,8 +31,8 @@ std::shared_ptr<const DenseProgram> ProgramOf(const Args& args) {
   return FindProgram(*args.DataAtLeast<int64_t>(0, "descriptor", 1));
 }
 
-// Checks that an argument is float32 [batch, ...], or bfloat16 if it may be, with `width` numbers a
-// row.
+// Checks that an argument is float32 [batch, ...] with `width` numbers per row. With
+// `may_be_bfloat16`, bfloat16 is allowed, too.
 void CheckRows(const Args& args, int i, int64_t batch, int64_t width, const std::string& what,
                bool may_be_bfloat16 = false) {
   if (!args.IsType(i, "float32") && !(may_be_bfloat16 && args.IsType(i, kBfloat16))) {
@@ -89,7 +90,8 @@ std::vector<const float*> ReadInputs(const Args& args, const DenseProgram& progr
   return inputs;
 }
 
-// Tells a run of training which rows of the batch other workers have; returns what it refers to.
+// Gives a training run this worker's share of the batch. Returns the share, which must outlive the
+// run.
 std::unique_ptr<BatchShare> Share(BatchRun* run) {
   std::unique_ptr<BatchShare> share = TheShare();
   if (share == nullptr) return nullptr;
@@ -98,12 +100,12 @@ std::unique_ptr<BatchShare> Share(BatchRun* run) {
   return share;
 }
 
-// Throws unless the operator has `others` arguments besides the arguments of ReadInputs.
+// Throws unless the operator has `others` arguments in addition to the arguments of ReadInputs.
 void RequireOthers(const Args& args, const DenseProgram& program, int others) {
   args.RequireCount(others + program.inputs() + program.parameters() + program.extras());
 }
 
-// Floats of `saved` or `gradients`, whose width is rounded up.
+// Returns the floats of `saved` or `gradients`, whose width is rounded up.
 float* Area(const Args& args, int i, const char* what, int64_t batch, int64_t width) {
   return args.DataAtLeast<float>(i, what, static_cast<size_t>(PaddedRows(batch) * width));
 }
@@ -156,7 +158,7 @@ MSREC_EXPORT std::vector<Shape> MsrDenseForwardInferShape(int* ndims, int64_t** 
 }
 MSREC_OP(MsrDenseForward) { msrec::Forward(args, true); }
 
-// The same without `saved`, of which there is no width.
+// MsrDenseForward without the output `saved` and without its width.
 MSREC_EXPORT std::vector<Shape> MsrDensePredictInferShape(int* ndims, int64_t** shapes, void*) {
   const auto width = [&](int64_t i) { return msrec::Dimension(ndims, shapes, i); };
   const int64_t outputs = width(0);
@@ -196,7 +198,7 @@ MSREC_OP(MsrDenseBackward) {
     output_gradients.push_back(args.Data<float>(at, "a gradient", args.Size(at)));
   }
   std::vector<float*> input_gradients;
-  // An output for each of the inputs and parameters, with as many elements.
+  // One output for each input and parameter, with equally many elements.
   for (int i = 0; i < arguments; ++i, ++at) {
     const char* what = "an output of gradients";
     const size_t size = args.Size(2 + i);

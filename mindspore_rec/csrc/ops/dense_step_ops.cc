@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Operators: the optimizer step of all dense parameters of an optimizer, and the squared norm of
-// their gradients. The parameters and their states are inputs that the step writes.
+// their gradients. The parameters and their states are inputs, and the step writes to them.
 #include "dense/dense_step.h"
 #include "ops/operator.h"
 
@@ -29,7 +29,7 @@ void RequireShape(const Args& args, int parameter, int i, bool gradient) {
               args.ShapeText(parameter) + " must have its shape, got " + args.ShapeText(i));
 }
 
-// The int64 input that describes the others:
+// The int64 input that describes the other inputs:
 //   [0] rule  [1] 1 for Nesterov's momentum  [2] 1 for centered  [3] number of parameters
 //   [4] number of rates and decays, then for each parameter the index of its rate and of its decay
 //   among these (-1: no decay)
@@ -58,7 +58,7 @@ class Plan {
   const int64_t* numbers_;
 };
 
-// The float32 input of a rule's constants, in the order of `train/optim/dense_step.py`.
+// Reads the float32 input with a rule's constants, in the order of `train/optim/dense_step.py`.
 Rule ReadRule(const Args& args, int i, const Plan& plan) {
   const float* constants = Floats(args, i, "the constants");
   Require(args.Size(i) == 8, "the constants do not fit");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operators: several tables at once.
+// Operators for several tables at once.
 #include <set>
 
 #include "ops/operator.h"
@@ -12,7 +12,7 @@ namespace {
 // Several tables in one operator: column t of a tensor belongs to table t.
 class Group {
  public:
-  // The columns are the last dimension of `tensor`, or the one before where `inner` is 1.
+  // The columns are the last dimension of `tensor`, or the last but one if `inner` is 1.
   Group(const Args& args, int tensor, int descriptors, int inner = 0)
       : args_(args),
         tensor_(tensor),
@@ -35,7 +35,7 @@ class Group {
 
   size_t rows() const { return rows_; }
   size_t columns() const { return columns_; }
-  // Returns argument i, which must be float32 [rows, columns, dim of each of the tables].
+  // Returns argument i, which must be float32 [rows, columns, dim]; each table must have this dim.
   float* Rows(int i, const char* what) const {
     const size_t dim = columns_ == 0 ? 0 : args_.Size(i) / std::max<size_t>(rows_ * columns_, 1);
     for (size_t column = 0; rows_ > 0 && column < columns_; ++column) {
@@ -44,7 +44,7 @@ class Group {
     }
     return args_.Data<float>(i, what, rows_ * columns_ * dim);
   }
-  // Throws as a lookup of one of the tables would, before a lookup of another has inserted rows.
+  // Throws if the lookup of any table would throw, before another table's lookup has inserted rows.
   void CheckLookups(bool train) const {
     for (size_t column = 0; column < columns_; ++column) {
       Call table = CallOf(column, OpKind::kCount);
@@ -52,7 +52,7 @@ class Group {
     }
   }
   bool over_workers() const { return columns_ > 0 && found_[0]->over_workers != nullptr; }
-  // Look up all columns by one exchange between workers; with `train`, fill the tickets.
+  // Looks up all columns by one exchange between workers. With `train`, fills the tickets.
   void LookUpOverWorkers(bool train, float* out, int64_t* tickets) const {
     std::vector<Call> tables;
     std::vector<LookupRequest> requests;
@@ -70,7 +70,7 @@ class Group {
       tickets[column] = requests[column].ticket;
     }
   }
-  // Call fn(table, column) with all columns, in parallel over tables.
+  // Calls fn(table, column) for all columns, in parallel over tables.
   template <typename Fn>
   void ForEach(OpKind kind, const Fn& fn) const {
     tasks_.ForEach([&](size_t column) {
@@ -78,7 +78,7 @@ class Group {
       fn(table, column);
     });
   }
-  // Hand out one token for the gradients of all tables: each anchor gets it once.
+  // Returns one token for the gradients of all tables, and records the token once in each table.
   float NewToken() const {
     const float token = GradientTokens::Next();
     std::set<int64_t> noted;
@@ -122,8 +122,8 @@ using msrec::Group;
 using msrec::OpKind;
 using msrec::Shape;
 
-// (ids [..., tables], descriptors [tables, 7], like, anchor) -> (rows [..., tables, dim], tickets)
-// Column t of the ids is looked up in table t; several columns may be of one table.
+// (ids [..., tables], descriptors [tables, 7], like, anchor) -> (rows [..., tables, dim], tickets).
+// Column t of the ids is looked up in table t; several columns may belong to one table.
 MSREC_EXPORT std::vector<Shape> MsrGroupLookupTrainInferShape(int* ndims, int64_t** shapes, void*) {
   return {msrec::Rows(ndims, shapes, 0, 2), {msrec::Dimension(ndims, shapes, 1)}};
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operators: binary cross-entropy of logits with its gradient, and the gradient from that of the
-// result. Whether the result is a mean or a sum is told by an int64 constant of one number: 1 or 0.
+// Operators: binary cross-entropy of logits with its gradient, and the gradients of logits and
+// labels from the gradient of the result. An int64 constant of one number selects the mean (1) or
+// the sum (0).
 #include "dense/logistic_loss.h"
 #include "ops/operator.h"
 #include "util/float_mode.h"
@@ -27,7 +28,7 @@ void CheckSameShape(const Args& args, int i, int j, const char* name, const char
 
 bool IsMean(const Args& args) { return args.Number<int64_t>(0, "the kind of result") != 0; }
 
-// The factor of each loss in the result.
+// The weight of each loss in the result.
 float ScaleOf(bool is_mean, int64_t n) { return is_mean ? 1.0f / static_cast<float>(n) : 1.0f; }
 
 }  // namespace
@@ -54,7 +55,7 @@ MSREC_OP(MsrLogisticLoss) {
   float* gradient = args.Data<float>(4, "the output of gradients", args.Size(1));
   const double sum = msrec::LogisticLossSum(batch, msrec::ScaleOf(is_mean, batch.n), gradient,
                                             &ThreadPool::Global());
-  // The mean of no losses is not a number, as MindSpore's.
+  // The mean of no losses is NaN, as in MindSpore.
   loss = static_cast<float>(is_mean ? sum / static_cast<double>(batch.n) : sum);
 }
 

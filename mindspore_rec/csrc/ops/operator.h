@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Common parts of MindSpore's operators on tables. They are ahead-of-time Custom operators: each
-// Msr<Name> has an Msr<Name>InferShape, which makes it work with dynamic shapes too, and MindSpore
-// turns an exception into a Python RuntimeError with its message.
+// Common parts of MindSpore's operators on tables. The operators are ahead-of-time Custom
+// operators. Each Msr<Name> has an Msr<Name>InferShape, which also supports dynamic shapes.
+// MindSpore turns an exception into a Python RuntimeError with the same message.
 //
-// Every operator names its table by a `descriptor`, an int64 tensor (LookupDescriptor).
-// `like` is a constant of shape [dim]: shape inference sees shapes only, and takes the dim from it.
+// Every operator identifies its table by a `descriptor`, an int64 tensor (LookupDescriptor). `like`
+// is a constant of shape [dim]: shape inference sees only shapes, and reads the dim from this
+// constant.
 #pragma once
 
 #include <chrono>
@@ -49,7 +50,7 @@ class LookupDescriptor {
   const int64_t* numbers_;
 };
 
-// Looks the table up, checks what the operator was given for it, and times the operator's work.
+// Looks the table up, checks the arguments for it, and measures the operator's time.
 class Call {
  public:
   Call(const Args& args, int descriptor, OpKind kind)
@@ -75,7 +76,7 @@ class Call {
 
   Table* operator->() { return registered_->table.get(); }
   size_t dim() const { return static_cast<size_t>(registered_->table->dim()); }
-  // The table over all workers; null if there is only this one.
+  // The table over all workers; null if this worker is the only one.
   ShardedTable* over_workers() const { return registered_->over_workers.get(); }
   template <typename Fn>
   auto ByExchange(const Fn& fn) const {
@@ -93,7 +94,7 @@ class Call {
   void Require(bool fine, const std::string& what) const {
     if (!fine) throw std::invalid_argument(Where(what));
   }
-  // Throws if rows that do not belong to the loaded weights would be read.
+  // Throws if the operator would read rows that do not belong to the loaded weights.
   void RequireRows() const { CheckRowsGiven(*registered_); }
   IdView Integers(const Args& args, int i, const char* argument) const {
     const bool is_int64 = args.IsType(i, "int64");
@@ -116,7 +117,7 @@ class Call {
       Require(false, std::string(argument) + " must be float32, got " + args.dtypes[i]);
     }
   }
-  // Hands out the token of a gradient that the table has taken.
+  // Returns the token of a gradient that the table has accumulated.
   float NewToken() const {
     const float token = GradientTokens::Next();
     registered_->table->NoteToken(token);
@@ -127,12 +128,12 @@ class Call {
     const bool one = args.IsType(i, "float32") && args.Size(i) == 1;
     registered_->table->RequireTokens(one ? args.Number<float>(i, "the token") : NAN);
   }
-  // Returns argument i, which must have a row for each of the ids, of float32 or bfloat16.
+  // Returns argument i, which must have one row of float32 or bfloat16 per id.
   RowsOut AnyRows(const Args& args, int i, const char* what, size_t ids) const {
     if (!args.IsType(i, kBfloat16)) return Rows(args, i, what, ids);
     return RowsOut::Bfloat16(args.Bfloat16Data(i, what, ids * dim()));
   }
-  // Returns argument i, which must be float32 with a row for each of the ids.
+  // Returns argument i, which must be float32 with one row per id.
   float* Rows(const Args& args, int i, const char* what, size_t ids) const {
     return args.Data<float>(i, what, ids * dim());
   }

@@ -6,7 +6,7 @@
 namespace msrec {
 namespace {
 
-// Bags of a pooled lookup: rows of a 2-D ids tensor, or an offsets tensor over a 1-D one.
+// Bags of a pooled lookup: rows of a 2-D ids tensor, or an offsets tensor over a 1-D ids tensor.
 struct Bags {
   std::vector<int64_t> rows;
   BagView view;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operators: rows by key, as MapParameter has them. One worker may run them while the others do
-// something else, so they ask by requests; but a lookup that is trained is part of a step of all.
+// Operators on rows by key, like the methods of MapParameter. One worker may run such an operator
+// while the other workers do something else, so the operator sends requests to the owners. Only a
+// trained lookup is a collective call of all workers, as part of a step.
 #include "ops/operator.h"
 #include "util/bytes.h"
 
@@ -9,8 +10,8 @@ using msrec::Call;
 using msrec::OpKind;
 using msrec::Shape;
 
-// (ids, descriptor, like, anchor) -> (rows, ticket): MapParameter.get. Inserts with or without an
-// optimizer, and is trained by one.
+// (ids, descriptor, like, anchor) -> (rows, ticket): MapParameter.get. The operator inserts rows
+// with or without an optimizer; an optimizer trains the rows.
 MSREC_EXPORT std::vector<Shape> MsrMapGetInferShape(int* ndims, int64_t** shapes, void*) {
   return {msrec::Rows(ndims, shapes, 0, 2), {1}};
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operators: the optimizer step, on the host and, with a device cache out of its memory, on the
-// device.
+// Operators: the optimizer step on the host, and on the device for rows in a device cache.
 #include "ops/operator.h"
 
 namespace msrec {

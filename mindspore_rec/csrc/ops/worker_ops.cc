@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operators: exchanges of a step between workers. Only in the graphs of more than one worker.
+// Operators: exchanges of a step between workers. Only graphs of several workers have these
+// operators.
 #include <cmath>
 
 #include "ops/operator.h"
@@ -16,7 +17,7 @@ TableExchange* RequireExchange() {
   return exchange;
 }
 
-// The names in a uint8 tensor, each followed by a newline.
+// Reads the names in a uint8 tensor; a newline follows each name.
 std::vector<std::string> ReadNames(const Args& args, int i) {
   std::vector<std::string> names(1);
   const size_t size = args.Size(i);
@@ -93,8 +94,8 @@ MSREC_OP(MsrAverageGradients) {
   token = 0.0f;
 }
 
-// (token, step int32 [1], every int32 [1], names uint8, parameters ...) -> token. Compares the
-// parameters of all workers in steps that are multiples of `every`.
+// (token, step int32 [1], every int32 [1], names uint8, parameters ...) -> token. The operator
+// compares the parameters of all workers in steps that are multiples of `every`.
 MSREC_EXPORT Shape MsrCompareParametersInferShape(int*, int64_t**, void*) { return {1}; }
 MSREC_OP(MsrCompareParameters) {
   args.RequireAtLeast(5);

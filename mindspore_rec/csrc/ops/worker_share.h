@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// WorkerShare: the share of a batch of one of several workers, by the samples of the step.
+// WorkerShare: a worker's share of a batch, in proportion to its samples of the step.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace msrec {
 
 class WorkerShare : public BatchShare {
  public:
-  // The share in the step that the group has begun. Requires: the exchange outlives it.
+  // The share in the step that the group has begun. The exchange must outlive this object.
   explicit WorkerShare(TableExchange* exchange);
   int rank() const override { return exchange_->group->rank(); }
   const std::vector<float>& weights() const override { return weights_; }
@@ -26,7 +26,7 @@ class WorkerShare : public BatchShare {
   const std::vector<float> weights_;
 };
 
-// Returns the share of this process; null where it is the only worker.
+// Returns the share of this process; null if this process is the only worker.
 std::unique_ptr<BatchShare> TheShare();
 
 }  // namespace msrec

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Eviction: the rules by which rows leave a table: by age in training steps or in seconds of event
-// time, by capacity, by the norm of their value. A row leaves with its optimizer state and counter.
+// Eviction: the rules that remove rows. Rows are evicted by age in training steps or in seconds of
+// event time, by capacity, or by the norm of the value. Evicting a row also removes its optimizer
+// state and counter.
 //
-// By age, a row is *due*, and no lookup sees it any more, the moment its age reaches the limit; the
-// sweep that frees its memory comes by later, a slice a step. Ages are measured at the *horizon*:
-// the table's clock, or, where the table evicts on a trigger only, its clock at the last trigger.
+// A row whose age reaches the limit is *due*: from this moment no lookup sees it. A sweep frees the
+// memory of due rows later, one slice per step. Ages are measured at the *horizon*. The horizon is
+// the table's clock, or, if the table evicts only on a trigger, the clock at the last trigger.
 //
-// In steps, an age is the number of whole steps without the row: the clock is s while step s runs,
-// which is when last_step is written, and s + 1 once it is done. So a row that was last seen in
-// step s has missed none at clock s + 1, and is due at clock s + 1 + max_idle_steps. What is put or
-// imported between two steps counts as seen in the one to come.
+// An age in steps is the number of whole steps without the row. The clock is s while step s runs
+// and writes last_step, and s + 1 after the step. So a row last seen in step s has missed no step
+// at clock s + 1, and is due at clock s + 1 + max_idle_steps. A row that is put or imported between
+// two steps counts as seen in the next step.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +22,7 @@
 
 namespace msrec {
 
-// Order in which rows go where there are more than the capacity.
+// Order in which rows are evicted if there are more rows than the capacity.
 enum class EvictionOrder : int32_t {
   kLru = 0,   // seen longest ago
   kLfu,       // seen least often
@@ -44,20 +45,21 @@ struct Eviction {
   bool by_age() const { return max_idle_steps >= 0 || max_idle_seconds >= 0; }
   bool by_norm() const { return min_norm >= 0.0f; }
   bool sweeps() const { return by_age() || by_norm(); }
-  // Whether a row carries one more float than its optimizer state: its frequency or score.
+  // True if a row has one more float than its optimizer state: its frequency or score.
   bool scored() const {
     return order == EvictionOrder::kLfuDecay || order == EvictionOrder::kScore;
   }
 };
 
-// The time that ages are measured at.
+// The time at which ages are measured.
 struct Horizon {
   int64_t step = 0;
   int64_t time = 0;
 };
 
-// Counts the times that the clock has passed a multiple of the idle limit, for what ages all at
-// once: the sketch. A clock that is put back, or a new limit, passes none.
+// Counts how often the clock passes a multiple of the idle limit. The sketch ages all its counts at
+// once by this epoch number. Neither a clock that is set back nor a new limit changes the epoch
+// number.
 struct Epochs {
   uint32_t number = 0;
   Horizon seen;  // the clock when it was last looked at
@@ -83,8 +85,8 @@ inline EvictionReason Age(const Eviction& eviction, const Horizon& at, const Row
   return EvictionReason::kNone;
 }
 
-// Rows of a shard one step's slice looks at: the whole shard comes round every 256 steps, and a
-// slice of the largest table stays near a millisecond.
+// Rows of a shard in one step's slice. The sweep covers the whole shard every 256 steps, and a
+// slice of the largest table takes about a millisecond.
 inline size_t SliceRows(size_t shard_rows) {
   return std::min<size_t>(std::max<size_t>(shard_rows / 256, 64), 16384);
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// CountingSketch: approximate counts of very many keys in memory of a fixed size; a counting Bloom
-// filter (Fan et al., "Summary cache", 2000) whose four counters of a key lie in one cache line
-// (Putze et al., "Cache-, hash- and space-efficient Bloom filters", 2007).
+// CountingSketch: approximate counts of very many keys in memory of a fixed size. The sketch is a
+// counting Bloom filter (Fan et al., "Summary cache", 2000). The four counters of a key are in one
+// cache line (Putze et al., "Cache-, hash- and space-efficient Bloom filters", 2007).
 //
-// An estimate is the smallest of the key's four counters: the key's own count plus what other keys
-// left in that counter. Forgetting a key subtracts its estimate, which may take a share of other
-// keys' counts along. Each epoch halves all counts; blocks do so when they are next touched, so
-// that no epoch makes a pause. Not thread safe; one shard owns it.
+// An estimate is the smallest of the key's four counters: the key's own count plus counts of other
+// keys in the same counter. Forgetting a key subtracts its estimate, which may also subtract counts
+// of other keys. Each epoch halves all counts. A block is halved at its next access, so a new epoch
+// causes no pause. Not thread safe; one shard owns it.
 #pragma once
 
 #include <algorithm>
@@ -24,8 +24,8 @@ class CountingSketch {
  public:
   static constexpr uint32_t kMaxCount = 0xffff;  // of the widest counters
 
-  // Memory of `bytes`, in whole blocks of 64 bytes, at least one; 0: no memory, not to be used.
-  // Counters have counter_bits, 4, 8 or 16.
+  // Memory of `bytes`, in whole blocks of 64 bytes, at least one block. With 0 bytes there is no
+  // memory, and the sketch must not be used. Counters have counter_bits (4, 8 or 16) bits.
   explicit CountingSketch(size_t bytes, int counter_bits = 16)
       : bits_(counter_bits),
         group_(kBlockBits / counter_bits / kHashes),
@@ -39,7 +39,7 @@ class CountingSketch {
     for (const uint32_t c : at.counter) least = std::min(least, Get(*at.block, c));
     return least;
   }
-  // Counters stay at their greatest value once they are there.
+  // A counter that reaches its maximum stays there.
   void Add(uint64_t hash, uint32_t epoch, uint32_t n) {
     Place at = Find(hash, epoch);
     for (const uint32_t c : at.counter) {
@@ -57,8 +57,8 @@ class CountingSketch {
   void Clear() { std::fill(blocks_.begin(), blocks_.end(), Block{}); }
 
   uint32_t max_count() const { return static_cast<uint32_t>(MaxCount(bits_)); }
-  // The counters as they are in this epoch, `bytes()` of memory for a sketch of the same size,
-  // which takes them as counters of its present epoch.
+  // Save the counters of this epoch to `bytes()` bytes. Load() reads such counters into a sketch of
+  // the same size, as counters of that sketch's current epoch.
   void Save(uint32_t epoch, char* to) {
     for (Block& block : blocks_) {
       if (block.epoch != epoch) Age(&block, epoch);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ReadAhead: base of what finds the rows of many ids, in their order. Memory is far slower than the
-// arithmetic on rows, so each thread has some tens of loads under way: the index entry of an id is
-// loaded kFar ids ahead of its use, its row kNear ids ahead.
+// ReadAhead: base class for finders that find the rows of many ids in order. Memory is far slower
+// than the arithmetic on rows, so each thread keeps dozens of loads in flight. The index entry of
+// an id is loaded kFar ids before its use, and its row kNear ids before its use.
 //
-// Finder derives from ReadAhead<Finder> and has
+// Finder derives from ReadAhead<Finder> and has these methods:
 //
 //   void LoadIndex(size_t i);  // begin to load the index entry of ids[i], kFar ids ahead
 //   void LoadRow(size_t i);    // begin to load the row of ids[i]; LoadIndex(i) was called before
@@ -14,27 +14,28 @@
 
 namespace msrec {
 
-// Its address stands for the row of an id that is not looked up.
+// The address of this constant marks an id that is not looked up.
 inline constexpr char kDroppedRow = 0;
 
 template <typename Finder>
 class ReadAhead {
  protected:
   static constexpr size_t kFar = 48, kNear = 24;
-  // Places for what is known of ids between LoadIndex and their use: that of ids[i] is i % kRing.
+  // Size of the ring that keeps data about ids between LoadIndex and their use: ids[i] has place i
+  // % kRing.
   static constexpr size_t kRing = 64;
   static_assert(kNear < kFar && kFar < kRing);
 
-  // Ids [first, last).
+  // Find ids [first, last).
   ReadAhead(size_t first, size_t last) : next_(first), last_(last) {}
 
-  // Begin to load for the first ids. Call it when Finder is complete, once.
+  // Begin the loads for the first ids. Call Begin once, when Finder is fully constructed.
   void Begin() {
     for (size_t i = next_; i < next_ + kFar; ++i) LoadIndexOf(i);
     for (size_t i = next_; i < next_ + kNear; ++i) LoadRowOf(i);
   }
 
-  // Return the position of the next id, and load for those to come.
+  // Return the position of the next id, and begin loads for later ids.
   size_t Advance() {
     LoadIndexOf(next_ + kFar);
     LoadRowOf(next_ + kNear);

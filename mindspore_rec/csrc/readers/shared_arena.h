@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SharedArena: allocates ranges of a SharedMemory's arena. Only this object knows which ranges are
-// allocated; after a crash, a new one takes the ranges that the roots reach (Take).
+// SharedArena: allocates ranges of a SharedMemory's arena. Only this object knows the allocated
+// ranges. After a crash, a new SharedArena takes the ranges that the roots reach (Take).
 //
 // Any thread may call. Throws std::bad_alloc.
 #pragma once
@@ -16,13 +16,13 @@ namespace msrec {
 
 class SharedArena {
  public:
-  // All of it is free. `memory` must outlive it.
+  // At first the whole arena is free. `memory` must outlive this object.
   explicit SharedArena(const SharedMemory* memory);
 
-  // Allocate a range; return its offset, a multiple of 64. Its contents are undefined.
+  // Allocate a range; return its offset, a multiple of 64. The contents are undefined.
   uint64_t Allocate(uint64_t bytes);
   void Free(uint64_t offset, uint64_t bytes);
-  // Mark a range as allocated. Throws SharedDamaged where it is not free.
+  // Mark a range as allocated. Throws SharedDamaged if the range is not free.
   void Take(uint64_t offset, uint64_t bytes);
   // Return the memory of all free ranges to the system.
   void ReleaseFree();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SharedTableChange: a change of one table while it is prepared (shared_writer.h).
+// SharedTableChange: a change of one table during its preparation (shared_writer.h).
 #pragma once
 
 #include <algorithm>
@@ -29,14 +29,14 @@ struct SharedTableChange {
     uint32_t kind;  // SharedChangeKind
   };
 
-  // The changed keys, each once.
+  // The changed keys, without duplicates.
   class Staged {
    public:
     const std::vector<Entry>& entries() const { return entries_; }
-    // A power of two that leaves a third free.
+    // Number of places: a power of two that leaves a third of the places free.
     uint64_t places() const { return places_.size(); }
 
-    // Reserve room for n more keys. Throws std::bad_alloc, and nothing has changed.
+    // Reserve room for n more keys. Throws std::bad_alloc; then nothing has changed.
     void Reserve(size_t n) {
       entries_.reserve(std::max(entries_.size() + n, entries_.capacity()));
       hashes_.reserve(entries_.capacity());

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Functions on the buckets of shared_layout.h: key -> slot of its row. One thread changes a part at
-// a time; any number read it meanwhile, in this process and in others, and find every key that is
-// not being changed. A key that does not fit into its bucket goes into the next one, and the bucket
-// says so; an entry, once made, never moves.
+// Functions on the buckets of shared_layout.h: key -> slot of its row. Only one thread at a time
+// changes a part of an index. Meanwhile, any number of threads, in this process and in others, read
+// the part and find every key that is not being changed. A key that does not fit into its bucket
+// goes into the next bucket, and the full bucket gets a mark. An entry never moves.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,8 @@ namespace msrec {
 
 constexpr uint32_t kNoSlot = 0xffffffff;
 
-// The buckets of a part of an index, and the rows that their slots name, as mapped here.
+// The buckets of a part of an index, and the rows of their slots, at their addresses in this
+// process.
 struct SharedPartView {
   SharedBucket* buckets;
   uint64_t count;
@@ -42,14 +43,14 @@ inline uint64_t Home(uint64_t hash, uint64_t buckets) {
   return static_cast<uint64_t>(static_cast<unsigned __int128>(hash << 6) * buckets >> 64);
 }
 
-// The top bit of each byte of a word that is `byte`, and of no other: an entry without a tag may
-// still have the slot of its last row.
+// Return the top bit of each byte of `word` that equals `byte`, and no other bits. The result must
+// be exact, because an entry without a tag may still have the slot of its last row.
 inline uint64_t Matches(uint64_t word, uint64_t byte) {
   const uint64_t x = word ^ kBytes * byte;
   return ~(((x & ~kTops) + ~kTops) | x) & kTops;
 }
 
-// Call fn(entry) for the entries of a bucket with that tag until it is true.
+// Call fn(entry) for the entries of a bucket with that tag, until fn returns true.
 template <typename Fn>
 bool AnyMatch(const SharedBucket& bucket, uint64_t tag, uint64_t* past, const Fn& fn) {
   const uint64_t second = bucket.tags[1].load(std::memory_order_acquire);
@@ -109,8 +110,8 @@ inline void SetTag(const Place& place, uint64_t tag) {
 
 inline void Erase(const Place& place) { SetTag(place, 0); }
 
-// Requires: the key is not there. Throws SharedDamaged where no entry is free, as a writer sees to
-// it that there is.
+// Requires: the key is not in the part. Throws SharedDamaged if no entry is free; a writer always
+// leaves a free entry.
 inline void Insert(const SharedPartView& part, uint64_t hash, uint32_t slot) {
   uint64_t at = Home(hash, part.count);
   for (uint64_t n = 0; n < part.count; ++n) {
@@ -146,8 +147,9 @@ void ForEach(const SharedBucket* buckets, uint64_t count, const Fn& fn) {
 
 // ---- overlays
 
-// Return where a key is, or would be: kind kNoChange where it is not; null where all entries are of
-// other keys, which no writer leaves. Requires: a power of two of entries.
+// Return the entry of a key. If the key has no entry, return the free place for it, whose kind is
+// kNoChange. Return null if all entries belong to other keys; no writer leaves that state.
+// Requires: a power of two of entries.
 inline SharedChange* FindChange(SharedChange* changes, uint64_t entries, uint64_t hash,
                                 int64_t key) {
   uint64_t at = hash >> 6 & (entries - 1);

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Layout of memory in which one process keeps rows and others answer from them. Everything lies at
-// offsets from the start, for each process maps it at another address.
+// Layout of the memory in which one process keeps rows and other processes serve them. All
+// positions are offsets from the start, because each process maps the memory at another address.
 //
 //   | Control | arena: indexes, overlays, roots, blobs | rows of table 0 | rows of table 1 | ...
 //
 // The file is sparse: each part has as much address space as it may ever need, and takes memory
-// only where it is used. A reader reaches all that it reads from one root, a state of all tables:
+// only for used pages. A reader reaches all its data from one root, which is one state of all
+// tables:
 //
 //   Control.roots[sequence] -> Root -> blob (Python's part of the state), status
 //                                   -> TableRoot -> overlay: keys that a delta changed
 //                                                -> IndexPart -> buckets: key -> slot of a row
 //
-// A root never changes once it is published. Buckets do, but only in entries of keys that the
-// root's overlay has, too, and a reader looks there first. Rows that a reader can reach never
-// change. shared_writer.h has the order of steps.
+// A root never changes once it is published. Buckets change, but only in entries of keys that are
+// also in the root's overlay, and a reader searches the overlay first. Rows that a reader can reach
+// never change. The order of the steps is described in shared_writer.h.
 #pragma once
 
 #include <atomic>
@@ -45,7 +46,7 @@ struct SharedTableSpec {
   bool aged() const { return max_idle_steps >= 0 || max_idle_seconds >= 0; }
 };
 
-// A place for one reader, in a cache line of its own.
+// A place for one reader, in a separate cache line.
 struct alignas(64) SharedReaderSlot {
   std::atomic<uint64_t> sequence;  // of the root that is read; 0: none is
 };
@@ -69,8 +70,8 @@ constexpr size_t kSharedControlBytes =
 
 constexpr int kBucketEntries = 12;
 
-// One line of the cache. An entry is a byte of the key's hash, 0 where there is none, and the slot
-// of its row; the key itself lies in the row.
+// One cache line. An entry is a byte of the key's hash (0 for an empty entry) and the slot of its
+// row. The key itself is in the row.
 struct alignas(64) SharedBucket {
   std::atomic<uint64_t> tags[2];  // entries 0 to 7; 8 to 11, and whether keys went past the bucket
   std::atomic<uint32_t> slots[kBucketEntries];
@@ -82,7 +83,7 @@ struct SharedIndexPart {
   uint64_t buckets = 0;
 };
 
-// A key that a delta changed. Never changes once it is published.
+// A key that a delta changed. The entry never changes after it is published.
 struct SharedChange {
   int64_t key;
   uint32_t slot;
@@ -113,7 +114,7 @@ struct SharedRoot {
   SharedBlob blob, status;
   uint64_t tables = 0;
 
-  // The tables' roots lie directly behind this struct.
+  // The tables' roots directly follow this struct.
   SharedTableRoot* table() { return reinterpret_cast<SharedTableRoot*>(this + 1); }
   const SharedTableRoot* table() const {
     return reinterpret_cast<const SharedTableRoot*>(this + 1);

@@ -36,10 +36,10 @@ constexpr uint64_t kLeft = 64 << 20;  // bytes that are left to other programs
   throw std::system_error(errno, std::generic_category(), std::string("shared memory: ") + what);
 }
 
-// Whether ages can be taken from it: far enough from the ends of int64.
+// Whether ages can be computed from this clock: it must be far from the ends of int64.
 bool IsClock(int64_t at) { return at >= -kMostClock && at <= kMostClock; }
 
-// Return what is wrong with a table's settings; "" for nothing.
+// Return the error in a table's settings; "" if there is none.
 std::string ErrorOf(const SharedTableSpec& spec) {
   if (spec.dim < 1 || spec.dim > kMaxDim) {
     return "dim must be in [1, 8192], got " + std::to_string(spec.dim);
@@ -59,7 +59,8 @@ uint64_t FileBytes(int fd) {
   return static_cast<uint64_t>(at.st_size);
 }
 
-// Number of bytes that the system reports as available; the maximum where it reports none.
+// Number of bytes that the system reports as available. If the system reports no number, the result
+// is the maximum.
 uint64_t AvailableBytes() {
   std::FILE* file = std::fopen("/proc/meminfo", "re");
   if (file == nullptr) return std::numeric_limits<uint64_t>::max();
@@ -97,8 +98,8 @@ void SharedMemory::Create(int fd, const std::vector<SharedTableSpec>& specs, uin
   const uint64_t arena = RoundUp(kSharedControlBytes, kHugePage);
   const uint64_t bytes = arena + most * (specs.size() + 1);
   if (ftruncate(fd, static_cast<off_t>(bytes)) != 0) Fail("ftruncate");
-  // Of a file that gets shorter, what was mapped would raise SIGBUS. A file that cannot be sealed
-  // stays as it is.
+  // If the file became shorter, access to its mapped pages would raise SIGBUS. A file that cannot
+  // be sealed stays unsealed.
   fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
   void* mapped = mmap(nullptr, kSharedControlBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (mapped == MAP_FAILED) Fail("mmap");
@@ -135,7 +136,8 @@ SharedMemory::SharedMemory(int fd, Access access) : fd_(fd), bytes_(FileBytes(fd
   void* mapped = mmap(nullptr, bytes_, rights, MAP_SHARED | MAP_NORESERVE, fd, 0);
   if (mapped == MAP_FAILED) Fail("mmap");
   base_ = static_cast<char*>(mapped);
-  // A reader writes only the sequence of the root that it reads.
+  // The control pages are writable for a reader, too, because a reader writes the sequence of its
+  // root.
   void* control = mmap(nullptr, kSharedControlBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (control == MAP_FAILED) {
     const int error = errno;
@@ -159,7 +161,7 @@ SharedMemory::SharedMemory(int fd, Access access) : fd_(fd), bytes_(FileBytes(fd
     refuse();
     throw SharedDamaged("the shared memory is damaged: " + error);
   }
-  // Both are hints: errors do not matter.
+  // The two calls of madvise are hints, so their errors do not matter.
   madvise(base_, bytes_, MADV_DONTDUMP);
   madvise(base_ + arena_offset_, bytes_ - arena_offset_, MADV_HUGEPAGE);
 }
@@ -175,7 +177,7 @@ std::string SharedMemory::ReadDescription() {
     return "tables must be at most " + std::to_string(kSharedTables) + ", got " +
            std::to_string(tables);
   }
-  // Parts lie behind one another: at `offset` there is one of `size`, behind what was before.
+  // Checks that a part of `size` bytes at `offset` begins after the end of the previous part.
   uint64_t end = kSharedControlBytes;
   const auto place = [&](const std::string& what, uint64_t offset, uint64_t size) -> std::string {
     if (offset % kSharedPage != 0 || offset < end || offset > bytes_) {
@@ -235,7 +237,7 @@ void SharedMemory::CheckRoot(uint64_t offset) const {
 void SharedMemory::Populate(uint64_t offset, uint64_t bytes) const {
   const uint64_t first = offset / kSharedPage * kSharedPage;
   const uint64_t length = RoundUp(offset + bytes, kSharedPage) - first;
-  // Without this check the system could kill a process, this one or another, to find memory.
+  // Without the check, the system could kill this process or another process to free memory.
   if (length >= kHugePage / 8 && length + kLeft > AvailableBytes()) throw std::bad_alloc();
   if (madvise(base_ + first, length, MADV_POPULATE_WRITE) == 0) return;
   if (errno == EINVAL &&
@@ -249,7 +251,7 @@ void SharedMemory::Release(uint64_t offset, uint64_t bytes) const {
   const uint64_t first = RoundUp(offset, kSharedPage);
   const uint64_t end = (offset + bytes) / kSharedPage * kSharedPage;
   if (first >= end) return;
-  // If the system refuses, the memory stays allocated and is used again.
+  // If the system refuses, the memory stays allocated and is used again later.
   (void)fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(first),
                   static_cast<off_t>(end - first));
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SharedMemory: the memory of shared_layout.h, mapped in this process. The process that creates it
-// decides on the tables; others attach to the same file descriptor, which they inherit.
+// SharedMemory: the memory of shared_layout.h, mapped in this process. The process that creates the
+// memory decides on the tables. Other processes attach to the same file descriptor, which they
+// inherit.
 //
-// Any thread may call. Throws std::invalid_argument for bad arguments, std::system_error where the
-// system refuses, std::bad_alloc where memory is lacking.
+// Any thread may call. Throws std::invalid_argument for bad arguments, std::system_error for errors
+// of the system, std::bad_alloc if memory is short.
 #pragma once
 
 #include <cstddef>
@@ -27,17 +28,17 @@ class SharedMemory {
  public:
   enum class Access { kRead, kWrite };
 
-  // Lay out an empty file, a memfd for example. `most_bytes`: address space of the rows of each
-  // table, and of all else together; the file takes memory only where it is written. Where
-  // the file can be sealed (MFD_ALLOW_SEALING), its length is: it stays as it is. Sets rows_offset
-  // and rows_bytes of the specs. Requires: no other process has mapped it yet.
+  // Lay out an empty file, such as a memfd. `most_bytes` is the address space for the rows of each
+  // table, and for all other data together; the file takes memory only for written pages. The
+  // length is sealed if the file allows it (MFD_ALLOW_SEALING). Sets rows_offset and rows_bytes of
+  // the specs. Requires: no other process has mapped the file yet.
   static void Create(int fd, const std::vector<SharedTableSpec>& specs, uint64_t most_bytes);
-  // Whether it is laid out.
+  // Whether Create has laid out the file.
   static bool IsCreated(int fd);
 
-  // Map a file that Create has laid out. The descriptor may be closed afterwards, but for kWrite.
-  // Throws SharedDamaged where its description cannot be true. What it says is read once: a process
-  // that changes it later changes nothing here.
+  // Map a file that Create has laid out. The descriptor may be closed afterwards, except for
+  // kWrite. Throws SharedDamaged if the file's description is inconsistent. The description is read
+  // only once, so a process that changes it later has no effect here.
   SharedMemory(int fd, Access access);
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
@@ -48,12 +49,12 @@ class SharedMemory {
   const SharedTableSpec& spec(size_t table) const { return specs_[table]; }
   uint64_t arena_offset() const { return arena_offset_; }
   uint64_t arena_bytes() const { return arena_bytes_; }
-  // Layout of a table's rows. For rows of float32 only the header is meaningful.
+  // Layout of a table's rows. For float32 rows, only the header is meaningful.
   QuantisedLayout layout(size_t table) const {
     const SharedTableSpec& of = spec(table);
     return {of.dim, of.bits, true, of.aged()};
   }
-  // Bytes from a row to the next.
+  // Distance in bytes from one row to the next.
   size_t stride(size_t table) const {
     const QuantisedLayout row = layout(table);
     return row.bits == 32 ? row.header() + sizeof(float) * static_cast<size_t>(row.dim)
@@ -68,7 +69,7 @@ class SharedMemory {
     return base_ + spec.rows_offset + slot * stride;
   }
 
-  // Throw SharedDamaged unless a root lies at that offset, and all its offsets are within the
+  // Throw SharedDamaged unless there is a root at that offset and all its offsets are within the
   // memory.
   void CheckRoot(uint64_t offset) const;
 
@@ -76,18 +77,18 @@ class SharedMemory {
 
   // Allocate memory for a range, or throw std::bad_alloc; writing to it then raises no SIGBUS.
   void Populate(uint64_t offset, uint64_t bytes) const;
-  // Give the memory of whole pages within a range back; they read as zeros.
+  // Return the memory of whole pages within a range to the system; the pages then read as zeros.
   void Release(uint64_t offset, uint64_t bytes) const;
 
   // ---- for any process
 
-  // Clear the places of a reader that has ended, so that the writer does not wait for it.
+  // Clear the places of a terminated reader, so that the writer does not wait for it.
   void ClearReaders(int first, int count) const;
-  // Number of bytes of memory that the file takes.
+  // Number of bytes of memory in use by the file.
   uint64_t BytesHeld() const;
 
  private:
-  // Read what never changes of the description; return what is wrong with it, "" for nothing.
+  // Read the constant part of the description; return its error, "" if there is none.
   std::string ReadDescription();
 
   int fd_;

@@ -26,7 +26,7 @@ class RowAge {
     limit_.eviction.max_idle_seconds = spec.max_idle_seconds;
     limit_.at = {root.ages_at_step, root.ages_at_time};
   }
-  // Return whether a row is past the limit.
+  // Return whether a row is too old.
   bool IsOver(const char* row) const {
     if (!aged_) return false;
     RowAges ages = AgesOfQuantised(row);
@@ -70,7 +70,8 @@ int SharedReader::Enter() {
   std::atomic<uint64_t>& reads = control.readers[place].sequence;
   uint64_t newest = control.sequence.load();
   for (;;) {
-    // The writer looks here after it has published: either it sees this, or we see its new root.
+    // The writer reads this place after it has published a root. So either the writer sees this
+    // place, or this reader sees the new root.
     reads.store(newest);
     const uint64_t now = control.sequence.load();
     if (now == newest) break;
@@ -138,7 +139,7 @@ void SharedReader::Digests(int place, size_t table, size_t part,
   ForEach(memory_->At<SharedBucket>(index.offset), index.buckets, [&](uint64_t slot) {
     if (slot >= root.end) return;  // of a change that this root does not have
     const int64_t key = KeyOfQuantised(rows + slot * stride);
-    // Entries of keys that the overlay has may change under us.
+    // Index entries of keys that are in the overlay may change during the read.
     if (overlay != nullptr) {
       const SharedChange* change =
           FindChange(overlay, root.overlay_entries, hasher_.Hash(static_cast<uint64_t>(key)), key);
@@ -180,8 +181,8 @@ class SharedReader::Finder : public ReadAhead<Finder> {
     Begin();
   }
 
-  // Return where the numbers of the next id's row lie; null where there is no row, &kDroppedRow
-  // where the filter drops it.
+  // Return the address of the numbers in the next id's row. Return null if there is no row, and
+  // &kDroppedRow if the filter drops the id.
   const char* Next() {
     const size_t i = Advance();
     const int64_t id = ids_[i];

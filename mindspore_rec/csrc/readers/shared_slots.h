@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SharedSlots: allocates slots for the rows of a table, and the memory behind them.
-// One thread at a time.
+// SharedSlots: allocates slots for the rows of a table, and their memory. One thread at a time may
+// call.
 #pragma once
 
 #include <algorithm>
@@ -15,26 +15,26 @@ namespace msrec {
 
 class SharedSlots {
  public:
-  // All slots are free at first. `memory` must outlive this.
+  // At first all slots are free. `memory` must outlive this object.
   SharedSlots(const SharedMemory* memory, size_t table);
 
-  // Allocate n slots and write them to `out`. Throws std::bad_alloc, and then none is allocated.
+  // Allocate n slots and write them to `out`. Throws std::bad_alloc; then no slot is allocated.
   void Allocate(size_t n, uint32_t* out);
   void Free(uint32_t slot) {
     words_[slot / 64] &= ~(uint64_t{1} << slot % 64);
     look_ = std::min<uint64_t>(look_, slot / 64);
     --used_;
   }
-  // Mark a slot as used. Throws SharedDamaged where it is used already or out of range.
+  // Mark a slot as used. Throws SharedDamaged if the slot is already used or out of range.
   void Take(uint64_t slot);
-  // Return memory without used slots to the system.
+  // Return the memory that has no used slots to the system.
   void ReleaseFree();
 
   uint64_t end() const { return end_; }  // used slots are below it
   uint64_t used() const { return used_; }
 
  private:
-  // Bytes of rows whose memory is allocated and freed together.
+  // Bytes of rows in one unit; the memory of a unit is allocated and freed as a whole.
   static constexpr uint64_t kUnit = 256 << 10;
 
   bool IsUsed(uint64_t slot) const { return (words_[slot / 64] >> slot % 64 & 1) != 0; }

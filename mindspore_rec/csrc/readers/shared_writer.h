@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // SharedWriter: changes the tables of a SharedMemory while other processes read them. A change is
-// prepared in memory that no reader reaches, then published: readers see all of it or nothing.
+// prepared in memory that no reader reaches, and then published. Readers see the whole change or
+// nothing of it.
 //
-// A delta is published as an overlay, a small hash table of the changed keys that lies in front of
-// the index (or, where it replaces all rows, as another index):
+// A delta is published as an overlay, a small hash table of the changed keys that readers search
+// before the index. A change that replaces all rows is published as a new index instead.
 //
-//   1. New rows go into free slots, their keys into an overlay. Nobody reads either.
-//   2. Publish: a root with the overlay. Readers that enter from now on see the change.
-//   3. Settle: wait until nobody reads an older root. All readers now look into the overlay first,
-//      so that the entries of its keys in the index can be changed one by one.
-//   4. Publish a root without the overlay, wait until nobody reads an older one, and free the
-//      overlay, the old rows and other memory that only older roots reach.
+//   Step 1 puts new rows into free slots, and their keys into an overlay. No reader reaches these
+//   rows yet.
+//   Step 2 publishes a root with the overlay. Readers that enter afterwards see the change.
+//   Step 3 settles the change: the writer waits until no reader uses an older root. All readers now
+//   search the overlay first, so the index entries of its keys can be changed one by one.
+//   Step 4 publishes a root without the overlay, and waits until no reader uses an older root. The
+//   writer then frees the overlay, the old rows and other memory that only older roots reach.
 //
-// Readers never wait. This process may end at any moment: the next one finds the newest root, does
-// 3 and 4 once more where they were not done, and frees what no root reaches.
+// Readers never wait. This process may end at any moment. The next process finds the newest root,
+// completes steps 3 and 4 if necessary, and frees all memory that no root reaches.
 //
-// One thread at a time. Throws std::bad_alloc, and then nothing was published and Abort forgets
-// the change; std::invalid_argument for bad arguments.
+// One thread at a time may call. Throws std::invalid_argument for bad arguments. Throws
+// std::bad_alloc; then nothing was published, and Abort drops the change.
 #pragma once
 
 #include <cstdint>
@@ -43,42 +45,42 @@ struct SharedReaderStuck : std::runtime_error {
 
 class SharedWriter {
  public:
-  // Start from the newest root, if there is one. Throws SharedDamaged where the memory is not
-  // consistent; SharedReaderStuck as Settle.
+  // Start from the newest root, if there is one. Throws SharedDamaged if the memory is
+  // inconsistent, and SharedReaderStuck like Settle.
   explicit SharedWriter(std::shared_ptr<SharedMemory> memory, double patience_seconds = 10.0);
   ~SharedWriter();
 
   // ---- one change
 
-  // Reserve an index for so many rows, so that it need not grow. Requires Clear before.
+  // Reserve an index for `rows` rows, so that the index need not grow. Requires a Clear before.
   void Reserve(size_t table, uint64_t rows);
-  // Drop all rows. Must be the first change of the table.
+  // Drop all rows. Clear must be the first change of the table.
   void Clear(size_t table);
-  // Set rows; of a key given twice the last one stays. Null ages: 0. Keys of a vocabulary must be
-  // in it.
+  // Set rows. If a key occurs twice, its last row is kept. Null ages count as 0. Keys of a
+  // vocabulary must be in it.
   void Upsert(size_t table, const IdView& keys, const float* values, const uint32_t* last_steps,
               const uint32_t* last_times);
-  // The same with rows that are quantised already: of each its scale, offset and codes, `width`
-  // bytes, as many as the table's rows of int8 or int4 have.
+  // Upsert() for rows that are already quantised: the scale, offset and codes of each row, in
+  // `width` bytes. The table's rows of int8 or int4 must have this width.
   void UpsertCodes(size_t table, const IdView& keys, const uint8_t* codes, size_t width,
                    const uint32_t* last_steps, const uint32_t* last_times);
   // Drop rows. Requires: no vocabulary.
   void Erase(size_t table, const IdView& keys);
-  // Drop rows past the table's age limits at the time of SetAgesAt. Readers do not see such rows
-  // in any case; this frees their memory.
+  // Drop rows that are past the table's age limits at the time of SetAgesAt. Readers never see such
+  // rows; this call frees their memory.
   void EraseOld(size_t table);
   void SetAgesAt(size_t table, int64_t step, int64_t time);
   void SetFirstTime(size_t table, uint32_t time);
-  // Publish the change with a blob of the state and one of its status. Settles the last change
-  // first; throws SharedReaderStuck where that is not possible, and this change is kept.
+  // Publish the change with a blob of the state and a blob of its status. Settles the last change
+  // first. Throws SharedReaderStuck; then the new change is kept.
   void Publish(const std::string& blob, const std::string& status);
-  // Publish another status; the state stays. Requires: no change is prepared.
+  // Publish another status for the same state. Requires: no change is prepared.
   void PublishStatus(const std::string& status);
-  // Drop the changes that are not published.
+  // Drop the unpublished changes.
   void Abort();
 
-  // Do steps 3 and 4 for the last published change, unless done. Throws SharedReaderStuck; it can
-  // be called again.
+  // Do steps 3 and 4 for the last published change, unless these steps are done. After
+  // SharedReaderStuck, Settle may be called again.
   void Settle();
 
   // ---- the newest root
@@ -100,13 +102,13 @@ class SharedWriter {
   Change& Changed(size_t table);
   void Recover();
   void TakeRoot(const SharedRoot& root);
-  // The numbers of rows: floats, or `width` bytes of codes each.
+  // The contents of rows: floats, or `width` bytes of codes for each row.
   struct Numbers {
     const float* values;
     const uint8_t* codes;
     size_t width;
   };
-  // Write the numbers of row i.
+  // Write the contents of row i.
   void WriteRow(size_t table, uint32_t slot, int64_t key, const Numbers& numbers, size_t i,
                 uint32_t step, uint32_t time);
   void Put(size_t table, const IdView& keys, const Numbers& numbers, const uint32_t* steps,
@@ -124,7 +126,7 @@ class SharedWriter {
   std::unique_ptr<char[]> NextRoot() const;
   void WaitForReaders();
   void Merge();
-  // Parts of Merge for one table: make its index large enough; then change it.
+  // The two parts of Merge for one table: enlarge its index, then change it.
   struct Merged;
   void GrowFor(size_t table, SharedTableRoot* root, Merged* merged);
   void MergeTable(size_t table, SharedTableRoot* root, Merged* merged);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// State of SharedWriter (shared_writer.h): its tables and changes. Only its own files include this:
+// Internal state of SharedWriter (shared_writer.h): its tables and changes. Only these files
+// include this header:
 //
-//   shared_writer.cc          the newest root, and publishing another
-//   shared_writer_rows.cc     rows of a change, before it is published
-//   shared_writer_settle.cc   overlays into the index, and memory that nobody reads any more
-//   shared_writer_recover.cc  what another writer left
+//   shared_writer.cc          the newest root, and the publication of the next root
+//   shared_writer_rows.cc     rows of a change before its publication
+//   shared_writer_settle.cc   merges overlays into the index, and frees memory without readers
+//   shared_writer_recover.cc  recovery from the memory that another writer left
 #pragma once
 
 #include <array>
@@ -41,7 +42,7 @@ struct SharedWriter::Table {
 
 struct SharedWriter::Change : SharedTableChange {};
 
-// For each row of a change.
+// Called for each row of a change.
 inline SharedPartView SharedWriter::View(size_t table, const SharedIndexPart& part,
                                          uint64_t end) const {
   const SharedTableSpec& spec = memory_->spec(table);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SharedWriter: start from what another writer left.
+// SharedWriter: start from the memory that another writer left.
 #include <string>
 
 #include "readers/shared_writer_parts.h"
@@ -9,8 +9,8 @@ namespace msrec {
 
 using namespace shared_index;  // NOLINT: functions on the same memory
 
-// Mark all ranges that a root reaches, except rows, as allocated. A range that is larger than the
-// memory that the file takes was never written, and is not read: reading would allocate it.
+// Mark all ranges that a root reaches, except rows, as allocated. A range larger than the file's
+// memory was never written. Such a range is not read, because reading would allocate memory for it.
 void SharedWriter::TakeRoot(const SharedRoot& root) {
   arena_.Take(memory_->control().roots[root.sequence % kSharedRoots].load(),
               SharedRoot::Bytes(root.tables));
@@ -60,7 +60,8 @@ void SharedWriter::Recover() {
   if (Root()->sequence != sequence()) {
     throw SharedDamaged("the shared memory is damaged: the newest root is another one");
   }
-  // Older roots are not known any more: memory that only they reach is free once nobody reads them.
+  // Older roots are unknown now. Memory that only older roots reach becomes free when no reader
+  // uses these roots.
   WaitForReaders();
   TakeRoot(*Root());
   bool overlays = false;
@@ -70,7 +71,7 @@ void SharedWriter::Recover() {
   if (overlays) {
     Merge();
     WaitForReaders();
-    // Only slots in the index are marked as used below, so replaced rows need not be freed.
+    // The code below marks only slots in the index as used, so replaced rows need not be freed.
     for (Retired& each : retired_) each.slots.clear();
     FreeRetired();
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SharedWriter: rows of a change, before it is published.
+// SharedWriter: rows of a change before its publication.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -63,7 +63,7 @@ void SharedWriter::Reserve(size_t table, uint64_t rows) {
   Change& change = Changed(table);
   if (!change.replaces) throw std::invalid_argument("the table must be cleared before");
   for (int p = 0; p < kSharedParts; ++p) {
-    // A part may have a few more keys than others: three standard deviations.
+    // A part may have a few more keys than the mean: three standard deviations.
     const double mean = static_cast<double>(rows) / kSharedParts;
     const auto most = static_cast<uint64_t>(mean + 3 * __builtin_sqrt(mean)) + 1;
     const uint64_t buckets = BucketsFor(most);
@@ -76,7 +76,7 @@ void SharedWriter::Reserve(size_t table, uint64_t rows) {
   }
 }
 
-// A copy of a part with room for so many rows.
+// Return a copy of a part with room for `rows` rows.
 SharedIndexPart SharedWriter::Grown(size_t table, const SharedIndexPart& part, uint64_t rows) {
   const SharedIndexPart larger = NewPart(std::max(BucketsFor(rows), part.buckets));
   const uint64_t any = std::numeric_limits<uint64_t>::max();
@@ -139,7 +139,7 @@ void SharedWriter::Put(size_t table, const IdView& keys, const Numbers& numbers,
   }
 }
 
-// Insert into the index that replaces the present one, in parallel over its parts.
+// Insert into the index that replaces the current one, in parallel over its parts.
 void SharedWriter::UpsertWhole(size_t table, const IdView& keys, const Numbers& numbers,
                                const uint32_t* steps, const uint32_t* times) {
   Change& change = Changed(table);

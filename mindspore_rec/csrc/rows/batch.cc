@@ -13,8 +13,9 @@
 namespace msrec {
 namespace {
 
-// Positions a task of the partition handles: small enough to share out, large enough that a shard's
-// histogram is cheap beside it. Fixed, so that the result does not depend on the number of threads.
+// Positions in one task of the partition. Tasks are small enough to balance the threads, and large
+// enough to make a shard's histogram cheap. The number is fixed, so the result does not depend on
+// the number of threads.
 constexpr size_t kTaskPositions = 16384;
 
 constexpr int kDropped = kNumShards;  // a pseudo shard for ids that read zeros
@@ -113,11 +114,11 @@ void Batch::MakeUnique(int shard) {
   int64_t* keys = key.data() + first;
   uint32_t* seen = occurrences.data() + first;
   uint32_t* number = inverse.data() + first;
-  // Ids repeat: a set sized for the distinct ones stays in the cache.
+  // Ids repeat, so a set sized for the distinct ids stays in the cache.
   distinct.Reset(count / 2);
   for (size_t i = 0; i < count; ++i) {
-    // Distinct keys are written over the front of the same array; the writing never gets ahead of
-    // the reading.
+    // Distinct keys overwrite the front of the same array; the write position never passes the read
+    // position.
     const int64_t k = keys[i];
     const uint32_t before = distinct.size();
     const uint32_t u = distinct.FindOrAdd(k, keys);

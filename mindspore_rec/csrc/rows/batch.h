@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Batch: the ids of one lookup, partitioned by shard and made unique. First stage of every batched
-// operation (unique | fetch rows | expand); kept from a training lookup to its gradient, so that
-// the backward pass does not hash again.
+// Batch: the ids of one lookup, partitioned by shard and made unique. A Batch is the first stage of
+// every batched operation (unique | fetch rows | expand). A training lookup keeps its Batch for the
+// gradient, so that the backward pass does not hash again.
 #pragma once
 
 #include <algorithm>
@@ -18,19 +18,19 @@
 
 namespace msrec {
 
-// Few and large: the positions of a shard are spread over the whole batch, so each shard touches
-// every page of the lookup's output and of its gradient once.
+// There are few, large shards. The positions of a shard are spread over the whole batch, so each
+// shard touches every page of the lookup's output and gradient once.
 constexpr int kShardBits = 4;
 constexpr int kNumShards = 1 << kShardBits;
 
-// Return the shard that a key lives in. With an identity index the key itself is spread, so that a
-// shard's rows are dense.
+// Return the shard of a key. With an identity index, the low bits of the key select the shard, so
+// that a shard's rows are dense.
 inline int ShardOf(int64_t key, uint64_t hash, bool identity) {
   return static_cast<int>(identity ? static_cast<uint64_t>(key) & (kNumShards - 1)
                                    : hash >> (64 - kShardBits));
 }
 
-// A borrowed array of ids as the caller has them: one in `stride` elements.
+// A view of the caller's array of ids: every `stride`-th element is an id.
 struct IdView {
   const void* data = nullptr;
   size_t size = 0;
@@ -45,29 +45,30 @@ struct IdView {
 
 inline IdView ViewOf(const std::vector<int64_t>& ids) { return {ids.data(), ids.size(), true}; }
 
-// The ids of a batch that are not looked up: they read zeros and are never trained.
+// Selects the ids of a batch that are not looked up. Ids that are not looked up read zeros and are
+// never trained.
 struct IdFilter {
   int64_t vocabulary = 0;  // > 0: ids outside [0, vocabulary) are dropped
   bool identity = false;   // keys are their own index
   bool has_padding = false;
   int64_t padding_key = 0;   // dropped where has_padding
   uint32_t coefficient = 1;  // weight of an occurrence in a key's count
-  // Number of occurrences that each id stands for; null: 1. The batch borrows it until its keys
-  // are made distinct.
+  // Number of occurrences that each id counts for; null means 1 each. The batch borrows the array
+  // until its keys are made distinct.
   const uint32_t* counts = nullptr;
 
   bool bounded() const { return vocabulary > 0; }
   bool Inside(int64_t key) const { return key >= 0 && key < vocabulary; }
-  // Whether a key reads zeros, and gets no row.
+  // Whether a key reads zeros and gets no row.
   bool Drops(int64_t key) const {
     return (has_padding && key == padding_key) || (bounded() && !Inside(key));
   }
 };
 
-// Throw std::invalid_argument, which names the table, unless a batch has places for so many ids.
+// Throw std::invalid_argument, with the table's name, if there are too many ids for a batch.
 void CheckBatchSize(const IdView& ids, const std::string& table);
 
-// Zero the rows that a lookup of n ids of that stride gives out.
+// Zero the output rows of a lookup of n ids with that stride.
 void ZeroRows(const RowsOut& out, size_t n, size_t stride, size_t dim);
 
 struct Batch {
@@ -80,14 +81,14 @@ struct Batch {
   bool on_device = false;            // rows are read from the device cache
   uint64_t structure = 0;            // the table's structure version when `row` was filled
 
-  // Shard s holds positions [begin[s], begin[s + 1]) of the arrays below.
+  // Shard s has positions [begin[s], begin[s + 1]) of the arrays below.
   size_t begin[kNumShards + 1] = {};
   uint32_t unique[kNumShards] = {};  // distinct keys of the shard
 
-  // The caller's position of each id, a multiple of stride, ascending within a shard.
+  // Position of each id in the caller's array, a multiple of stride, ascending within a shard.
   Buffer<uint32_t> pos;
   Buffer<uint32_t> inverse;  // which of the shard's distinct keys it is
-  // One entry a distinct key, at begin[s] + number; the rest of a shard's range is unused.
+  // One entry per distinct key, at begin[s] + its number. The rest of a shard's range is unused.
   Buffer<int64_t> key;
   Buffer<uint32_t> occurrences;
   Buffer<char*> row;  // null: reads the unknown value and is not trained
@@ -100,23 +101,24 @@ struct Batch {
 
   bool probed = false;      // whether `row` holds the index's answers
   Buffer<int64_t> handles;  // of distinct keys, two each; only of lookups by handle
-  // Copies of rows in lower tiers, which evaluation reads without promoting them.
+  // Copies of rows in lower tiers. Evaluation reads these copies and does not promote the rows.
   Buffer<char> copies;
 
-  // Of a pooled lookup: position -> output row and weight of its gradient. Else unused.
+  // For a pooled lookup: position -> output row and weight of its gradient. Unused by other
+  // lookups.
   bool pooled = false;
   size_t grad_rows = 0;  // rows of the gradient: n, or the number of bags
   Buffer<uint32_t> bag;
   Buffer<float> weight;
 
-  // Fill begin, pos and, not yet distinct, key. Requires ids.size * ids.stride < 2^32. Ids that
-  // the filter drops appear nowhere; their number is n - begin[kNumShards].
+  // Fill begin, pos and key, whose keys are not distinct yet. Requires ids.size * ids.stride <
+  // 2^32. Ids that the filter drops are left out; their number is n - begin[kNumShards].
   void Partition(const IdView& ids, const IdFilter& filter);
 
-  // Make the keys of one shard distinct. Any thread, one at a time for each shard.
+  // Make the keys of one shard distinct. Any thread may call, but only one at a time per shard.
   void MakeUnique(int shard);
 
-  // Sum the occurrences of a shard's distinct keys by `counts`.
+  // Sum the `counts` of each distinct key of a shard.
   void CountOccurrences(int shard);
 
   size_t bytes() const {

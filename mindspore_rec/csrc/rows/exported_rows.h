@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ExportedRows: rows that left a table, as arrays. Numbers are float32, whatever the table keeps
-// them as.
+// ExportedRows: rows exported from a table, as arrays. Values and state are float32, whatever types
+// the table uses.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,10 @@
 
 namespace msrec {
 
-// Rows with their keys; null where a key has none.
+// Keys with their rows; a key without a row has null.
 using KeyedRows = std::vector<std::pair<int64_t, const char*>>;
 
-// state_width is 0 where rows were exported without state.
+// state_width is 0 if rows were exported without state.
 struct ExportedRows {
   size_t n = 0;
   int32_t dim = 0;
@@ -31,7 +31,7 @@ struct ExportedRows {
   std::unique_ptr<bool[]> present;  // false: the key is deleted and its other entries are zero
 };
 
-// Call fn(array, width) with each array, which has `width` entries a row.
+// Call fn(array, width) for each array, which has `width` entries per row.
 template <typename Rows, typename Fn>
 void ForEachArray(Rows& rows, const Fn& fn) {
   fn(rows.keys, size_t{1});
@@ -43,13 +43,13 @@ void ForEachArray(Rows& rows, const Fn& fn) {
   fn(rows.present, size_t{1});
 }
 
-// Return room for n rows. Throws std::bad_alloc.
+// Return arrays for n rows. Throws std::bad_alloc.
 ExportedRows NewRows(size_t n, int32_t dim, int32_t state_width);
 ExportedRows NewExport(const RowLayout& layout, size_t n, bool with_state);
 
-// Copy a row, or null for a key without one, to place i.
+// Copy a row, or null for a key without a row, to place i.
 void PackRow(const RowLayout& layout, int64_t key, const char* row, size_t i, ExportedRows* out);
-// Copy rows to places `from` and on, as far as there is room.
+// Copy rows to the places that begin at `from`, as far as there is room.
 void Pack(const RowLayout& layout, const KeyedRows& rows, size_t from, ExportedRows* out);
 
 }  // namespace msrec

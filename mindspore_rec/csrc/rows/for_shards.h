@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs a function on every shard, in parallel where the work is worth waking another thread. Needs
-// no memory, so that it may follow what cannot be undone.
+// Runs a function on every shard, in parallel if there is enough work to wake another thread. The
+// call allocates no memory, so it is safe after changes that cannot be undone.
 #pragma once
 
 #include "rows/batch.h"
@@ -9,12 +9,12 @@
 
 namespace msrec {
 
-// Below this many ids a batch is done faster than a second thread can be woken.
+// A batch with fewer ids is done before a second thread can wake up.
 constexpr size_t kSerialIds = 1024;
 
 template <typename Fn>
 void ForAllShards(const Fn& fn) {
-  // A capture of one reference fits into std::function itself.
+  // A lambda that captures one reference needs no allocation in std::function.
   ThreadPool::Global().ParallelFor(kNumShards, [&fn](int64_t s) { fn(static_cast<int>(s)); });
 }
 

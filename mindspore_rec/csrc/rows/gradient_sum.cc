@@ -59,7 +59,8 @@ void GradientSum::AddShard(Part* part, int shard, const Batch& batch, const Grad
   float* sums = part->sum.Extend(old * dim, (old + distinct) * dim);
   const uint32_t* numbers = batch.inverse.data() + first;
   if (old == 0) {
-    // The common case, one lookup of the table: its distinct keys are the step's.
+    // The common case is one lookup of the table per step: the lookup's distinct keys are the
+    // step's keys.
     std::copy_n(batch.key.data() + first, distinct, keys);
     std::copy_n(batch.row.data() + first, distinct, rows);
     part->n = distinct;
@@ -80,18 +81,21 @@ void GradientSum::AddShard(Part* part, int shard, const Batch& batch, const Grad
       if (at == before) {
         rows[at] = row;
       } else if (rows[at] == nullptr && row != nullptr) {
-        // Earlier lookups of the step did not admit the key and read the unknown value, which is
-        // what their gradients are of: the row's own begin here.
+        // Earlier lookups of the step did not admit the key and read the unknown value. The
+        // gradients of those lookups belong to the unknown value, so the row's gradient starts at
+        // zero here.
         rows[at] = row;
         std::memset(sums + size_t{at} * dim, 0, dim * sizeof(float));
       } else if (rows[at] != nullptr && row == nullptr) {
-        // The other way round, where the row has left the table since: added where nobody looks.
+        // The opposite case: the row has left the table since the earlier lookup. The gradient of
+        // the row's key goes to a place that is never read.
         map[u] = kNowhere;
         nowhere = true;
       }
     }
     part->n = part->set.size();
-    // There is room for one more: a key that is nowhere is not among the new ones.
+    // The place after the last key collects gradients of keys whose rows have left. No new key uses
+    // this place.
     for (size_t u = 0; nowhere && u < distinct; ++u) {
       if (map[u] == kNowhere) map[u] = static_cast<uint32_t>(part->n);
     }
@@ -99,7 +103,7 @@ void GradientSum::AddShard(Part* part, int shard, const Batch& batch, const Grad
     for (size_t i = 0; i < positions; ++i) number[i] = map[numbers[i]];
     numbers = number;
   }
-  // The place after the last one too, if there is one.
+  // Also clear the place after the last key, if there is one.
   const size_t end = std::min(part->n + 1, old + distinct);
   std::memset(sums + old * dim, 0, (end - old) * dim * sizeof(float));
   AddGradient(kernels, numbers, batch.pos.data() + first, positions, grad,

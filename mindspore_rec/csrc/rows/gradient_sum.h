@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// GradientSum: the gradients of a step, summed by key over all lookups of the table. Gradients of
-// one key are added in the order of positions, lookup after lookup, so that several lookups give
-// the bits of one lookup of their concatenation, and any number of threads the bits of one.
+// GradientSum: the gradients of a step, summed by key over all lookups of the table. Gradients of a
+// key are added in the order of positions, lookup after lookup. So several lookups give the same
+// bits as one lookup of their concatenation, and any number of threads gives the same bits as one
+// thread.
 //
-// A gradient is of what its lookup has read: where that was the unknown value, since the key had no
-// row in that lookup, it never reaches a row that a later lookup of the step has given the key.
+// A gradient belongs to the value that its lookup has read. If a key had no row in a lookup, the
+// lookup read the unknown value. The gradient of such a lookup never reaches a row that a later
+// lookup of the step creates for the key.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +20,13 @@ namespace msrec {
 class GradientSum {
  public:
   // Adds one lookup's gradient, [batch.grad_rows, dim]. Calls must come in the order of the
-  // lookups. Throws std::bad_alloc, and has then added nothing.
+  // lookups. Throws std::bad_alloc; then nothing was added.
   void Add(const Batch& batch, const Gradient& grad, int dim, const Kernels& kernels);
   void Reset();
 
   bool empty() const { return empty_; }
-  // The oldest structure version among the batches added: older than the table's means that row
-  // pointers may be stale.
+  // The oldest structure version of the added batches. If this version is older than the table's
+  // version, row pointers may be stale.
   uint64_t structure() const { return structure_; }
 
   struct Part {
@@ -45,7 +47,7 @@ class GradientSum {
   size_t bytes() const;
 
  private:
-  // Makes room, so that adding the batch cannot fail half way.
+  // Makes room, so that adding the batch cannot fail halfway.
   void Reserve(const Batch& batch, int dim);
   static void AddShard(Part* part, int shard, const Batch& batch, const Gradient& grad, int dim,
                        const Kernels& kernels);

@@ -21,13 +21,13 @@ namespace {
 
 constexpr uint8_t kSaturated = 255;
 
-// The directory never needs more bits than the hash has above the chunk's.
+// Maximum bits of the directory: all hash bits above the bits that select a chunk.
 constexpr int kMaxDepth = 26;
 
 }  // namespace
 
 Index::Index(const SlabStore* rows) : rows_(rows) {
-  // Before there are chunks, which nobody would free if this failed.
+  // Reserve first, because a failure after NewChunks would leak the chunks.
   segments_.reserve(1);
   directory_.reserve(1);
   Chunk* chunks = NewChunks(1);
@@ -48,7 +48,7 @@ Index::Chunk* Index::NewChunks(uint32_t num_chunks) {
   return static_cast<Chunk*>(block);
 }
 
-// Bit i is set where entry i may hold a key with this tag.
+// Bit i of the result is set if entry i may have a key with this tag.
 uint32_t Index::Match(const Chunk& chunk, uint8_t tag) {
 #if defined(__SSE2__)
   const __m128i tags = _mm_load_si128(reinterpret_cast<const __m128i*>(&chunk));
@@ -106,7 +106,7 @@ uint32_t Index::Probes(uint64_t hash, int64_t key) const {
   return probes;
 }
 
-// Requires: a free entry somewhere in the chunks.
+// Requires: the chunks have a free entry.
 void Index::Place(Chunk* chunks, uint32_t num_chunks, uint64_t hash, uint32_t id) {
   uint32_t at = HomeOf(hash, num_chunks);
   for (;;) {
@@ -160,8 +160,8 @@ uint32_t Index::Erase(uint64_t hash, int64_t key) {
       const uint32_t id = chunk.row[number];
       if (KeyOf(id) != key) continue;
       chunk.tag[number] = 0;
-      // The key no longer passes through the chunks before it: a saturated counter cannot know, and
-      // stays.
+      // Subtract the key from the overflow counters of the chunks before its own. A saturated
+      // counter has lost the exact number, so it stays.
       for (uint32_t passed = home; passed != at;) {
         if (entry.chunks[passed].overflow != kSaturated) --entry.chunks[passed].overflow;
         if (++passed == entry.num_chunks) passed = 0;
@@ -191,7 +191,7 @@ std::vector<std::pair<uint64_t, uint32_t>> Index::Contents(const Segment& segmen
   return contents;
 }
 
-// Points every directory entry of the segment that holds `hash` at its current chunks.
+// Set every directory entry of the segment of `hash` to the segment's current chunks.
 void Index::Publish(uint32_t segment, uint64_t hash) {
   const Segment& s = segments_[segment];
   const size_t span = size_t{1} << (depth_ - s.depth);
@@ -204,8 +204,8 @@ void Index::Publish(uint32_t segment, uint64_t hash) {
 void Index::Grow(uint64_t hash) {
   const uint32_t segment = EntryOf(hash).segment;
   const Segment& s = segments_[segment];
-  // Keys made to share their leading bits would double the directory for one segment again and
-  // again; then that segment grows instead.
+  // Keys chosen to share their leading bits would double the directory for one segment again and
+  // again. With such keys, the segment grows instead.
   const bool directory_is_full = s.depth == depth_ && directory_.size() >= 64 * segments_.size();
   if (s.num_chunks >= kMaxChunks && s.depth < kMaxDepth && !directory_is_full) {
     Split(segment, hash);
@@ -230,7 +230,7 @@ void Index::Resize(uint32_t segment, uint32_t num_chunks) {
 }
 
 void Index::Split(uint32_t segment, uint64_t hash) {
-  // Everything that can fail comes first.
+  // First do everything that can fail.
   const auto contents = Contents(segments_[segment]);
   segments_.reserve(segments_.size() + 1 > segments_.capacity() ? 2 * segments_.size() : 0);
   if (segments_[segment].depth == depth_) {
@@ -246,7 +246,8 @@ void Index::Split(uint32_t segment, uint64_t hash) {
   uint32_t high_size = 0;
   for (const auto& [h, id] : contents) high_size += (h & bit) != 0;
   const uint32_t low_size = static_cast<uint32_t>(contents.size()) - high_size;
-  // A lopsided split would overfill the base size, one of an overgrown segment even the largest.
+  // An uneven split would exceed the base size, and a split of an oversized segment may exceed even
+  // the largest size.
   const auto chunks_for = [](uint32_t size) {
     return size < kBaseChunks * 10 ? kBaseChunks : std::max(kMaxChunks, size / 10 + 1);
   };

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Index: int64 key -> 32-bit row id, open addressing in chunks of one cache line. A chunk holds 12
-// row ids and one control byte (8 bits of the hash) for each, so a lookup compares 12 candidates
-// with one instruction and, in the common case, reads one line before it reads the row. Keys live
-// in the rows.
+// Index: int64 key -> 32-bit row id, with open addressing in chunks of one cache line. A chunk has
+// 12 row ids and a control byte (8 bits of the hash) for each id. So a lookup compares 12
+// candidates with one instruction and usually reads only one cache line before the row. The rows
+// contain the keys.
 //
-// The index grows in steps: it is a directory of segments of at most kMaxChunks chunks; a full
-// segment grows by half or splits in two, so no single insert ever rehashes more than about a
+// The index grows in steps. A directory points to segments of at most kMaxChunks chunks. A full
+// segment grows by half or splits in two, so a single insert never rehashes more than about a
 // thousand rows. (Chunk layout after F14, Bronson and Shi 2019; directory after extendible hashing,
 // Fagin et al. 1979.)
 //
-// Memory: 64 / (12 * load) bytes a row with load between 0.55 and 0.83: 6.4 to 9.7 bytes.
+// Memory: 64 / (12 * load) bytes per row with a load between 0.55 and 0.83, so 6.4 to 9.7 bytes.
 // Not thread safe; one shard owns it. The caller passes IndexHash(key) with every key.
 #pragma once
 
@@ -35,35 +35,35 @@ class Index {
   // Return the row id of key, or kNone.
   uint32_t Find(uint64_t hash, int64_t key) const;
 
-  // Add key -> id. Requires: key is absent, and the row's metadata already holds the key. Throws
-  // std::bad_alloc only when memory is out and not even the space at hand suffices; the index is
-  // then as it was.
+  // Add key -> id. Requires: key is absent, and the row's metadata already has the key. Throws
+  // std::bad_alloc only if there is no memory and no free entry; the index is then unchanged.
   void Insert(uint64_t hash, uint32_t id);
 
-  // Let segments grow that could not when they should have; they get by for a few inserts. Throws
-  // std::bad_alloc.
+  // Grow the segments that could not grow earlier because memory was short. A segment that could
+  // not grow has room for only a few more inserts. Throws std::bad_alloc.
   void CatchUp();
 
-  // Remove key and return its row id, or kNone when it was absent.
+  // Remove key and return its row id, or kNone if key was absent.
   uint32_t Erase(uint64_t hash, int64_t key);
 
-  // First stage of a batched lookup: starts loading the chunk where key would be.
+  // First stage of a batched lookup: start loading the first chunk for key.
   const void* Prefetch(uint64_t hash) const {
     const Chunk* chunk = HomeChunk(hash);
     __builtin_prefetch(chunk);
     return chunk;
   }
-  // Return the same chunk without loading it.
+  // Return the first chunk for key without loading the chunk.
   const void* HomeOfHash(uint64_t hash) const { return HomeChunk(hash); }
-  // Second stage: a row id that is probably key's (its control byte matches), or kNone when key is
-  // probably absent or not in its first chunk. To be confirmed by looking at the row, or by Find.
+  // Second stage: return the row id of an entry whose control byte matches, which is probably key's
+  // row. Return kNone if key is probably absent or not in its first chunk. The caller must confirm
+  // the result with the key in the row, or with Find.
   static uint32_t Candidate(const void* home_chunk, uint64_t hash);
 
   size_t size() const { return size_; }
   size_t bytes() const { return bytes_; }
-  // Number of entries that there is memory for.
+  // Number of entries that fit into the allocated memory.
   size_t entries() const { return entries_; }
-  // Return the number of chunks that Find looks at for key.
+  // Return the number of chunks that Find reads for key.
   uint32_t Probes(uint64_t hash, int64_t key) const;
 
  private:
@@ -86,7 +86,7 @@ class Index {
     int depth;  // directory bits that all keys of this segment share
   };
 
-  // An entry of the directory: enough to reach the chunk without touching the segment's own record.
+  // A directory entry, which leads to the chunk without a read of the segment's record.
   struct Entry {
     Chunk* chunks;
     uint32_t num_chunks;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The loops over floats of a row, compiled once per instruction set and chosen when first used. All
-// sets give the same bits: no fused multiply-add is formed and reductions keep one fixed order.
+// The loops over floats of a row. The loops are compiled once per instruction set, and the set is
+// chosen at the first use. All sets give the same bits: there are no fused multiply-adds, and
+// reductions have one fixed order.
 #pragma once
 
 #include <cstddef>
@@ -12,14 +13,14 @@
 #include "rows/rule.h"
 #include "util/number_type.h"
 
-// Whether there are sets for the vectors of x86-64 beside the one for all processors.
+// True if there are sets for the vectors of x86-64 in addition to the portable set.
 #if defined(__x86_64__) && !defined(MSREC_BASE_SET_ONLY)
 #define MSREC_VECTOR_SETS
 #endif
 
 namespace msrec {
 
-// Constants of a row update, computed once a step.
+// Constants of a row update, computed once per step.
 struct StepConstants {
   Rule rule;
   StepInput in;
@@ -29,32 +30,33 @@ struct StepConstants {
   Rounding rounding = {};  // of rows that are not float32
 };
 
-// Returns the constants of a step, with what the formulas need beside the rule and the input.
+// Returns the constants of a step: the rule, the input and the numbers that the formulas derive
+// from them.
 StepConstants MakeStepConstants(const Rule& rule, const StepInput& input);
 
-// The kernels that read and write the numbers of rows, of one type of values and one of states.
-// All other arrays, but for bfloat16 that go out, and the arithmetic are float32.
+// The kernels that read and write rows, for one type of values and one type of states. Arithmetic
+// and all other arrays are float32, except for bfloat16 outputs.
 struct RowKernels {
-  // out[pos[i]] = value of rows[inverse[i]], or default_row where that row is null; i in [0, n).
+  // out[pos[i]] = value of rows[inverse[i]], or default_row if that row is null; i in [0, n).
   void (*gather)(char* const* rows, const uint32_t* inverse, const uint32_t* pos, size_t n,
                  const float* default_row, int dim, float* out);
 
-  // out = sum over i of weight[i] * rows[index[i]] (null weight: 1; null row: default_row), times
-  // scale.
+  // out = scale * sum over i of weight[i] * rows[index[i]]. If `weight` is null, all weights are 1;
+  // a null row stands for default_row.
   void (*pool)(char* const* rows, const uint32_t* index, const float* weight, size_t n,
                const float* default_row, float scale, int dim, float* out);
 
-  // Updates each row that is not null by one optimizer step; sums holds a gradient of dim floats
-  // for each.
+  // Updates each row that is not null by one optimizer step; sums has one gradient of dim floats
+  // per row.
   void (*step)(const StepConstants& c, int dim, char* const* rows, const float* sums, size_t n);
 
-  // Updates rows whose value and state are stored apart, as float32 that are rounded as the rows
-  // are; a null value is no row.
+  // Updates rows whose value and state are in separate float32 arrays. The results are rounded like
+  // rows of the table. A null value means that there is no row.
   void (*step_apart)(const StepConstants& c, int dim, const int64_t* keys, float* const* values,
                      float* const* states, const float* sums, size_t n);
 
-  // As gather, of numbers in bfloat16: copies of a row's own, else the nearest ones, of two the
-  // even.
+  // Like gather, but writes bfloat16. Numbers of a bfloat16 row are copied; other numbers are
+  // rounded to the nearest, ties to even.
   void (*gather_bfloat16)(char* const* rows, const uint32_t* inverse, const uint32_t* pos, size_t n,
                           const float* default_row, int dim, uint16_t* out);
 };
@@ -62,19 +64,20 @@ struct RowKernels {
 struct Kernels {
   const char* name;  // "avx512", "avx2", "base"
 
-  // By type of values and of states; the state is float32 or bfloat16.
+  // Indexed by the types of values and of states; states are float32 or bfloat16.
   RowKernels rows[3][2];
 
   const RowKernels& RowsOf(NumberType value, NumberType state) const {
     return rows[static_cast<int>(value)][static_cast<int>(state)];
   }
 
-  // sums[slot[i]] += scale[pos[i]] * grad[source[pos[i]]] in order of i. Null source: pos itself;
-  // null scale: 1.
+  // sums[slot[i]] += scale[pos[i]] * grad[source[pos[i]]] in order of i. If `source` is null, pos
+  // itself is the source; if `scale` is null, all scales are 1.
   void (*accumulate)(const uint32_t* slot, const uint32_t* pos, size_t n, const float* grad,
                      const uint32_t* source, const float* scale, int dim, float* sums);
 
-  // The same of a gradient in bfloat16, with the bits that its numbers as float32 would give.
+  // Like accumulate, for a gradient in bfloat16. The bits are the same as with the gradient in
+  // float32.
   void (*accumulate_bfloat16)(const uint32_t* slot, const uint32_t* pos, size_t n,
                               const uint16_t* grad, const uint32_t* source, const float* scale,
                               int dim, float* sums);
@@ -82,9 +85,10 @@ struct Kernels {
   // Returns the sum of squares of the gradients of rows that are not null, in a fixed order.
   double (*squared_norm)(int dim, char* const* rows, const float* sums, size_t n);
 
-  // Updates n elements that are of no table by one optimizer step: values w, gradients g, and an
-  // array of n for each state of the rule (as many as Rule::StateWidth(1); the other pointers are
-  // not read). Each element by itself: the rule must not be kRowWiseAdagrad.
+  // Updates n elements of a dense parameter by one optimizer step. The arguments are values w,
+  // gradients g, and one array of n floats for each state of the rule. There are
+  // Rule::StateWidth(1) states; further pointers are not read. Each element is updated on its own,
+  // so the rule must not be kRowWiseAdagrad.
   void (*step_dense)(const StepConstants& c, int n, float* w, float* const* states, const float* g);
 
   // Returns the sum of squares of n numbers, in a fixed order.
@@ -100,7 +104,8 @@ struct Kernels {
                             const float* unknown, float factor, int dim, float* out);
 };
 
-// Returns the best set this CPU runs, or the one named by MINDSPORE_REC_SIMD (avx512, avx2, base).
+// Returns the best set that this CPU runs, or the set named by MINDSPORE_REC_SIMD (avx512, avx2,
+// base).
 const Kernels& ActiveKernels();
 
 // Returns the set of that name, or null if this CPU or build lacks it. For tests.

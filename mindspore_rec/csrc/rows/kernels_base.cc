@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The row kernels for one instruction set; setup.py passes the flags that go with this file's name.
+// The row kernels for one instruction set; setup.py passes the compiler flags for this file's name.
 #define MSREC_KERNELS_NAME "base"
 #define MSREC_KERNELS_SYMBOL kKernelsBase
 #include "rows/kernels.inl"

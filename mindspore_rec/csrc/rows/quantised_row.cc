@@ -20,7 +20,7 @@ struct Range {
   bool finite = true;
 };
 
-// Four at a time: each comparison waits for the one before it.
+// Four numbers at a time, because each comparison of one chain waits for the comparison before it.
 Range RangeOf(const float* numbers, int32_t dim) {
   constexpr int kLanes = 4;
   Range lanes[kLanes];
@@ -47,7 +47,7 @@ Range RangeOf(const float* numbers, int32_t dim) {
   return range;
 }
 
-// The greatest float16 that is not above x, within the finite ones.
+// The greatest finite float16 that is not above x.
 uint16_t HalfDown(double x) {
   const uint16_t near = ToFloat16(static_cast<float>(std::clamp(x, -kLargest, kLargest)));
   if (FromFloat16(near) <= x || near == (kLargestHalf | 0x8000)) return near;
@@ -55,7 +55,7 @@ uint16_t HalfDown(double x) {
   return (near & 0x8000) != 0 ? near + 1 : near - 1;
 }
 
-// The least float16 that is not below x, from 0 to the largest.
+// The least float16 that is not below x, between 0 and the largest finite one.
 uint16_t HalfUp(double x) {
   const uint16_t near = ToFloat16(static_cast<float>(std::clamp(x, 0.0, kLargest)));
   return FromFloat16(near) < x && near < kLargestHalf ? near + 1 : near;
@@ -66,13 +66,15 @@ void WriteHalves(uint16_t scale, uint16_t offset, char* to) {
   std::memcpy(to + sizeof(scale), &offset, sizeof(offset));
 }
 
-// A row of equal numbers, `rest` above its offset, in one code: the least by which a float16
-// reaches it, so that the scale is the nearest float16 there is.
+// Writes a row of equal numbers, `rest` above the offset, with one code. The code is the least one
+// for which `rest` / code is a finite float16, and the scale is the float16 nearest to this
+// quotient.
 void QuantiseEqual(double rest, int32_t dim, int32_t bits, uint16_t offset, char* to) {
   const double most = bits == 8 ? 255.0 : 15.0;
   const double code = std::clamp(std::ceil(rest / kLargest), 1.0, most);
   const uint16_t nearest = ToFloat16(static_cast<float>(std::clamp(rest / code, 0.0, kLargest)));
-  // Less than half the least float16 above 0 is told from none by the scale only.
+  // If `rest` is less than half the least positive float16, only the scale differs from a row with
+  // rest 0.
   WriteHalves(nearest == 0 && rest > 0.0 ? 1 : nearest, offset, to);
   auto* codes = reinterpret_cast<unsigned char*>(to) + 4;
   const auto each = static_cast<unsigned>(nearest == 0 ? 0.0 : code);

@@ -4,17 +4,18 @@
 //
 //   | key: int64 | last step, last time: uint32 each | scale, offset: float16 each | codes |
 //
-// A number is offset + scale * code. Scale and offset lie in front of the codes as in FBGEMM's
-// IntNBitTableBatchedEmbeddingBags. A code has 8 bits or 4; of the two in a byte the first is in
-// the lower half, and an odd dim leaves the last upper half 0. Rows of a static vocabulary have no
-// key; rows that no age limit evicts have no last step and time. Rows are not aligned.
+// A number is offset + scale * code. Scale and offset precede the codes, as in FBGEMM's
+// IntNBitTableBatchedEmbeddingBags. A code has 8 or 4 bits. With 4 bits, the first code of a byte
+// is in the lower half, and an odd dim leaves the last upper half 0. Rows of a static vocabulary
+// have no key. Rows without an age limit have no last step and time. Rows are not aligned.
 //
-// The offset is the least number, rounded down to a float16; the scale the least float16 by which
-// the codes reach the greatest number. So a number is off by at most half the scale, unless a
-// float16 is not large enough: then it is the nearest there is. A row of equal numbers has one
-// code, the least by which a float16 reaches them, and the nearest float16 as scale. A row with an
-// infinity or a NaN reads NaN throughout: its scale and offset are NaN, its codes 0. (NumPy's
-// version, with the same bits: mindspore_rec/common/rows/quantise.py.)
+// The offset is the least number, rounded down to a float16. The scale is the least float16 with
+// which the codes reach the greatest number. So the error of a number is at most half the scale,
+// unless the numbers exceed the range of float16. For such numbers the result is the nearest
+// possible number. A row of equal numbers has one code, the least whose scale is a finite float16,
+// and the nearest float16 as scale. A row with an infinity or a NaN reads as all NaN: its scale and
+// offset are NaN, its codes 0. (NumPy's version, with the same bits:
+// mindspore_rec/common/rows/quantise.py.)
 #pragma once
 
 #include <cstddef>
@@ -29,7 +30,7 @@ struct QuantisedLayout {
   bool keyed = true;
   bool aged = false;
 
-  // Bytes before the scale.
+  // Number of bytes before the scale.
   size_t header() const { return (keyed ? sizeof(int64_t) : 0) + (aged ? 8 : 0); }
   size_t code_bytes() const { return (static_cast<size_t>(dim) * bits + 7) / 8; }
   size_t stride() const { return header() + 4 + code_bytes(); }
@@ -57,7 +58,7 @@ inline void SetAgesOfQuantised(char* row, const RowAges& ages) {
   std::memcpy(row + sizeof(int64_t), &ages, sizeof(ages));
 }
 
-// Write scale, offset and codes of `dim` numbers to `to`, where a row's scale lies.
+// Write scale, offset and codes of `dim` numbers to `to`, the address of a row's scale.
 void QuantiseNumbers(const float* numbers, int32_t dim, int32_t bits, char* to);
 
 }  // namespace msrec

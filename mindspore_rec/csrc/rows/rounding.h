@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rounding: how an optimizer step writes numbers of two bytes back. Stochastic rounding takes its
-// random numbers from a generator without a state: they are a function of the table's seed and
-// name, the row's key, the table's step and the number's place in the row. So bits do not depend on
-// threads, instruction sets, tiers or workers, and a run that goes on from a checkpoint goes on
-// with the same ones. The code of the generator is in rows/narrow.inl:
+// Rounding: the way an optimizer step writes 2-byte numbers back. Stochastic rounding uses a random
+// number generator without state. The random numbers are a function of the table's seed and name,
+// the row's key, the table's step and the position in the row. So bits do not depend on threads,
+// instruction sets, tiers or workers, and a run that resumes from a checkpoint uses the same random
+// numbers. The code of the generator is in rows/narrow.inl:
 //
 //   stream of a step   = Mix64(Mix64(seed of the table ^ kRoundingStream) + step)
 //   stream of a row    = Mix64(stream of the step ^ Mix64(key ^ kRoundingKey)), as lo + 2^32 * hi
@@ -12,10 +12,11 @@
 //                        x += hi; x *= 0x846ca68b; x ^= x >> 16
 //   number i, plane 1  = x = number i of plane 0; x *= 0x9e3779b1; x ^= x >> 15
 //
-// in uint32. Element i of the value takes number i of plane 0 from its first bit on. Element i of
-// state k, which is bfloat16 and needs 16 bits, takes a half of number i of plane (k + 1) / 2: the
-// upper one where k + 1 is even, else the lower one. Plane 1 is cheap, for any two of an element's
-// numbers are independent, which is all that their roundings need.
+// in uint32. Element i of the value uses number i of plane 0, from its first bit on. Element i of
+// state k is bfloat16 and needs 16 bits. The element uses half of number i of plane (k + 1) / 2.
+// The upper half is used for even k + 1, the lower half for odd k + 1. Plane 1 is cheap to compute.
+// Rounding needs only that any two random numbers of an element are independent, and this holds for
+// planes 0 and 1.
 #pragma once
 
 #include <cstdint>

@@ -4,10 +4,10 @@
 //
 //   | RowMeta (20 bytes) | value: dim numbers | optimizer state | score: one float32, if any |
 //
-// Value and state have a type each; a part of an odd number of two bytes is padded to 4. The
-// metadata comes first so that a lookup touches key and value in adjacent cache lines, and one
-// block so that a tier moves a row with one copy. Rows are 4-byte aligned. Numbers are read and
-// written through row_values.h and the kernels.
+// Value and state each have one number type; a part with an odd number of 2-byte numbers is padded
+// to 4 bytes. The metadata comes first, so a lookup touches key and value in adjacent cache lines.
+// A row is one block, so a tier moves it with one copy. Rows are 4-byte aligned. The kernels and
+// row_values.h read and write the numbers.
 #pragma once
 
 #include <cstddef>
@@ -35,8 +35,8 @@ inline void AddCount(RowMeta* meta, uint32_t occurrences) {
   meta->count = meta->count + (occurrences < room ? occurrences : room);
 }
 
-// Bytes of a row's part of n numbers. Always inlined, since the kernels of every instruction set
-// use it.
+// Bytes of n numbers in a row, padded. The function is always inlined, because the kernels of every
+// instruction set use it.
 __attribute__((always_inline)) inline constexpr size_t PartBytes(int32_t n, NumberType type) {
   return (static_cast<size_t>(n) * BytesOf(type) + 3) / 4 * 4;
 }
@@ -50,14 +50,14 @@ struct RowLayout {
   NumberType value_type = NumberType::kFloat32;
   NumberType state_type = NumberType::kFloat32;
 
-  // Numbers that the optimizer keeps.
+  // Number of floats in the optimizer state.
   int32_t optimizer_width() const { return state_width - (scored ? 1 : 0); }
   size_t value_bytes() const { return PartBytes(dim, value_type); }
   size_t state_bytes() const {
     return PartBytes(optimizer_width(), state_type) + (scored ? sizeof(float) : 0);
   }
   size_t stride() const { return sizeof(RowMeta) + value_bytes() + state_bytes(); }
-  // Whether numbers of a row are floats one after the other.
+  // Whether all numbers of a row are consecutive floats.
   bool is_float32() const {
     return value_type == NumberType::kFloat32 && state_type == NumberType::kFloat32;
   }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RowsOut, Gradient: rows outside a table, [n, dim], as a lookup writes them and as their gradient
-// comes back: float32, or bfloat16 as bits (util/bfloat16.h), in half as many bytes. Borrowed.
+// RowsOut, Gradient: rows outside a table, [n, dim]: the output of a lookup, and its gradient. The
+// numbers are float32, or bfloat16 as bits (util/bfloat16.h) in half as many bytes. RowsOut and
+// Gradient do not own the memory.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,7 @@
 
 namespace msrec {
 
-// One of the two pointers is null; both are where nothing is to be written.
+// One of the two pointers is null. Both pointers are null if nothing is to be written.
 struct RowsOut {
   float* floats = nullptr;
   uint16_t* halves = nullptr;
@@ -30,7 +31,7 @@ struct Gradient {
   const uint16_t* halves = nullptr;
 
   Gradient(const float* data) : floats(data) {}  // NOLINT: as above
-  // Of what an operator was given.
+  // The gradient in an operator's argument.
   explicit Gradient(const RowsOut& rows) : floats(rows.floats), halves(rows.halves) {}
   static Gradient Bfloat16(const uint16_t* data) {
     Gradient gradient(nullptr);
@@ -39,7 +40,7 @@ struct Gradient {
   }
 };
 
-// Call the gather of rows of that kind (RowKernels).
+// Call the gather kernel for the type of the output (RowKernels).
 inline void GatherRows(const RowKernels& kernels, char* const* rows, const uint32_t* inverse,
                        const uint32_t* pos, size_t n, const float* default_row, int dim,
                        const RowsOut& out) {
@@ -50,7 +51,7 @@ inline void GatherRows(const RowKernels& kernels, char* const* rows, const uint3
   }
 }
 
-// Call `accumulate` for a gradient of either type (Kernels).
+// Call the accumulate kernel for the type of the gradient (Kernels).
 inline void AddGradient(const Kernels& kernels, const uint32_t* slot, const uint32_t* pos, size_t n,
                         const Gradient& gradient, const uint32_t* source, const float* scale,
                         int dim, float* sums) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The numbers of one row, as float32, whatever its layout keeps them as. What is written is rounded
-// to the nearest; what was read and is written again stays the same bits. The kernels
-// (rows/kernels.h) read and update many rows.
+// The numbers of one row, as float32, whatever types its layout has. Writing rounds to the nearest
+// number; a number that is read and written back keeps its bits. The kernels (rows/kernels.h) read
+// and update many rows.
 #pragma once
 
 #include "rows/row_layout.h"
@@ -12,18 +12,19 @@ namespace msrec {
 // Copy the value of a row, `dim` floats.
 void ReadValue(const RowLayout& layout, const char* row, float* to);
 void WriteValue(const RowLayout& layout, const float* from, char* row);
-// Copy the state of a row, `state_width` floats, the score last.
+// Copy the state of a row, `state_width` floats; the score is the last float.
 void ReadState(const RowLayout& layout, const char* row, float* to);
 void WriteState(const RowLayout& layout, const float* from, char* row);
 // Copy the optimizer's part of the state, `optimizer_width()` floats.
 void ReadOptimizerState(const RowLayout& layout, const char* row, float* to);
 void WriteOptimizerState(const RowLayout& layout, const float* from, char* row);
-// Set the optimizer's state to `first` numbers of `accumulator`, then zeros.
+// Set the first `first` numbers of the optimizer's state to `accumulator`, and the other numbers to
+// zero.
 void FillOptimizerState(const RowLayout& layout, int32_t first, float accumulator, char* row);
 // Return the sum of squares of the value.
 double SquaredNormOfValue(const RowLayout& layout, const char* row);
 
-// The frequency or score of a row that has one.
+// Return the frequency or score of a row. Requires a layout with scores.
 inline float& Score(const RowLayout& layout, char* row) {
   return *reinterpret_cast<float*>(row + layout.stride() - sizeof(float));
 }

@@ -21,7 +21,7 @@ enum class RuleKind : int32_t {
   kRmsProp,
 };
 
-// Constants of a rule; each rule reads its own.
+// Constants of a rule; each rule reads only its own constants.
 struct Rule {
   RuleKind kind = RuleKind::kNone;
   float beta1 = 0.9f;
@@ -36,16 +36,17 @@ struct Rule {
   bool nesterov = false;
   bool centered = false;
 
-  // Returns the floats of optimizer state of a row of this dim.
+  // Returns the number of optimizer state floats for a row of this dim.
   int32_t StateWidth(int32_t dim) const;
-  // Returns how many of these begin as initial_accumulator; the others begin as 0.
+  // Returns how many floats of the state begin as initial_accumulator; the other floats begin as 0.
   int32_t FirstAccumulators(int32_t dim) const;
-  // Whether the state is sums that only grow, which few bits would stop, and no moving averages.
+  // Whether the state is made of sums that only grow, not of moving averages. With few bits, sums
+  // that only grow would stop growing.
   bool KeepsSums() const;
 };
 
-// "sgd", "momentum", "adagrad", "row_wise_adagrad", "adam", "adamw", "ftrl", "rmsprop".
-// Throws std::invalid_argument on another name.
+// Parses "sgd", "momentum", "adagrad", "row_wise_adagrad", "adam", "adamw", "ftrl" or "rmsprop".
+// Throws std::invalid_argument for another name.
 RuleKind ParseRuleKind(const std::string& name);
 
 // The inputs of one step.

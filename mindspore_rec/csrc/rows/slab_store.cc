@@ -15,8 +15,8 @@
 namespace msrec {
 namespace {
 
-// Zeroed memory. Blocks of a huge page and more are mapped aligned and advised, since random row
-// access over small pages spends much of its time in TLB misses.
+// Return zeroed memory. Blocks of at least one huge page are aligned and use huge pages. Random
+// access to small pages would spend much of its time in TLB misses.
 char* MapBlock(size_t bytes) {
   if (bytes < kHugePage) {
     auto* block = static_cast<char*>(std::calloc(1, bytes));

@@ -4,9 +4,9 @@
 // grows by whole slabs, and a freed row is reused by a later Allocate. Not thread safe; one shard
 // owns it.
 //
-// Slab 0 holds kFirstRows rows, each next slab as many as all before it, until a slab reaches
-// kSlabBytes; from there on all are of that size. So a tiny table is small and a large one has few,
-// huge-page backed slabs.
+// Slab 0 has kFirstRows rows. Each next slab has as many rows as all slabs before it, until a slab
+// reaches kSlabBytes. All further slabs have kSlabBytes. So a tiny table is small, and a large
+// table has few slabs, which use huge pages.
 #pragma once
 
 #include <cstddef>
@@ -17,23 +17,23 @@ namespace msrec {
 
 class SlabStore {
  public:
-  // `frees`: whether rows are ever freed.
+  // `frees`: whether the owner ever frees rows.
   explicit SlabStore(size_t stride, bool frees = true);
   ~SlabStore();
   SlabStore(const SlabStore&) = delete;
   SlabStore& operator=(const SlabStore&) = delete;
 
-  // Make the next n Allocate() calls unable to fail. Throws std::bad_alloc, leaving the store as
-  // it was.
+  // Make sure that the next n Allocate() calls cannot fail. Throws std::bad_alloc; then the store
+  // is unchanged.
   void Reserve(size_t n);
 
   // Number of Allocate() calls that need no memory.
   size_t room() const { return Capacity() - live(); }
 
-  // Return a zeroed row (its metadata says not live). Throws std::bad_alloc.
+  // Return a zeroed row, whose metadata marks it as not live. Throws std::bad_alloc.
   uint32_t Allocate();
 
-  // Requires: id came from Allocate and was not freed since.
+  // Requires: id came from Allocate and has not been freed since.
   void Free(uint32_t id) noexcept;
 
   char* Row(uint32_t id) const {
@@ -45,15 +45,15 @@ class SlabStore {
     return slabs_[bit - kFirstShift + 1] + (id - (1u << bit)) * stride_;
   }
 
-  // Exchange rows and row size; the address of the store itself stays, so that an index over it
-  // stays.
+  // Exchange the rows and row sizes of two stores. The address of the store stays, so an index over
+  // it stays valid.
   void Swap(SlabStore* other) noexcept;
 
   size_t stride() const { return stride_; }
-  // Row ids ever handed out: every live row's id is below.
+  // Upper bound of row ids: every live row's id is below it.
   uint32_t end() const { return end_; }
   size_t live() const { return end_ - free_.size(); }
-  // Memory held, including rows not handed out yet.
+  // Bytes of memory, including the memory of rows that Allocate has not returned yet.
   size_t bytes() const { return bytes_; }
 
  private:

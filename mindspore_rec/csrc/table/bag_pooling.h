@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// BagPooling: combines the rows of a lookup by bags. A part of a table, under its mutex.
+// BagPooling: combines the rows of a lookup by bags. BagPooling is a part of a table and runs under
+// the table's mutex.
 #pragma once
 
 #include <cstddef>
@@ -16,15 +17,15 @@ class BagPooling {
  public:
   // Requires: core outlives it.
   explicit BagPooling(const TableCore* core) : core_(*core) {}
-  // Combines rows that are of `rows` and not of the table's own types.
+  // Combines rows with the number types of the kernels `rows`, not with the table's types.
   BagPooling(const TableCore* core, const RowKernels* rows) : core_(*core), rows_(rows) {}
 
-  // Throw std::invalid_argument where offsets do not rise from 0 to at most the number of ids.
+  // Throw std::invalid_argument unless offsets rise from 0 to at most the number of ids.
   void Check(const IdView& ids, const BagView& bags) const;
-  // Make the memory that Pool takes, before the lookup changes anything. Throws std::bad_alloc.
+  // Allocate the memory for Pool, before the lookup changes anything. Throws std::bad_alloc.
   void Reserve(Batch* batch, const BagView& bags);
-  // Combine the rows of each bag into [number of bags, dim] at out, and note in the batch how
-  // gradients flow back. Keys without a row read `unknown`. Requires batch->row and Reserve.
+  // Combine the rows of each bag into out [number of bags, dim], and store in the batch the bag and
+  // weight of each gradient. Keys without a row read `unknown`. Requires batch->row and Reserve.
   void Pool(Batch* batch, const IdView& ids, const BagView& bags, const float* unknown, float* out);
 
  private:

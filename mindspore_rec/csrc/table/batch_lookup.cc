@@ -17,7 +17,8 @@ bool BatchLookup::ReserveRows(Batch* batch, LookupPurpose purpose, const Pending
     core_.shards[s]->ReserveNotes(before(s) + positions);
   }
   if (!unique) return false;
-  // Distinct keys may be far fewer than positions: memory is mapped for those only.
+  // There may be far fewer distinct keys than positions, so memory is reserved only for the
+  // distinct keys.
   if (!batch->made_unique) ForShards(*batch, [&](int s) { batch->MakeUnique(s); });
   for (int s = 0; s < kNumShards; ++s) {
     if (batch->begin[s + 1] == batch->begin[s]) continue;
@@ -69,10 +70,10 @@ void BatchLookup::Finish(Batch* batch, bool moved, const float* unknown, const R
   if (moved && core_.cache != nullptr) {
     core_.cache->host.Promote(batch, LookupPurpose::kTrain);
   } else {
-    // Nothing to do, unless others have taken the room.
+    // Does nothing, unless other lookups have used up the room.
     ReserveRows(batch, LookupPurpose::kTrain, nullptr);
   }
-  // Another lookup may have inserted its keys since it was probed.
+  // Another lookup may have inserted some of the batch's keys since the probe.
   batch->probed = false;
   Fetch(batch, LookupPurpose::kTrain, true, unknown, out);
 }

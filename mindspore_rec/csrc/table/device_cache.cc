@@ -22,7 +22,7 @@ bool Same(const IdFilter& a, const IdFilter& b) {
 
 size_t BytesOf(const IdView& ids) { return ids.size * (ids.is_int64 ? 8 : 4); }
 
-// Calls fn(shard, i) for the place i of each distinct key of a batch that was made unique.
+// Calls fn(shard, i) for the place i of each distinct key of a unique batch.
 template <typename Fn>
 void ForKeys(const Batch& batch, Fn fn) {
   for (int s = 0; s < kNumShards; ++s) {
@@ -108,7 +108,7 @@ void DeviceCache::RequireSlots(Batch* batch, bool trained, std::vector<SlotSwap>
   batch->made_unique = true;
   size_t needed = rows_.Needed(*batch);
   if (needed > rows_.slots() && !trained) {
-    // No step will come that ends the lookups before.
+    // No step follows that would end the earlier lookups.
     rows_.NextStep();
     needed = rows_.Needed(*batch);
   }
@@ -127,8 +127,8 @@ void DeviceCache::Place(const Batch& batch, std::vector<SlotSwap>* swaps) {
   rows_.Move(*swaps);
 }
 
-// Writes the slot of each id to `slots`, what is to be moved to `swaps`, and the slots of its
-// distinct keys to `held` unless that is null.
+// Writes the slot of each id to `slots`, and the rows to move to `swaps`. Unless `held` is null,
+// writes the slots of the distinct keys to `held`.
 int64_t DeviceCache::MapToSlots(const IdView& ids, const IdFilter& filter, int32_t* slots,
                                 std::vector<SlotSwap>* swaps, std::vector<uint32_t>* held) {
   const bool trained = core_.trainable;
@@ -154,7 +154,8 @@ int64_t DeviceCache::MapToSlots(const IdView& ids, const IdFilter& filter, int32
     }
   });
   if (!trained && core_.context.tiered) {
-    // Rows in lower tiers were read through, and are in no block of host memory: they do not stay.
+    // Copies of rows in lower tiers have no block in host memory, so such rows do not stay in the
+    // cache.
     ForKeys(*batch, [&](int s, size_t i) {
       if (!core_.shards[s]->Holds(batch->key[i])) rows_.Forget(s, batch->key[i]);
     });
@@ -199,7 +200,7 @@ int64_t DeviceCache::Lookup(const IdView& ids, const IdFilter& filter, float* va
 
 RowMoves DeviceCache::Prepare(const IdView& ids, const IdFilter& filter) {
   if (!rows_.moving.empty()) throw std::runtime_error(core_.Where("rows are being moved"));
-  // Everything that can fail comes first.
+  // First do everything that can fail.
   std::list<PreparedLookup> one(1);
   PreparedLookup& lookup = one.front();
   const auto* data = static_cast<const char*>(ids.data);

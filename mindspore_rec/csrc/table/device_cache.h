@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// DeviceCache: lookups and steps of a table whose rows are, while they are trained, in the slots of
-// a device cache (device_rows.h). A slot is a row's place there.
+// DeviceCache: lookups and steps of a table whose rows are in the slots of a device cache
+// (device_rows.h) during training. A slot is a row's place in the cache.
 //
-// If the host shares the cache's memory, the cache moves rows by itself. Otherwise the caller moves
-// them (RowMoves, FinishMove), and the optimizer's formula runs on the device too: the graph
-// reports which lookups have a gradient, asks for the slots of their rows and updates these.
+// If the host shares the cache's memory, the cache moves rows by itself. If the memory is not
+// shared, the caller moves rows (RowMoves, FinishMove), and the optimizer's formula also runs on
+// the device. The graph then reports the lookups with a gradient, requests the slots of their rows,
+// and updates these slots.
 //
-// A part of Table, under its mutex. Throws std::invalid_argument for bad arguments and
-// std::runtime_error for calls out of order, with the table as it was; messages name the table.
+// DeviceCache is a part of Table and runs under the table's mutex. Throws std::invalid_argument for
+// bad arguments and std::runtime_error for calls out of order; the table is then unchanged.
+// Messages name the table.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +28,8 @@
 
 namespace msrec {
 
-// Rows that the caller is to move: rows in out_slots from the device to the host, then in_values
-// [n, dim] and in_states [n, state width] into in_slots [n].
+// Rows for the caller to move. First the rows in out_slots move from the device to the host, then
+// in_values [n, dim] and in_states [n, state width] move into in_slots [n].
 struct RowMoves {
   std::vector<int32_t> out_slots;
   std::vector<int32_t> in_slots;
@@ -37,66 +39,67 @@ struct RowMoves {
 
 class DeviceCache {
  public:
-  // `values` is [rows + 3, dim], and stays the caller's; null where it is not shared. Requires that
-  // core and lookup, which finds rows on the host, outlive it.
+  // `values` is [rows + 3, dim] and belongs to the caller; null if it is not shared. Requires that
+  // core and lookup, which finds rows on the host, outlive this object.
   DeviceCache(TableCore* core, BatchLookup* lookup, const DeviceConfig& config, float* values);
 
   DeviceRows* rows() { return &rows_; }
-  // Sets the states' matrix [rows + 3, state width]; null where it is not shared.
+  // Sets the states' matrix [rows + 3, state width]; null if it is not shared.
   void SetStates(float* states);
-  // Throws unless its memory is shared, or with `shared` false, unless it is not.
+  // Throws unless the cache's memory is shared. With `shared` false, throws if the memory is
+  // shared.
   void RequireShared(bool shared) const;
   DeviceStats Stats() const;
 
-  // ---- lookups that give slots
+  // ---- lookups that return slots
 
-  // Inserts, counts and touches as a training lookup, and writes the slot of each id's row to
-  // `slots` [ids.size]; returns the lookup's ticket. What Prepare did for the same ids is given out
-  // as it is; without shared memory there must be such. `values`: where the cache is by now, null
-  // for where it was.
+  // Inserts, counts and touches rows like a training lookup. Writes the slot of each id's row to
+  // `slots` [ids.size] and returns the lookup's ticket. If Prepare was called for the same ids, its
+  // result is used. Without shared memory, Prepare is required. `values` is the cache's current
+  // address, or null if it has not moved.
   int64_t Lookup(const IdView& ids, const IdFilter& filter, float* values, int32_t* slots);
-  // Does that lookup's work on the host ahead of it. Without shared memory the caller moves the
-  // rows and calls FinishMove before anything else on the table.
+  // Does the host's work of a later Lookup in advance. Without shared memory, the caller must move
+  // the rows and call FinishMove before any other call on the table.
   RowMoves Prepare(const IdView& ids, const IdFilter& filter);
-  // Throws where a prepared lookup has not been made.
+  // Throws if a lookup was prepared but not made.
   void RequireNonePrepared() const;
 
   // ---- lookups that read rows on the host
 
-  // Makes a batch unique and room for `swaps`, before anything changes; throws if its keys do not
-  // fit beside the keys of the step's earlier lookups.
+  // Makes a batch unique and makes room for `swaps`, before anything changes. Throws if the batch's
+  // keys do not fit into the cache together with the keys of the step's earlier lookups.
   void RequireSlots(Batch* batch, bool trained, std::vector<SlotSwap>* swaps);
-  // Gives the rows of that batch their slots, for the step and for lookups to come. Cannot fail.
+  // Assigns slots to the rows of that batch, for this step and for later lookups. Cannot fail.
   void Place(const Batch& batch, std::vector<SlotSwap>* swaps);
 
   // ---- moves
 
-  // Returns the rows whose newest value is on the device only, to be handed to FinishMove. With
-  // shared memory it writes them back by itself and returns nothing.
+  // Returns the rows whose newest value is only on the device, for FinishMove. With shared memory,
+  // writes these rows back by itself and returns nothing.
   RowMoves FetchDirty();
-  // Takes over the rows being moved out. values, states: how many numbers there are; throws, and
-  // nothing is taken over, unless these rows have as many.
+  // Stores the rows that the caller moved out. `values` and `states` are array sizes. If the sizes
+  // do not match the number of these rows, throws and stores nothing.
   void FinishMove(const float* out_values, size_t values, const float* out_states, size_t states);
 
   // ---- the step on the host, with shared memory
 
   // Makes room for the rows of a step. Throws std::bad_alloc.
   void ReserveStep(size_t rows);
-  // Updates the rows of a shard that have a slot, and takes them out of the shard's gradients.
+  // Updates the rows of a shard that have a slot, and removes them from the shard's gradients.
   void UpdateRows(const StepConstants& constants, int shard);
 
   // ---- the step on the device, without shared memory
 
-  // The gradient of the lookup with that ticket has been added on the device.
+  // Records that the gradient of the lookup with that ticket has been added on the device.
   void ReportGradient(int64_t ticket);
   // Number of slots whose rows have a gradient.
   size_t touched() const { return touched_.size(); }
-  // Writes these slots to `slots` [room], and the scratch slot to the rest.
+  // Writes the touched slots to the beginning of `slots` [room], and the scratch slot to the rest.
   void CopyTouched(int32_t* slots, size_t room) const;
-  // The touched rows have been updated on the device: notes them as changed.
+  // Records that the touched rows have been updated on the device.
   void NoteUpdated();
 
-  // Forgets the step's lookups and gradients; its slots may be taken from here on.
+  // Drops the step's lookups and gradients. After this call, the step's slots may be taken.
   void ForgetStep();
 
  private:

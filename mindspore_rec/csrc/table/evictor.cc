@@ -21,8 +21,9 @@ namespace {
 
 constexpr int64_t kMaxTime = std::numeric_limits<uint32_t>::max();
 
-// Rows over the capacity that one step evicts, beside twice those it has inserted: about a
-// millisecond's work. A capacity that was lowered is reached over several steps.
+// Rows over the capacity that one step evicts, in addition to twice the number of rows that it
+// inserted. The eviction of these rows takes about a millisecond. A lowered capacity is reached
+// over several steps.
 constexpr uint64_t kVictimsAStep = 16384;
 
 }  // namespace
@@ -49,7 +50,7 @@ void Evictor::Set(const Eviction& eviction) {
   context.eviction = eviction;
   std::fill(std::begin(sweeping_), std::end(sweeping_), false);
   over_capacity_ = false;
-  // With a trigger, nothing is due before it.
+  // With on_trigger, nothing is due before the first trigger.
   context.horizon = {};
   context.epochs.seen = {context.step, context.time};
   FollowClock();
@@ -70,9 +71,9 @@ void Evictor::FinishStep() {
   try {
     EvictSlice();
   } catch (const std::exception&) {
-    // The update is made, and a step that threw now would be taken twice. Each row is evicted, or
-    // is not; those that are due are invisible already, those over the capacity are counted anew by
-    // the next step.
+    // The update is done, and an exception now would make the caller repeat the step. A row is
+    // either evicted or unchanged. Rows that are due are already invisible, and the next step
+    // counts the rows over the capacity again.
     if (core_.cache != nullptr) core_.cache->eviction.NoteFailure();
   }
 }
@@ -87,10 +88,10 @@ void Evictor::SetEventTime(int64_t seconds) {
   if (seconds <= context.time) return;
   const bool first = context.time == 0;
   context.time = static_cast<uint32_t>(seconds);
-  // Rows from before there was a time are as old as the first time.
+  // Rows that are older than the first event time get the first event time.
   if (first) {
-    // Put back to no time and on, a table has a second first time, which rows that were stamped do
-    // not have: they are no longer in the sum that is theirs.
+    // If the clock was set back to no time, the table now has a second first time. Rows with the
+    // old first time no longer match the kept digest.
     if (context.first_time != 0) core_.DropDigest();
     context.first_time = context.time;
     ForAllShards([&](int s) { core_.shards[s]->StampTime(); });
@@ -106,7 +107,7 @@ void Evictor::SetClock(int64_t step, uint32_t time) {
     throw std::invalid_argument(
         core_.Where("step must be in [0, 2^32), got " + std::to_string(step)));
   }
-  // Rows due now must not return. If the clock moves forward, they stay due.
+  // Rows that are due now must not return. If the clock moves forward, due rows stay due.
   if (step < context.step || time < context.time) EvictDue();
   context.step = step;
   context.time = time;
@@ -164,7 +165,7 @@ void Evictor::Trigger(bool at_once) {
   }
   if (eviction.max_idle_seconds >= 0 && core_.context.time == 0) core_.RefuseWithoutTime();
   if (core_.device != nullptr && eviction.by_norm()) core_.device->WriteBackAll();
-  // Rows due at the old horizon stay due at the new one: time only moves forward.
+  // Rows due at the old horizon stay due at the new one, because time only moves forward.
   core_.context.horizon = {core_.context.step, core_.context.time};
   over_capacity_ = true;
   ForAllShards([&](int s) {
@@ -189,7 +190,8 @@ int64_t Evictor::Capacity() const {
   const Placement& placement = core_.context.placement;
   int64_t rows = placement.Share(eviction.max_rows);
   if (eviction.max_bytes >= 0) {
-    // Of rows in all tiers: without what keeps some of them in host memory.
+    // The capacity counts rows in all tiers, so the extra bytes of rows in host memory are left
+    // out.
     const auto row_bytes = static_cast<int64_t>(RowSizes(core_.context.layout).in_host(false));
     const int64_t fit = placement.Share(eviction.max_bytes) / row_bytes;
     rows = rows < 0 ? fit : std::min(rows, fit);

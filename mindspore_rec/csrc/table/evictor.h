@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Evictor: decides when rows of a table are evicted: by age at the horizon, by norm, and over the
-// capacity. Rows that are due are invisible at once; their memory is freed by a sweep, a slice a
-// step. Keeps the table's clock and the horizon that ages are measured at. A part of a table, under
-// its mutex.
+// Evictor: decides when rows of a table are evicted: by age at the horizon, by norm, and by the
+// capacity. Rows that are due are invisible at once. A sweep frees the memory of due rows, one
+// slice per step. The evictor keeps the table's clock and the horizon, at which ages are measured.
+// Evictor is a part of a table and runs under the table's mutex.
 #pragma once
 
 #include <cstdint>
@@ -16,40 +16,40 @@ namespace msrec {
 
 class Evictor {
  public:
-  // Requires: both outlive it.
+  // Requires: core and rows outlive this object.
   Evictor(TableParts* core, RowReader* rows) : core_(*core), rows_(*rows) {}
 
-  // Set how rows are evicted. Rows due under the settings before are evicted first.
+  // Set the eviction rules. Rows that are due under the old settings are evicted first.
   void Set(const Eviction& eviction);
 
   // ---- the clock
 
-  // End a step: move the clock, and evict one step's share. A tier or memory that fails leaves that
-  // to a later step.
+  // End a step: advance the clock, and evict one step's share. If a tier fails or memory is short,
+  // a later step does the eviction.
   void FinishStep();
-  // Set the time of the batch to come; older than the watermark: no effect.
+  // Set the event time of the next batch. A time older than the watermark has no effect.
   void SetEventTime(int64_t seconds);
-  // Put the clock to a moment, the past included.
+  // Set the clock to a given moment, which may be in the past.
   void SetClock(int64_t step, uint32_t time);
   void SetHorizon(const Horizon& horizon);
 
   // ---- eviction
 
-  // Free what is due, so that it is not among the rows.
+  // Free the rows that are due, so that the table's rows do not include them.
   void EvictDue();
-  // Move the horizon to the clock and apply all rules: at once, or in the steps to come.
+  // Move the horizon to the clock and apply all rules, at once or in the following steps.
   void Trigger(bool at_once);
 
  private:
   // Let horizon and epochs follow the clock.
   void FollowClock();
-  // One step's share of evicting.
+  // Evict one step's share.
   void EvictSlice();
-  // Most rows of the table; -1: no limit.
+  // Maximum number of rows of the table; -1: no limit.
   int64_t Capacity() const;
-  // Evict rows over the capacity, at most `most`.
+  // Evict rows over the capacity, at most `most` rows.
   void EvictOverCapacity(uint64_t most);
-  // The same in host memory.
+  // Evict `rows` rows from host memory because of the capacity.
   void EvictFromHost(uint64_t rows);
 
   TableParts& core_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Explanation: all that a table knows of a key, and the settings that decide about it.
+// Explanation: a table's data about a key, and the settings that decide about the key.
 #pragma once
 
 #include <cstdint>

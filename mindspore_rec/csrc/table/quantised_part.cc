@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kQuantisedRows = 4096;
 constexpr size_t kImportRows = size_t{1} << 18;
 
-// Return ids `first` and on, at most so many.
+// Return the ids from `first` on, at most `most` of them.
 IdView PartOf(const IdView& ids, size_t first, size_t most) {
   IdView part = ids;
   part.data = static_cast<const char*>(ids.data) +
@@ -23,8 +23,8 @@ IdView PartOf(const IdView& ids, size_t first, size_t most) {
   return part;
 }
 
-// Call fn(keys, first, ages) for parts of rows: memory is mapped for all keys of a part, though
-// many have a row already.
+// Call fn(keys, first, ages) for parts of the rows. Parts limit the memory, which is reserved for
+// all keys of a part even if many keys already have a row.
 template <typename Fn>
 void InParts(const IdView& keys, const RowArrays& ages, const Fn& fn) {
   for (size_t first = 0; first < keys.size; first += kImportRows) {
@@ -38,7 +38,7 @@ void InParts(const IdView& keys, const RowArrays& ages, const Fn& fn) {
 
 }  // namespace
 
-// Rows of a vocabulary that were never set are first values.
+// Rows of a vocabulary that were never set have their first values.
 void QuantisedPart::WriteFirstRows(QuantisedRows* rows) const {
   const auto vocabulary = static_cast<size_t>(core_.config.vocabulary);
   const auto dim = static_cast<size_t>(core_.config.dim);
@@ -69,7 +69,7 @@ void QuantisedPart::LookUp(const IdView& ids, const IdFilter& filter, const BagV
   if (out.halves == nullptr) {
     return core_.quantised->Lookup(ids, full, unknown, &limit, out.floats);
   }
-  // Numbers of int8 and int4 rows are float32, which are rounded.
+  // Rows of int8 and int4 are read as float32, which are then rounded for the output.
   const auto dim = static_cast<size_t>(core_.config.dim);
   std::vector<float> rows(std::min(kQuantisedRows, ids.size) * ids.stride * dim);
   for (size_t first = 0; first < ids.size; first += kQuantisedRows) {

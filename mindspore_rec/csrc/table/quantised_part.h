@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// QuantisedPart: what a table does where its rows are of int8 or int4. A part of a table, under its
-// mutex.
+// QuantisedPart: the operations of a table whose rows are int8 or int4. QuantisedPart is a part of
+// a table and runs under the table's mutex.
 #pragma once
 
 #include <cstddef>
@@ -22,26 +22,26 @@ class QuantisedPart {
   // Requires: core outlives it.
   explicit QuantisedPart(TableParts* core) : core_(*core) {}
 
-  // Throw std::invalid_argument, naming `what`, where rows are quantised.
+  // Throw std::invalid_argument with `what` in the message if rows are quantised.
   void Refuse(const char* what) const;
-  // Bytes of a row that are no numbers; of any row.
+  // Bytes of metadata in a row, for rows of any type.
   size_t MetadataBytes() const;
-  // Return the age limits that rows have now.
+  // Return the current age limits of rows.
   AgeLimit Ages() const;
   // Fill the rows of a vocabulary with first values.
   void WriteFirstRows(QuantisedRows* rows) const;
 
   // ---- requires quantised rows
 
-  // Null bags: each row by itself.
+  // With null bags, each row is read on its own.
   void LookUp(const IdView& ids, const IdFilter& filter, const BagView* bags, const float* unknown,
               const RowsOut& out) const;
   ExportedRows Export(const IdView& keys, bool with_state) const;
-  // Call fn with all rows, a part at a time.
+  // Call fn with all rows, one part at a time.
   void ExportParts(bool with_state, const std::function<void(ExportedRows)>& fn) const;
   // Quantise values; null columns of `ages` are zeros.
   void Put(const IdView& keys, const float* values, const RowArrays& ages);
-  // Set rows that are quantised already, as TableQuantised::ImportCodes says.
+  // Set rows that are already quantised, like TableQuantised::ImportCodes.
   void PutCodes(const IdView& keys, const uint8_t* rows, size_t width, const RowArrays& ages);
 
  private:

@@ -30,7 +30,7 @@ RowOptimizer::Relaid RowOptimizer::Relay(const Rule& rule) {
   try {
     for (auto& shard : core_.shards) relaid.stores.push_back(shard->Relaid(relaid.layout));
     if (core_.cache != nullptr) relaid.lower = core_.cache->tiers.Relay(relaid.layout);
-    // The state of every row starts anew.
+    // Every row starts with a new state.
     core_.ReserveChanges(relaid.lower.keys, true);
   } catch (...) {
     core_.context.rule = before;

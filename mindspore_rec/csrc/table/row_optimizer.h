@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RowOptimizer: the update rule of a table's rows, and the layout of rows that follows from it. A
-// part of a table, under its mutex.
+// RowOptimizer: the update rule of a table's rows, and the layout of rows that the rule requires.
+// RowOptimizer is a part of a table and runs under the table's mutex.
 #pragma once
 
 #include <cstdint>
@@ -19,37 +19,38 @@ class RowOptimizer {
   // Requires: core outlives it.
   explicit RowOptimizer(TableParts* core) : core_(*core) {}
 
-  // Whether rows keep their layout and state with that rule: its kind is the one they have.
+  // Whether rows keep their layout and state with that rule, because the current rule is of the
+  // same kind.
   bool KeepsState(const Rule& rule) const;
-  // Take that rule, whose constants may differ; return its number.
+  // Replace the rule by one of the same kind, whose constants may differ; return its number.
   int64_t Replace(const Rule& rule);
-  // Return the number of the rule, unlike any before.
+  // Return the unique number of the current rule.
   int64_t binding() const { return binding_; }
 
-  // All rows in another layout.
+  // Copies of all rows in another layout.
   struct Relaid {
     Rule rule;
     RowLayout layout;
     std::vector<std::unique_ptr<SlabStore>> stores;  // one a shard
     LowerTiers::Relaid lower;
   };
-  // Copy all rows in the layout of that rule, with fresh state, beside those there are. Whatever
-  // fails, these stay.
+  // Copy all rows to the layout of that rule, with fresh state. If anything fails, the existing
+  // rows are unchanged.
   Relaid Relay(const Rule& rule);
-  // Take the copies. Requires that the step was forgotten. Returns the queue in front of the tiers
-  // that the table has left.
+  // Replace the rows by the copies. Requires that the step's lookups were dropped. Returns the
+  // queue in front of the tiers that the table no longer uses.
   std::shared_ptr<WriteBehind> Adopt(Relaid relaid) noexcept;
 
-  // Return the constants of one step. Throws where an argument of the step is out of range, and
-  // std::runtime_error where it is of a rule that was replaced.
+  // Return the constants of one step. Throws if an argument of the step is out of range, and
+  // std::runtime_error if the step belongs to a replaced rule.
   StepConstants Constants(const StepInput& input) const;
 
-  // Make room for what Update notes about rows. Throws std::bad_alloc.
+  // Make room for the records of Update. Throws std::bad_alloc.
   void ReserveUpdate();
-  // Make the pointers to the rows of a shard's gradients good, and note that these rows change. Any
-  // thread, one at a time for each shard. Cannot fail after ReserveUpdate.
+  // Refresh the pointers to the rows of a shard's gradients, and record that these rows change. Any
+  // thread may call, but only one at a time per shard. Cannot fail after ReserveUpdate.
   void PrepareUpdate(int shard, bool stale);
-  // Update the rows of a shard by their gradients; the same.
+  // Update the rows of a shard by their gradients, under the same conditions as PrepareUpdate.
   void Update(const StepConstants& constants, int shard);
 
  private:

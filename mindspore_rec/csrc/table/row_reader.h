@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RowReader: reads rows of a table as evaluation sees them, in host memory or in a lower tier; it
-// promotes none. Rows that a device cache has newer values of are written back first, which throws
-// where they are out of the host's reach. A part of a table, under its mutex.
+// RowReader: reads rows of a table in host memory or in a lower tier, as evaluation sees them. It
+// promotes no rows. Rows with newer values in a device cache are written back first, which throws
+// if the cache is out of the host's reach. RowReader is a part of a table and runs under the
+// table's mutex.
 #pragma once
 
 #include <cstddef>
@@ -20,16 +21,16 @@ class RowReader {
   // Requires: core outlives it.
   explicit RowReader(TableParts* core) : core_(*core) {}
 
-  // Return the rows of these keys, in this order; null for keys without one. Rows in lower tiers
-  // are copied to `copies`.
+  // Return the rows of these keys in the same order; null for keys without a row. Rows in lower
+  // tiers are copied to `copies`.
   KeyedRows Find(const IdView& keys, std::vector<char>* copies);
-  // Call fn with all rows that are not due, a part at a time. Requires that the shards have been
+  // Call fn with all rows that are not due, one part at a time. Requires that the shards have been
   // swept.
   void Walk(const std::function<void(const KeyedRows&)>& fn);
-  // Call fn with the rows that are not in host memory, a part at a time: rows in lower tiers, due
-  // ones among them, and rows of a static table that have no place yet.
+  // Call fn with the rows that are not in host memory, one part at a time. Such rows are the rows
+  // in lower tiers, even due rows, and the rows of a static table that have no place yet.
   void WalkBelow(const std::function<void(const KeyedRows&)>& fn);
-  // Number of rows, wherever they are; those that are due and not swept yet among them.
+  // Number of rows in all tiers, including rows that are due and not swept yet.
   size_t Count() const;
 
  private:

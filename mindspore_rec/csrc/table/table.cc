@@ -14,7 +14,8 @@ Table::~Table() { Close(); }
 
 void Table::Close() {
   if (!core_.mutex.own_process()) {
-    // Nothing of it can be ended here: its threads, files and connections are the parent's.
+    // In a forked child the cache must leak: its threads, files and connections belong to the
+    // parent.
     static_cast<void>(core_.cache.release());
     return;
   }
@@ -28,8 +29,8 @@ void Table::Close() {
   try {
     if (core_.cache != nullptr) core_.cache->tiers.DrainStale();
   } catch (const std::exception&) {
-    // A tier that is away: what is left in it is of a layout, or of an attempt at one, that no
-    // table reads.
+    // The tier may be unavailable. The remaining rows in such a tier have an old or abandoned
+    // layout, which no table reads.
   }
   engine_.ForgetStep();
   core_.lookups.Free();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TableAdmission: the calls on which keys get rows, and on what a table counts of keys without one.
-// As Table: from any thread, under the table's mutex, with its exceptions.
+// TableAdmission: the calls that decide which keys get rows, and the counts of keys without rows.
+// Any thread may call the methods of TableAdmission, which run under the table's mutex and throw
+// the exceptions of Table.
 #pragma once
 
 #include <cstddef>
@@ -15,15 +16,16 @@ namespace msrec {
 
 class TableAdmission {
  public:
-  // Requires: engine outlives it.
+  // Requires: engine outlives this object.
   explicit TableAdmission(TableEngine* engine) : engine_(*engine), core_(engine->core) {}
 
   void SetThreshold(int64_t threshold);
-  // Return what is known of keys without rows: exact counters as metadata, or the sketch's memory.
+  // Return the counts of keys without rows: exact counters as metadata, or the sketch's memory.
   std::vector<RowMeta> ExportCounters();
   std::vector<char> ExportSketch();
-  // Set counters, all at once or, where memory runs out, some of them. Keys with a row are
-  // passed over. Throws where the table does not count so, or a sketch has another size.
+  // Set counters. If memory runs out, only some of the counters may be set. Keys with a row are
+  // skipped. ImportCounters throws if the table keeps no exact counters. ImportSketch throws if the
+  // sketch has another size.
   void ImportCounters(const std::vector<RowMeta>& counters);
   void ImportSketch(const char* data, size_t bytes);
 

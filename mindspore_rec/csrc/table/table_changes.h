@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TableChanges: the calls on what changed in a table since a mark, and on the digest of all rows
-// that is kept as they change. As Table: from any thread, under the table's mutex, with its
-// exceptions.
+// TableChanges: the calls on the changes of a table since a mark, and on the digest of all rows,
+// which is updated with the changes. Any thread may call the methods of TableChanges, which run
+// under the table's mutex and throw the exceptions of Table.
 #pragma once
 
 #include <cstdint>
@@ -16,40 +16,43 @@ namespace msrec {
 
 class TableChanges {
  public:
-  // Requires: engine outlives it.
+  // Requires: engine outlives this object.
   explicit TableChanges(TableEngine* engine) : engine_(*engine), core_(engine->core) {}
 
-  // Start recording changes, if nobody has, and return a mark for ExportSince.
+  // Start recording changes, unless recording has started already, and return a mark for
+  // ExportSince.
   uint64_t Mark();
-  // Return the keys that changed since the mark, with their rows, or marked absent. Without sweep,
-  // rows that are due but not freed yet are not among them: whoever has clock and rules can tell
-  // which.
+  // Return the keys that changed since the mark, with their rows or marked as absent. Without
+  // `sweep`, rows that are due but not freed yet are left out. A reader that knows clock and rules
+  // can tell which rows these are.
   ExportedRows ExportSince(uint64_t mark, bool with_state, bool sweep = true);
-  // Drop what was recorded before the mark; 0 stops recording.
+  // Drop the changes recorded before the mark; 0 stops recording.
   void ReleaseBefore(uint64_t mark);
 
-  // Keep the digest of all rows as they change, for KeptDigest, until nobody records changes.
-  // Reads the rows below host memory and hashes all, once. It ends where memory for it runs out,
-  // where a table of a vocabulary is cleared, where a limit of age is turned on or off, where a
-  // damaged row in a lower tier is replaced, and where a mark is taken while a row's newest value
-  // is out of the host's reach; ask anew after the next mark.
-  // Requires a mark. Throws as reading the rows does, and keeps none then.
+  // Keep the digest of all rows up to date for KeptDigest, until recording stops. The call reads
+  // the rows below host memory and hashes all rows once. The digest is dropped if memory runs out,
+  // if a table of a vocabulary is cleared, or if an age limit is turned on or off. The digest is
+  // also dropped if a damaged row in a lower tier is replaced. Finally, the digest is dropped if a
+  // mark is taken while a row's newest value is out of the host's reach. Call KeepDigest again
+  // after the next mark. Requires a mark. Throws the exceptions of reading rows, and then keeps no
+  // digest.
   void KeepDigest();
-  // Return the digest that is kept, the same that the sum over Table::Digests is; nothing without
-  // one. Throws std::runtime_error where a row's newest value is out of the host's reach.
+  // Return the digest that is kept, which equals the sum over Table::Digests; nothing if no digest
+  // is kept. Throws std::runtime_error if a row's newest value is out of the host's reach.
   std::optional<uint64_t> KeptDigest();
-  // Return the keys of rows whose values have changed in memory though nothing changed them since
-  // the last mark. Looks at one of `parts` parts of the places of rows. Throws where no digest is
-  // kept.
+  // Return the keys of rows whose values in memory have changed since the last mark although the
+  // table did not change them. Checks one of `parts` parts of the rows' places. Throws if no digest
+  // is kept.
   std::vector<int64_t> DamagedRows(uint32_t part, uint32_t parts);
 
  private:
-  // Have every shard keep its digest, computed anew.
+  // Let every shard compute its digest again and keep the digest.
   void RenewDigest();
-  // Whether a digest is kept. Brings rows in host memory up to date, if so.
+  // Whether a digest is kept. If a digest is kept, updates the rows in host memory from a device
+  // cache.
   bool DigestIsReady();
-  // Bring rows in host memory up to date before an epoch ends, if a digest is kept; drop it where
-  // that cannot be.
+  // If a digest is kept, update the rows in host memory before an epoch ends. If the update fails,
+  // drop the digest.
   void WriteBackForDigest() noexcept;
 
   TableEngine& engine_;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TableClock: the calls on the clock that the ages of a table's rows are measured by: completed
-// steps, and event time. As Table: from any thread, under the table's mutex, with its exceptions.
+// TableClock: the calls on the clock that measures the ages of a table's rows: completed steps, and
+// event time. Any thread may call the methods of TableClock, which run under the table's mutex and
+// throw the exceptions of Table.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +14,21 @@ namespace msrec {
 
 class TableClock {
  public:
-  // Requires: engine outlives it.
+  // Requires: engine outlives this object.
   explicit TableClock(TableEngine* engine) : engine_(*engine), core_(engine->core) {}
 
-  // Set the event time of the batch to come, whole seconds >= 1. Older than the watermark: no
-  // effect.
+  // Set the event time of the next batch in whole seconds >= 1. A time older than the watermark has
+  // no effect.
   void SetEventTime(int64_t seconds);
-  // Put the clock to a moment, the past included. With Eviction::on_trigger the horizon stays
-  // where it is, unless it would be ahead of the clock.
+  // Set the clock to a given moment, which may be in the past. With Eviction::on_trigger, the
+  // horizon stays where it is, unless it would be ahead of the clock.
   void Set(int64_t step, uint32_t time);
   Horizon horizon();
-  // Put the horizon to where the last trigger left it; not ahead of the clock.
+  // Set the horizon to the moment of the last trigger. The horizon must not be ahead of the clock.
   void SetHorizon(const Horizon& horizon);
   int64_t step();
   uint32_t time();
-  // Return the first event time there was, which rows from before it have; 0: there was none.
+  // Return the first event time of the table, which older rows also have; 0 if there was none.
   uint32_t first_time();
 
  private:

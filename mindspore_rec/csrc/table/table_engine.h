@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TableEngine: the parts that do a table's work, and the work that takes several of them. Table and
-// the groups of calls that it has (TableDevice, TableTiers, ...) share one; whoever calls it or its
-// parts holds the table's mutex (table_guard.h).
+// TableEngine: the parts that do a table's work, and the operations that need several parts. Table
+// and its groups of calls (TableDevice, TableTiers, ...) share one engine. Every caller of the
+// engine or its parts must have locked the table's mutex (table_guard.h).
 #pragma once
 
 #include <cstddef>
@@ -27,13 +27,13 @@ struct TableEngine {
   TableEngine(const TableEngine&) = delete;
   TableEngine& operator=(const TableEngine&) = delete;
 
-  // Forget the lookups and gradients of the step.
+  // Drop the lookups and gradients of the step.
   void ForgetStep();
-  // Do what follows the update of rows: the clock, and one step's share of evicting.
+  // Do the work after the update of rows: advance the clock, and evict one step's share.
   void FinishStep();
-  // Call fn(ids, first) with all ids, in parts where there are lower tiers: all rows would need
-  // more memory than the host may take. Each part is done as a whole, or not at all; where one
-  // fails, the message says how far it came.
+  // Call fn(ids, first) for all ids. With lower tiers the ids are split into parts, because all
+  // rows together might not fit into host memory. Each part is done completely or not at all. If a
+  // part fails, the message tells how many ids were done.
   void ForEachPart(const IdView& ids, const char* what, const char* done,
                    const std::function<void(const IdView&, size_t)>& fn);
 

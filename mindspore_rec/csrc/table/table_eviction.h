@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TableEviction: the calls on which rows leave a table, and when. As Table: from any thread, under
-// the table's mutex, with its exceptions.
+// TableEviction: the calls that control the eviction of rows. Any thread may call the methods of
+// TableEviction, which run under the table's mutex and throw the exceptions of Table.
 #pragma once
 
 #include <cstddef>
@@ -16,23 +16,23 @@ namespace msrec {
 
 class TableEviction {
  public:
-  // Requires: engine outlives it.
+  // Requires: engine outlives this object.
   explicit TableEviction(TableEngine* engine) : engine_(*engine), core_(engine->core) {}
 
-  // Set how rows are evicted; rows due under the settings before go first. The order cannot change
-  // to or from one that keeps a score.
+  // Set the eviction rules; rows that are due under the old settings are evicted first. The order
+  // cannot change to or from an order with scores.
   void Set(const Eviction& eviction);
-  // Move the horizon to the clock and apply all rules: in slices of the following steps, or at
-  // once. If that throws, the eviction was triggered, and the following steps do the rest.
+  // Move the horizon to the clock and apply all rules, in slices of the following steps or at once.
+  // If Evict throws, the eviction is still triggered, and the following steps do the rest.
   void Evict(bool at_once);
   // Free the rows that are due already.
   void EvictAll();
-  // Set scores for the order of eviction by score; unknown keys are passed over. Returns the number
-  // of keys that have one now. With lower tiers it is done in parts, as Table::Put.
+  // Set scores for the order of eviction by score; unknown keys are skipped. Returns the number of
+  // keys whose score was set. With lower tiers, the work is done in parts, like Table::Put.
   size_t SetScores(const IdView& keys, const float* scores);
   // Start or end the collection of evicted keys.
   void Collect(bool on);
-  // Return what was collected since the last call.
+  // Return the keys collected since the last call.
   std::vector<EvictedKey> Take();
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Table: what is known of a key.
+// Table: the data that explains a key.
 #include <cmath>
 
 #include "readers/quantised_rows.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TableGuard and CallScope, which calls on a table begin with. Internal to table*.cc.
+// TableGuard and CallScope: every call on a table begins with one of these objects. This header is
+// internal to table*.cc.
 #pragma once
 
 #include <new>
@@ -10,7 +11,7 @@
 
 namespace msrec {
 
-// Takes the table for one call, and turns what can go wrong inside into the table's own exceptions.
+// Locks the table for one call, and translates internal errors into the table's exceptions.
 class TableGuard {
  public:
   explicit TableGuard(TableCore* core) : hold_(&core->mutex) {
@@ -32,8 +33,8 @@ class TableGuard {
   const DefaultFloatMode float_mode_;
 };
 
-// Holds the rows that a call needs in host memory until the call is over, whatever has to make
-// room.
+// Holds the rows that a call needs in host memory until the call ends, even if other rows must be
+// demoted.
 class CallScope {
  public:
   explicit CallScope(TableCore* core) : pins_(core->context.pins) { pins_.BeginCall(); }

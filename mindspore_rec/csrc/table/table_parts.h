@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TableParts: all rows of a table: its core's shards, the cache above lower tiers, and rows of int8
+// TableParts: all rows of a table: the core's shards, the cache above lower tiers, and rows of int8
 // or int4.
 #pragma once
 
@@ -16,7 +16,7 @@ struct TableParts : TableCore {
   using TableCore::TableCore;
 
   std::unique_ptr<RowCache> cache;  // null: all rows are in host memory
-  // Rows of int8 or int4, beside which the shards are empty; null: the shards have the rows.
+  // Rows of int8 or int4; the shards are then empty. If null, the shards have the rows.
   std::unique_ptr<QuantisedRows> quantised;
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // TableQuantised: the calls on rows of int8 and int4 (readers/quantised_rows.h), which a table may
-// have in place of rows that can be trained. As Table: from any thread, under the table's mutex,
-// with its exceptions.
+// have instead of trainable rows. Any thread may call the methods of TableQuantised, which run
+// under the table's mutex and throw the exceptions of Table.
 #pragma once
 
 #include <cstddef>
@@ -15,20 +15,20 @@ namespace msrec {
 
 class TableQuantised {
  public:
-  // Requires: engine outlives it.
+  // Requires: engine outlives this object.
   explicit TableQuantised(TableEngine* engine) : engine_(*engine), core_(engine->core) {}
 
-  // Keep rows with 8 or 4 bits a number from now on: they are quantised as they are put or
-  // imported. Such rows are looked up, put, imported, erased and exported as others; they have no
-  // optimizer and are not inserted by lookups. Rows of a static table become first values.
-  // Requires: the table has no rows otherwise, no optimizer, no tiers, no device cache, and is not
-  // over workers.
+  // From now on, keep rows with 8 or 4 bits per number, quantised when they are put or imported.
+  // Quantised rows are looked up, put, imported, erased and exported like other rows. Quantised
+  // rows have no optimizer, and lookups do not insert them. Rows of a static table get their first
+  // values. Requires: the table has no rows yet, no optimizer, no tiers, no device cache, and is
+  // not over workers.
   void Quantise(int32_t bits);
-  // Set rows that are quantised already: of each `width` bytes of scale, offset and codes
-  // (quantised_row.h), as many as the table's rows have, which are of int8 or int4. Null columns of
+  // Set rows that are already quantised. Each row is `width` bytes of scale, offset and codes
+  // (quantised_row.h), which must be the width of the table's int8 or int4 rows. Null columns of
   // `ages` are zeros.
   void ImportCodes(const IdView& keys, const uint8_t* rows, size_t width, const RowArrays& ages);
-  // 8 or 4; 0 where rows are not quantised.
+  // 8 or 4; 0 if rows are not quantised.
   int32_t bits();
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Table: rows by key.
+// Table: operations on rows by key.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -50,8 +50,8 @@ void Table::Put(const IdView& ids, const float* values, size_t value_rows) {
       return engine_.quantised.Put(ids, values, ages);
     }
     const size_t dim = core_.config.dim;
-    // A key counts once a call, and of a key put twice the last value stays: where the call is done
-    // in blocks, no key may be in two.
+    // A key counts once per call, and the last value of a repeated key is kept. So if the call is
+    // done in parts, no key may be in two parts.
     std::vector<int64_t> keys;
     std::vector<size_t> last;
     IdView distinct = ids;
@@ -105,7 +105,7 @@ size_t Table::Erase(const IdView& ids) {
       size_t erased[kNumShards] = {};
       ForShards(*batch, [&](int s) {
         const size_t first = batch->begin[s];
-        // Erasing a key again finds nothing.
+        // A repeated key has no row any more, so it is counted once.
         const size_t keys = batch->probed ? batch->unique[s] : batch->begin[s + 1] - first;
         for (size_t i = 0; i < keys; ++i)
           erased[s] += core_.shards[s]->Erase(batch->key[first + i]);

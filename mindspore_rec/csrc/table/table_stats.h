@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Statistics of a table (Table::Stats): present amounts, and counts since the table was made.
-// ForEachStatistic is the one place that knows the names under which users see them.
+// Statistics of a table (Table::Stats): current amounts, and counts since the table was created.
+// ForEachStatistic is the only place with the names that users see.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace msrec {
 
-// Of a tier below host memory.
+// Statistics of a tier below host memory.
 struct LevelStats {
   std::string kind;  // "remote" or "ssd"
   int64_t rows = 0;
@@ -27,7 +27,7 @@ struct LevelStats {
   Bytes buffers;  // of memory
 };
 
-// Of a table with tiers below host memory.
+// Statistics of a table with tiers below host memory.
 struct TierStatistics {
   int64_t host_rows = 0;
   int64_t host_capacity_rows = 0;
@@ -48,7 +48,7 @@ struct TierStatistics {
   std::vector<LevelStats> levels;
 };
 
-// Of a table with a device cache.
+// Statistics of a table with a device cache.
 struct DeviceStats {
   int64_t rows = 0;
   int64_t capacity_rows = 0;
@@ -61,7 +61,7 @@ struct DeviceStats {
 struct TableStats {
   int64_t rows = 0;        // in all tiers; those that are due but not swept yet are among them
   int64_t candidates = 0;  // keys that are counted and have no row
-  // Memory that is held, room for growth included.
+  // Allocated memory, including room for growth.
   Bytes row_memory;  // slabs
   Bytes metadata;    // a part of the slabs: that of rows in host memory
   Bytes index;
@@ -85,7 +85,7 @@ struct TableStats {
   int64_t evicted() const { return evicted_by_age + evicted_by_capacity + evicted_by_norm; }
 };
 
-// Calls fn(name, value) for each of them; a value is an int64_t, a double, Bytes or Seconds.
+// Calls fn(name, value) for each statistic; a value is an int64_t, a double, Bytes or Seconds.
 template <typename Fn>
 void ForEachStatistic(const TableStats& stats, Fn fn) {
   fn("rows", stats.rows);

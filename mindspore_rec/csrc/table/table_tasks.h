@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TableTasks: lookups of several tables at once. Tables run in parallel and the lookups of one
-// table one after another, so that no result depends on the number of threads.
+// TableTasks: lookups of several tables at once. Different tables run in parallel, and the lookups
+// of one table run one after another, so no result depends on the number of threads.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace msrec {
 template <typename Id>  // of a table
 class TableTasks {
  public:
-  // Add the next lookup, which gets the next number from 0 on.
+  // Add a lookup. Lookups are numbered from 0.
   void Add(const Id& table) {
     const auto same = std::find(tables_.begin(), tables_.end(), table);
     if (same == tables_.end()) {
@@ -25,7 +25,7 @@ class TableTasks {
       lookups_[same - tables_.begin()].push_back(next_++);
     }
   }
-  // Call fn(number) with all lookups.
+  // Call fn(number) for all lookups.
   template <typename Fn>
   void ForEach(const Fn& fn) const {
     ThreadPool::Global().ParallelFor(static_cast<int64_t>(lookups_.size()), [&](int64_t task) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TableTiers: the calls on the tiers below a table's host memory (table/cache/). As Table: from any
-// thread, under the table's mutex, with its exceptions. Calls for tiers that the table does not
-// have throw std::invalid_argument.
+// TableTiers: the calls on the tiers below a table's host memory (table/cache/). Any thread may
+// call the methods of TableTiers, which run under the table's mutex and throw the exceptions of
+// Table. Calls on tiers that the table does not have throw std::invalid_argument.
 #pragma once
 
 #include <cstddef>
@@ -17,29 +17,32 @@ namespace msrec {
 
 class TableTiers {
  public:
-  // Requires: engine outlives it.
+  // Requires: engine outlives this object.
   explicit TableTiers(TableEngine* engine) : engine_(*engine), core_(engine->core) {}
 
-  // Give the table tiers. Requires: no row was ever in it. Throws std::invalid_argument.
+  // Add lower tiers to the table. Requires: the table has never had a row. Throws
+  // std::invalid_argument.
   void SetCache(CacheSettings settings);
   bool has_cache() const { return core_.context.tiered; }
-  // Ask for the rows of a batch that is to be looked up soon, and return at once with its number.
-  // Its rows stay in host memory until the batch is released.
+  // Request the rows of a batch that will be looked up soon, and return at once with the batch's
+  // number. The batch's rows stay in host memory until the batch is released.
   int64_t Prefetch(const IdView& ids);
-  // Wait until they are there; return the seconds waited. Throws what went wrong, and the batch is
-  // released.
+  // Wait until the rows of that batch are in host memory; return the seconds of waiting. If the
+  // prefetch failed, throws its exception and releases the batch.
   double PrefetchWait(int64_t number);
-  // Release that batch and those before it: they have been used.
+  // Release that batch and all earlier batches, because they have been used.
   void PrefetchDone(int64_t number);
-  // Write every row to the tiers; when it returns, all survive kill -9, where the tiers do that.
+  // Write every row to the tiers. After the return, all rows survive kill -9 in tiers that
+  // guarantee it.
   void Flush();
-  // Go on with a walk over the records of all tiers, which reads and checks each once a round:
-  // about `most` of them, 1 or more. Returns how many were read, and whether they were the last.
-  // Throws RowDamaged, which names tier and key, and then begins anew; or what a tier throws.
+  // Continue a walk over the records of all tiers, which reads and checks each record once per
+  // round: about `most` records, 1 or more. Returns the number of records read, and whether the
+  // round has ended. Throws RowDamaged with tier and key, after which the walk starts again, or the
+  // exception of a tier.
   std::pair<size_t, bool> Scrub(size_t most);
 
  private:
-  // Throw where the table never prefetched.
+  // Throw if the table has never prefetched.
   void RequirePrefetched(int64_t number) const;
 
   TableEngine& engine_;

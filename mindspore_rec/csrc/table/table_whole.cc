@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Table: whole tables in and out.
+// Table: export and import of whole tables.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -95,7 +95,8 @@ void Table::ImportBlock(const IdView& ids, size_t first, const RowArrays& rows,
   auto batch = core_.lookups.NewBatch(ids, {});
   RequireHeadroom(HeadroomForKeys(batch->n));
   if (core_.cache != nullptr) {
-    // Last in this may fail: rows that are replaced are promoted without their contents.
+    // This is the last operation that may fail. Rows that are replaced are promoted without their
+    // contents.
     core_.cache->host.Promote(
         batch.get(), rows.values != nullptr ? LookupPurpose::kReplace : LookupPurpose::kUpdate);
   } else {
@@ -130,7 +131,7 @@ void Table::Clear() {
       engine_.quantised.WriteFirstRows(core_.quantised.get());
       return;
     }
-    // Everything that can fail comes first.
+    // First do everything that can fail.
     std::vector<Shard::Empty> empty;
     for (const auto& shard : core_.shards) empty.push_back(shard->Emptied());
     if (core_.cache != nullptr) {
@@ -142,13 +143,14 @@ void Table::Clear() {
     if (core_.device != nullptr) core_.device->Clear();
     for (int s = 0; s < kNumShards; ++s) core_.shards[s]->Clear(std::move(empty[s]));
     ++core_.relayouts;
-    // Every key of a vocabulary has its first row again. Whoever wants the digest asks anew.
+    // Every key of a vocabulary has its first row again. A caller who wants the digest must request
+    // it again.
     if (core_.context.is_static()) core_.DropDigest();
     if (core_.cache == nullptr) return;
     try {
       core_.cache->tiers.Queue().Drain();
     } catch (const std::exception& error) {
-      // Nothing is read or written past the queue, so the table is empty for whoever looks.
+      // All reads and writes go through the queue, so every reader sees an empty table.
       throw std::runtime_error(core_.Where(
           "is empty now, but a tier below it could not be emptied yet, which is tried again "
           "before it is used: " +

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// AlignedBuffer: zeroed memory that direct I/O may use: at a multiple of 4096.
+// AlignedBuffer: zeroed memory at a multiple of 4096, as direct I/O requires.
 #pragma once
 
 #include <cstdlib>

@@ -11,8 +11,8 @@ namespace msrec {
 namespace {
 
 constexpr size_t kThreads = 8;
-// Completions are fetched this share of the depth at a time: fewer ways into the kernel, while
-// enough reads stay under way.
+// Completions are fetched in groups of this share of the depth. Groups need fewer system calls and
+// still leave enough reads in flight.
 constexpr unsigned kFetchShare = 4;
 
 }  // namespace
@@ -76,10 +76,10 @@ void BatchReader::RunUring(std::unique_ptr<Uring>* owner, const std::vector<Exte
     }
     const bool more = next < extents.size() && !error;
     const unsigned want = more ? std::max(1u, ring->depth() / kFetchShare) : under_way;
-    // The buffers belong to the kernel until their reads have ended, so wait for all of them.
+    // The kernel owns the buffers until their reads have ended, so wait for all reads.
     const int failed = ring->Submit(std::min({want, under_way, ring->depth() / kFetchShare + 1}));
     if (failed != 0 && failed != EAGAIN && failed != EBUSY) {
-      // The kernel may still write to the buffers: they are never given back.
+      // The kernel may still write to the buffers, so they are never freed.
       static_cast<void>(owner->release());
       throw IoError(failed, "io_uring_enter failed reading", extents[0].file->path());
     }
@@ -93,7 +93,8 @@ void BatchReader::RunUring(std::unique_ptr<Uring>* owner, const std::vector<Exte
       try {
         size_t bytes = result < 0 ? 0 : static_cast<size_t>(result);
         if (bytes != extent.bytes) {
-          // Interrupted, at the file's end, or an error: the plain call says which.
+          // The read was interrupted, reached the file's end, or failed. A plain read shows which
+          // of these happened.
           bytes = extent.file->Read(extent.offset, extent.bytes, ring->buffer(i));
         }
         done(extent, ring->buffer(i), bytes);
@@ -128,7 +129,7 @@ void BatchReader::RunThreads(const std::vector<Extent>& extents, const Done& don
       threads.emplace_back(work);
     }
   } catch (const std::exception&) {  // the system's limits, or memory
-    // Fewer threads, then.
+    // Continue with fewer threads.
   }
   work();
   for (std::thread& thread : threads) thread.join();

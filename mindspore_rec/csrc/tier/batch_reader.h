@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// BatchReader: reads many pieces of files at once: through io_uring where the system has it, by a
-// few threads with pread where not. Any number of threads may call Run.
+// BatchReader: reads many pieces of files at once. The reads use io_uring if the system has it.
+// Without io_uring, a few threads call pread. Any number of threads may call Run.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@
 
 namespace msrec {
 
-// A piece of a file: whole blocks.
+// A piece of a file, in whole blocks.
 struct Extent {
   const File* file;
   uint64_t offset;
@@ -25,12 +25,12 @@ struct Extent {
 
 class BatchReader {
  public:
-  // No extent may be longer than max_extent. depth: reads under way at a time.
+  // No extent may be longer than max_extent. `depth` is the number of reads in flight at a time.
   BatchReader(size_t max_extent, unsigned depth, bool use_io_uring);
 
-  // done(extent, data, bytes) once for each extent, in no order, maybe on several threads at once;
-  // bytes is less than asked for at the end of a file only. Throws the first IoError, or what
-  // `done` threw; nothing is under way any more then.
+  // Calls done(extent, data, bytes) once for each extent, in no fixed order, possibly on several
+  // threads at once. `bytes` is smaller than requested only at the end of a file. Throws the first
+  // IoError or exception of `done`; then no read is in flight any more.
   using Done = std::function<void(const Extent& extent, const char* data, size_t bytes)>;
   void Run(const std::vector<Extent>& extents, const Done& done);
 

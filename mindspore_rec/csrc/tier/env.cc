@@ -92,7 +92,7 @@ class PosixLock : public FileLock {
  public:
   static std::unique_ptr<FileLock> Take(const std::string& path, bool exclusive) {
     Held& held = AllHeld();
-    // A fork waits meanwhile, so that no child gets a descriptor that is not known yet.
+    // A fork waits for this lock, so no child gets a descriptor that is not registered yet.
     const std::lock_guard<std::mutex> guard(held.mutex);
     const int fd =
         ::open(path.c_str(), O_CLOEXEC | (exclusive ? O_RDWR | O_CREAT : O_RDONLY), 0644);
@@ -122,7 +122,8 @@ class PosixLock : public FileLock {
     PosixLock** at = &held.first;
     while (*at != this) at = &(*at)->next_;
     *at = next_;
-    // Closing alone would leave it to a process that was forked past the C library.
+    // Unlock explicitly: closing alone would leave the lock to a process that was forked without
+    // the C library.
     if (::getpid() == owner_) ::flock(fd_, LOCK_UN);
     ::close(fd_);
   }
@@ -138,10 +139,11 @@ class PosixLock : public FileLock {
   }
 
  private:
-  // flock() belongs to the open file, which a forked child shares: the lock would be held until the
-  // last child has ended. So a child closes its descriptors before it does anything else; that
-  // takes nothing from the parent. fcntl()'s locks of a process would be lost as soon as anything
-  // in it closed that file, and would not tell two tables of one process apart.
+  // flock() belongs to the open file, which a forked child shares, so the lock would last until the
+  // last child has ended. So a child closes its descriptors first, which does not unlock the
+  // parent's file. Locks of fcntl() belong to a process. A process would lose its fcntl() locks
+  // when any of its code closed that file. Such locks would not separate two tables of one process
+  // either.
   struct Held {
     std::mutex mutex;
     PosixLock* first = nullptr;
@@ -246,8 +248,8 @@ class PosixEnv : public Env {
   }
 
  private:
-  // Syncs the parent of a directory that was just made. When it throws, the directory is removed,
-  // so that the next try makes and syncs it again.
+  // Syncs the parent of a new directory. If the sync throws, the directory is removed, so that the
+  // next attempt creates and syncs the directory again.
   void SyncParent(const std::string& made) {
     const size_t slash = made.find_last_of('/', made.find_last_not_of('/'));
     const std::string parent = slash == std::string::npos ? "." : made.substr(0, slash + 1);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Env: all file access of the tiers, so that tests can put faults in its way. Env::Posix() is the
-// real one. Every failure is an IoError that says what was tried, on which path, and why not.
-// An Env may be used by any thread; a File may be read by any number of threads, and written by one
-// at a time.
+// Env: all file access of the tiers, so that tests can inject faults. Env::Posix() accesses real
+// files. Every failure is an IoError with the operation, the path and the reason. Any thread may
+// use an Env. Any number of threads may read a File, but only one at a time may write it.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +15,7 @@
 
 namespace msrec {
 
-// The system refused. code().value() is errno.
+// An operation of the system failed. The errno is code().value().
 class IoError : public std::system_error {
  public:
   IoError(int error, const std::string& what, std::string path);
@@ -28,7 +27,7 @@ class IoError : public std::system_error {
   std::string path_;
 };
 
-// Data that were read differ from those that were written.
+// The data read differ from the data written.
 class Corruption : public std::runtime_error {
  public:
   Corruption(const std::string& what, std::string path, uint64_t offset);
@@ -49,20 +48,21 @@ class File {
   File(const File&) = delete;
   File& operator=(const File&) = delete;
 
-  // With direct access offset, n and data must be multiples of 4096.
+  // With direct access, offset, n and data must be multiples of 4096.
 
-  // Returns the number of bytes read: less than n only at the end of the file.
+  // Returns the number of bytes read, which is less than n only at the end of the file.
   virtual size_t Read(uint64_t offset, size_t n, char* data) const = 0;
-  // Writes all n bytes; after an IoError any part of them may be written.
+  // Writes all n bytes. After an IoError, any part of the bytes may have been written.
   virtual void Write(uint64_t offset, size_t n, const char* data) = 0;
-  // Reserves space and sets the file's size, so that writes below `size` cannot fail for want of
-  // it.
+  // Reserves space and sets the file's size, so that writes below `size` cannot fail because of
+  // missing space.
   virtual void Allocate(uint64_t size) = 0;
   virtual void Truncate(uint64_t size) = 0;
-  // When it returns, what was written survives power loss.
+  // Makes all earlier writes survive power loss.
   virtual void Sync() = 0;
   virtual uint64_t Size() const = 0;
-  // For reads past this interface (io_uring); -1: there must be none.
+  // Returns the descriptor for reads that bypass this interface (io_uring). The value -1 forbids
+  // such reads.
   virtual int descriptor() const { return -1; }
 
   const std::string& path() const { return path_; }
@@ -74,7 +74,7 @@ class File {
 class FileLock {
  public:
   virtual ~FileLock() = default;
-  // Throws IoError when the locked path is gone, or another file by now.
+  // Throws IoError if the locked path no longer exists, or is a different file now.
   virtual void Check() const = 0;
 };
 
@@ -85,19 +85,19 @@ class Env {
   static Env* Posix();
   virtual ~Env() = default;
 
-  // direct: past the page cache (O_DIRECT).
+  // With `direct`, the file bypasses the page cache (O_DIRECT).
   virtual std::unique_ptr<File> Open(const std::string& path, OpenMode mode, bool direct) = 0;
   virtual bool Exists(const std::string& path) = 0;
-  // With its parents; those that exist are left alone. Those it has made survive power loss.
+  // Creates the directory and its missing parents. New directories survive power loss.
   virtual void CreateDirectory(const std::string& path) = 0;
   virtual std::vector<std::string> List(const std::string& directory) = 0;
   virtual void Rename(const std::string& from, const std::string& to) = 0;
   virtual void Remove(const std::string& path) = 0;
-  // Makes creations, renames and removals in it survive power loss.
+  // Makes creations, renames and removals in this directory survive power loss.
   virtual void SyncDirectory(const std::string& path) = 0;
-  // Creates the file where exclusive. Throws IoError EBUSY when somebody else, in this process or
-  // another, holds it exclusively, or holds it at all and exclusive is asked for. Ends with the
-  // process: a forked child has no part in it, and can neither keep it nor give it up.
+  // Creates the file if `exclusive`. Throws IoError EBUSY if any process, including this one, holds
+  // the lock exclusively. With `exclusive`, any holder causes EBUSY. The lock ends with the
+  // process: a forked child does not share the lock, and can neither keep nor release it.
   virtual std::unique_ptr<FileLock> Lock(const std::string& path, bool exclusive) = 0;
 };
 

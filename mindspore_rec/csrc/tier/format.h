@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The format of an SSD tier's files. All numbers are little-endian; the length of every file but
+// The format of an SSD tier's files. All numbers are little-endian. The length of every file except
 // the manifest is a multiple of 4096 bytes.
 //
-// segment-<id>.seg, a part of the log, immutable once it is sealed:
+// segment-<id>.seg, a part of the log, immutable after it is sealed:
 //
 //   block 0     header: which segment of which shape
 //   block 1, 2  marks: "the first n records are synced", written in turn, the higher epoch counts
@@ -12,16 +12,16 @@
 //               are tombstones, and zeros up to the next block
 //   last block  sealed segments: the trailer, which says where the footer is, and its checksum
 //
-// A record is | crc32c (4) | kind (4) | key (8) | payload |. A row's payload is the row, filled up
-// to 8 bytes. A tombstone record lists erased keys: its payload holds `key` pairs (erased
-// key, id of the segment where the erasure was first written). The checksum starts from the
-// segment's id and the record's number, so a record is valid at its own place only.
+// A record is | crc32c (4) | kind (4) | key (8) | payload |. A row's payload is the row, padded to
+// a multiple of 8 bytes. A tombstone record lists erased keys. The payload of a tombstone record
+// has `key` pairs (erased key, id of the segment where the erasure was first written). The checksum
+// starts from the segment's id and the record's number, so a record is valid only at its own place.
 //
-// The log is the records of all segments in the order of their ids; of two records of one key the
-// later one counts. Only the last segment may be unsealed.
+// The log is the records of all segments in the order of their ids. If a key has several records,
+// the last record counts. Only the last segment may be unsealed.
 //
-// MANIFEST lists the segments; the text file is replaced atomically. A segment file that it does
-// not list is a leftover and is removed; a listed file that is missing is an error.
+// MANIFEST is a text file that lists the segments and is replaced atomically. A segment file that
+// is not in the list is a leftover and is removed. If a listed file is missing, opening fails.
 #pragma once
 
 #include <cstddef>
@@ -57,7 +57,7 @@ struct Tombstone {
 };
 static_assert(sizeof(Tombstone) == 16, "part of the format");
 
-// Sizes that follow from the size of a row, which is in [1, kMaxRowBytes].
+// Sizes that depend on the size of a row, which is in [1, kMaxRowBytes].
 struct RecordShape {
   explicit RecordShape(size_t row_bytes);
 
@@ -67,15 +67,16 @@ struct RecordShape {
   size_t tombstones;  // that fit into a record
 
   uint64_t OffsetOf(uint64_t slot) const { return kDataOffset + slot * record_bytes; }
-  // Records in a segment of this size.
+  // Number of records in a segment of this size.
   uint64_t SlotsIn(uint64_t segment_bytes) const;
-  // Records that lie in a file of this size, whatever else is in it: what is claimed beyond is not.
+  // Maximum number of records in a file of this size. If the file's data claim a larger number, the
+  // claim is wrong.
   uint64_t MostIn(uint64_t file_bytes) const;
 
-  // Writes record_bytes to `out`. Requires payload: row_bytes, or `key` tombstones.
+  // Writes record_bytes bytes to `out`. The payload must be row_bytes bytes, or `key` tombstones.
   void Encode(uint64_t segment, uint64_t slot, RecordKind kind, int64_t key, const void* payload,
               char* out) const;
-  // Whether the record_bytes are what Encode wrote for this place.
+  // Whether these record_bytes bytes are a valid record of Encode for this place.
   bool Valid(uint64_t segment, uint64_t slot, const char* record) const;
 };
 
@@ -92,7 +93,7 @@ struct SyncMark {
   uint64_t slots = 0;
 };
 void EncodeMark(uint64_t segment, const SyncMark& mark, char* block);
-// From blocks 1 and 2. Throws Corruption when neither tells.
+// Decodes blocks 1 and 2. Throws Corruption if neither block is valid.
 SyncMark DecodeMarks(uint64_t segment, const char* blocks, const std::string& path);
 
 struct Trailer {
@@ -104,7 +105,7 @@ struct Trailer {
 // Requires: slots and tombstone_slots are at most kMaxSlots.
 size_t FooterBytes(const Trailer& trailer);
 void EncodeTrailer(uint64_t segment, const Trailer& trailer, char* block);
-// False when the block is damaged.
+// Returns false if the block is damaged.
 bool DecodeTrailer(uint64_t segment, const char* block, Trailer* trailer);
 
 struct Manifest {
@@ -118,14 +119,14 @@ struct Manifest {
   std::vector<Entry> segments;  // by id
 };
 std::string EncodeManifest(const Manifest& manifest);
-// Throws Corruption unless it is what EncodeManifest writes for a log that there can be: row_bytes
-// in [1, kMaxRowBytes], segments in the order of their ids, all below next_id, none but the last
-// open, at most kMaxSlots records in each. A checksum that is right says little: anyone can make
-// it.
+// Throws Corruption unless the text is what EncodeManifest writes for a possible log. In such a
+// log, row_bytes is in [1, kMaxRowBytes], segments are in the order of their ids, and all ids are
+// below next_id. Only the last segment may be open, and each segment has at most kMaxSlots records.
+// A correct checksum is not enough, because anyone can compute a checksum.
 Manifest DecodeManifest(const std::string& text, const std::string& path);
 
 std::string SegmentName(uint64_t id);
-// Whether the name is one of a segment.
+// Whether the name is the name of a segment file.
 bool IsSegmentName(const std::string& name);
 
 }  // namespace msrec

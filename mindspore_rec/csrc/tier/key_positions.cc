@@ -10,7 +10,7 @@ namespace {
 constexpr double kFull = 0.88;
 constexpr double kAfterGrowth = 0.80;
 
-// Bytes that malloc adds to a block.
+// Bytes that malloc adds to each block.
 constexpr size_t kBlockOverhead = 16;
 
 }  // namespace
@@ -72,7 +72,7 @@ uint64_t KeyPositions::Erase(int64_t key) {
   uint32_t i = LowerBound(table, hash);
   if (i == table.end || table.entries[i].empty() || table.entries[i].hash() != hash) return kNone;
   const uint64_t before = table.entries[i].position();
-  // Later entries of the run that are not at their own place move up by one.
+  // Later entries of the run that are not at their home place move one place to the front.
   for (; i + 1 < table.end; ++i) {
     const Entry next = table.entries[i + 1];
     if (next.empty() || Home(table, next.hash()) == i + 1) break;
@@ -88,7 +88,7 @@ uint64_t KeyPositions::Erase(int64_t key) {
     try {
       Resize(&table, static_cast<uint32_t>(table.size / kAfterGrowth) + 1);
     } catch (const std::bad_alloc&) {
-      // Smaller would be nicer; as it is will do.
+      // The table stays larger than necessary, which does no harm.
     }
   }
   return before;

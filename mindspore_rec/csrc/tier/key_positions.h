@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// KeyPositions: int64 key -> 44-bit position, exact, in 12 bytes an entry and, from a million
-// keys on, at most 16 bytes a key; 100 kB for the first ones.
+// KeyPositions: int64 key -> 44-bit position, exact, with 12 bytes per entry. From a million keys
+// on, KeyPositions takes at most 16 bytes per key; the first keys take 100 kB.
 //
-// The constant hash of a key is a bijection, so it stands for the key. Its top 12 bits choose one
-// of 4096 tables and need not be stored; the other 52, hashed once more with this process's secrets
-// by a bijection, and the position make 12 bytes. A table is open addressing with linear probing
-// whose entries are in the order of their hashes (Amble and Knuth 1974): an entry's home place is
-// proportional to its hash, so the order needs no sorting, a search for an absent key ends as soon
-// as a greater one is met, and growing is one sequential pass. A table grows by a tenth when it is
-// 0.88 full: 13.6 to 15.4 bytes a key.
+// The constant hash of a key is a bijection, so the hash can replace the key. The hash's top 12
+// bits select one of 4096 tables and need not be stored. The other 52 bits are hashed again by a
+// bijection with this process's secrets, and make 12 bytes together with the position. A table uses
+// open addressing with linear probing, and its entries are in the order of their hashes (Amble and
+// Knuth 1974). An entry's home place is proportional to its hash, so the order needs no sorting. A
+// search for an absent key ends at the first greater hash, and growing is one sequential pass. A
+// table grows by a tenth when it is 0.88 full: 13.6 to 15.4 bytes per key.
 //
-// So which keys are in a part is the same in every process, and a walk over parts does not depend
-// on the secrets; within a part the order does. Keys chosen to be in one part make one large table,
-// which is searched as fast as any but grows in larger pieces.
+// So the keys of a part are the same in every process, and the order of the parts does not depend
+// on the secrets. The order within a part depends on the secrets. If an attacker chooses keys of a
+// single part, the part's table becomes large. A search in a large table is as fast as in any
+// table, but the table grows in larger pieces.
 //
-// Not thread safe; const members may be called by several threads together.
+// Not thread safe, but several threads may call const members at the same time.
 #pragma once
 
 #include <cstddef>
@@ -38,31 +39,31 @@ class KeyPositions {
 
   KeyPositions();
 
-  // The position of key, or kNone.
+  // Returns the position of key, or kNone.
   uint64_t Find(int64_t key) const;
 
-  // Inserts or replaces; returns the position before, or kNone. Throws std::bad_alloc, leaving all
-  // as it was.
+  // Inserts or replaces the position of key. Returns the old position, or kNone. Throws
+  // std::bad_alloc; then nothing has changed.
   uint64_t Put(int64_t key, uint64_t position);
 
-  // Returns the position that was removed, or kNone.
+  // Removes key and returns its position, or kNone.
   uint64_t Erase(int64_t key);
 
-  // Starts loading what a call for key will read.
+  // Prefetches the memory that a call for key will read.
   void Prefetch(int64_t key) const {
     const Place place = PlaceOf(key);
     const Table& table = tables_[place.part];
     if (table.capacity != 0) __builtin_prefetch(&table.entries[Home(table, place.hash)]);
   }
 
-  // fn(key, position) for every key.
+  // Calls fn(key, position) for every key.
   template <typename Fn>
   void ForEach(Fn fn) const {
     for (uint64_t part = 0; part < kParts; ++part) ForEachOf(part, fn);
   }
 
-  // The same for the keys of the `part`-th of kParts parts. A key's part is always the same, in
-  // every process.
+  // ForEach() for the keys of part number `part` of kParts. A key's part is the same in every
+  // process.
   static constexpr uint64_t kParts = uint64_t{1} << 12;
   template <typename Fn>
   void ForEachOf(uint64_t part, Fn fn) const {
@@ -75,7 +76,7 @@ class KeyPositions {
 
   size_t size() const { return size_; }
   size_t bytes() const { return bytes_; }
-  // Number of entries that Find looks at for key.
+  // Returns the number of entries that Find reads for key.
   uint32_t Probes(int64_t key) const;
 
  private:
@@ -97,7 +98,7 @@ class KeyPositions {
     return UnhashKey(part << kHashBits | process_hashers.tier.Unhash52(hash));
   }
 
-  // Three words: hash (52 bits), position (44 bits).
+  // An entry is three 32-bit words: a hash of 52 bits and a position of 44 bits.
   struct Entry {
     uint32_t low, middle, high;
     Entry() : low(~0u), middle(~0u), high(~0u) {}
@@ -111,7 +112,7 @@ class KeyPositions {
   };
   static_assert(sizeof(Entry) == 12, "12 bytes an entry");
 
-  // Homes are [0, capacity); entries pushed past the last home go into the places up to `end`.
+  // Home places are [0, capacity). Entries pushed past the last home use the places up to `end`.
   struct Table {
     std::unique_ptr<Entry[]> entries;
     uint32_t size = 0;
@@ -122,9 +123,9 @@ class KeyPositions {
   static uint32_t Home(const Table& table, uint64_t hash) {
     return static_cast<uint32_t>(((hash >> (kHashBits - 32)) * table.capacity) >> 32);
   }
-  // The first place whose entry is empty or not smaller; table.end where there is none.
+  // Returns the first place whose entry is empty or not smaller, or table.end if there is none.
   static uint32_t LowerBound(const Table& table, uint64_t hash);
-  // tail: places behind the last home, at least; more are made where they are needed.
+  // `tail` is the minimum number of places after the last home; more are added if necessary.
   void Resize(Table* table, uint32_t capacity, uint32_t tail = 0);
 
   std::vector<Table> tables_;

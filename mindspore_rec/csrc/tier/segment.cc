@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kScanBytes = size_t{1} << 20;
 constexpr uint64_t kMostReported = 1000;  // damaged records of one segment
 
-// Requires: a valid record of tombstones.
+// Requires: the record is a valid record of tombstones.
 std::vector<Tombstone> TombstonesOf(const char* record) {
   RecordHeader header;
   std::memcpy(&header, record, sizeof header);
@@ -64,7 +64,8 @@ void Segment::Scan(uint64_t first, uint64_t slots,
   const size_t record_bytes = shape_.record_bytes;
   slots = std::min(slots, MostSlots());
   if (first >= slots) return;
-  // A few records, as of tombstones, do not take a megabyte that is cleared first.
+  // A read of few records, such as tombstones, uses a small buffer: clearing a megabyte would cost
+  // more.
   const uint64_t all = RoundUp(OffsetOf(slots)) - RoundDown(OffsetOf(first));
   AlignedBuffer buffer(std::min<uint64_t>(std::max(kScanBytes, record_bytes + 2 * kBlock), all));
   uint64_t slot = first;
@@ -91,8 +92,8 @@ bool Segment::LoadFooter(uint64_t slots, SegmentKeys* out, uint64_t* bad_offset)
       slots > MostSlots() || slots > kMaxSlots || trailer.tombstone_slots > slots) {
     return false;
   }
-  // It lies where WriteFooter puts it, and fills the file up to the trailer: what is allocated for
-  // it is there.
+  // The footer must be in the place where WriteFooter puts it, and must extend to the trailer. So
+  // the memory allocated for the footer is never larger than the file.
   const size_t bytes = FooterBytes(trailer);
   if (trailer.footer_offset != RoundUp(OffsetOf(slots)) ||
       trailer.footer_offset + RoundUp(bytes) + kBlock != size) {
@@ -125,8 +126,8 @@ SegmentKeys Segment::LoadKeys(uint64_t slots) const {
   return out;
 }
 
-// False when the footer takes records for tombstones that are none. Throws Corruption when a record
-// is damaged.
+// Returns false if the footer lists other records as tombstones. Throws Corruption if a record is
+// damaged.
 bool Segment::LoadTombstones(SegmentKeys* out) const {
   const std::vector<uint32_t>& wanted = out->tombstone_slots;
   for (size_t t = 0; t < wanted.size(); ++t) {

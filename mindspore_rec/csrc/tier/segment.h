@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Segment: one file of the log, for reading, and what is counted about it. Its records are only
-// ever added, by a SegmentWriter while it is the last; readers hold a shared_ptr, so the file may
-// be removed below them.
+// Segment: one file of the log, for reading, with its counts. Only a SegmentWriter adds records,
+// while the segment is the last one. Readers hold a shared_ptr, so the file may be removed while
+// they read.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@
 
 namespace msrec {
 
-// The keys of a segment's records, as its footer lists them.
+// The keys of a segment's records, in the form of its footer.
 struct SegmentKeys {
   std::vector<int64_t> keys;              // by record; of a tombstone record nothing useful
   std::vector<uint32_t> tombstone_slots;  // ascending
@@ -25,39 +25,39 @@ struct SegmentKeys {
 
 class Segment {
  public:
-  // Requires: the file exists and holds a header, which is checked. Throws Corruption, IoError.
+  // Requires: the file exists and has a header, which is checked. Throws Corruption, IoError.
   Segment(std::unique_ptr<File> file, uint64_t id, const RecordShape& shape);
 
-  // Writes the header of a new segment with room for `slots` and syncs it.
+  // Writes and syncs the header of a new segment with room for `slots` records.
   static std::unique_ptr<File> Create(Env* env, const std::string& path, bool direct, uint64_t id,
                                       const RecordShape& shape, uint64_t slots, uint64_t bytes);
 
-  // Records that lie in the file as it is now.
+  // Maximum number of records in the file at its current size.
   uint64_t MostSlots() const { return shape_.MostIn(file_->Size()); }
 
-  // fn(slot, record) for each record from first on, until fn returns false or the file ends;
-  // records are not checked. No value of `slots` is too large.
+  // Calls fn(slot, record) for each record from `first` on, until fn returns false or the file
+  // ends. Records are not checked. `slots` may be any number.
   void Scan(uint64_t first, uint64_t slots,
             const std::function<bool(uint64_t slot, const char* record)>& fn) const;
 
-  // The keys of the first `slots` records of a sealed segment. A footer that is damaged, or says
-  // what cannot be, is made good from the records; throws Corruption when one of those is damaged
-  // too, or the file has more or less of them.
+  // Returns the keys of the first `slots` records of a sealed segment. If the footer is damaged or
+  // inconsistent, the keys are rebuilt from the records. Throws Corruption if a record is damaged,
+  // too, or if the file has more or fewer records.
   SegmentKeys LoadKeys(uint64_t slots) const;
 
-  // The same from the records. Stops at the first invalid record at or after `synced`; throws
-  // Corruption when one before is invalid.
+  // Returns the keys, read from the records. Stops at the first invalid record at or after
+  // `synced`. Throws Corruption if an earlier record is invalid.
   SegmentKeys ScanKeys(uint64_t synced, uint64_t slots) const;
 
-  // The first `slots` records that were promised to be there, of a segment not sealed.
+  // Returns the number of records that an unsealed segment guarantees to have.
   SyncMark LoadMark() const;
 
-  // Writes footer and trailer behind the records with these keys, and cuts the file off there. The
-  // caller syncs. May be repeated.
+  // Writes footer and trailer after the records with these keys, and truncates the file there. The
+  // caller syncs the file. Repeated calls are allowed.
   void WriteFooter(const std::vector<int64_t>& keys, const std::vector<uint32_t>& tombstone_slots);
 
-  // Checks header, footer and all records; adds what is wrong to `problems`: of many damaged
-  // records the first thousand and how many there are.
+  // Checks header, footer and all records, and adds the errors to `problems`. If many records are
+  // damaged, it adds the first thousand and their total number.
   void Verify(uint64_t slots, bool sealed, std::vector<Corruption>* problems) const;
 
   const File& file() const { return *file_; }
@@ -71,14 +71,14 @@ class Segment {
     return Corruption("record " + std::to_string(slot) + " does not match its checksum",
                       file_->path(), OffsetOf(slot));
   }
-  // The same, where the index says whose row it is.
+  // Damage() for a record whose key is known from the index.
   Corruption DamageOf(int64_t key, uint64_t slot) const {
     return Corruption("record " + std::to_string(slot) + ", the row of key " + std::to_string(key) +
                           ", does not match its checksum",
                       file_->path(), OffsetOf(slot));
   }
 
-  // Counts; guarded by the tier's lock.
+  // Counts, guarded by the tier's lock.
   uint64_t slots = 0;            // records that count
   uint64_t live = 0;             // rows the index points to
   uint64_t tombstone_slots = 0;  // tombstone records

@@ -2,9 +2,10 @@
 //
 // SegmentWriter: appends records to the last segment, through a buffer of about a megabyte.
 //
-// Two locks of the tier are named here. `write`: held for every call, so there is one writer at a
-// time. `state`: guards what readers look at, which is records() and those records that are in the
-// buffer only; the calls that change it take it or say so. No file is touched under `state`.
+// The comments name two locks of the tier. `write` is held during every call, so there is one
+// writer at a time. `state` guards the data for readers: records(), and the records that are only
+// in the buffer. Calls that change this data lock `state`, or require it in their comment. No file
+// is accessed under `state`.
 #pragma once
 
 #include <memory>
@@ -21,24 +22,27 @@ class SegmentWriter {
   // Requires: a new segment.
   SegmentWriter(std::shared_ptr<Segment> segment, std::mutex* state);
 
-  // Records that can be staged now. 0: WriteOut makes room, unless the segment is full().
+  // Number of records that can be staged now. If there is no room, WriteOut makes room, unless the
+  // segment is full().
   size_t room() const;
   bool full() const { return slots_ == segment_->capacity(); }
 
-  // Encodes a record into the i-th free place, invisible until Publish. Requires i < room().
+  // Encodes a record into the i-th free place. The record is invisible until Publish. Requires i <
+  // room().
   void Stage(size_t i, RecordKind kind, int64_t key, const void* payload);
   // Makes the next staged record part of the log. Requires the lock `state`.
   void Publish();
 
-  // Writes all published records to the file. Throws IoError, after which it may be called again.
+  // Writes all published records to the file. After an IoError, WriteOut may be called again.
   void WriteOut();
-  // Syncs the file: published records survive power loss when it returns. After it threw, the
-  // system no longer reports what is on the disk, so every later call throws; reads still work.
+  // Syncs the file. After the return, published records survive power loss. After Sync has thrown
+  // once, the state of the disk is unknown, so every later call throws. Reads still work.
   void Sync();
-  // Ends the segment: writes footer and trailer and syncs. Throws as Sync does.
+  // Ends the segment: writes footer and trailer, and syncs. Throws like Sync.
   void Seal();
 
-  // The address of a record that is not in the file yet, null for others. Requires `state`.
+  // Returns the address of a record that is not in the file yet, null for other records. Requires
+  // `state`.
   const char* Buffered(uint64_t slot) const {
     if (slot < written_slots_) return nullptr;
     return buffer_.data() + (segment_->OffsetOf(slot) - base_);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Garbage collection of an SsdTier. A collected segment's live rows are appended to the log like
-// any other write, so the order of the log stays the order of versions; when they are synced, the
-// segment leaves the manifest and its file is removed.
+// Garbage collection of an SsdTier. The live rows of a collected segment are appended to the log
+// like any other write. So the order of the log stays the order of versions. After the appended
+// rows are synced, the segment leaves the manifest and its file is removed.
 //
-// A tombstone has to stay as long as an older version of its key may be on the disk: until every
-// segment up to the one where the erasure was first written (`born`) is gone or holds no dead
-// record. A tombstone whose key has been written again since is not needed: that later record hides
-// older ones as well, and is synced before the tombstone goes.
+// A tombstone must stay as long as the disk may have an older version of its key. The tombstone can
+// go when every segment up to `born`, the segment where the erasure was first written, is gone or
+// has no dead record. A tombstone is unnecessary if its key has been written again. The later
+// record hides older records, too, and is synced before the tombstone goes.
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -25,8 +25,8 @@ constexpr uint64_t kLeastGain = 16;              // a segment is worth collectin
 
 }  // namespace
 
-// The log is allowed gc_ratio records a live row and, so that small tiers are left in peace, one
-// segment; writers wait when it has 8 % and two segments more than that.
+// The log may have gc_ratio records per live row, and one more segment, so that small tiers are not
+// collected. Writers wait if the log exceeds this limit by 8 % and two segments.
 bool SsdTier::ShouldCollect() const {
   if (space_waiters_ > 0) return true;
   if (Paused()) return false;
@@ -43,7 +43,8 @@ bool SsdTier::FarBehind() const {
 }
 
 std::shared_ptr<Segment> SsdTier::PickVictim(bool urgent) const {
-  // The two oldest segments with dead records: what makes the others' tombstones necessary.
+  // The two oldest segments with dead records; they make the tombstones of other segments
+  // necessary.
   uint64_t oldest = ~uint64_t{0}, second = ~uint64_t{0};
   for (const auto& s : *segments_) {
     if (s == nullptr) continue;
@@ -70,7 +71,7 @@ std::shared_ptr<Segment> SsdTier::PickVictim(bool urgent) const {
       best = s;
     }
   }
-  // Many short segments, left by many openings: the shortest is moved.
+  // If repeated openings have left many short segments, move the shortest one.
   if (best == nullptr && !urgent && segment_count_ > 32 + 2 * used_slots_ / slots_per_segment_) {
     return smallest;
   }
@@ -109,7 +110,7 @@ void SsdTier::CollectorMain() {
     if (damaged) victim->damaged = true;
     if (!failed && !damaged && stats_.damaged_segments == 0) gc_error_.clear();
     collected_.notify_all();
-    // The disk may recover; trying is not free.
+    // Wait before the next attempt: the disk may recover, and an attempt is not free.
     if (failed && !stop_) wake_collector_.wait_for(lock, std::chrono::seconds(1));
   }
   collected_.notify_all();
@@ -193,7 +194,7 @@ void SsdTier::CollectRows(const Segment& victim, size_t ordinal, const SegmentKe
       if (!MakeRoom(kSpareForCollect)) {
         throw IoError(ENOSPC, "max_bytes leaves no room to collect garbage in", options_.path);
       }
-      // Drops records that were overwritten or erased meanwhile from the batch.
+      // Drops records from the batch that were overwritten or erased meanwhile.
       const size_t room = std::min(head_->room(), batch.size() - i);
       size_t kept = i;
       for (size_t j = i; j < i + room; ++j) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Opening an SsdTier: the manifest says which segments there are; their keys are replayed in the
-// order of the log. The segment that was the last one when the process ended is read record by
-// record; what is valid of it is sealed, so that nothing is ever written behind a torn tail.
+// Opening of an SsdTier: the manifest lists the segments, and their keys are replayed in the order
+// of the log. The segment that was last when the process ended is read record by record. The valid
+// records of this segment are sealed, so that nothing is ever written after a torn tail.
 //
-// Nothing of the directory is looked at before it is locked: until then another process may change
-// it. And no number in a file is believed further than the file's own size bears it out.
+// The directory is locked before any access, because another process may change it until then. A
+// number in a file is accepted only if the file's size allows it.
 #include <algorithm>
 #include <cerrno>
 #include <stdexcept>
@@ -21,11 +21,11 @@ namespace {
 constexpr uint64_t kMinSegment = uint64_t{32} << 20;
 constexpr uint64_t kMaxSegment = uint64_t{4} << 30;
 
-// A read of this many bytes costs the disk hardly more than a read of one block.
+// A read of this many bytes takes a disk hardly longer than a read of one block.
 constexpr size_t kMinExtent = 32 << 10;
 
-// Limit on the bytes of the buffers of reads in flight: more large reads at a time make no disk
-// faster.
+// Limit on the total buffer size of reads in flight, because more large reads at a time make no
+// disk faster.
 constexpr size_t kMaxReadBuffers = size_t{128} << 20;
 
 constexpr uint64_t kMaxManifestBytes = uint64_t{256} << 20;  // of some million segments
@@ -76,7 +76,7 @@ SsdOptions SsdTier::Checked(SsdOptions o) {
 SsdOptions SsdTier::Sized(SsdOptions o) {
   if (o.segment_bytes == 0) {
     o.segment_bytes = std::min(std::max(o.max_bytes / 256, kMinSegment), kMaxSegment);
-    // Small limits get small segments; a large row wants a few of its kind together.
+    // A small max_bytes gives small segments, but a segment has room for at least a few large rows.
     if (o.max_bytes != 0) o.segment_bytes = std::min(o.segment_bytes, o.max_bytes / 16);
     o.segment_bytes = std::max<uint64_t>(o.segment_bytes, 16 * o.row_bytes);
   }

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Walking over the rows of an SsdTier.
+// A walk over the rows of an SsdTier.
 //
-// A row's place in the log only ever moves towards the end: writers and garbage collection append.
-// So a walk through the log in order, which gives what the index points to at that moment, meets
-// every row, if it gets to the end. Where writers keep that moving away, it is left off after twice
-// the log there was at the start, and the index is asked, part by part, for the keys whose rows lie
-// behind the point that was reached; these are looked up like any other. A row before that point
-// that the index still points to was there when the walk came by, and was given then.
+// A row's place in the log only moves towards the end, because writers and garbage collection
+// append. A walk through the log in order returns the records that the index points to at that
+// moment. A walk that reaches the end of the log finds every row. If writers keep moving the end
+// away, the walk stops after twice the initial size of the log. The walk then asks the index, part
+// by part, for the keys whose rows lie after the reached point, and looks up these keys. If the
+// index still points to a row before that point, the row was there when the walk passed, and was
+// returned then.
 //
-// The key of a damaged record is unknown, so only a walk through the index shows whether it is a
-// row. Such records are collected as doubts and looked for together, at the latest at the end: a
-// walk is made once for many records read, so that much damage costs a scan no more than a constant
-// factor. Nothing is missed by being late: no record that the index has left is pointed to again.
+// The key of a damaged record is unknown, so only a walk through the index shows whether the record
+// is a live row. Damaged records are collected as doubts and resolved together, at the latest at
+// the end. One walk through the index serves many records read, so damage slows a scan only by a
+// constant factor. A late check misses nothing, because the index never points to a record again
+// that it has left.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -47,7 +49,7 @@ class SsdScan : public TierScan {
     std::shared_ptr<Segment> segment;
     std::vector<bool> slots;
   };
-  // One of them that is a row.
+  // A damaged record that is a live row.
   struct Damaged {
     std::shared_ptr<Segment> segment;
     uint64_t position;
@@ -118,8 +120,8 @@ bool SsdScan::Next(size_t most, std::vector<int64_t>* keys, std::vector<char>* r
         NextOfIndex(most - keys->size(), keys, rows);
       }
     } catch (...) {
-      // Rows collected so far are returned, as they would not be visited again; the next call
-      // throws the error.
+      // Rows collected so far are returned, because the walk would not visit them again. The next
+      // call throws the error.
       if (keys->empty()) throw;
       rows->resize(keys->size() * tier_->shape_.row_bytes);
       return true;
@@ -219,7 +221,7 @@ void SsdScan::NextOfLog(size_t most, std::vector<int64_t>* keys, std::vector<cha
 }
 
 // Drops the rows of records that are no longer live. The segment may have been removed meanwhile,
-// and another one may have its ordinal.
+// and another segment may have its ordinal.
 void SsdScan::KeepLive(const std::shared_ptr<Segment>& segment, size_t ordinal) {
   for (size_t begin = 0; begin < records_.size(); begin += kLookupRecords) {
     const size_t end = std::min(records_.size(), begin + kLookupRecords);
@@ -238,13 +240,14 @@ void SsdScan::KeepLive(const std::shared_ptr<Segment>& segment, size_t ordinal) 
   }
 }
 
-// Requires: `slots` of it, ascending, were just read and are damaged.
+// Requires: the records at `slots` of the segment, in ascending order, were just read and are
+// damaged.
 void SsdScan::Doubt(const std::shared_ptr<Segment>& segment, size_t ordinal,
                     const std::vector<uint64_t>& slots) {
   if (ordinal >= doubts_.size()) doubts_.resize(ordinal + 1);
   Doubts& doubts = doubts_[ordinal];
   if (doubts.segment != segment) {
-    // The one that had the ordinal before is gone, or this one is.
+    // Either the previous segment with this ordinal or the given segment has been removed.
     const std::lock_guard<std::mutex> lock(tier_->state_mutex_);
     const SsdTier::SegmentTable& segments = *tier_->segments_;
     if (ordinal >= segments.size() || segments[ordinal] != segment) return;
@@ -255,7 +258,8 @@ void SsdScan::Doubt(const std::shared_ptr<Segment>& segment, size_t ordinal,
   doubtful_ = true;
 }
 
-// Throws Corruption when one of them is a row. now: also if the index was walked through just now.
+// Throws Corruption if a doubt is a live row. With `now`, the index is walked through even if the
+// last walk was recent.
 void SsdScan::ResolveDoubts(bool now) {
   if (!doubtful_) return;
   std::vector<bool> here(doubts_.size());
@@ -288,7 +292,7 @@ void SsdScan::ResolveDoubts(bool now) {
   doubtful_ = false;
 }
 
-// Throws again for the row that was found damaged, as long as it is the newest of its key.
+// Throws again for the damaged row as long as it is the newest record of its key.
 void SsdScan::CheckDamaged() {
   if (!damaged_) return;
   {
@@ -320,7 +324,7 @@ void SsdScan::NextOfIndex(size_t most, std::vector<int64_t>* keys, std::vector<c
     tier_->index_.ForEachOf(part_, [&](int64_t key, uint64_t position) {
       if (Behind(position)) pending_.push_back(key);
     });
-    // The order of the index is another one in every process.
+    // Sort the keys, because the order of the index differs between processes.
     std::sort(pending_.begin(), pending_.end());
     ++part_;
     return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Reading and writing of an SsdTier. Opening is in ssd_recovery.cc, garbage collection in
-// ssd_gc.cc, walking over all rows in ssd_scan.cc.
+// ssd_gc.cc, and the walk over all rows in ssd_scan.cc.
 #include "tier/ssd_tier.h"
 
 #include <algorithm>
@@ -11,11 +11,11 @@
 namespace msrec {
 namespace {
 
-// Two records no farther apart are read in one go: measured, a disk takes about as long for two
-// more blocks as for half a read, and the processor saves a whole one.
+// Records that are at most this far apart are read together. In measurements, two more blocks cost
+// a disk about half as much as a separate read, and the processor saves a whole read.
 constexpr uint64_t kMergeGap = 2 * kBlock;
 
-// Keys whose presence is looked up under a lock at a time.
+// Number of keys that one lock covers when presence is looked up.
 constexpr size_t kLookupKeys = 4096;
 
 }  // namespace
@@ -90,7 +90,7 @@ void SsdTier::Read(const int64_t* keys, size_t n, char* rows, bool* found) {
   stats_.read_bytes += read;
 }
 
-// In the order of the disk, neighbours together.
+// Sorts the reads in the order of the disk, and merges neighbours.
 std::vector<Extent> SsdTier::Plan(std::vector<Request>* requests,
                                   const SegmentTable& segments) const {
   std::sort(requests->begin(), requests->end(),
@@ -262,7 +262,7 @@ void SsdTier::AddHead() {
     try {
       env_->Remove(path);
     } catch (const IoError&) {
-      // The first error says more.
+      // The first error is the more useful one.
     }
     throw;
   }
@@ -273,7 +273,7 @@ void SsdTier::AddHead() {
   try {
     StoreManifest(with);
   } catch (const IoError&) {
-    // Maybe the new manifest is there, maybe not: the file stays, but small.
+    // The new manifest may or may not be on the disk, so the file stays, but truncated.
     try {
       segment->mutable_file()->Truncate(kDataOffset);
     } catch (const IoError&) {
@@ -285,7 +285,7 @@ void SsdTier::AddHead() {
   head_ = std::move(writer);
 }
 
-// ---------------------------------------------------------------- the rest
+// ---------------------------------------------------------------- other functions
 
 size_t SsdTier::size() const {
   const std::lock_guard<std::mutex> lock(state_mutex_);
@@ -323,8 +323,9 @@ void SsdTier::Clear() {
   auto none = std::make_shared<SegmentTable>();
   std::shared_ptr<const SegmentTable> old = none;
   KeyPositions index;
-  // The moment it happens. Should this fail, maybe the new manifest is there, maybe not; in this
-  // process all rows are, and the next Flush must write the manifest for them.
+  // StoreManifest is the step that clears the tier. If StoreManifest fails, the new manifest may or
+  // may not be on the disk. This process still has all rows, so the next Flush must write the
+  // manifest again.
   manifest_stale_ = true;
   StoreManifest(*none);
   {
@@ -338,7 +339,7 @@ void SsdTier::Clear() {
     gc_error_.clear();
     collected_.notify_all();
   }
-  // A file that cannot be removed is a leftover, and goes when the tier is opened again.
+  // A file that cannot be removed is a leftover, which the next opening of the tier removes.
   std::exception_ptr error;
   for (const auto& segment : *old) {
     if (segment == nullptr) continue;

@@ -1,22 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SsdTier: a Tier in a directory of files: a log of segments (see format.h) and an exact index in
-// memory of at most 16 bytes a row. Writes are sequential, reads are sorted, merged and handed to
-// the disk many at a time, and a thread in the background collects segments with many dead records.
+// SsdTier: a Tier in a directory of files. The tier has a log of segments (see format.h) and an
+// exact index in memory of at most 16 bytes per row. Writes are sequential. Reads are sorted,
+// merged and sent to the disk many at a time. A background thread collects segments with many dead
+// records.
 //
-// Guarantees, beside Tier's guarantees:
-//  * A row that is answered is the newest of its key, or Read throws Corruption: every record is
-//    checked by CRC32C, and the index points to newest records only.
-//  * After kill -9 or power loss the tier opens with everything that Flush acknowledged and a
-//    prefix of what was written after it. A torn tail is dropped; damage before it is Corruption.
-//  * A disk that is full or fails, or max_bytes reached, is an IoError; reading goes on. Only after
-//    a failed sync the tier must be opened again for writing.
-//  * One process at a time has it open for writing (a lock on the directory's LOCK file).
-//  * A Scan reads the log in order, a megabyte or two at a time, and needs a few of them of memory;
-//    the rows written behind it while it ran are read at its end, one by one.
+// Guarantees, in addition to the guarantees of Tier:
 //
-// Any thread may call any member; Close ends the others' use. In a forked child it must not be
-// used, nor destroyed: its thread stayed with the parent.
+//  * A row that Read returns is the newest of its key; if that is impossible, Read throws
+//    Corruption. Every record is checked by CRC32C, and the index points only to the newest
+//    records.
+//  * After kill -9 or power loss, the tier opens with all writes that Flush acknowledged and a
+//    prefix of the later writes. A torn tail is dropped; damage before the tail is Corruption.
+//  * If the disk is full or fails, or max_bytes is reached, writing throws IoError, and reading
+//    still works. Only a failed sync makes it necessary to open the tier again for writing.
+//  * Only one process at a time can open a tier for writing (a lock on the directory's LOCK file).
+//  * A Scan reads the log in order, one or two megabytes at a time, and needs a few such buffers of
+//    memory. Rows that were appended during the scan are read at its end, one by one.
+//
+// Any thread may call any member; Close ends all other calls. A forked child must neither use nor
+// destroy a tier of its parent, because the background thread exists only in the parent.
 #pragma once
 
 #include <condition_variable>
@@ -52,8 +55,8 @@ struct SsdOptions {
 
 class SsdTier : public Tier {
  public:
-  // Opens or creates. Throws IoError, Corruption, and std::invalid_argument naming the option.
-  // Requires: env outlives the tier.
+  // Opens or creates the tier. Throws IoError, Corruption, and std::invalid_argument with the
+  // option's name. Requires: env outlives the tier.
   explicit SsdTier(const SsdOptions& options, Env* env = Env::Posix());
   ~SsdTier() override;  // Close, without its errors
 
@@ -69,20 +72,20 @@ class SsdTier : public Tier {
   void Clear() override;
   TierStats Stats() const override;
 
-  // Collects every segment that has dead records; only live rows are left.
+  // Collects every segment with dead records, so that only live rows remain.
   void Compact();
 
   // Reads and checks every record and returns the damaged places.
   std::vector<Corruption> Verify();
 
-  // Verifies the files at `path`, also if they are damaged so badly that no tier opens there.
-  // Throws IoError; EBUSY if a tier is open for writing.
+  // Verifies the files at `path`, even if they are too damaged to open a tier. Throws IoError;
+  // EBUSY if a tier is open for writing.
   static std::vector<Corruption> VerifyFiles(const std::string& path, Env* env = Env::Posix());
 
-  // Flushes and closes the tier; later calls throw. It is closed also when this throws.
+  // Flushes and closes the tier; later calls throw. The tier is closed even if Close throws.
   void Close();
 
-  // Figures of one segment: records, live rows, tombstone records, bytes of the file.
+  // Statistics of one segment: records, live rows, tombstone records, bytes of the file.
   struct SegmentInfo {
     std::string name;
     uint64_t slots, live, tombstone_slots, bytes;
@@ -92,19 +95,20 @@ class SsdTier : public Tier {
 
   const std::string& path() const { return options_.path; }
   const char* io_name() const { return reader_.name(); }
-  // The error that stopped garbage collection; empty if it runs.
+  // The error that stopped garbage collection; empty if garbage collection works.
   std::string gc_error() const;
 
  private:
   friend class SsdScan;
-  // By ordinal, null where there is none; replaced as a whole, so that a reader keeps its own.
+  // Segments by ordinal, null for unused ordinals. The segment table is replaced as a whole, so a
+  // reader can keep its own version.
   using SegmentTable = std::vector<std::shared_ptr<Segment>>;
   struct Request {
     uint64_t position;
     size_t i;
   };
-  // Segments within max_bytes that each operation leaves free. A collection takes less than one;
-  // erasing must still be possible when writing is not.
+  // Free segments within max_bytes that each operation must leave. A collection takes less than one
+  // segment. Erasing must still be possible when writing is not possible any more.
   static constexpr uint64_t kSpareForWrite = 2;
   static constexpr uint64_t kSpareForErase = 1;
   static constexpr uint64_t kSpareForCollect = 0;
@@ -136,15 +140,15 @@ class SsdTier : public Tier {
   uint64_t SlotOf(uint64_t position) const { return position & ((uint64_t{1} << slot_bits_) - 1); }
   Segment& SegmentOf(uint64_t position) const { return *(*segments_)[OrdinalOf(position)]; }
   std::vector<Extent> Plan(std::vector<Request>* requests, const SegmentTable& segments) const;
-  // Under write_mutex_: makes head_ one with room; false when there would be less than `spare`
-  // segments left of max_bytes.
+  // Requires write_mutex_. Makes head_ a segment with room; returns false if fewer than `spare`
+  // segments of max_bytes would remain.
   bool MakeRoom(uint64_t spare);
   bool HasSpace(uint64_t spare) const;  // under write_mutex_ or state_mutex_
   void SealHead();
   void AddHead();
   void StoreManifest(const SegmentTable& segments);
   void FlushLocked();
-  // Under write_mutex_ and with room: append as many as fit, and return how many.
+  // Requires write_mutex_ and room. Appends as many records as fit, and returns their number.
   size_t AppendRows(const int64_t* keys, size_t n, const char* rows, uint64_t* counter);
   size_t AppendTombstones(const Tombstone* tombstones, size_t n, uint64_t* counter);
   size_t AddSegment(std::shared_ptr<Segment> segment);  // under both
@@ -152,7 +156,7 @@ class SsdTier : public Tier {
 
   // ssd_gc.cc
   void CollectorMain();
-  // These three under state_mutex_.
+  // The next three functions require state_mutex_.
   std::shared_ptr<Segment> PickVictim(bool urgent) const;
   bool ShouldCollect() const;
   bool FarBehind() const;
@@ -161,7 +165,7 @@ class SsdTier : public Tier {
   }
   void WaitForCollector();  // writers, holding nothing
   void WaitForSpace();
-  // background: not while paused.
+  // With `background`, Collect does not run while garbage collection is paused.
   void Collect(const std::shared_ptr<Segment>& victim, bool background);
   void CollectRows(const Segment& victim, size_t ordinal, const SegmentKeys& keys);
   void CollectTombstones(const Segment& victim, const SegmentKeys& keys);
@@ -175,9 +179,10 @@ class SsdTier : public Tier {
   const int slot_bits_;
   BatchReader reader_;
 
-  // Taken in this order. collect: one collection at a time. write: one writer at a time; the index
-  // changes under write and state together, so either suffices to read it. state: the rest below;
-  // never held over a file access.
+  // The mutexes are locked in this order: collect, write, state. Only one collection runs at a
+  // time, under `collect`. Only one writer runs at a time, under `write`. The index changes only
+  // under `write` and `state` together, so either lock is enough to read the index. The mutex
+  // `state` guards the members below, and is never held during a file access.
   std::mutex collect_mutex_;
   std::mutex write_mutex_;
   mutable std::mutex state_mutex_;

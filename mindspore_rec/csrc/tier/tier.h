@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tier: storage below host memory for rows of one fixed size, by key (any int64). The caller
-// decides what a row holds: value, optimizer state and metadata move as one block of bytes.
+// Tier: storage below host memory for rows of one fixed size, by key (any int64). A row is one
+// block of bytes; the caller puts value, optimizer state and metadata into it.
 //
-// Any thread may call any member at any time. Concurrent writes of one key end in some order; a
-// Read sees, for each key, a row that was the key's at some moment between its start and its end.
+// Any thread may call any member at any time. Concurrent writes of one key take effect in some
+// order. For each key, a Read returns a row that the key had at some moment during the Read.
 #pragma once
 
 #include <cstddef>
@@ -33,15 +33,17 @@ struct TierStats {
   Seconds throttled{0};           // writers waited for garbage collection
 };
 
-// A walk over all rows of a tier, a part at a time. For one thread; destroyed before the tier is.
+// A walk over all rows of a tier, one part at a time. Only one thread may use a scan, and the scan
+// must be destroyed before the tier.
 class TierScan {
  public:
   virtual ~TierScan() = default;
 
-  // Replaces keys and rows (n * row_bytes) by the next ones: at least one, at most max(1, most)
-  // and, but for the end, about half as many; false and nothing at the end, and from then on.
-  // Throws IoError or Corruption, where keys and rows are undefined; calling again tries the same
-  // part again. Of a closed tier every call throws.
+  // Replaces keys and rows (n * row_bytes) by the next rows. There are at least one and at most
+  // max(1, most) rows. Except at the end, there are about most / 2 rows or more. At the end, and in
+  // all later calls, Next returns false and no rows. Throws IoError or Corruption; keys and rows
+  // are then undefined, and the next call tries the same part again. If the tier is closed, every
+  // call throws.
   virtual bool Next(size_t most, std::vector<int64_t>* keys, std::vector<char>* rows) = 0;
 };
 
@@ -49,16 +51,16 @@ class Tier {
  public:
   virtual ~Tier() = default;
 
-  // For each i copies the row of keys[i] to rows + i * row_bytes and sets found[i]; where there is
-  // none, found[i] is false and the row's bytes are left alone. Throws IoError or Corruption; the
+  // For each i, copies the row of keys[i] to rows + i * row_bytes and sets found[i]. If there is no
+  // row, found[i] is false and the row's bytes do not change. Throws IoError or Corruption; the
   // contents of rows and found are then undefined.
   virtual void Read(const int64_t* keys, size_t n, char* rows, bool* found) = 0;
 
-  // Inserts or replaces rows; of equal keys the last one counts. When it throws (IoError: disk
-  // full, max_bytes, ...), each row is as it was or as given here, and the call may be repeated.
+  // Inserts or replaces rows. If a key occurs twice, its last row counts. If Write throws (IoError:
+  // disk full, max_bytes, ...), each row is either old or new, and the call may be repeated.
   virtual void Write(const int64_t* keys, size_t n, const char* rows) = 0;
 
-  // Erases the rows of keys; absent keys are ignored. Throws as Write does.
+  // Erases the rows of keys; absent keys are ignored. Throws like Write.
   virtual void Erase(const int64_t* keys, size_t n) = 0;
 
   // Makes all earlier writes and erasures survive kill -9 and power loss.
@@ -67,23 +69,25 @@ class Tier {
   virtual size_t size() const = 0;
   virtual size_t row_bytes() const = 0;
 
-  // Returns all keys at one moment, in no order.
+  // Returns all keys at one moment, in no fixed order.
   virtual std::vector<int64_t> Keys() const = 0;
 
-  // Starts a walk over the rows. Each row that exists during the whole walk is given at least once,
-  // as it was at some moment of it; a row that is written, erased or moved meanwhile may be given
-  // again or not at all. The walk ends, however much is written meanwhile.
+  // Starts a walk over the rows. Each row that exists during the whole walk is returned at least
+  // once, with its contents at some moment of the walk. A row that is written, erased or moved
+  // meanwhile may be returned again or not at all. The walk ends, no matter how much is written
+  // meanwhile.
   //
-  // exact: where nobody writes, erases, clears or compacts until the scan is destroyed, each row is
-  // given exactly once. For that garbage collection waits; only a writer that must have it (out of
-  // space, or far ahead of it) lets it go on, and then a row it moves may be given twice.
+  // With `exact`, each row is returned exactly once if no thread writes, erases, clears or compacts
+  // until the scan is destroyed. Garbage collection waits for the end of an exact scan. Only a
+  // writer that is out of space, or far ahead of the collection, lets the collection continue. A
+  // row that the collection moves may then be returned twice.
   virtual std::unique_ptr<TierScan> Scan(bool exact) = 0;
 
-  // Sets found[i] to whether there is a row of keys[i], without reading it.
+  // Sets found[i] to true if there is a row of keys[i], without reading the row.
   virtual void Contains(const int64_t* keys, size_t n, bool* found) const = 0;
 
-  // Erases every row, fast, and as durably as Flush. When it throws, all rows are there, or none;
-  // after kill -9 or power loss in the middle of it too.
+  // Erases every row, quickly, and as durably as Flush. If Clear throws, or after kill -9 or power
+  // loss during the call, either all rows or no rows remain.
   virtual void Clear() = 0;
 
   virtual TierStats Stats() const = 0;

@@ -11,8 +11,9 @@ namespace {
 
 constexpr size_t kSpillRows = 4096;  // looked at a time
 
-// The levels' scans, one after another. Of the keys that may be in a level and in the next one,
-// `halfway` by level and sorted, those that the upper one has given are not given again.
+// Scans the levels one after another. `halfway` has the sorted keys of each level that may be in
+// this level and the next one. If the upper level has returned such a key, the lower level does not
+// return it again.
 class ChainScan : public TierScan {
  public:
   ChainScan(std::vector<std::unique_ptr<TierScan>> scans, size_t row_bytes,
@@ -64,9 +65,9 @@ TierChain::TierChain(std::vector<Level> levels)
       halfway_(levels_.size()),
       spilling_(levels_.size()) {}
 
-// A row that goes down meanwhile is written below before it is erased above, so it is found. One
-// that goes up is written to a level that was asked before it is erased from one that was not yet:
-// then all are asked again.
+// A row that moves down meanwhile is written to the lower level before it is erased from the upper
+// one, so the search finds it. A row may also move up, from a level that was not searched yet to a
+// level that was already searched. After such a move up, all levels are searched again.
 template <typename Find>
 void TierChain::FindAll(const int64_t* keys, size_t n, bool* found, Find find) const {
   std::vector<size_t> at;
@@ -155,7 +156,7 @@ void TierChain::Spill(size_t level) {
       continue;
     }
     keys.resize(std::min<size_t>(keys.size(), held - from.max_rows));
-    // A scan may return an older version of a row: read it again.
+    // A scan may return an older version of a row, so the row is read again.
     rows.resize(keys.size() * row_bytes());
     std::unique_ptr<bool[]> found(new bool[keys.size()]);
     from.tier->Read(keys.data(), keys.size(), rows.data(), found.get());
@@ -178,8 +179,8 @@ void TierChain::Spill(size_t level) {
   }
 }
 
-// After a spill that failed: what is still above goes from below. Before anything else is written,
-// so that the rows are the same ones yet.
+// After a failed spill, erases the rows from the lower level that are still in the upper level.
+// This function runs before any other write, while the rows in the two levels are still equal.
 void TierChain::FinishSpills() {
   for (size_t level = 0; level + 1 < levels_.size(); ++level) {
     std::vector<int64_t>& keys = halfway_[level];

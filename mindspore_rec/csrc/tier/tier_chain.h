@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TierChain: several tiers as one, the fastest first. A row lives in one of them: it is written to
-// the first, and what is over a level's row limit spills to the next.
+// TierChain: several tiers used as one, the fastest first. Each row is in one of the tiers. Rows
+// are written to the first tier, and rows over a level's limit spill to the next level.
 //
-// Any thread may call Read and the counters at any time; the members that change something run one
-// at a time.
+// Any thread may call Read and the counters at any time. Members that change rows run one at a
+// time.
 #pragma once
 
 #include <atomic>
@@ -30,7 +30,8 @@ class TierChain : public Tier {
     uint64_t spilled_rows = 0;  // to the next level
   };
 
-  // Requires: at least one level, all of one row_bytes; the last one without a row limit.
+  // Requires: at least one level, the same row_bytes in all levels, and no row limit in the last
+  // one.
   explicit TierChain(std::vector<Level> levels);
 
   void Read(const int64_t* keys, size_t n, char* rows, bool* found) override;
@@ -45,8 +46,8 @@ class TierChain : public Tier {
   std::unique_ptr<TierScan> Scan(bool exact) override;
   TierStats Stats() const override;
 
-  // Erases rows that an upper level has too, which a process leaves that ends between writing to
-  // one level and erasing from the next. For levels kept from another run.
+  // Erases rows that an upper level has, too. A process leaves such rows if it ends between a write
+  // to one level and the erasure from the next level. Call Settle for levels from another run.
   void Settle();
 
   const std::vector<Level>& levels() const { return levels_; }
@@ -57,8 +58,8 @@ class TierChain : public Tier {
     std::atomic<uint64_t> hits{0}, written_rows{0}, spilled_rows{0};
   };
 
-  // Calls find for the keys, level by level; again for keys that were not found while rows moved
-  // to a level that had been asked already.
+  // Calls find for the keys, level by level. If rows moved meanwhile to a level that was already
+  // searched, keys without a row are searched again.
   template <typename Find>
   void FindAll(const int64_t* keys, size_t n, bool* found, Find find) const;
   void Spill(size_t level);
@@ -67,9 +68,10 @@ class TierChain : public Tier {
   const std::vector<Level> levels_;
   std::vector<Counters> counters_;
   mutable std::mutex change_mutex_;
-  // Writes that have put rows into the first level and not yet, or just, erased them below.
+  // Number of writes that have put rows into the first level. Such a write may still have to erase
+  // the rows below the first level.
   std::atomic<uint64_t> ascents_{0};
-  // Keys of a spill that failed half way: they may be in a level and in the next one.
+  // Keys of a failed spill: they may be in a level and in the next level, too.
   std::vector<std::vector<int64_t>> halfway_;
   std::vector<std::unique_ptr<TierScan>> spilling_;  // at the next rows to spill, by level
 };

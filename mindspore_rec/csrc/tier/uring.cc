@@ -22,7 +22,8 @@ int Setup(unsigned entries, io_uring_params* params) {
   return static_cast<int>(::syscall(__NR_io_uring_setup, entries, params));
 }
 
-// The rings are shared with the kernel: its stores to them are acquired, ours released.
+// The rings are shared with the kernel: the kernel's stores are read with acquire, and ours are
+// written with release.
 uint32_t LoadAcquire(const uint32_t* p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
 void Store(uint32_t* p, uint32_t value) { __atomic_store_n(p, value, __ATOMIC_RELEASE); }
 
@@ -30,7 +31,7 @@ void Store(uint32_t* p, uint32_t value) { __atomic_store_n(p, value, __ATOMIC_RE
 
 std::unique_ptr<Uring> Uring::TryCreate(unsigned depth, size_t buffer_bytes) {
   io_uring_params params{};
-  // Completions do not interrupt this thread; they wait until it enters the kernel anyway.
+  // Completions do not interrupt this thread; they wait until the thread enters the kernel.
   params.flags = IORING_SETUP_COOP_TASKRUN;
   int fd = Setup(depth, &params);
   if (fd < 0 && errno == EINVAL) {
@@ -65,7 +66,8 @@ std::unique_ptr<Uring> Uring::TryCreate(unsigned depth, size_t buffer_bytes) {
   // Entries are used in the order of their places.
   for (uint32_t i = 0; i < params.sq_entries; ++i) word(params.sq_off.array)[i] = i;
 
-  // With the pages pinned once, a read need not look them up. Limits may forbid it; then not.
+  // The pages are pinned once, so a read need not look them up. If limits forbid the pinning, reads
+  // work without it.
   const iovec memory{ring->memory_.data(), ring->memory_.size()};
   ring->registered_ =
       ::syscall(__NR_io_uring_register, fd, IORING_REGISTER_BUFFERS, &memory, 1) == 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Uring: an io_uring for reads into buffers of its own, by bare system calls. (Axboe 2019,
-// "Efficient IO with io_uring".) One thread at a time.
+// Uring: an io_uring for reads into its own buffers, by direct system calls (Axboe 2019, "Efficient
+// IO with io_uring"). Only one thread at a time may use a Uring.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace msrec {
 
 class Uring {
  public:
-  // Null where the system has no io_uring or forbids it.
+  // Returns null if the system has no io_uring or forbids it.
   static std::unique_ptr<Uring> TryCreate(unsigned depth, size_t buffer_bytes);
   ~Uring();
   Uring(const Uring&) = delete;
@@ -27,12 +27,14 @@ class Uring {
   char* buffer(unsigned i) const { return memory_.data() + i * buffer_bytes_; }
   size_t buffer_bytes() const { return buffer_bytes_; }
 
-  // Queues a read into buffer i, which no other read may be using. Handed over by Submit.
+  // Queues a read into buffer i, which no other read may be using. Submit passes the read to the
+  // kernel.
   void QueueRead(int fd, uint64_t offset, uint32_t bytes, unsigned i);
-  // Hands over what was queued and waits until at least `wait_for` completions are there. Returns
+  // Submits the queued reads and waits until there are at least `wait_for` completions. Returns
   // errno, 0 for success.
   int Submit(unsigned wait_for);
-  // Takes one completion: its buffer and pread's result (negative: -errno). False: there is none.
+  // Takes one completion: its buffer and pread's result (negative: -errno). Returns false if there
+  // is no completion.
   bool Complete(unsigned* i, int32_t* result);
 
  private:

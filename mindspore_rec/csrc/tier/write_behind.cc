@@ -78,13 +78,13 @@ void WriteBehind::WaitFor(std::unique_lock<std::mutex>* lock, Fn fn) {
   if (fn()) return;
   hurry_ = true;
   wake_.notify_all();
-  // The tier may be well again before this thread hears that it failed.
+  // The tier may work again before this thread sees the failure.
   done_.wait(*lock, [&] { return fn() || (failures_ != failures && error_ != nullptr); });
   if (!fn()) std::rethrow_exception(error_);
 }
 
 void WriteBehind::Push(std::shared_ptr<Part> part) {
-  // The keys are distinct: each gets the number of its place.
+  // The keys are distinct, so each key gets the number of its place.
   part->set.Reset(part->keys.size());
   for (const int64_t key : part->keys) part->set.FindOrAdd(key, part->keys.data());
   std::unique_lock<std::mutex> lock(mutex_);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// WriteBehind: a queue in front of a tier. Read sees writes and erasures at once; a background
-// thread passes them to the tier in order. Nothing leaves the queue before the tier has it: when
-// the tier fails, the queue keeps the rows and tries again, every second and whenever a caller
-// waits for room.
+// WriteBehind: a queue in front of a tier. Read sees queued writes and erasures at once; a
+// background thread passes them to the tier in order. A change leaves the queue only after the tier
+// has it. If the tier fails, the queue keeps the rows and tries again every second, and whenever a
+// caller waits for room.
 //
-// In a forked child it must be neither used nor destroyed: its thread stayed with the parent. One
-// thread at a time may call Write, Erase, Drain, Flush and Clear; any thread Read.
+// A forked child must neither use nor destroy its parent's queue, because the background thread
+// exists only in the parent. One thread at a time may call Write, Erase, Drain, Flush and Clear;
+// any thread may call Read.
 #pragma once
 
 #include <condition_variable>
@@ -26,16 +27,16 @@ namespace msrec {
 
 class WriteBehind {
  public:
-  // Writers wait while the queue holds more than about max_bytes.
+  // Writers wait while the queue has more than about max_bytes.
   WriteBehind(std::shared_ptr<Tier> tier, size_t max_bytes);
   ~WriteBehind();  // drops what is still queued: call Drain first
 
-  // Queue rows, or erasures. Keys must be distinct. Wait while the queue is full; if the tier fails
-  // meanwhile, throw its error and take nothing.
+  // Queue rows or erasures. Keys must be distinct. Wait while the queue is full. If the tier fails
+  // meanwhile, throw its error and queue nothing.
   void Write(std::vector<int64_t> keys, std::vector<char> rows);
   void Erase(std::vector<int64_t> keys);
 
-  // As Tier::Read and Tier::Contains, over queue and tier together.
+  // Tier::Read and Tier::Contains over queue and tier together.
   void Read(const int64_t* keys, size_t n, char* rows, bool* found);
   void Contains(const int64_t* keys, size_t n, bool* found);
 
@@ -43,12 +44,12 @@ class WriteBehind {
   void Drain();
   // Calls Drain and Tier::Flush.
   void Flush();
-  // Erases every row. Readers see it at once; the tier is cleared in the background, in its turn of
-  // the queue, and Drain waits for it. Throws std::bad_alloc, and has then done nothing.
+  // Erases every row. Readers see the erasure at once. The background thread clears the tier in
+  // queue order, and Drain waits for it. Throws std::bad_alloc; then nothing has changed.
   void Clear();
 
-  // Stops the background thread for its lifetime: a walk over the tier then finds each row once,
-  // there or in waiting(). The thread that holds it must not wait for the queue.
+  // Stops the background thread for its lifetime. A walk over the tier then finds each row once, in
+  // the tier or in waiting(). The thread with a Pause must not wait for the queue.
   class Pause {
    public:
     explicit Pause(WriteBehind* queue);
@@ -73,7 +74,7 @@ class WriteBehind {
   };
 
  public:
-  // The queued changes: each key's newest row, null where it is erased.
+  // The queued changes: each key's newest row, null if the key is erased.
   struct Waiting {
     std::vector<std::shared_ptr<const Part>> parts;  // own the rows
     std::map<int64_t, const char*> rows;  // sorted, so that walks do not depend on hashing
@@ -83,11 +84,11 @@ class WriteBehind {
 
  private:
   void Push(std::shared_ptr<Part> part);
-  // Under the lock: waits until fn() holds, throws when the tier failed since the call.
+  // Waits until fn() is true. Throws if the tier has failed since the call. Requires the lock.
   template <typename Fn>
   void WaitFor(std::unique_lock<std::mutex>* lock, Fn fn);
   void WriterMain();
-  // For keys that the queue knows: found and rows (may be null) are set, and known[i] is true.
+  // For keys in the queue, sets found and rows (which may be null), and sets known[i] to true.
   void ReadQueue(const int64_t* keys, size_t n, char* rows, bool* found, bool* known) const;
   template <typename Below>
   void ReadBoth(const int64_t* keys, size_t n, char* rows, bool* found, Below below);

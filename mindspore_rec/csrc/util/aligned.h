@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// AlignedMemory: uninitialised bytes at a multiple of a cache line, which only ever grow and are
-// kept between uses.
+// AlignedMemory: uninitialised bytes, aligned to a cache line. The memory only grows, and is kept
+// between uses.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ class AlignedMemory {
  public:
   static constexpr size_t kAlignment = 64;
 
-  // Returns at least that many bytes; the contents are lost if the memory grows.
+  // Returns memory of at least that many bytes. The contents are lost if the memory grows.
   void* AtLeast(size_t bytes) {
     if (bytes > capacity_) {
       data_.reset();

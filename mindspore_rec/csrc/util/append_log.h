@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// AppendLog: a list that grows at its end in blocks that never move. Appending copies nothing, and
-// room can be reserved before a change that must not fail half way.
+// AppendLog: a list that grows at its end, in blocks that never move. Appending copies no old
+// elements. Room can be reserved before a change that must not fail halfway.
 #pragma once
 
 #include <algorithm>
@@ -14,10 +14,10 @@ namespace msrec {
 template <typename T>
 class AppendLog {
  public:
-  // Reserves room: the next n Add() calls cannot fail. Throws std::bad_alloc.
+  // Makes sure that the next n Add() calls cannot fail. Throws std::bad_alloc.
   void Reserve(size_t n) {
     while (size_ + n > blocks_.size() * kBlock) {
-      // The vector grows first, or a failure would leak the block.
+      // The vector grows first; if its growth failed later, the new block would leak.
       if (blocks_.size() == blocks_.capacity()) blocks_.reserve(2 * blocks_.size() + 8);
       blocks_.push_back(std::unique_ptr<T[]>(new T[kBlock]));
     }

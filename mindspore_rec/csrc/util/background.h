@@ -15,7 +15,8 @@
 
 namespace msrec {
 
-// Whether the calling thread is a background thread. These must not join each other or themselves.
+// Whether the calling thread is a background thread. Background threads must not join each other or
+// themselves.
 inline bool& IsBackground() {
   thread_local bool is = false;
   return is;
@@ -34,8 +35,8 @@ std::thread StartThread(const char* purpose, Fn fn) {
   }
 }
 
-// Lowers the calling thread's priority, since the dense network runs in lockstep on all cores and
-// waits for the slowest of them. Has no effect if the system refuses.
+// Lowers the calling thread's priority, because the dense network runs in lockstep on all cores and
+// waits for the slowest core. Has no effect if the system refuses.
 inline void YieldToOperators() {
   IsBackground() = true;
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 4);

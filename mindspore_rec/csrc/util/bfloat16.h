@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// bfloat16: the upper half of a float32. 8 bits of precision, all of its range. Always inlined,
-// since the kernels of every instruction set use it.
+// bfloat16: the upper half of a float32, with 8 bits of precision and the full range of float32.
+// Always inlined, because the kernels of every instruction set use it.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace msrec {
 
-// Return the nearest bfloat16; of two, the even one. NaN stays NaN.
+// Return the nearest bfloat16, ties to even. NaN stays NaN.
 __attribute__((always_inline)) inline uint16_t ToBfloat16(float value) {
   uint32_t bits;
   __builtin_memcpy(&bits, &value, sizeof(bits));
@@ -18,9 +18,9 @@ __attribute__((always_inline)) inline uint16_t ToBfloat16(float value) {
   return static_cast<uint16_t>(nan ? bits >> 16 | 0x40u : rounded);
 }
 
-// Return one of the two bfloat16 around a number, the upper with the probability that makes the
-// mean exact: the upper half of `random`, a uniform 32-bit number, is added to the bits cut off,
-// and a carry moves away from zero. A bfloat16 stays what it is; NaN stays NaN.
+// Return one of the two bfloat16 around a number. The upper bfloat16 is chosen with the probability
+// that makes the mean exact. The upper half of `random`, a uniform 32-bit number, is added to the
+// discarded bits, and a carry rounds away from zero. A bfloat16 stays unchanged; NaN stays NaN.
 __attribute__((always_inline)) inline uint16_t ToBfloat16(float value, uint32_t random) {
   uint32_t bits;
   __builtin_memcpy(&bits, &value, sizeof(bits));

@@ -16,15 +16,16 @@ namespace {
 
 constexpr uint64_t kStride = 0x9e3779b97f4a7c15ULL;
 
-// The inverse modulo 2^64 of an odd number: each round of Newton's iteration doubles the right
-// bits.
+// Returns the inverse of an odd number modulo 2^64. Each round of Newton's iteration doubles the
+// number of correct bits.
 uint64_t Inverse(uint64_t odd) {
   uint64_t x = odd;
   for (int round = 0; round < 5; ++round) x *= 2 - odd * x;
   return x;
 }
 
-// Odd, with neither few nor many bits set: such a number hardly mixes.
+// Returns an odd factor whose number of set bits is neither small nor large, because other factors
+// hardly mix.
 uint64_t MixFactor(uint64_t* state) {
   for (;;) {
     const uint64_t factor = Mix64(*state += kStride) | 1;
@@ -42,7 +43,7 @@ uint64_t ProcessSeed() {
   constexpr unsigned kDoNotWait = 1;  // GRND_NONBLOCK
   if (syscall(SYS_getrandom, &seed, sizeof seed, kDoNotWait) == sizeof seed) return seed;
 #endif
-  // Without it: 16 random bytes that the kernel gives each program.
+  // Without MINDSPORE_REC_HASH_SEED, use 16 random bytes that the kernel gives each program.
   uint64_t words[2] = {};
   if (const auto* bytes = reinterpret_cast<const void*>(getauxval(AT_RANDOM))) {
     std::memcpy(words, bytes, sizeof words);

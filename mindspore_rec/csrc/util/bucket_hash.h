@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The keyed hash that decides where in memory a key is looked for: buckets, probe sequences, tags.
-// An attacker who chooses keys cannot know which of them share a bucket, since the hash depends on
-// secrets that each process draws from the system when the library is loaded. So nothing that
-// leaves the process may depend on it: neither files nor the order of rows, nor which rows are
-// evicted; hash.h has the hash for those.
+// The keyed hash that decides where in memory a key is stored: buckets, probe sequences, tags. An
+// attacker who chooses keys cannot know which keys share a bucket, because the hash depends on
+// secrets. Each process draws its secrets from the system when the library is loaded. So nothing
+// outside the process may depend on this hash: no files, no order of rows, and no choice of evicted
+// rows. The hash for files, row order and eviction is in hash.h.
 //
-// A hash is three multiplications by secret odd numbers, with a shift and exclusive or between them
-// that brings high bits down: as many instructions as the constant hash has. Each multiplication
-// spreads any two words over the top bits with the chances of a universal hash (multiply-shift;
-// Dietzfelbinger et al. 1997) and leaves rows of equal distances what they were; two of them and
-// the shifts leave no such pattern for the third. With one fewer, one seed in a hundred was bad at
-// multiples of some power of two. It is meant to keep chosen keys from sharing buckets, not to be
-// a cipher for those who can watch it at work.
+// A hash is three multiplications by secret odd numbers, with shift and exclusive or between them
+// to bring high bits down. The keyed hash has as many instructions as the constant hash. Each
+// multiplication spreads any two words over the top bits like a universal hash (multiply-shift;
+// Dietzfelbinger et al. 1997), but keeps arithmetic progressions. After two multiplications and the
+// shifts, no arithmetic progression remains for the third multiplication. With only two
+// multiplications, one seed in a hundred was bad at multiples of some power of two. The hash keeps
+// chosen keys from sharing buckets. The hash is no cipher against an attacker who can observe it.
 #pragma once
 
 #include <cstdint>
 
 namespace msrec {
 
-// The secrets of one family of bijections: of 64-bit words, and of words of 52 bits.
+// The secrets of one family of bijections: of 64-bit words and of 52-bit words.
 class BucketHasher {
  public:
   // Derives the secrets from a seed; equal seeds give equal hashes.
@@ -38,7 +38,7 @@ class BucketHasher {
 
   static constexpr uint64_t kMask52 = (uint64_t{1} << 52) - 1;
 
-  // The same for words below 2^52.
+  // Returns the hash of a word below 2^52.
   uint64_t Hash52(uint64_t word) const {
     uint64_t x = ((word ^ flip_) * first_) & kMask52;
     x = ((x ^ x >> 26) * second_) & kMask52;
@@ -55,10 +55,10 @@ class BucketHasher {
   uint64_t first_inverse_, second_inverse_, third_inverse_;
 };
 
-// The secrets of this process. Their seed is random, or that of the environment variable
-// MINDSPORE_REC_HASH_SEED (any text), with which a run can be repeated exactly, down to its memory
-// accesses. The distinct keys of batches, indexes of rows and indexes of tiers each have their own,
-// so that keys taken from one in its order do not crowd another.
+// The secrets of this process. The seed of the secrets is random, or comes from the environment
+// variable MINDSPORE_REC_HASH_SEED (any text). With a set MINDSPORE_REC_HASH_SEED, a run can be
+// repeated exactly, including its memory accesses. Batches, row indexes and tier indexes have
+// separate secrets. So keys read from one index in its order do not cluster in another index.
 struct ProcessHashers {
   BucketHasher batch, index, tier;
 };

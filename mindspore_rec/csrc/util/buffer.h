@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Buffer: an uninitialised array that only ever grows and is kept between steps. Fresh memory of
-// this size would be page-faulted anew each step, which costs more than the work done in it.
+// Buffer: an uninitialised array that only grows and is kept between steps. Fresh memory of this
+// size would be page-faulted in each step, which costs more than the work on it.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace msrec {
 template <typename T>
 class Buffer {
  public:
-  // Returns at least n elements; the contents are lost if it grows.
+  // Returns at least n elements. The contents are lost if the array grows.
   T* Reset(size_t n) {
     if (n > capacity_) {
       data_.reset();
@@ -22,7 +22,7 @@ class Buffer {
     }
     return data_.get();
   }
-  // Returns at least n elements; the first `used` keep their contents.
+  // Returns at least n elements. The first `used` elements keep their contents.
   T* Extend(size_t used, size_t n) {
     if (n > capacity_) {
       const size_t grown = n > capacity_ + capacity_ / 2 ? n : capacity_ + capacity_ / 2;

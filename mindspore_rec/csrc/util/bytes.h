@@ -7,11 +7,11 @@
 
 namespace msrec {
 
-// Bytes of what the processor loads at a time, and of the larger pages of memory.
+// Bytes of a cache line, and of a huge page of memory.
 inline constexpr size_t kCacheLine = 64;
 inline constexpr size_t kHugePage = size_t{2} << 20;
 
-// std::memcpy and std::memset that take null where there are no bytes, as empty buffers have it.
+// std::memcpy and std::memset that accept null pointers for 0 bytes, which empty buffers have.
 inline void CopyBytes(void* to, const void* from, size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
@@ -26,7 +26,7 @@ constexpr Integer RoundUp(Integer n, std::common_type_t<Integer> unit) {
   return (n + unit - 1) / unit * unit;
 }
 
-// Return the bytes of a message's part in front of one that must begin at a multiple of 8.
+// Return the bytes of a message part padded to a multiple of 8, so that the next part is aligned.
 inline size_t Padded(size_t bytes) { return (bytes + 7) / 8 * 8; }
 
 }  // namespace msrec

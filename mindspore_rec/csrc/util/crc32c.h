@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// CRC32C (Castagnoli, polynomial 0x1EDC6F41), the checksum of this library's files. The
-// processor's own instruction (SSE4.2, ARMv8 CRC) is chosen at run time; tables serve where there
-// is none. All give the same value. Any thread may call these.
+// CRC32C (Castagnoli, polynomial 0x1EDC6F41), the checksum of this library's files. The processor's
+// own instruction (SSE4.2, ARMv8 CRC) is chosen at run time; other processors use tables. All
+// implementations give the same value. Any thread may call these functions.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +10,11 @@
 
 namespace msrec {
 
-// Returns the checksum of the bytes that gave `crc` (0: none) followed by these. So
-// Crc32c(Crc32c(0, a), b) is the checksum of a and b together.
+// Returns the checksum of earlier bytes followed by these bytes; `crc` is the checksum of the
+// earlier bytes (0: none). So Crc32c(Crc32c(0, a), b) is the checksum of a and b together.
 uint32_t Crc32c(uint32_t crc, const void* data, size_t size);
 
-// Returns the same, computed by tables, for the tests.
+// Crc32c() by tables, for the tests.
 uint32_t Crc32cByTables(uint32_t crc, const void* data, size_t size);
 
 // Returns the implementation in use: "sse4.2", "armv8" or "tables".

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// float16: IEEE 754's half, by operations on bits that give what F16C gives. 11 bits of precision,
-// 2^-24 to 65504. Always inlined, since the kernels of every instruction set use it.
+// float16: IEEE 754's half precision, by bit operations with the same results as F16C. A float16
+// has 11 bits of precision and ranges from 2^-24 to 65504. Always inlined, because the kernels of
+// every instruction set use it.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,8 @@ namespace msrec {
 constexpr uint32_t kFloat16Infinity = 0x7c00;
 constexpr uint32_t kLeastNormalFloat16 = 0x38800000;  // 2^-14 as a float32
 
-// Return the float16 with the sign of the float32 of these bits and that magnitude, or its NaN.
+// Return the float16 of that magnitude with the sign of the float32 `bits`. If `bits` is NaN,
+// return NaN.
 __attribute__((always_inline)) inline uint16_t WithSignOrNan(uint32_t bits, uint32_t magnitude) {
   const uint32_t absolute = bits & 0x7fffffffu;
   const uint32_t nan = 0x7e00u | (absolute >> 13 & 0x3ffu);
@@ -19,13 +21,13 @@ __attribute__((always_inline)) inline uint16_t WithSignOrNan(uint32_t bits, uint
   return static_cast<uint16_t>((bits >> 16 & 0x8000u) | finite);
 }
 
-// Return the nearest float16; of two, the even one. NaN stays NaN.
+// Return the nearest float16, ties to even. NaN stays NaN.
 __attribute__((always_inline)) inline uint16_t ToFloat16(float value) {
   uint32_t bits;
   __builtin_memcpy(&bits, &value, sizeof(bits));
   const uint32_t absolute = bits & 0x7fffffffu;
   const uint32_t normal = ((absolute + 0xfffu + (absolute >> 13 & 1)) >> 13) - (112u << 10);
-  // The last bit of numbers in [0.5, 1) is 2^-24, that of a float16 below 2^-14.
+  // The last bit of a float32 in [0.5, 1) is 2^-24, like the last bit of a float16 below 2^-14.
   float shifted;
   __builtin_memcpy(&shifted, &absolute, sizeof(shifted));
   shifted += 0.5f;
@@ -36,10 +38,11 @@ __attribute__((always_inline)) inline uint16_t ToFloat16(float value) {
   return WithSignOrNan(bits, absolute >= 0x477ff000u ? kFloat16Infinity : small);
 }
 
-// Return one of the two float16 around a number, the upper with the probability that makes the mean
-// exact, to 2^-32 of a float16's last bit: `random`, a uniform 32-bit number, is added to the bits
-// cut off, the first of which weighs 2^31, and a carry moves away from zero. Between 65504 and
-// 65536 the upper one is infinity. A float16 stays what it is; NaN stays NaN.
+// Return one of the two float16 around a number. The upper float16 is chosen with the probability
+// that makes the mean exact, to 2^-32 of a float16's last bit. The uniform 32-bit number `random`
+// is added to the discarded bits, the first of which has the weight 2^31. A carry rounds away from
+// zero. For numbers between 65504 and 65536, the upper float16 is infinity. A float16 stays
+// unchanged; NaN stays NaN.
 __attribute__((always_inline)) inline uint16_t ToFloat16(float value, uint32_t random) {
   uint32_t bits;
   __builtin_memcpy(&bits, &value, sizeof(bits));
@@ -47,7 +50,7 @@ __attribute__((always_inline)) inline uint16_t ToFloat16(float value, uint32_t r
   const bool is_normal = absolute >= kLeastNormalFloat16;
   const uint32_t exponent = absolute >> 23;
   const uint32_t mantissa = (absolute & 0x7fffffu) | (exponent > 0 ? 0x800000u : 0u);
-  // The bits of the mantissa that are cut off; a float16 below 2^-14 has fewer.
+  // Number of discarded mantissa bits. A float16 below 2^-14 has fewer bits, so more are discarded.
   const uint32_t small = 126u - exponent;
   const uint32_t cut = is_normal ? 13u : (small < 63u ? small : 63u);
   const uint32_t kept =

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // DefaultFloatMode: sets IEEE 754's default arithmetic for a scope. Another library may have
-// changed the thread's mode (denormal numbers taken as zeros, rounding towards zero, traps), and
-// new threads inherit it; the bits of a row must not depend on it.
+// changed the thread's mode (denormal numbers as zeros, rounding towards zero, traps), and new
+// threads inherit the mode. The bits of a row must not depend on the thread's mode.
 #pragma once
 
 #include <cstdint>

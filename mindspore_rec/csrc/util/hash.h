@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Hashes that leave the process: they choose a key's shard and worker, its counters in a sketch
-// and its throw of a die. All are pure functions of their arguments: files and other processes rely
-// on them, so changing one is a change of format.
+// Hashes that leave the process: they choose a key's shard and worker, its counters in a sketch,
+// and its random admission. All these hashes are pure functions of their arguments. Files and other
+// processes rely on the hashes, so changing a hash changes the format.
 //
-// They can be inverted, so an attacker can choose keys whose hashes agree in any bits: places in
-// memory must be chosen by bucket_hash.h instead.
+// These hashes can be inverted, so an attacker can choose keys whose hashes agree in any bits.
+// Places in memory must therefore be chosen by bucket_hash.h.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 
 namespace msrec {
 
-// MurmurHash3's 64-bit finalizer (Appleby). A bijection: two keys never share a hash. Always
-// inlined, so that files for several instruction sets share no copy of it.
+// MurmurHash3's 64-bit finalizer (Appleby), a bijection: two keys never share a hash. Always
+// inlined, so that files for different instruction sets share no copy of the function.
 __attribute__((always_inline)) inline uint64_t Mix64(uint64_t x) {
   x ^= x >> 33;
   x *= 0xff51afd7ed558ccdULL;
@@ -26,7 +26,7 @@ __attribute__((always_inline)) inline uint64_t Mix64(uint64_t x) {
 
 inline uint64_t HashKey(int64_t key) { return Mix64(static_cast<uint64_t>(key)); }
 
-// Returns the key of a hash.
+// Returns the key whose hash is `hash`.
 inline int64_t UnhashKey(uint64_t hash) {
   hash ^= hash >> 33;
   hash *= 0x9cb4b2f8129337dbULL;  // the inverses modulo 2^64 of Mix64's factors
@@ -38,12 +38,13 @@ inline int64_t UnhashKey(uint64_t hash) {
 
 // Returns the worker that owns a key: 0 .. workers - 1.
 inline uint32_t OwnerOf(int64_t key, uint32_t workers) {
-  // Mixed once more: the bits of the hash itself choose a row's place within a worker.
+  // The hash is mixed once more, because its own bits choose a row's place within a worker.
   const uint64_t hash = Mix64(HashKey(key) ^ 0x9e3779b97f4a7c15ULL);
   return static_cast<uint32_t>((hash >> 32) * workers >> 32);
 }
 
-// FNV-1a over bytes, finished by Mix64. For short strings such as table names, not for bulk data.
+// FNV-1a over bytes, finished by Mix64. The hash is for short strings such as table names, not for
+// bulk data.
 inline uint64_t HashBytes(const void* data, size_t size) {
   const auto* bytes = static_cast<const unsigned char*>(data);
   uint64_t h = 0xcbf29ce484222325ULL;

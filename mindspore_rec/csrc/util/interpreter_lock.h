@@ -1,22 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Releases Python's lock while the core waits. A thread that holds it must not wait for a table,
-// since the thread that has the table may need it (for a tier that is a Python object). The core
-// does not depend on Python: the module sets how the lock is released.
+// Releases Python's lock while the core waits. A thread with Python's lock must not wait for a
+// table. The thread that uses the table may need Python's lock, because a tier may be a Python
+// object. The core does not depend on Python, so the Python module sets the functions that release
+// the lock.
 #pragma once
 
 namespace msrec {
 
 struct InterpreterLock {
-  // Releases the lock and returns a token for `take`; null if the calling thread does not hold it.
+  // Releases the lock and returns a token for `take`, or null if the calling thread does not have
+  // the lock.
   void* (*release)();
   void (*take)(void* state);
 };
 
-// Called once, before any other thread uses the core; without it there is no interpreter.
+// Called once, before any other thread uses the core. If SetInterpreterLock is never called, there
+// is no interpreter.
 void SetInterpreterLock(const InterpreterLock& lock);
 
-// Releases the interpreter's lock of the calling thread for its lifetime.
+// During the lifetime of this object, the calling thread does not have the interpreter's lock.
 class WithoutInterpreter {
  public:
   WithoutInterpreter();

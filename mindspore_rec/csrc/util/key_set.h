@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// KeySet: numbers distinct keys 0, 1, 2, ... in order of first appearance. The keys themselves live
-// in an array of the caller, which this set only indexes. Scratch for one shard of one batch; not
-// thread safe.
+// KeySet: numbers distinct keys 0, 1, 2, ... in the order of their first appearance. The keys are
+// in an array of the caller; this set only indexes them. A KeySet is scratch for one shard of one
+// batch, and is not thread safe.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace msrec {
 
 class KeySet {
  public:
-  // Empties the set. `expected` keys may be added before it has to grow, and more after.
+  // Empties the set. Afterwards the set has room for `expected` keys, and grows for further keys.
   void Reset(size_t expected) {
     size_t entries = 64;
     while (entries * 3 < expected * 4) entries *= 2;
@@ -54,11 +54,12 @@ class KeySet {
   }
 
   uint32_t size() const { return size_; }
-  // Number of keys it can hold before it grows.
+  // Number of keys that fit before the set grows.
   size_t capacity() const { return (mask_ + 1) / 4 * 3; }
   size_t bytes() const { return entries_.bytes(); }
 
-  // Number of entries read to find each key once. For tests: it takes a search for every key.
+  // Number of entries read to find each key once. For tests, because this method searches every
+  // key.
   uint64_t Probes(const int64_t* keys) const {
     uint64_t probes = 0;
     for (uint32_t i = 0; i < size_; ++i) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// NumberType: how the numbers of a row are kept. Whatever computes with them computes in float32.
+// NumberType: the type in which the numbers of a row are stored. All computations are in float32.
 #pragma once
 
 #include <cstddef>
@@ -11,19 +11,19 @@ namespace msrec {
 
 enum class NumberType : int32_t { kFloat32 = 0, kBfloat16 = 1, kFloat16 = 2 };
 
-// Bytes of a number. Always inlined, since the kernels of every instruction set use it.
+// Bytes of a number. Always inlined, because the kernels of every instruction set use it.
 __attribute__((always_inline)) inline constexpr size_t BytesOf(NumberType type) {
   return type == NumberType::kFloat32 ? 4 : 2;
 }
 
 // "float32", "bfloat16", "float16".
 const char* NameOf(NumberType type);
-// Throws std::invalid_argument on another name, with `argument` in the message.
+// Throws std::invalid_argument for another name, with `argument` in the message.
 NumberType ParseNumberType(const std::string& name, const char* argument);
 
-// Write n float32 as that type, each the nearest one, of two the even one.
+// Write n float32 numbers as that type, rounded to the nearest, ties to even.
 void Narrow(NumberType type, const float* from, size_t n, void* to);
-// Write n numbers of that type as float32, which has all of them.
+// Write n numbers of that type as float32, which represents them exactly.
 void Widen(NumberType type, const void* from, size_t n, float* to);
 
 }  // namespace msrec

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Detects forked children, so that objects refuse to work in a process that did not make them. A
-// child has a copy of them from a moment when other threads may have been changing them, and none
-// of those threads.
+// Detects forked children, so that objects refuse to work in a process that did not create them. A
+// child has a copy of the objects from a moment when other threads may have been changing them. The
+// parent's other threads do not exist in the child.
 #pragma once
 
 #include <unistd.h>
@@ -22,15 +22,16 @@ namespace process_internal {
 extern std::atomic<uint64_t> forks;
 }
 
-// Returns the number of forks from the first process that loaded the library to this one. It
-// differs from that of every ancestor, which a process id need not (the system reuses them).
+// Returns the number of forks from the first process that loaded the library to this process. The
+// number differs from the number of every ancestor. A process id need not differ, because the
+// system reuses process ids.
 inline uint64_t ForkCount() { return process_internal::forks.load(std::memory_order_relaxed); }
 
-// The process that made something.
+// The process that created an object.
 class OwnerProcess {
  public:
   bool here() const { return forks_ == ForkCount(); }
-  // Throws ForkedProcess in any other process. `subject` begins the message.
+  // Throws ForkedProcess in any other process. `subject` is the beginning of the message.
   void Require(const std::string& subject) const {
     if (!here()) Refuse(subject);
   }
@@ -42,8 +43,8 @@ class OwnerProcess {
   pid_t pid_ = ::getpid();
 };
 
-// Deletes objects in the process that made them only. A forked child must not destroy its copies:
-// files, locks, connections and the threads to be joined belong to the parent.
+// Deletes objects only in the process that created them. A forked child must not destroy its
+// copies, because files, locks, connections and joinable threads belong to the parent.
 struct DeleteInOwner {
   OwnerProcess owner;
   template <typename T>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SipHash (Aumasson, Bernstein 2012): a hash that without its key can be neither predicted nor,
-// from any number of examples, forged. One round a word and three at the end; a word is hashed as
-// such, and without the length, since all messages of a key have the same.
+// SipHash (Aumasson, Bernstein 2012): a keyed hash. Without the key, a hash cannot be predicted, or
+// forged from any number of examples. This version uses one round per word and three rounds at the
+// end. Words are hashed without the message length, because all messages of a key have the same
+// length.
 #pragma once
 
 #include <sys/random.h>
@@ -35,7 +36,7 @@ class SipHash {
     v0_ ^= word;
   }
 
-  // Returns the hash of the words so far, and does not change the state.
+  // Returns the hash of the words so far. The state does not change.
   uint64_t Sum() const {
     SipHash end = *this;
     end.v2_ ^= 0xff;

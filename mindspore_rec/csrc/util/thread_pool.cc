@@ -18,17 +18,17 @@
 namespace msrec {
 namespace {
 
-// Parts of `gate_`.
+// Parts of the word `gate_`.
 constexpr uint64_t kInside = 0xffff;  // number of workers
 constexpr uint64_t kOpen = kInside + 1;
 constexpr uint64_t kLoop = 2 * kOpen;
 
-// A worker polls this long for the next loop before it sleeps: an operator starts several loops
-// within microseconds, and waking a sleeping thread costs more than such a loop. Longer would take
-// the core away from MindSpore's own threads.
+// Time that a worker polls for the next loop before it sleeps. An operator starts several loops
+// within microseconds, and waking a sleeping thread costs more than such a loop. A longer time
+// would take the core away from MindSpore's own threads.
 constexpr auto kSpin = std::chrono::microseconds(30);
 
-// The caller polls this long for workers that still run a task before it sleeps.
+// Time that the caller polls for workers that still run a task, before it sleeps.
 constexpr auto kWaitSpin = std::chrono::microseconds(300);
 
 inline void CpuRelax() {
@@ -39,7 +39,7 @@ inline void CpuRelax() {
 #endif
 }
 
-// Polls until done() or until the time is over; returns whether it was done.
+// Polls until done() or until `time` is over; returns whether done() was true.
 template <typename Done>
 bool SpinUntil(std::chrono::microseconds time, const Done& done) {
   const auto deadline = std::chrono::steady_clock::now() + time;
@@ -60,7 +60,7 @@ int DefaultThreads() {
   return std::max(1u, std::thread::hardware_concurrency());
 }
 
-// True while this thread runs a task: a loop inside a task runs inline.
+// True while this thread runs a task. A loop inside a task runs inline.
 thread_local bool inside_task = false;
 thread_local int alone = 0;  // scopes of ThreadPool::Alone
 
@@ -80,8 +80,8 @@ ThreadPool::Alone::Alone() { ++alone; }
 ThreadPool::Alone::~Alone() { --alone; }
 
 ThreadPool& ThreadPool::Global() {
-  // Never destroyed: operators may still run while the interpreter shuts down. A forked child has
-  // one of its own, of the same size: the parent's has no workers there.
+  // Never destroyed, because operators may still run while the interpreter shuts down. A forked
+  // child gets a new pool of the same size, because the parent's workers do not exist there.
   static std::atomic<ThreadPool*> global{nullptr};
   ThreadPool* pool = global.load(std::memory_order_acquire);
   if (pool != nullptr && pool->owner_.here()) return *pool;
@@ -108,8 +108,8 @@ void ThreadPool::Start(int num_threads) {
   } catch (const std::exception& error) {  // the system's limits, or memory
     WarnOfFewerThreads(static_cast<int>(workers_.size()) + 1, wanted, error.what());
   }
-  // A worker that touched its thread-local data for the first time in a loop without memory would
-  // end the process.
+  // Wait until all workers have touched their thread-local data. If a worker first touched its
+  // thread-local data in a loop and memory was out, the process would end.
   std::unique_lock<std::mutex> lock(mutex_);
   idle_.wait(lock, [this] { return ready_ == static_cast<int>(workers_.size()); });
   num_threads_ = static_cast<int>(workers_.size()) + 1;
@@ -152,7 +152,8 @@ void ThreadPool::RunTasks(Loop* loop) {
 
 void ThreadPool::WorkerMain(Worker* worker, uint64_t seen) {
   const DefaultFloatMode float_mode;  // not that of the thread which started this one
-  // Has the system allocate what this library, and that of exceptions, keep for each thread.
+  // Makes the system allocate the thread-local data of this library and of exceptions for this
+  // thread.
   const_cast<volatile bool&>(inside_task) = std::uncaught_exceptions() > 0;
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -180,7 +181,7 @@ void ThreadPool::SleepUntilChanged(Worker* worker, uint64_t seen) {
   worker->kept_off = false;
 }
 
-// Sets `seen` to the number of the last loop.
+// Sets `seen` to the number of the latest loop.
 bool ThreadPool::Enter(uint64_t* seen) {
   uint64_t gate = gate_.load(std::memory_order_acquire);
   while ((gate & kOpen) != 0) {
@@ -197,8 +198,9 @@ void ThreadPool::Leave() {
   idle_.notify_all();
 }
 
-// Keeps a sleeping worker off the caller's CPU until it has woken. Where other programs take the
-// rest, the system would wake it there time and again, and both would share one CPU.
+// Keeps a sleeping worker off the caller's CPU until it has woken. If other programs use the
+// remaining CPUs, the system would repeatedly wake the worker on the caller's CPU, and both threads
+// would share this CPU.
 void ThreadPool::KeepOff(Worker* worker, int cpu) {
   if (worker->kept_off || sched_getaffinity(worker->tid, sizeof(cpu_set_t), &worker->cpus) != 0) {
     return;
@@ -221,7 +223,7 @@ void ThreadPool::Open() {
   wake_.notify_all();
 }
 
-// Waits for the workers inside only: one that the system has not let run yet would find no task.
+// Waits only for workers inside the loop. A worker that has not entered yet would find no task.
 void ThreadPool::Close() {
   gate_.fetch_and(~kOpen, std::memory_order_acq_rel);
   const auto left = [&] { return (gate_.load(std::memory_order_acquire) & kInside) == 0; };

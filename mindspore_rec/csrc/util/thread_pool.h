@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A small pool for parallel loops inside one operator. MindSpore runs independent operators one
-// after another, so this is where all parallelism of the table comes from.
+// after another, so all parallelism of the table comes from this pool.
 #pragma once
 
 #include <sched.h>
@@ -23,8 +23,8 @@ namespace msrec {
 
 class ThreadPool {
  public:
-  // Returns the process-wide pool. Its first size is MINDSPORE_REC_NUM_THREADS, or the number of
-  // CPUs this process may run on.
+  // Returns the process-wide pool. The initial size of the pool is MINDSPORE_REC_NUM_THREADS, or
+  // the number of CPUs that this process may run on.
   static ThreadPool& Global();
 
   explicit ThreadPool(int num_threads);
@@ -32,16 +32,16 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  // Runs fn(task) once for every task in [0, num_tasks) on the caller and the workers; returns when
-  // all are done. Which thread runs which task is unspecified: tasks must not depend on it. The
-  // first exception of a task is rethrown here after every started task has ended; tasks not yet
-  // started are then skipped. May be called from any thread; a call made while another is under
-  // way, from inside a task, or in a forked child runs the tasks one after another on the caller.
-  // Tasks compute in the default float mode, whatever the caller's is.
+  // Runs fn(task) once for every task in [0, num_tasks) on the caller and the workers, and returns
+  // when all tasks are done. The thread of a task is unspecified, and tasks must not depend on it.
+  // The first exception of a task is rethrown after every started task has ended; tasks that have
+  // not started are skipped. Any thread may call ParallelFor. The caller runs all tasks alone if
+  // another call is in progress, inside a task, or in a forked child. Tasks always compute in the
+  // default float mode, independent of the caller's mode.
   void ParallelFor(int64_t num_tasks, const std::function<void(int64_t)>& fn);
 
-  // Makes loops of the calling thread run on that thread alone for its lifetime: background work
-  // leaves the workers to operators.
+  // During the lifetime of an Alone, loops of the calling thread run on that thread alone. So
+  // background work leaves the workers to operators.
   class Alone {
    public:
     Alone();
@@ -50,11 +50,11 @@ class ThreadPool {
     Alone& operator=(const Alone&) = delete;
   };
 
-  // Number of threads that work on a loop, the caller included: at least 1, and fewer than asked
-  // for if the system allows no more, which is reported on stderr once.
+  // Number of threads that work on a loop, including the caller, at least 1. If the system allows
+  // fewer threads than requested, the number is smaller, which is reported once on stderr.
   int num_threads() const { return num_threads_.load(std::memory_order_relaxed); }
 
-  // Waits for the loop under way, then changes the size.
+  // Waits for the running loop, then changes the size.
   void SetNumThreads(int num_threads);
 
  private:
@@ -70,7 +70,7 @@ class ThreadPool {
   struct Worker {
     std::thread thread;
     pid_t tid = 0;
-    // Guarded by mutex_.
+    // Members guarded by mutex_.
     int slept_on = -1;      // the CPU on which it sleeps; -1 while it is awake
     bool kept_off = false;  // whether it may not use that one now
     cpu_set_t cpus;         // then: those that it may use otherwise
@@ -91,7 +91,8 @@ class ThreadPool {
   const OwnerProcess owner_;
   std::mutex caller_mutex_;  // one loop at a time
 
-  // Number of the loop | whether it is open | number of workers inside, which alone use loop_.
+  // Number of the loop | whether it is open | number of workers inside. Only workers inside use
+  // loop_.
   std::atomic<uint64_t> gate_{0};
   std::mutex mutex_;  // held to fall asleep and to wake
   std::condition_variable wake_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Amounts whose type says their unit.
+// Amounts with their unit in the type.
 #pragma once
 
 #include <chrono>

@@ -80,7 +80,7 @@ void AllRows::ForReaders(const Fn& fn) {
 
 void AllRows::Get(const IdView& ids, const IdFilter& filter, bool insert, float* out) {
   const size_t dim = table_.dim();
-  // Ids that this worker refuses are refused before another worker has inserted any.
+  // Check the ids first, so that a bad id throws before another worker has inserted any row.
   table_.CheckIds(ids, filter);
   std::vector<float> values;
   ForParts(insert ? ByChanged(ids, filter) : ByOwner(ids, filter),
@@ -163,7 +163,7 @@ ExportedRows AllRows::Export(bool with_state) {
 }
 
 ExportedRows AllRows::ExportKeys(const IdView& keys, bool with_state) {
-  // No rows, for the width of the state.
+  // An export of no rows, for the width of the state.
   const ExportedRows none = table_.ExportKeys({nullptr, 0, true}, with_state);
   ExportedRows all = NewRows(keys.size, none.dim, none.state_width);
   ForParts(ByOwner(keys, {}), [&](int, const Part& part, auto& rows) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// AllRows: the rows of a table on all workers, read and changed by any one of them. This worker's
-// rows are reached directly, other workers' rows through their RowService. Only one worker calls:
-// the others may be at anything else.
+// AllRows: the rows of a table on all workers, read and changed by a single worker. AllRows
+// accesses this worker's rows directly, and other workers' rows through their RowService. Only one
+// worker calls; the other workers may do anything else meanwhile.
 //
-// Of a replicated table this worker has all rows: it reads its own, and changes the rows of
-// all workers. A call that fails on one worker, which the message names, may have been done on
-// others.
+// For a replicated table, this worker has all rows: AllRows reads this worker's rows, and changes
+// the rows of all workers. If a call fails on one worker, the message names that worker; other
+// workers may already have done the call.
 #pragma once
 
 #include <cstdint>
@@ -21,24 +21,24 @@ namespace msrec {
 
 class AllRows {
  public:
-  // Requires: table and group outlive it; the table's placement is that of the group.
+  // Requires: table and group outlive this object; the table's placement matches the group.
   AllRows(Table* table, WorkerGroup* group) : table_(*table), group_(*group) {}
 
-  // As Table::Get: out is [ids.size, dim].
+  // Like Table::Get: out is [ids.size, dim].
   void Get(const IdView& ids, const IdFilter& filter, bool insert, float* out);
   void Put(const IdView& ids, const float* values, size_t value_rows);
   void Import(const IdView& ids, const float* values);
   size_t Erase(const IdView& ids);
   void Contains(const IdView& ids, bool* out);
   size_t Size();
-  // Keys and rows come worker after worker.
+  // Keys and rows are in the order of workers.
   std::vector<int64_t> Keys();
   ExportedRows Export(bool with_state);
   ExportedRows ExportKeys(const IdView& keys, bool with_state);
   Explanation Explain(int64_t key);
 
  private:
-  // The ids of one worker.
+  // The ids for one worker.
   struct Part {
     std::vector<int64_t> keys;
     std::vector<size_t> at;  // place of each among the caller's ids
@@ -46,20 +46,22 @@ class AllRows {
 
   const Placement& placement() const { return table_.placement(); }
   bool Mine(int worker) const { return worker == group_.rank(); }
-  // Return the ids by owner; those that the filter drops are of this worker, which says so.
+  // Return the ids by owner. Ids that the filter drops go to this worker, which handles dropped
+  // ids.
   std::vector<Part> ByOwner(const IdView& ids, const IdFilter& filter) const;
-  // Return the ids by the worker that is to change their rows.
+  // Return the ids by the worker that must change their rows.
   std::vector<Part> ByChanged(const IdView& ids, const IdFilter& filter) const;
-  // Return the rows of a part, of values [ids.size, dim].
+  // Return the rows of a part, from values [ids.size, dim].
   std::vector<float> Gather(const Part& part, const float* values) const;
 
-  // Call fn(rows) with the rows of a worker: this one's Table, or RemoteRows.
+  // Call fn(rows) with the rows of a worker: this worker's Table, or RemoteRows for another worker.
   template <typename Fn>
   void OnWorker(int worker, const Fn& fn);
   // Call fn(worker, part, rows) for each part that has ids.
   template <typename Fn>
   void ForParts(const std::vector<Part>& parts, const Fn& fn);
-  // Call fn(rows) with the rows of each worker; of a replicated table, with this worker's rows.
+  // Call fn(rows) with the rows of each worker. For a replicated table, call fn only with this
+  // worker's rows.
   template <typename Fn>
   void ForReaders(const Fn& fn);
 
@@ -67,8 +69,8 @@ class AllRows {
   WorkerGroup& group_;
 };
 
-// Call fn with the rows of all workers where the table is over several, else with the table. Other
-// workers need not call.
+// Call fn with the rows of all workers if the table is over several workers, and with the table
+// itself if not. Other workers need not call.
 template <typename Fn>
 auto ByRequests(const Registered& registered, const Fn& fn) {
   if (registered.over_workers == nullptr) return fn(*registered.table);

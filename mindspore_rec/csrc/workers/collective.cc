@@ -11,7 +11,7 @@
 namespace msrec {
 namespace {
 
-// Copy text, cut to fit, with a 0 at its end.
+// Copy text, truncated to `bytes`, with a terminating 0.
 void CopyText(const char* text, char* to, size_t bytes) {
   const size_t n = std::min(std::strlen(text), bytes - 1);
   std::memcpy(to, text, n);
@@ -86,8 +86,8 @@ void Collective::Begin() {
   }
   RequireSuccess();
   if (least_room >= most) return;
-  // With some more, so that exchanges of about this size need not agree again. All know that one of
-  // them makes room, and wait to hear whether it could.
+  // Reserve some more, so that exchanges of about this size need no second agreement. All workers
+  // know that one of them makes room, and wait for that worker's result.
   Try([&] { mine.recv.Reset(most + most / 4); });
   Agree();
 }
@@ -98,7 +98,8 @@ void Collective::RequireSame() const {
     return "worker " + std::to_string(r) + " is at the " + header.name + " (operation " +
            std::to_string(header.operation) + ", step " + std::to_string(header.step) + ")";
   };
-  // A worker that failed before it knew the name of its operation is not compared by it.
+  // A worker that failed before it knew the name of its operation is compared only by the numbers
+  // of operation and step.
   int first = 0;
   while (first + 1 < size() && exchange_->headers[first].status != 0) ++first;
   for (int r = 0; r < size(); ++r) {

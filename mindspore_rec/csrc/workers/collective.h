@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Collective: one operation that all workers do together on tables. It makes sure that they do the
-// same one, and that where it fails on one of them it fails on all: whoever fails throws its own
-// exception, the others one that begins with "worker r: ".
+// Collective: one operation that all workers do together on tables. Collective checks that all
+// workers do the same operation. If the operation fails on one worker, the operation fails on all
+// workers. The failed worker throws its own exception, and the other workers throw an exception
+// that begins with "worker r: ".
 //
 //   Collective all(&exchange, [] { return std::string("lookup of table 'x'"); });
 //   all.Try([&] { ... });                 // may fail on this worker; fills all.send_bytes()
@@ -12,9 +13,9 @@
 //   all.Agree();                          // the same
 //   all.Must([&] { ... });                // makes the change
 //
-// All that a worker does before Begin is in a Try: one that throws there would leave the others
-// waiting. The agreement itself allocates no memory, so a worker that runs out of memory can still
-// report it to all others.
+// All code of a worker before Begin must be in a Try, because an exception outside a Try would
+// leave the other workers waiting. The agreement itself allocates no memory, so a worker that runs
+// out of memory can still report it to all others.
 #pragma once
 
 #include <cstddef>
@@ -32,14 +33,14 @@
 
 namespace msrec {
 
-// An operation failed on another worker, whose message this has.
+// An operation failed on another worker; the exception has that worker's message.
 struct OtherWorkerFailed : WorkerError {
   using WorkerError::WorkerError;
 };
 
-// The channel, the memory and the count of the operations of one process, which take turns.
+// The channel, the memory and the count of a process's operations, which run one at a time.
 struct TableExchange {
-  // Requires: the group outlives it.
+  // Requires: the group outlives this object.
   explicit TableExchange(WorkerGroup* given, Channel used = Channel::kStep);
   ~TableExchange();
 
@@ -52,7 +53,7 @@ struct TableExchange {
   uint64_t operations = 0;  // done so far; equal on all workers
   Buffer<char> send, recv, rows;
 
-  // Memory of the agreement, an entry for each worker.
+  // Memory of the agreement, with one entry per worker.
   std::vector<Header> sent_headers, headers;
   std::vector<size_t> send_bytes, received_bytes, header_bytes;
   std::vector<uint64_t> statuses;
@@ -61,7 +62,7 @@ struct TableExchange {
 
 class Collective {
  public:
-  // Names the operation by name(), and waits for the one under way.
+  // Calls the operation name(), and waits for the running operation.
   template <typename Name>
   Collective(TableExchange* exchange, const Name& name)
       : exchange_(exchange),
@@ -78,10 +79,10 @@ class Collective {
   int size() const { return group().size(); }
   int rank() const { return group().rank(); }
   TableExchange& memory() { return *exchange_; }
-  // For collective calls of the operation's own, after Begin.
+  // Returns the channel for further collective calls of the operation, after Begin.
   Communicator& channel() { return channel_; }
 
-  // Call fn, unless something has failed here, and remember what it throws.
+  // Call fn, unless a failure is already recorded here, and record its exception.
   template <typename Fn>
   void Try(Fn&& fn) {
     if (error_ != nullptr) return;
@@ -93,22 +94,22 @@ class Collective {
   }
   bool failed() const { return error_ != nullptr; }
 
-  // Number of bytes that each worker is to get from this one by the next Exchange: 0 at first.
+  // Number of bytes that this worker will send to each worker by the next Exchange; 0 at first.
   std::vector<size_t>& send_bytes() { return exchange_->send_bytes; }
-  // Tell each worker that number, and make room in memory().recv for what comes. Throws where the
-  // operation failed on a worker, and WorkerError where they are at different operations.
+  // Tell each worker the number of bytes for it, and make room in memory().recv. Throws if the
+  // operation failed on a worker, and WorkerError if the workers are at different operations.
   void Begin();
   // Number of bytes that each worker will send to this one, and their sum.
   const std::vector<size_t>& received_bytes() const { return exchange_->received_bytes; }
   size_t received() const;
   void Exchange(const void* send, void* recv);
-  // The same with sizes that all know.
+  // Exchange() with sizes that all workers know.
   void Exchange(const void* send, const std::vector<size_t>& send_bytes, void* recv,
                 const std::vector<size_t>& recv_bytes);
-  // Throw where something failed on a worker since Begin.
+  // Throw if the operation has failed on a worker since Begin.
   void Agree();
-  // Call fn, which all workers do now that they have agreed. Where it throws after all, the channel
-  // is given up: the others cannot go on with this worker.
+  // Call fn, which all workers do after they have agreed. If fn throws nevertheless, the channel is
+  // given up, because the other workers cannot continue with this worker.
   template <typename Fn>
   void Must(Fn&& fn) {
     try {
@@ -128,9 +129,9 @@ class Collective {
     Try([&] { text = name(); });
     return text;
   }
-  // Throw WorkerError unless all workers are at one operation.
+  // Throw WorkerError unless all workers are at the same operation.
   void RequireSame() const;
-  // Throw where a worker's status is not 0.
+  // Throw if a worker's status is not 0.
   void RequireSuccess();
 
   const WithoutInterpreter without_;  // others may need Python's lock to get here

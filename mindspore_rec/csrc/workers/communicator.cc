@@ -47,7 +47,7 @@ std::string ExchangeScope::Text() {
   return text;
 }
 
-// Counts one collective call, and refuses a second one at the same time.
+// Counts one collective call, and refuses a second concurrent call.
 class Communicator::CollectiveCall {
  public:
   explicit CollectiveCall(Communicator* channel) : channel_(channel), start_(Clock::now()) {
@@ -207,7 +207,7 @@ void Communicator::CheckRank(int rank) const {
 }
 
 std::vector<std::string> GatherBytes(Communicator& channel, const std::string& mine) try {
-  // One round brings the lengths and all short texts; a second one brings longer texts.
+  // One round exchanges the lengths and all short texts; a second round exchanges longer texts.
   struct Head {
     uint64_t bytes = 0;
     char data[248] = {};

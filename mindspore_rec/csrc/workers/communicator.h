@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Messages between the workers of a job: processes started together, each with a rank in
-// [0, size). A channel is one communicator of each worker; its collective calls are made by all
-// workers in the same order, by one thread of each at a time. Every wait has a limit.
+// Messages between the workers of a job: processes that start together, each with a rank in [0,
+// size). A channel has one communicator on each worker. All workers make the collective calls of a
+// channel in the same order, with one thread at a time on each worker. Every wait has a time limit.
 #pragma once
 
 #include <atomic>
@@ -16,15 +16,17 @@
 
 namespace msrec {
 
-// A failure between workers. The message begins with the rank, and names what was waited for.
+// A failure between workers. The message begins with the rank, and names the exchange that was
+// waiting.
 struct WorkerError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 constexpr double kDefaultWaitLimit = 300;  // seconds
 
-// Names the exchange that the calling thread is in while the scope lives, for messages and reports
-// of workers that hang. Scopes nest: the innermost counts. Both texts must outlive it.
+// Names the current exchange of the calling thread during the scope, for messages and for reports
+// of hanging workers. In nested scopes, the innermost scope counts. The texts `what` and `table`
+// must outlive the scope.
 class ExchangeScope {
  public:
   explicit ExchangeScope(const char* what, const char* table = "");
@@ -32,7 +34,8 @@ class ExchangeScope {
   ExchangeScope(const ExchangeScope&) = delete;
   ExchangeScope& operator=(const ExchangeScope&) = delete;
 
-  // Returns the name of this thread's exchange, "keys of table 'user'"; "" outside of any scope.
+  // Returns the name of this thread's exchange, such as "keys of table 'user'"; "" outside any
+  // scope.
   static std::string Text();
 
  private:
@@ -41,14 +44,14 @@ class ExchangeScope {
   ExchangeScope* outer_;
 };
 
-// One message from a worker to another.
+// One message from one worker to another.
 struct WorkerMessage {
   int from = 0;
   int tag = 0;
   std::string data;
 };
 
-// Counts of a channel's collective calls since it was made.
+// Counts of a channel's collective calls since its creation.
 struct ChannelStatistics {
   uint64_t calls = 0;
   uint64_t bytes_sent = 0;      // to other workers
@@ -74,49 +77,50 @@ class Communicator {
   int size() const { return size_; }
   const std::string& name() const { return name_; }
 
-  // Seconds after which a wait throws WorkerError. Afterwards the channel is of no more use.
+  // Seconds after which a wait throws WorkerError. After a timeout the channel is unusable.
   double wait_limit() const { return wait_limit_.load(std::memory_order_relaxed); }
   void set_wait_limit(double seconds) { wait_limit_.store(seconds, std::memory_order_relaxed); }
 
   ChannelStatistics statistics() const;
 
-  // Returns whether a collective call is under way. From any thread.
+  // Returns whether a collective call is running. Any thread may call busy.
   bool busy() const { return busy_.load(); }
 
-  // Returns what a call has been waiting for for a while, "" where none is. From any thread.
+  // Returns the text of a long wait, "" if no call waits for long. Any thread may call waiting.
   std::string waiting() const;
 
-  // Give the channel up, because this worker cannot go on as the others expect: they fail too
-  // instead of waiting, or the job ends with this sentence.
+  // Give the channel up, because this worker cannot continue as the other workers expect. The other
+  // workers' calls then fail instead of waiting, or the job ends with this message.
   void GiveUp(const char* why) { DoGiveUp(why); }
 
   // Collective calls. Sizes are in bytes and have no limit. Memory of send and receive must not
   // overlap. A call that runs out of memory gives the channel up.
 
-  // Sends part r of `send` to worker r, and receives the parts for this worker into `recv`,
-  // worker 0's part first. Both are `size()` parts one after another, of the sizes given; the bytes
-  // that worker a sends to b must be as many as b expects of a. A worker's own part is copied.
+  // Sends part r of `send` to worker r, and receives the parts for this worker into `recv`, worker
+  // 0's part first. `send` and `recv` are `size()` consecutive parts of the given sizes. The size
+  // that worker a sends to worker b must equal the size that b expects from a. A worker's own part
+  // is copied.
   void AllToAllV(const void* send, const size_t* send_bytes, void* recv, const size_t* recv_bytes);
   // Writes the `bytes` bytes of each worker to `all`, worker 0's bytes first.
   void AllGather(const void* mine, size_t bytes, void* all);
   // Writes the all_bytes[r] bytes of each worker r to `all`, worker 0's bytes first. `mine` has
-  // all_bytes[rank()] bytes, and may be their place in `all`.
+  // all_bytes[rank()] bytes, and may be the place of these bytes in `all`.
   void AllGatherV(const void* mine, void* all, const size_t* all_bytes);
   // Returns when all workers have called it.
   void Barrier();
 
-  // Single messages, from any thread, beside collective calls too. A message is received once, by
-  // one thread; messages of one sender and tag arrive in the order in which they were sent.
+  // Single messages, from any thread, also during collective calls. One thread receives a message
+  // once. Messages with the same sender and tag arrive in the order of sending.
 
   // Sends to another worker or to itself. Copies the data and returns at once.
   void Send(int to, int tag, const void* data, size_t bytes);
-  // Receives a message of the tag, from a worker or from kAny, if one has come.
+  // Receives a message with the tag, from a worker or from kAny, if one has arrived.
   std::optional<WorkerMessage> TryReceive(int from, int tag);
-  // Waits for a message of the tag, from a worker or from kAny.
+  // Waits for a message with the tag, from a worker or from kAny.
   WorkerMessage Receive(int from, int tag);
 
  protected:
-  // Throws WorkerError: this worker waited for the missing ones in vain.
+  // Throws WorkerError, because this worker waited too long for the missing workers.
   [[noreturn]] void TimedOut(double seconds, const std::vector<int>& missing) const;
   // Returns "waited 5 s for worker 1 on channel 'step', to exchange keys of table 'user'".
   std::string WaitText(double seconds, const std::vector<int>& missing) const;
@@ -131,12 +135,12 @@ class Communicator {
                            const size_t* recv_bytes) = 0;
   virtual void DoAllGatherV(const char* mine, char* all, const size_t* all_bytes) = 0;
   virtual void DoBarrier() = 0;
-  // Does not return, or returns and lets every other worker's call on the channel fail.
+  // Either ends the process, or returns and lets every other worker's call on the channel fail.
   virtual void DoGiveUp(const char* why) = 0;
   virtual void DoSend(int to, int tag, const char* data, size_t bytes) = 0;
   virtual std::optional<WorkerMessage> DoTryReceive(int from, int tag) = 0;
 
-  // Call fn, and give the channel up where it runs out of memory.
+  // Call fn, and give the channel up if fn runs out of memory.
   template <typename Fn>
   void OrGiveUp(const Fn& fn);
 
@@ -154,7 +158,7 @@ class Communicator {
   std::atomic<uint64_t> calls_{0}, bytes_sent_{0}, bytes_received_{0}, nanoseconds_{0};
 };
 
-// Returns the bytes of all workers, of any length each, worker 0's bytes first. Collective.
+// Returns the bytes of each worker, worker 0's bytes first; their lengths may differ. Collective.
 std::vector<std::string> GatherBytes(Communicator& channel, const std::string& mine);
 
 }  // namespace msrec

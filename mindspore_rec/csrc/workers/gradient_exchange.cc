@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Gradients over workers: summed by key to the owners of the rows, which add them up in the order
-// of workers.
+// Gradients over workers: gradients are summed by key and sent to the owners of the rows, which add
+// them up in the order of workers.
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kBlockFloats = 1 << 16;  // of one task of the pool
 
-// Stands before the gradients of one lookup in a message.
+// Header before the gradients of one lookup in a message.
 struct GradientHeader {
   uint64_t table;  // its place among the operation's tables
   int64_t ticket;
@@ -41,7 +41,7 @@ class GradientExchange {
   size_t Bytes(size_t table, size_t rows) const {
     return Padded(Floats(table, rows) * (narrow_[table] ? sizeof(uint16_t) : sizeof(float)));
   }
-  // Call fn(table, ticket, lookup) with the lookups whose gradients have come.
+  // Call fn(table, ticket, lookup) for the lookups that have a gradient.
   template <typename Fn>
   void ForEachLookup(const Fn& fn);
   size_t Send(int worker, char* at);
@@ -51,7 +51,7 @@ class GradientExchange {
   const std::vector<ShardedTable*>& tables_;
   const std::vector<bool>& narrow_;
   Collective all_;
-  // By table, lookup and worker: the gradients that came; null: none.
+  // The received gradients by table, lookup and worker; null: none.
   std::vector<std::map<int64_t, std::vector<const char*>>> parts_;
   Buffer<float> whole_;
 };
@@ -120,7 +120,8 @@ void GradientExchange::Receive() {
                           " gradients of a lookup of table '" + tables_[header.table]->name() +
                           "' that sent other keys here");
       }
-      // As many rows as this worker knows of: their size does not overflow.
+      // The number of rows equals the number of keys that this worker has recorded, so the size
+      // does not overflow.
       if (left - sizeof(header) < Bytes(header.table, header.rows)) throw TooShort(r);
       auto& of_lookup = parts_[header.table][header.ticket];
       of_lookup.resize(all_.size(), nullptr);

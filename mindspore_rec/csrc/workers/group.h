@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The workers of a job as one of them sees them: channels to the others, and the step they do
-// together.
+// The workers of a job, from the view of one worker: its channels to the other workers, and the
+// step that all do together.
 #pragma once
 
 #include <array>
@@ -14,8 +14,8 @@
 
 namespace msrec {
 
-// Channels, in the order in which they are made. Each is for one kind of thread, so that threads
-// of a worker never wait for one another's messages.
+// Channels, in the order of creation. Each channel serves one kind of thread, so the threads of a
+// worker never wait for each other's messages.
 enum class Channel {
   kStep,        // operators of a step
   kControl,     // the main thread of Python
@@ -29,7 +29,7 @@ constexpr std::array<const char*, 6> kChannelNames = {"step",       "control", "
 
 class WorkerGroup {
  public:
-  // Takes one communicator for each of kChannelNames, all of the same rank and size.
+  // Takes one communicator for each of kChannelNames, all with the same rank and size.
   explicit WorkerGroup(std::vector<std::unique_ptr<Communicator>> channels);
 
   int rank() const { return rank_; }
@@ -39,22 +39,25 @@ class WorkerGroup {
   // Sets the wait limit of all channels.
   void SetWaitLimit(double seconds);
 
-  // Begins a step: `samples` has the number of samples of each worker's batch, at least 0. Called
-  // before the operators of the step run, from any thread. Throws std::invalid_argument where the
-  // length differs from size(), or a number is negative. With `summed` the losses are sums over
-  // samples, and so are gradients: each worker with samples has the weight 1.
+  // Begins a step. `samples` has the number of samples of each worker's batch, at least 0. Any
+  // thread may call BeginStep, before the operators of the step run. Throws std::invalid_argument
+  // if the length differs from size(), or if a number is negative. With `summed`, losses and
+  // gradients are sums over samples, so each worker with samples has the weight 1.
   void BeginStep(int64_t step, const std::vector<int64_t>& samples, bool summed = false);
 
-  // Number of the present step; -1 before BeginStep was called.
+  // Number of the current step; -1 before the first BeginStep.
   int64_t step() const { return step_.load(std::memory_order_relaxed); }
-  // Weight of each worker's mean gradient in the global batch's: its share of the samples, 0 for
-  // all where no worker has any, 1 / size() before BeginStep was called; 1 where losses are sums.
+  // Weight of each worker's mean gradient in the global batch: its share of the samples. All
+  // weights are 0 if no worker has samples, and 1 / size() before the first BeginStep. If losses
+  // are sums, the weight is 1.
   std::vector<float> weights() const;
   float weight() const;
-  // Number of rows of all workers before this worker's first one, where it has `rows`, of each
-  // sample as many. Before BeginStep was called, all have as many.
+  // Number of rows of all workers before this worker's first row, if this worker has `rows` rows.
+  // Each sample has equally many rows. Before the first BeginStep, all workers count as having the
+  // same number of rows.
   int64_t RowsBefore(int64_t rows) const;
-  // Whether this worker has no samples in this step: it takes part in exchanges without keys.
+  // Whether this worker has no samples in this step. An idle worker takes part in exchanges without
+  // keys.
   bool idle() const { return idle_.load(std::memory_order_acquire); }
 
  private:
@@ -68,10 +71,10 @@ class WorkerGroup {
   std::vector<int64_t> samples_;  // of the step; empty before BeginStep
 };
 
-// Returns the group of this process, null where it was started without a launcher. It lives as
-// long as the process.
+// Returns the group of this process, or null if the process was started without a launcher. The
+// group lives as long as the process.
 WorkerGroup* TheGroup();
-// Makes a group that of this process, once. The old one is returned, for tests.
+// Sets the group of this process, once. Returns the old group, for tests.
 std::unique_ptr<WorkerGroup> SetTheGroup(std::unique_ptr<WorkerGroup> group);
 
 }  // namespace msrec

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Training by handle over workers: handles and gradients go to the workers that gave the handles.
+// Training by handle over workers: handles and gradients go to the workers that created the
+// handles.
 #include <cstring>
 #include <stdexcept>
 
@@ -26,7 +27,7 @@ void ShardedTable::LookupWithHandles(const IdView& ids, const IdFilter& filter, 
   LookUpOverWorkers(&one, 1, true);
 }
 
-// A message to a worker: its handles, then their gradients.
+// A message to a worker has its handles, then their gradients.
 void ShardedTable::AccumulateByHandle(const int64_t* handles, size_t n, const float* grad) {
   RequireSpread(*this);
   Collective all(exchange_, [this] { return "gradients by handle of " + TableNames({this}); });

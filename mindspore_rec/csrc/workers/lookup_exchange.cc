@@ -17,7 +17,7 @@ const char* KindOf(const LookupRequest& request, bool train) {
   return train ? "training lookup of " : "lookup of ";
 }
 
-// Whether a lookup needs no other worker: it evaluates, and this worker has all rows of the table.
+// Whether a lookup needs no other worker, because it is an evaluation and this worker has all rows.
 bool IsLocal(const LookupRequest& request, bool train) {
   return !train && !request.table->placement().spread();
 }
@@ -39,7 +39,7 @@ std::string OperationName(const LookupRequest* requests, size_t n, bool train) {
   return KindOf(requests[0], train) + TableNames(tables);
 }
 
-// Convert n floats in place to another type, which must be able to represent them.
+// Convert n floats in place to another type. All numbers must be exact in that type.
 void NarrowInPlace(NumberType type, size_t n, float* numbers) {
   if (type == NumberType::kFloat32) return;
   constexpr size_t kPart = 1024;
@@ -146,7 +146,7 @@ void LookupExchange::MakeRoom() {
     }
   }
   all_.memory().rows.Reset(coming);
-  // The keys have been sent, so `send` is free for the rows to send, or for the handles to receive.
+  // The keys have been sent, so `send` is free for the rows to send or the handles to receive.
   if (lookups_.size() > 1) all_.memory().send.Reset(going);
   if (by_handle()) {
     all_.memory().send.Reset(2 * lookups_[0].kept->keys.total() * sizeof(int64_t));
@@ -180,8 +180,8 @@ void LookupExchange::FinishHere(One* one) {
 
 size_t LookupExchange::MessageBytes(const One& one, size_t rows) const {
   const size_t bytes = rows * one.row_bytes();
-  // Rows of a single lookup are sent from where they are; the rows of several lookups are padded,
-  // so that each lookup's rows begin aligned.
+  // The rows of a single lookup are sent without a copy. The rows of several lookups are padded, so
+  // that each lookup's rows begin aligned.
   return lookups_.size() == 1 ? bytes : Padded(bytes);
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // LookupExchange: the lookups of one operation over workers. Keys go to their owners and rows come
-// back (lookup_messages.cc); before it the batches are planned, and after it rows are expanded to
-// positions or bags (lookup_exchange.cc). Owners prepare their lookups, agree that all can be done,
-// and do them. Internal to those files.
+// back (lookup_messages.cc). The batches are planned before this exchange, and rows are expanded to
+// positions or bags after it (lookup_exchange.cc). Owners prepare their lookups, agree that all
+// lookups can be done, and do the lookups. Internal to those files.
 #pragma once
 
 #include <memory>
@@ -18,14 +18,15 @@ namespace msrec {
 
 class LookupExchange {
  public:
-  // Requires: what LookUpOverWorkers does; the requests outlive it.
+  // Requires: the requirements of LookUpOverWorkers are met, and the requests outlive this object.
   LookupExchange(LookupRequest* requests, size_t n, bool train);
 
   // Do the lookups. Throws on all workers if one fails.
   void Run();
 
  private:
-  // Free bytes in front of rows, for a row's metadata. A cache line, so that rows begin with one.
+  // Free bytes before the rows, for a row's metadata. The free bytes are a cache line, so that the
+  // rows begin aligned to a cache line.
   static constexpr size_t kLine = 64;
 
   struct One {
@@ -43,18 +44,18 @@ class LookupExchange {
     bool replicated() const { return table().placement().replicated(); }
     // Number of keys that this worker sends to r.
     size_t sent(int r) const { return kept->keys.count(replicated() ? 0 : r); }
-    // The type of rows in messages: the table's own, so that nothing is lost. Rows of a replicated
-    // table are float32, as the lookup returns them.
+    // The type of rows in messages: the table's own type, so that nothing is lost. Rows of a
+    // replicated table are float32, like the lookup's output.
     NumberType type() const {
       return replicated() ? NumberType::kFloat32 : here().config().precision.value;
     }
     size_t row_bytes() const { return dim() * BytesOf(type()); }
-    // The rows of the keys that this worker owns: first as looked up, then in the type above.
+    // The rows of the keys that this worker owns: first in the looked-up type, then in type().
     float* rows() const { return kept->rows.data() + kLine / sizeof(float); }
   };
 
-  // The steps of a lookup, in their order. The steps up to PlanReturn may fail; the later steps
-  // change tables and need no memory.
+  // The steps of a lookup, in order. The steps up to PlanReturn may fail; the later steps change
+  // tables and need no memory.
   void AddLookups();
   void Plan(One* one);
   // Write the keys of all lookups to memory().send, and their bytes to send_bytes().
@@ -78,7 +79,7 @@ class LookupExchange {
   Collective all_;
   std::vector<One> lookups_;
   TableTasks<ShardedTable*> tasks_;
-  // Working memory for the way back.
+  // Working memory for the return of the rows.
   std::vector<char*> rows_;              // the first row, by lookup and worker
   std::vector<const One*> travelling_;   // lookups whose rows come from other workers
   std::vector<const char*> next_rows_;   // by such lookup: the row to copy next

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The messages of lookups over workers: keys and their occurrences to the owners, rows and handles
-// back. A message to a worker is that of the first lookup, that of the second, ...
+// The messages of lookups over workers: keys and their occurrences go to the owners, and rows and
+// handles come back. A message to a worker has the parts of all lookups in order.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -13,7 +13,7 @@
 namespace msrec {
 namespace {
 
-// Return the size of a lookup's keys to a worker: their number, the keys, their occurrences.
+// Return the size of a lookup's keys in a message: their number, the keys, their occurrences.
 size_t KeyMessageBytes(size_t keys) {
   constexpr size_t kKeyBytes = sizeof(int64_t) + sizeof(uint32_t);
   return sizeof(uint64_t) + Padded(keys * kKeyBytes);
@@ -51,7 +51,7 @@ void LookupExchange::WriteKeys() {
     const One& one = lookups_[i];
     const KeptLookup& kept = *one.kept;
     kept.keys.Write(kept.batch, keys[i].data(), occurrences[i].data());
-    // Everybody gets the same keys of a table that everybody has.
+    // All workers get the same keys of a replicated table.
     for (int r = 1; one.replicated() && r < all_.size(); ++r) {
       std::copy_n(keys[i][0], one.sent(0), keys[i][r]);
       std::copy_n(occurrences[i][0], one.sent(0), occurrences[i][r]);
@@ -73,7 +73,7 @@ void LookupExchange::ReadKeys() {
       uint64_t count = 0;
       if (left < sizeof(count)) throw WrongKeys(r);
       std::memcpy(&count, at, sizeof(count));
-      // Of more keys than bytes the size would overflow.
+      // With more keys than bytes, the size computation would overflow.
       if (count > left || KeyMessageBytes(count) > left) throw WrongKeys(r);
       messages.push_back(at + sizeof(count));
       one.kept->received[r] = count;

@@ -19,7 +19,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Tags of MPI: collective calls, then single messages, then pieces of long ones.
+// MPI tags: collective calls, then single messages, then pieces of long messages.
 constexpr int kCollectiveTag = 0;
 constexpr int kFirstMessageTag = 1;
 constexpr int kFirstPieceTag = kFirstMessageTag + Communicator::kMaxTag + 1;
@@ -27,16 +27,16 @@ constexpr int kPieceTags = 1 << 13;  // MPI grants 32767 tags
 
 constexpr size_t kLeastMessage = 64;  // bytes that are always sent in one piece
 
-// The beginning of a single message. A long one goes on in pieces of a tag of its own, so that
-// messages that several threads send do not mix.
+// The beginning of a single message. A long message continues in pieces with a separate tag, so
+// that messages of several threads do not mix.
 struct MessageHead {
   uint64_t bytes = 0;
   int32_t piece_tag = 0;  // 0: the data follows in this message
   int32_t unused = 0;
 };
 
-// Gives way while something is waited for: to other threads at first, which keeps the answer
-// quick, then for longer, which leaves the cores to those who compute.
+// Yields during a wait: first briefly to other threads, for a quick answer, then for longer, to
+// leave the cores to computing threads.
 class Patience {
  public:
   void Pause() {
@@ -140,7 +140,7 @@ std::vector<int> MpiCommunicator::Missing(const Messages& messages) const {
   return missing;
 }
 
-// Ends the job where a worker that is waited for has left, or the limit is over.
+// Ends the job if a worker that is waited for has left, or the time limit is over.
 void MpiCommunicator::LookAround(const Messages& messages, double seconds, double* since_left) {
   constexpr double kUnderWay = 0.5;  // seconds for what a worker sent before it left
   const std::vector<int> missing = Missing(messages);
@@ -208,7 +208,7 @@ void MpiCommunicator::DoAllToAllV(const char* send, const size_t* send_bytes, ch
   messages_.Clear();
   FillStarts(send_bytes, &send_at_);
   FillStarts(recv_bytes, &recv_at_);
-  // Everybody begins with the worker after itself, so that nobody is the first of all.
+  // Every worker begins with the worker after itself, so that no worker is first for all others.
   for (int i = 1; i < size(); ++i) {
     const int from = (rank() + size() - i) % size();
     StartReceive(recv + recv_at_[from], recv_bytes[from], from, kCollectiveTag, &messages_);
@@ -295,7 +295,7 @@ std::optional<WorkerMessage> MpiCommunicator::DoTryReceive(int from, int tag) {
         "looking for messages");
   if (found == 0) {
     DropSent();
-    // A worker that has come to its end answers requests until all workers have.
+    // A worker at its end still answers requests until all workers have ended.
     const bool answers = name() == kChannelNames[static_cast<size_t>(Channel::kService)];
     if (from != kAny && job_->HasLeft(from) && from != rank() && !answers) {
       job_->EndLeft(Me() + "waits for a message of worker " + std::to_string(from) +

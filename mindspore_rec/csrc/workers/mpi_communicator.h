@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A channel by non-blocking messages of MPI, each pair of workers by itself: a wait knows for whom.
+// A channel that uses non-blocking MPI messages between each pair of workers, so that a wait knows
+// the missing workers.
 #pragma once
 
 #include <list>
@@ -20,7 +21,7 @@ class MpiCommunicator final : public Communicator {
   MpiCommunicator(MpiJob* job, MpiHandle handle, const std::string& name);
 
  private:
-  // Messages under way.
+  // Messages in flight.
   struct Messages {
     std::vector<MpiRequest> requests;
     std::vector<int> peers;
@@ -32,7 +33,7 @@ class MpiCommunicator final : public Communicator {
     void Add(MpiRequest request, int peer, int64_t bytes_expected);
     void Clear();
   };
-  // A single message on its way, and its memory.
+  // A single message in flight, and its memory.
   struct Outgoing {
     std::string data;
     Messages messages;
@@ -46,22 +47,23 @@ class MpiCommunicator final : public Communicator {
   void DoSend(int to, int tag, const char* data, size_t bytes) override;
   std::optional<WorkerMessage> DoTryReceive(int from, int tag) override;
 
-  // Calls fn(begin, bytes) with pieces of at most MpiJob::most_bytes; 0 bytes are a piece.
+  // Calls fn(begin, bytes) for pieces of at most MpiJob::most_bytes. A message of 0 bytes is one
+  // piece.
   template <typename Fn>
   void ForPieces(size_t bytes, const Fn& fn) const;
-  // Starts to send or to receive, in such pieces.
+  // Starts to send or to receive in pieces of at most MpiJob::most_bytes.
   void StartSend(const char* data, size_t bytes, int to, int tag, Messages* messages);
   void StartReceive(char* data, size_t bytes, int from, int tag, Messages* messages);
-  // Waits for all. Ends the job where that takes too long, or a worker is gone; throws WorkerError
-  // where a worker has sent another number of bytes than expected.
+  // Waits for all messages. Ends the job if the wait takes too long or a worker has left. Throws
+  // WorkerError if a worker has sent an unexpected number of bytes.
   void Wait(Messages* messages);
-  // Forgets single messages that have been sent.
+  // Frees single messages that have been sent.
   void DropSent();
   std::vector<int> Missing(const Messages& messages) const;
   void LookAround(const Messages& messages, double seconds, double* since_left);
   void Check(int code, const char* what) const;
 
-  // Set where each part of parts one after another begins.
+  // Set the beginning of each of several consecutive parts.
   static void FillStarts(const size_t* bytes, std::vector<size_t>* starts);
 
   MpiJob* const job_;

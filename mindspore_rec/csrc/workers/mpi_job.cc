@@ -21,18 +21,18 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::duration;
 using std::chrono::milliseconds;
 
-// Messages on the job's own communicator: one byte, whose tag is the kind.
+// Messages on the job's own communicator: one byte each, with the kind as the tag.
 enum NoteKind { kReportNote = 1, kLeftNote = 2, kNeededNote = 3 };
 
 std::atomic<MpiJob*> the_job{nullptr};
 
 void Print(const std::string& text) {
   const std::string whole = "mindspore_rec: " + text + "\n";
-  // One write, so that lines of threads do not mix.
+  // One write call, so that lines of different threads do not mix.
   if (write(STDERR_FILENO, whole.data(), whole.size()) < 0) return;
 }
 
-// Ends the process where something takes longer than a limit.
+// Ends the process if an operation takes longer than a limit.
 class Deadline {
  public:
   Deadline(double seconds, std::string why, void (*print_stacks)(int))
@@ -132,11 +132,11 @@ std::unique_ptr<WorkerGroup> MpiJob::TakeGroup() {
   return std::make_unique<WorkerGroup>(std::move(channels_));
 }
 
-// ---- notes between the jobs' own threads
+// ---- notes between the watcher threads of the workers
 
 void MpiJob::Note(int to, int kind) {
   static const char empty = 0;
-  // The request is not waited for: a byte is on its way at once, or nobody is there to read it.
+  // Do not wait for the request: a byte is sent at once, unless the receiver is gone.
   MpiRequest request = 0;
   mpi_->send(notes_, &empty, 1, to, kind, &request);
 }
@@ -156,7 +156,7 @@ void MpiJob::TakeNotes() {
       if (kind == kLeftNote) left_[sender].store(true, std::memory_order_release);
       if (kind == kNeededNote) needed_.store(true, std::memory_order_release);
       if (kind == kReportNote && !ending_.load()) {
-        // One report is enough, however many workers ask for it.
+        // One report is enough, even if several workers request it.
         if (!std::exchange(reported_, true)) {
           PrintReport(Me() + "worker " + std::to_string(sender) +
                       " has waited for too long and ends the job");
@@ -187,7 +187,7 @@ void MpiJob::StopWatching() {
   if (watcher_.joinable()) watcher_.join();
 }
 
-// ---- a good end
+// ---- normal end
 
 void MpiJob::RequireMember() const {
   if (leaving_.load()) throw WorkerError(Me() + "the workers have ended: finish() was called");
@@ -196,8 +196,8 @@ void MpiJob::RequireMember() const {
 bool MpiJob::Leave() {
   owner_.Require("the job of workers");
   leaving_.store(true);
-  // Other threads finish what they exchange: MPI must not end under it. One that waits for longer
-  // waits for a worker that waits for this one, perhaps.
+  // Let other threads finish their exchanges, because MPI must not end before the exchanges. A
+  // longer exchange may wait for a worker that waits for this worker.
   constexpr auto kPatience = std::chrono::seconds(5);
   const Clock::time_point called = Clock::now();
   for (const Communicator* channel : watched_) {
@@ -230,7 +230,7 @@ void MpiJob::Finish() {
   if (started_mpi_) Check(mpi_->finalize(), "MPI_Finalize");
 }
 
-// ---- a bad end
+// ---- end after a failure
 
 void MpiJob::PrintReport(const std::string& why) {
   std::string text = why;
@@ -245,7 +245,7 @@ void MpiJob::PrintReport(const std::string& why) {
   if (options_.print_stacks != nullptr) options_.print_stacks(STDERR_FILENO);
 }
 
-// Lets one thread end the process.
+// Lets only one thread end the process.
 void MpiJob::ClaimEnd() {
   if (!ending_.exchange(true)) return;
   for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
@@ -257,7 +257,7 @@ void MpiJob::EndHung(const std::string& why) {
     if (r != rank_) Note(r, kReportNote);
   }
   PrintReport(why);
-  // Others get the note within 0.1 s and print as long.
+  // Other workers get the note within 0.1 s and need about the same time to print.
   const Clock::time_point start = Clock::now();
   while (Clock::now() - start < milliseconds(1500)) {
     TakeNotes();
@@ -270,7 +270,7 @@ void MpiJob::EndLeft(const std::string& why, int left) {
   ClaimEnd();
   PrintReport(why);
   Note(left, kNeededNote);
-  // The launcher ends this process as soon as the other one has ended.
+  // The launcher ends this process as soon as the other process has ended.
   const Clock::time_point start = Clock::now();
   while (Clock::now() - start < milliseconds(20000)) {
     TakeNotes();
@@ -284,7 +284,7 @@ void MpiJob::EndBroken(const char* why) noexcept {
   try {
     PrintReport(Me() + why);
   } catch (...) {
-    // There is no memory for more than the reason.
+    // If memory is out, only the reason is printed.
     if (write(STDERR_FILENO, why, std::strlen(why)) < 0) _exit(1);
   }
   _exit(1);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// This process as a worker of a job that Open MPI's launcher has started: MPI itself, the channels,
-// the end of a job that succeeds, and of one in which a worker fails or hangs.
+// This process as a worker of a job started by Open MPI's launcher: MPI itself, the channels, and
+// the end of the job. The job ends by success, or because a worker fails or hangs.
 //
-// MPI has no way to go on without a worker, so every failure ends the whole job, and a new one
-// starts from the last checkpoint. MPI_Finalize waits for all workers; a worker that failed must
-// not call it. So a worker that ends says so to all others on a channel of the job's own, and
-// finalizes once all have said so; one that fails ends its process without, at which the launcher
-// ends all others. A worker that waits for one that has said so ends the job.
+// MPI cannot continue without a worker, so every failure ends the whole job, and a new job starts
+// from the last checkpoint. MPI_Finalize waits for all workers, so a failed worker must not call
+// MPI_Finalize. A worker that ends normally notifies all other workers on a channel of the job, and
+// finalizes after all workers have done so. A failed worker ends its process without MPI_Finalize,
+// and the launcher then ends all other processes. A worker that waits for a worker that has ended
+// ends the job.
 #pragma once
 
 #include <atomic>
@@ -30,18 +31,18 @@ struct MpiJobOptions {
   double wait_limit = kDefaultWaitLimit;   // seconds
   double start_limit = kDefaultWaitLimit;  // seconds in which all workers must have started
   size_t most_bytes = size_t{1} << 30;  // of one message of MPI, an int; longer ones go in pieces
-  // Prints the stacks of all threads of Python to a file descriptor; may be called by any thread.
+  // Prints the stacks of all Python threads to a file descriptor. Any thread may call print_stacks.
   void (*print_stacks)(int fd) = nullptr;
 };
 
 class MpiJob {
  public:
-  // Exit code of a worker that ends the job because it waited for too long.
+  // Exit code of a worker that ends the job after it waited too long.
   static constexpr int kHangCode = 124;
 
-  // Starts MPI and makes the channels, once in a process. The job lives as long as the process.
-  // Throws std::invalid_argument unless most_bytes is a positive int, and WorkerError if the shim
-  // cannot be opened, or MPI does not start or cannot be called by many threads.
+  // Starts MPI and creates the channels, once per process. The job lives as long as the process.
+  // Throws std::invalid_argument unless most_bytes is a positive int. Throws WorkerError if the
+  // shim cannot be opened, or if MPI does not start or does not support calls from many threads.
   static MpiJob* Start(const MpiJobOptions& options);
   // Returns the job that was started, or null.
   static MpiJob* The();
@@ -54,28 +55,28 @@ class MpiJob {
   // Returns name and version of the MPI library.
   std::string library() const;
 
-  // Hands out the group of all channels, once.
+  // Returns the group of all channels. TakeGroup may be called only once.
   std::unique_ptr<WorkerGroup> TakeGroup();
 
-  // Whether a worker has said that it is at its end.
+  // Whether a worker has announced its end.
   bool HasLeft(int rank) const { return left_[rank].load(std::memory_order_acquire); }
 
-  // Throws WorkerError where this worker has said that it is at its end: exchanges are over.
+  // Throws WorkerError if this worker has announced its end, because no exchange is allowed then.
   void RequireMember() const;
 
-  // Tell the others that this worker is at its end, and wait until all are. Return false, without
-  // waiting longer, if another worker still waits for this one in an exchange. Wait a few seconds
-  // for the exchanges of other threads.
+  // Announce the end of this worker, and wait until all workers have ended. Return false at once if
+  // another worker still waits for this worker in an exchange. Exchanges of other threads get a few
+  // seconds to finish.
   bool Leave();
-  // Leaves, then ends MPI; channels are of no more use. Throws WorkerError where another worker
-  // waits for this one.
+  // Calls Leave, then ends MPI; channels are then unusable. Throws WorkerError if another worker
+  // waits for this worker.
   void Finish();
-  // Ends the job's own thread, which must not outlive the Python interpreter.
+  // Ends the job's watcher thread, which must not outlive the Python interpreter.
   void StopWatching();
 
-  // Ends the job: prints why, this worker's waits and stacks, then ends the process.
-  // EndHung has all other workers print the same first. EndLeft lets worker `left`, which is at
-  // its end, end first, so that the job's exit code is its own.
+  // Ends the job: prints the reason, this worker's waits and its stacks, then ends the process.
+  // EndHung first lets all other workers print their waits and stacks. EndLeft lets worker `left`,
+  // which has announced its end, exit first, so that the job gets the exit code of that worker.
   [[noreturn]] void EndHung(const std::string& why);
   [[noreturn]] void EndLeft(const std::string& why, int left);
   [[noreturn]] void EndBroken(const char* why) noexcept;

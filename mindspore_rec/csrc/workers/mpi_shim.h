@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The interface of the shim library: the few functions of MPI that channels need, as a table of C
-// functions. The shim alone is compiled against mpi.h and linked to MPI, and it is opened under a
-// launcher only, so that the native core neither needs MPI nor knows which one it is.
+// The interface of the shim library: the few MPI functions that channels need, as a table of C
+// functions. Only the shim is compiled with mpi.h and linked to MPI, and the shim is opened only
+// under a launcher. So the native core does not need MPI and works with any MPI library.
 #pragma once
 
 #include <cstddef>
@@ -14,17 +14,17 @@ constexpr int kMpiShimVersion = 1;
 constexpr const char* kMpiShimSymbol = "MsrecMpiShim";
 constexpr int kMpiAnySource = -1;
 
-// A request of MPI; which value means "none" is MPI's affair (`null_request`).
+// An MPI request. The value for "none" depends on the MPI library (`null_request`).
 using MpiRequest = uintptr_t;
 using MpiHandle = uintptr_t;
 
-// Functions that return int return 0 or MPI's error code, which `error_text` explains.
+// Functions that return int return 0 or MPI's error code; `error_text` explains the code.
 struct MpiShim {
   int version;  // kMpiShimVersion
   MpiRequest null_request;
 
-  // Starts MPI for calls of many threads, unless somebody has started it before (`started` is 0
-  // then); `threads_are_safe` is 0 where it was started for fewer.
+  // Starts MPI for calls from many threads. If MPI was already started, `started` is 0.
+  // `threads_are_safe` is 0 if MPI does not allow calls from many threads.
   int (*init)(int* rank, int* size, int* threads_are_safe, int* started);
   int (*library_version)(char* text, int capacity);
   int (*finalize)();
@@ -36,11 +36,12 @@ struct MpiShim {
               MpiRequest* request);
   int (*receive)(MpiHandle communicator, void* data, int bytes, int from, int tag,
                  MpiRequest* request);
-  // Completes some of `n` requests, which become null_request: `done` of them, whose places are in
-  // `places`, with the error of each in `errors` and, of receiving ones, the bytes received.
-  // `done` is -1 where all were null before.
+  // Completes some of `n` requests, which become null_request. `done` is the number of completed
+  // requests, and `places` has their places. `errors` has the error of each request and, for
+  // receiving requests, `bytes` has the bytes received. `done` is -1 if all requests were null
+  // before.
   int (*test_some)(int n, MpiRequest* requests, int* done, int* places, int* errors, int* bytes);
-  // Takes the next message of the tag, if one has come; `receive_matched` gets its data.
+  // Takes the next message with the tag, if one has arrived; `receive_matched` gets its data.
   int (*probe)(MpiHandle communicator, int from, int tag, int* found, int* sender, int* bytes,
                MpiHandle* message);
   int (*receive_matched)(MpiHandle message, void* data, int bytes, MpiRequest* request);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// PackedKeys: the distinct keys of a batch in the order in which they travel: those for worker 0
-// first. Of a table that all workers have whole there is one part, which goes to each of them. Rows
-// come back, and gradients go out, in the same order.
+// PackedKeys: the distinct keys of a batch in the order of the messages: the keys for worker 0
+// first. For a replicated table there is one part, which goes to each worker. Rows come back, and
+// gradients go out, in the same order.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@ namespace msrec {
 
 class PackedKeys {
  public:
-  // Make the batch's keys distinct and choose the part of each. The order within a part is that of
-  // shards and of first appearance, so it is the same in repeated runs.
+  // Make the batch's keys distinct and choose the part of each key. The order within a part is by
+  // shard and first appearance, so the order is the same in repeated runs.
   void Plan(Batch* batch, const Placement& placement);
 
   size_t parts() const { return counts_.size(); }
@@ -26,18 +26,20 @@ class PackedKeys {
   // Number of keys of all parts.
   size_t total() const { return total_; }
 
-  // Write the keys and their occurrences, of part p to keys[p] and occurrences[p]; null: keys only.
+  // Write the keys of part p to keys[p], and their occurrences to occurrences[p]. If `occurrences`
+  // is null, write only the keys.
   void Write(const Batch& batch, int64_t* const* keys, uint32_t* const* occurrences) const;
-  // Point the batch's rows to rows[p] + i * row_bytes, i counted within the part. There must
-  // be the size of a row's metadata in front of rows[p].
+  // Set the batch's row pointers to rows[p] + i * row_bytes, where i is the key's number within
+  // part p. There must be free bytes for a row's metadata before rows[p].
   void Point(Batch* batch, char* const* rows, size_t row_bytes) const;
-  // Return the place of the batch's key at i among the keys of all parts.
+  // Return the number of the batch's key at i among the keys of all parts.
   uint32_t number(size_t i) const { return number_[i]; }
-  // Sum the gradient of the lookup by key to sums, [total(), dim]. Uses the batch up.
+  // Sum the gradient of the lookup by key into sums, [total(), dim]. The batch is not usable
+  // afterwards.
   void Sum(Batch* batch, const Gradient& grad, int dim, const Kernels& kernels, float* sums) const;
 
  private:
-  // Both by the batch's place of the key.
+  // The next two arrays are indexed by the key's place in the batch.
   Buffer<uint16_t> part_of_;     // below Placement::kMostWorkers
   Buffer<uint32_t> number_;      // within all parts
   std::vector<size_t> counts_;   // by part

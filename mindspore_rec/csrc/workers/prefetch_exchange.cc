@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Prefetching over workers: the keys of batches to come, to the owners of their rows.
+// Prefetching over workers: sends the keys of later batches to the owners of their rows.
 #include <memory>
 #include <utility>
 
@@ -30,7 +30,7 @@ int64_t ShardedTable::Prefetch(TableExchange* ahead, const IdView& ids) {
       at += bytes[r];
     }
     lookup->keys.Write(lookup->batch, keys.data(), nullptr);
-    // Everybody gets the same keys of a table that everybody has.
+    // All workers get the same keys of a replicated table.
     for (int r = 1; placement().replicated() && r < all.size(); ++r) {
       CopyBytes(keys[r], keys[0], bytes[r]);
     }

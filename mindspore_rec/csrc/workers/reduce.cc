@@ -19,7 +19,8 @@ constexpr size_t kLineFloats = 16;  // floats of a cache line
 float Load(const float* from) { return *from; }
 float Load(const uint16_t* from) { return FromBfloat16(*from); }
 
-// Returns the beginning of a worker's part of n: whole cache lines, as even as they can be.
+// Returns the beginning of a worker's part of n floats. Parts are whole cache lines and as equal as
+// possible.
 size_t PartStart(size_t n, int part, int parts) {
   const size_t lines = (n + kLineFloats - 1) / kLineFloats;
   return std::min(n, lines * static_cast<size_t>(part) / parts * kLineFloats);
@@ -39,7 +40,7 @@ void AddUp(const T* received, size_t n, int size, const float* weights, float* s
   });
 }
 
-// Memory of a calling thread, kept from call to call.
+// Memory of the calling thread, kept between calls.
 struct ReduceMemory {
   AlignedMemory joined, sent, received, sum;
   std::vector<size_t> part_bytes, mine_bytes;  // by worker
@@ -50,7 +51,7 @@ ReduceMemory& ThreadMemory() {
   return memory;
 }
 
-// Sums `n` values, which travel as T: `values` has this worker's and gets the sums.
+// Sums `n` values, which are sent as type T. `values` has this worker's values and gets the sums.
 template <typename T>
 void SumParts(Communicator& channel, T* values, size_t n, const float* weights) {
   const int size = channel.size();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sums over workers, with the same bits on all of them and in repeated runs, and a check that
-// workers hold the same bits.
+// Sums over workers, with the same bits on all workers and in repeated runs; and a check that
+// workers have the same bits.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace msrec {
 
-// The type of floats on their way between workers.
+// The type of floats in messages between workers.
 enum class WireType { kFloat32, kBFloat16 };
 
 // Floats in memory.
@@ -22,25 +22,25 @@ struct SummedSpan {
 };
 
 // Replaces the floats of each worker by the sum of weights[r] * data_r over workers r, in float32,
-// added in the order of ranks. A worker of weight 0 adds nothing, whatever it has. `weights` has
-// size() numbers, the same on all workers. kBFloat16 rounds data to bfloat16 before they are
-// summed, and sums before they are handed back, which halves the bytes.
+// added in the order of ranks. A worker with weight 0 adds nothing, whatever its data are.
+// `weights` has size() numbers, the same on all workers. The type kBFloat16 rounds the data to
+// bfloat16 before the summation, and the sums before their return, which halves the bytes.
 //
-// Each worker sums one part and hands it to all, so 2 (size() - 1) / size() of the data are sent
-// by each. Collective; sizes are the same on all workers.
+// Each worker sums one part and sends the sum to all workers. So each worker sends 2 (size() - 1) /
+// size() of the data. Collective; sizes are the same on all workers.
 void WeightedSum(Communicator& channel, float* data, size_t n, const float* weights,
                  WireType wire = WireType::kFloat32);
-// The same of several arrays at once, for the price of one exchange.
+// WeightedSum() of several arrays in one exchange.
 void WeightedSum(Communicator& channel, const std::vector<SummedSpan>& spans, const float* weights,
                  WireType wire = WireType::kFloat32);
-// The same of the floats that begin at from[i], spans[i].size each, which stay: the sums go to the
-// spans.
+// WeightedSum() of the floats at from[i], spans[i].size each. The floats at from[i] do not change;
+// the sums go to the spans.
 void WeightedSum(Communicator& channel, const std::vector<const float*>& from,
                  const std::vector<SummedSpan>& spans, const float* weights,
                  WireType wire = WireType::kFloat32);
 
-// Makes the memory that such a sum in float32 takes, in this thread: it cannot run out of memory
-// then. Throws std::bad_alloc.
+// Allocates the memory for a WeightedSum in float32 on this thread, so that the sum cannot run out
+// of memory. Throws std::bad_alloc.
 void ReserveSum(const Communicator& channel, const std::vector<SummedSpan>& spans);
 
 // Bytes in memory.
@@ -55,8 +55,8 @@ struct WorkerDifference {
   std::vector<int> workers;  // those that differ from worker 0
 };
 
-// Compares checksums of each span over workers; nothing where all agree. Collective; workers with
-// another number of spans differ in the first.
+// Compares checksums of each span over workers; returns nothing if all agree. Collective. Workers
+// with different numbers of spans differ in the first span.
 std::optional<WorkerDifference> FindDifference(Communicator& channel,
                                                const std::vector<ByteSpan>& spans);
 

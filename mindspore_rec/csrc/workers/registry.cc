@@ -27,8 +27,8 @@ struct Registry {
   std::map<Name, std::vector<int64_t>> names;    // open tables of a name, the newest last
   int64_t next = 1;
 
-  // In a forked child: tables of the parent, which nothing here may touch, and whose names are
-  // free.
+  // In a forked child: the parent's tables. The child must not use the parent's tables, and their
+  // names are free.
   std::map<int64_t, std::shared_ptr<Registered>> inherited;
   uint64_t forks = ForkCount();
 };
@@ -36,7 +36,8 @@ struct Registry {
 Registry& TheRegistry() {
   static Registry* const registry = [] {
     auto* made = new Registry;  // operators may run until the very end of the process
-    // A child that is forked while another thread registers a table gets it whole, and not locked.
+    // If another thread registers a table during a fork, the child gets the registry complete and
+    // unlocked.
     pthread_atfork([] { TheRegistry().mutex.lock(); }, [] { TheRegistry().mutex.unlock(); },
                    [] { TheRegistry().mutex.unlock(); });
     return made;
@@ -46,7 +47,7 @@ Registry& TheRegistry() {
 
 [[maybe_unused]] const Registry& made_at_the_start = TheRegistry();
 
-// Has the registry of this process.
+// Access to this process's registry, locked.
 class Locked {
  public:
   Locked() : lock_(TheRegistry().mutex) {
@@ -63,13 +64,13 @@ class Locked {
   const std::lock_guard<std::mutex> lock_;
 };
 
-// A holder that is still being made, or was closed, is in no need of it.
+// A table that is still being created, or was closed, needs no `replaced` flag.
 void SetReplaced(const Locked& registry, int64_t id, bool replaced) {
   const auto it = registry->open.find(id);
   if (it != registry->open.end()) it->second->replaced = replaced;
 }
 
-// In a forked child the names of its parent are free already.
+// In a forked child, the parent's names are already free.
 void FreeName(const Locked& registry, const TableConfig& config, int64_t id) {
   const auto it = registry->names.find({config.scope, config.name});
   if (it == registry->names.end()) return;
@@ -107,7 +108,7 @@ std::shared_ptr<Registered> CreateTable(const TableConfig& config, bool replace)
     made->id = numbered.id;
     const Locked registry;
     registry->open.emplace(made->id, made);
-    // One that was made while this one was being made is newer.
+    // A table created in the meantime is newer than this one.
     made->replaced = registry->names[{config.scope, config.name}].back() != made->id;
   } catch (...) {
     const Locked registry;
@@ -184,11 +185,12 @@ void CloseTable(int64_t id) {
     leaving->Close();
     return;
   }
-  // Python collects where it happens to run, and that may be a tier's code inside this very table.
+  // Python's garbage collection may run anywhere, even in a tier's code inside this very table.
   try {
     StartThread("close a table", [leaving] { leaving->Close(); }).detach();
   } catch (const std::runtime_error&) {
-    // Without a thread its rows stay until the process ends: to wait here would be for ever.
+    // Without a thread, the table's rows stay until the process ends, because waiting here would
+    // never end.
     static_cast<void>(new std::shared_ptr<Table>(leaving));
   }
 }

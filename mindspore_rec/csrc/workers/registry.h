@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tables by number: how MindSpore's operators, which get tensors only, name the table they work on.
-// A number is never reused, so a graph that outlives its table gets an error and not another table.
+// Tables by number: MindSpore's operators get only tensors, so they identify their table by a
+// number. A number is never reused, so a graph that outlives its table gets an error and not
+// another table.
 #pragma once
 
 #include <array>
@@ -17,7 +18,7 @@
 
 namespace msrec {
 
-// Calls and times of the operators on a table since it was made: shown by the placement report.
+// Counts and times of the operators on a table since its creation, shown by the placement report.
 enum class OpKind : int { kLookup = 0, kAccumulate, kStep, kMap, kCount };
 
 struct OpTimes {
@@ -28,51 +29,53 @@ struct OpTimes {
 struct Registered {
   int64_t id = 0;
   std::shared_ptr<Table> table;
-  // The table over all workers of which `table` is this worker's part; null: there is only this
+  // The table over all workers, with `table` as this worker's part; null if there is only this
   // process.
   std::shared_ptr<ShardedTable> over_workers;
-  // A newer table has the name: this one keeps its rows, and is used again once that is closed.
+  // A newer table has the same name. This table keeps its rows, and becomes usable again after the
+  // newer table is closed.
   std::atomic<bool> replaced{false};
   OpTimes times;
-  // The network's other weights were loaded from elsewhere without these rows: operators that read
-  // rows refuse until somebody says which rows belong to them.
+  // The network's other weights were loaded from a source without these rows. Operators that read
+  // rows refuse to run until the user declares which rows belong to the weights.
   std::atomic<bool> rows_missing{false};
 };
 
-// An open table has the name.
+// An open table already has the name.
 struct NameTaken : std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
 
-// The table's name is that of a newer one.
+// A newer table has taken the table's name.
 struct TableReplaced : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Makes a table. Throws std::invalid_argument where the name is empty, NameTaken where an open
-// table of the same scope has it; with `replace` the new table takes the name over instead, and
-// FindTable refuses the older one until the new one is closed. Any thread. In a forked child the
-// parent's tables are not open.
+// Creates a table. Throws std::invalid_argument if the name is empty, NameTaken if an open table of
+// the same scope has it. With `replace`, the new table takes the name instead, and FindTable
+// refuses the older table until the new one is closed. Any thread may call CreateTable. In a forked
+// child, the parent's tables are not open.
 std::shared_ptr<Registered> CreateTable(const TableConfig& config, bool replace = false);
 
-// Throws TableClosed where that table was closed, TableReplaced where a newer one has its name,
-// ForkedProcess where it is the parent's of this forked child, std::invalid_argument where there
-// never was one.
+// Throws TableClosed if that table was closed, and TableReplaced if a newer table has its name.
+// Throws ForkedProcess if the table belongs to the parent of this forked child, and
+// std::invalid_argument if there never was such a table.
 std::shared_ptr<Registered> FindTable(int64_t id);
 
-// Returns the newest open table of that name, of the program's own scope; null if there is none.
+// Returns the newest open table of that name in the program's own scope; null if there is none.
 std::shared_ptr<Table> FindTableByName(const std::string& name);
 
-// Throws TableReplaced where a newer table has the name of this one.
+// Throws TableReplaced if a newer table has the name of this table.
 void CheckNotReplaced(const Registered& registered);
 
-// Throws std::runtime_error where rows_missing: what is read would not belong to the other weights.
+// Throws std::runtime_error if rows_missing, because the rows would not belong to the other
+// weights.
 void CheckRowsGiven(const Registered& registered);
 
-// Closes the table and frees its rows and name; the newest of the older tables of that name, if
-// there are any, has it again. Returns when it is closed, by whichever thread. Inside a call on a
-// table, or in a thread of one, it only has it closed. A forked child leaves its parent's tables as
-// they are.
+// Closes the table and frees its rows and name. If there are older tables of that name, the newest
+// of them gets the name back. Returns when the table is closed, possibly by another thread. Inside
+// a call on a table, or on a table's thread, CloseTable only starts the closing. In a forked child,
+// the parent's tables do not change.
 void CloseTable(int64_t id);
 
 }  // namespace msrec

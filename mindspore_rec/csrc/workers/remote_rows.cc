@@ -16,7 +16,7 @@ void Nothing(MessageReader*) {}
 }  // namespace
 
 void RemoteRows::Ask(RowRequest what, const Write& write, const Read& read) const {
-  // A tag of its own: several threads may ask at a time.
+  // Each request has a separate tag, because several threads may send requests at the same time.
   static std::atomic<uint32_t> next{0};
   constexpr int kTags = Communicator::kMaxTag - RowService::kFirstReplyTag;
   const int tag = RowService::kFirstReplyTag + 1 + static_cast<int>(next++ % kTags);

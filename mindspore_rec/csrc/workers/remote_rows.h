@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // RemoteRows: the rows that one other worker owns, read and changed by requests to its RowService.
-// The methods are as in Table; ids must be int64, one after another.
+// The methods match Table; ids must be int64 and contiguous.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@ namespace msrec {
 
 class RemoteRows {
  public:
-  // Requires: table and group outlive it; the table is this worker's part.
+  // Requires: table and group outlive this object; the table is this worker's part.
   RemoteRows(Table& table, WorkerGroup* group, int worker)
       : table_(table), group_(*group), worker_(worker) {}
 
@@ -34,11 +34,12 @@ class RemoteRows {
   using Write = std::function<void(MessageWriter*)>;
   using Read = std::function<void(MessageReader*)>;
 
-  // Send a request with the arguments that `write` gives it, and call `read` with the reply. Throws
-  // the error of the other worker, with its number.
+  // Send a request with the arguments that `write` adds, and call `read` with the reply. Throws the
+  // error of the other worker, with that worker's number.
   void Ask(RowRequest what, const Write& write, const Read& read) const;
 
-  // Throws std::runtime_error where rows of the other worker are not as wide as this one's.
+  // Throws std::runtime_error unless the other worker's rows have the same width as this worker's
+  // rows.
   void CheckRows(const ExportedRows& rows, bool with_state) const;
 
   Table& table_;

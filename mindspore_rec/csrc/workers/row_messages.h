@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Messages about rows between workers: values one after another in the machine's own form, since
-// all workers run one build on machines of one kind.
+// Messages about rows between workers: consecutive values in the machine's native format, because
+// all workers run the same build on machines of one kind.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace msrec {
 
-// Requests to the worker that owns rows: arguments -> reply.
+// Requests to the worker that owns the rows: arguments -> reply.
 enum class RowRequest : uint32_t {
   kFind,        // ids, filter -> values, as an evaluation lookup reads them
   kInsert,      // ids, filter -> values, after keys without a row got one
@@ -33,14 +33,14 @@ enum class RowRequest : uint32_t {
   kExplain,     // key -> Explanation
 };
 
-// The beginning of a reply; the text of an error follows, or the reply of the request.
+// The beginning of a reply. The text of an error or the result of the request follows.
 enum class RowReply : uint32_t { kDone, kInvalid, kFailed };
 
-// Reads values off a message. All that reads them throws std::runtime_error where the message is
-// too short, or has what no worker writes.
+// Reads values from a message. All read methods throw std::runtime_error if the message is too
+// short or has values that no worker writes.
 class MessageReader {
  public:
-  // Requires: the message outlives it.
+  // Requires: the message outlives this object.
   explicit MessageReader(const std::string& message) : message_(message) {}
 
   template <typename T>
@@ -52,7 +52,7 @@ class MessageReader {
   }
   bool TakeBool();
   std::string TakeString();
-  // Reads n values to a place, or to a new array.
+  // Reads n values into given memory, or into a new array.
   template <typename T>
   void TakeTo(T* to, size_t n) {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -68,7 +68,7 @@ class MessageReader {
   }
   const char* TakeBytes(size_t n);
   size_t left() const { return message_.size() - at_; }
-  // Throws where fewer than n values of `width` bytes are left.
+  // Throws if fewer than n values of `width` bytes remain.
   void CheckLeft(size_t n, size_t width) const;
 
  private:
@@ -76,7 +76,7 @@ class MessageReader {
   size_t at_ = 0;
 };
 
-// Writes values one after another.
+// Writes consecutive values to a message.
 class MessageWriter {
  public:
   template <typename T>
@@ -92,20 +92,20 @@ class MessageWriter {
   std::string message_;
 };
 
-// Requires: ids of int64, one after another.
+// Requires: ids are int64 and contiguous.
 void WriteIds(const IdView& ids, MessageWriter* out);
 std::vector<int64_t> ReadIds(MessageReader* in);
 
-// The padding key and the coefficient; the owner of rows knows the vocabulary.
+// The padding key and the coefficient; the owner of the rows knows the vocabulary.
 void WriteFilter(const IdFilter& filter, MessageWriter* out);
 IdFilter ReadFilter(MessageReader* in);
 
 void WriteRows(const ExportedRows& rows, MessageWriter* out);
 ExportedRows ReadRows(MessageReader* in);
 
-// All but the settings of admission and eviction, which every worker has.
+// Writes everything except the settings of admission and eviction, which every worker has.
 void WriteExplanation(const Explanation& explanation, MessageWriter* out);
-// Read it over one of this worker's table, which has the settings.
+// Reads an explanation into one of this worker's table, which already has the settings.
 void ReadExplanation(MessageReader* in, Explanation* explanation);
 
 }  // namespace msrec

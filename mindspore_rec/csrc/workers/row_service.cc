@@ -15,10 +15,10 @@
 namespace msrec {
 namespace {
 
-// Waits between two looks for a request: short after one has come, then twice as long each time.
+// Wait times between two checks for a request: short after a request, then doubled each time.
 constexpr auto kShortestNap = std::chrono::microseconds(50);
 constexpr auto kLongestNap = std::chrono::microseconds(5000);
-// Workers make their tables at different moments: a request waits so long for its table.
+// Workers create their tables at different times, so a request waits this long for its table.
 constexpr auto kTableLimit = std::chrono::seconds(10);
 
 std::mutex the_mutex;
@@ -104,10 +104,10 @@ void RowService::Run() {
   try {
     Serve();
   } catch (const std::bad_alloc&) {
-    // A request or an answer is lost, for which its worker would wait.
+    // A request or an answer is lost, and the requesting worker would wait for the answer.
     channel_.GiveUp("out of memory to answer another worker's request for rows");
   } catch (const std::exception&) {
-    // The channel is broken, as workers that wait for an answer say.
+    // The channel is broken; workers that wait for an answer report the error.
   }
 }
 
@@ -173,7 +173,7 @@ bool RowService::Answer(const WorkerMessage& request, bool last) {
   try {
     channel_.Send(request.from, tag, reply.message().data(), reply.message().size());
   } catch (const WorkerError&) {
-    // The worker that asked is gone, or says that it waited in vain.
+    // The requesting worker is gone, or reports its own timeout.
   }
   return true;
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // RowService: a thread that answers other workers' requests for the rows that this worker owns. So
-// a worker reads and changes any row of a table at any time, while the others do something else.
+// a worker can read and change any row of a table at any time, while the other workers do something
+// else.
 //
 // A request is one message: the tag of its reply, its kind, the table's name, and arguments
-// (row_messages.h). The reply is one message with that tag. Nothing here waits in a table's lock
-// for another worker, so an answer never waits for more than an operation of the table itself.
+// (row_messages.h). The reply is one message with that tag. The service never waits for another
+// worker while it holds a table's lock, so an answer waits at most for an operation on the table.
 #pragma once
 
 #include <atomic>
@@ -23,25 +24,25 @@ namespace msrec {
 
 class RowService {
  public:
-  // Return the table of a name, or null where there is none.
+  // Return the table with a name, or null if there is none.
   using FindTable = std::function<std::shared_ptr<Table>(const std::string&)>;
 
-  // Answers requests that come through the group's service channel, until it is destroyed.
-  // Requires: the group outlives it. Throws std::runtime_error where there are no more threads.
+  // Answers requests from the group's service channel until it is destroyed. Requires: the group
+  // outlives this object. Throws std::runtime_error if the system allows no more threads.
   RowService(WorkerGroup* group, FindTable find);
   ~RowService();
   RowService(const RowService&) = delete;
   RowService& operator=(const RowService&) = delete;
 
-  // Tag of requests. Tags of replies are behind kFirstReplyTag, which is the tag of replies to
-  // requests that name none of these. Tags below are for other messages on the channel, which the
-  // service would take for requests.
+  // Tag of requests. Replies have tags after kFirstReplyTag. The tag kFirstReplyTag itself is for
+  // replies to requests without a valid reply tag. Lower tags are for other messages on the
+  // channel, which the service must not take for requests.
   static constexpr int kRequestTag = 8192;
   static constexpr int kFirstReplyTag = kRequestTag + 1;
 
  private:
   using Clock = std::chrono::steady_clock;
-  // A request for a table that is not there yet.
+  // A request for a table that does not exist yet.
   struct Waiting {
     Clock::time_point since;
     WorkerMessage request;
@@ -49,11 +50,11 @@ class RowService {
 
   void Run();
   void Serve();
-  // Answer a request; return false, with nothing sent, where its table is missing and it is not the
-  // last time to look for it.
+  // Answer a request. If the request's table is missing and this is not the last attempt, send
+  // nothing and return false.
   bool Answer(const WorkerMessage& request, bool last);
   void AnswerWaiting();
-  // Keep a request until its table is there.
+  // Keep a request until its table exists.
   void Postpone(WorkerMessage request);
 
   Communicator& channel_;
@@ -63,10 +64,10 @@ class RowService {
   std::thread thread_;
 };
 
-// Starts the service of this process's group with the registered tables, once; without a group it
-// does nothing.
+// Starts the service of this process's group with the registered tables, once. Without a group,
+// StartRowService does nothing.
 void StartRowService();
-// Stops it. Requires: no worker asks any more.
+// Stops the service. Requires: no worker sends requests any more.
 void StopRowService();
 
 }  // namespace msrec

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ShardedTable: a table over all workers. Each has a Table with the rows it owns; lookups send the
-// distinct keys of a batch to their owners and get rows back, gradients go the same way, summed by
-// key. N workers with a batch each do what one table does with their concatenation, to rounding;
-// repeated runs give the same bits.
+// ShardedTable: a table over all workers. Each worker has a Table with the rows that it owns.
+// Lookups send the distinct keys of a batch to their owners and get rows back. Gradients go the
+// same way, summed by key. N workers with a batch each compute the same as one table with the
+// concatenated batch, except for rounding. Repeated runs give the same bits.
 //
-// The way of a step: training lookups give tickets; Accumulate takes a lookup's gradient;
-// ExchangeGradients brings all tables' gradients to the owners; then Step is this worker's alone.
-// Each but Accumulate and Step is called by all workers in the same order. A failure on one worker
-// throws on all (collective.h), and leaves the rows of all as they were: a lookup is prepared by
-// each owner, all agree, and then it is done.
+// A training step works as follows. Training lookups return tickets. Accumulate adds a lookup's
+// gradient. ExchangeGradients sends all tables' gradients to the owners. Then Step updates only
+// this worker's rows. All workers call the methods of a step in the same order, except Accumulate
+// and Step. A failure on one worker throws on all workers (collective.h), and no rows change. Each
+// owner first prepares the lookup, all owners agree, and then the lookup is done.
 //
-// A worker without a batch of its own in a step (WorkerGroup::idle) takes part without keys; its
-// training lookups read zeros and its gradients are dropped.
+// A worker without a batch in a step (WorkerGroup::idle) takes part without keys. The training
+// lookups of an idle worker read zeros, and its gradients are dropped.
 //
-// Thread-safe as Table is.
+// ShardedTable is thread safe like Table.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@
 
 namespace msrec {
 
-// A lookup. A training lookup is kept until its gradient has been brought to the owners.
+// A lookup. A training lookup is kept until its gradient has been sent to the owners.
 struct KeptLookup {
   Batch batch;
   PackedKeys keys;     // of this worker's batch
@@ -39,7 +39,8 @@ struct KeptLookup {
   size_t grad_rows = 0;
   bool idle = false;
   bool summed = false;  // `sums` is filled
-  // Of the keys of all workers' batches that this worker owns, worker 0's keys first.
+  // The next members describe the keys that this worker owns, from the batches of all workers,
+  // worker 0's keys first.
   int64_t owner_ticket = 0;
   std::vector<size_t> received;  // number of each worker's
   size_t owned = 0;              // their number
@@ -51,8 +52,8 @@ struct KeptLookup {
 
 class ShardedTable {
  public:
-  // Requires: the exchange outlives it. `table` was made with the exchange's rank and number of
-  // workers as its placement.
+  // Requires: the exchange outlives this object. `table` was created with the exchange's rank and
+  // number of workers as its placement.
   ShardedTable(TableExchange* exchange, std::shared_ptr<Table> table);
 
   Table& table() const { return *table_; }
@@ -60,30 +61,30 @@ class ShardedTable {
   const Placement& placement() const { return table_->placement(); }
   TableExchange& exchange() const { return *exchange_; }
 
-  // As the methods of Table, over all workers.
+  // These methods match the methods of Table, over all workers.
   int64_t LookupTrain(const IdView& ids, const IdFilter& filter, const RowsOut& out);
   void LookupEval(const IdView& ids, const IdFilter& filter, const RowsOut& out);
   int64_t PoolTrain(const IdView& ids, const IdFilter& filter, const BagView& bags, float* out);
   void PoolEval(const IdView& ids, const IdFilter& filter, const BagView& bags, float* out);
 
-  // As the methods of Table; not of a replicated table. A handle names its row only to the worker
-  // that looked it up.
+  // These methods match the methods of Table, but do not support a replicated table. Only the
+  // worker that looked up a row can use its handle.
   void LookupWithHandles(const IdView& ids, const IdFilter& filter, float* out, int64_t* handles);
-  // After a failure the table has no gradients and lookups any more.
+  // After a failure, the table has no gradients and lookups any more.
   void AccumulateByHandle(const int64_t* handles, size_t n, const float* grad);
 
-  // Begin to promote the rows of batches to come: rows of this worker's ids and of all others',
-  // each at its owner. Return the number of what was begun here, as TableTiers::Prefetch. All
-  // workers call it, by an exchange that no operator uses.
+  // Begin to promote the rows of later batches, at their owners: for this worker's ids and the ids
+  // of all other workers. Return the number of this worker's prefetch, like TableTiers::Prefetch.
+  // All workers call Prefetch, with an exchange that no operator uses.
   int64_t Prefetch(TableExchange* ahead, const IdView& ids);
 
-  // Sum the gradient of this worker's lookup with that ticket by key, until ExchangeGradients.
+  // Sum the gradient of this worker's lookup with that ticket by key, for ExchangeGradients.
   void Accumulate(int64_t ticket, const Gradient& grad, size_t grad_rows);
   // Return the sum of squares of the gradients of all workers' rows, after ExchangeGradients.
   double GradientSquaredNorm();
-  // Update this worker's rows. Throws std::runtime_error where gradients were not exchanged.
+  // Update this worker's rows. Throws std::runtime_error if gradients were not exchanged.
   void Step(const StepInput& input);
-  // Forget lookups and gradients since the last step; this worker's alone.
+  // Drop this worker's lookups and gradients since the last step.
   void DiscardGradients();
 
  private:
@@ -92,22 +93,23 @@ class ShardedTable {
 
   using Kept = std::map<int64_t, std::unique_ptr<KeptLookup>>;
 
-  // Most spare lookups, and most lookups that wait for a gradient, as in a table.
+  // Maximum numbers of spare lookups and of lookups that wait for a gradient, as in a table.
   static constexpr size_t kMaxSpare = 4;
   static constexpr size_t kMaxKept = 512;
 
   // Return memory for a lookup.
   std::unique_ptr<KeptLookup> NewLookup();
-  // Take its memory back.
+  // Keep the memory of a lookup for later lookups.
   void Recycle(std::unique_ptr<KeptLookup> lookup);
-  // Make the memory that Keep takes. Throws std::bad_alloc.
+  // Allocate the memory that Keep takes. Throws std::bad_alloc.
   static Kept::node_type NewPlace();
   // Keep a lookup; return its ticket, which is the same on all workers.
   int64_t Keep(std::unique_ptr<KeptLookup> lookup, Kept::node_type place) noexcept;
-  // Do one lookup by an exchange of its own; `bags` null: a row for each id. Return its ticket.
+  // Do one lookup in a separate exchange, and return its ticket. A null `bags` means one row per
+  // id.
   int64_t LookUp(const IdView& ids, const IdFilter& filter, const BagView* bags, bool train,
                  const RowsOut& out);
-  // Forget all lookups.
+  // Drop all lookups.
   void Forget();
   void ForgetLocked();  // the same, by who holds the mutex
 
@@ -119,7 +121,7 @@ class ShardedTable {
   std::vector<std::unique_ptr<KeptLookup>> spare_;
 };
 
-// One lookup of an operation that does several at once.
+// One lookup of an operation with several lookups.
 struct LookupRequest {
   ShardedTable* table = nullptr;
   IdView ids;
@@ -133,14 +135,15 @@ struct LookupRequest {
 // Return "table 'a'" or "tables 'a', 'b'", for messages.
 std::string TableNames(const std::vector<const ShardedTable*>& tables);
 
-// Do all n lookups by one exchange. Those of one table are done in order. Requires: all tables have
-// one exchange, and there is at least one.
+// Do all n lookups in one exchange. Lookups of the same table are done in order. Requires: all
+// tables have the same exchange, and there is at least one lookup.
 void LookUpOverWorkers(LookupRequest* requests, size_t n, bool train);
 
-// Bring the gradients that these tables' lookups have got to the owners of the rows, each worker's
-// times its weight in the step, by one exchange. Gradients of tables with `narrow` travel as
-// bfloat16. After a failure the tables have no gradients and lookups any more; `check` may throw
-// one of this worker. Requires: at least one table, each once, all of one exchange.
+// Send the gradients of these tables' lookups to the owners of the rows, in one exchange. The
+// gradients of each worker are multiplied by the worker's weight in the step. Gradients of tables
+// with `narrow` are sent as bfloat16. After a failure the tables have no gradients and lookups any
+// more. `check` may throw an error of this worker. Requires: at least one table, no table twice,
+// and the same exchange for all tables.
 void ExchangeGradients(const std::vector<ShardedTable*>& tables, const std::vector<bool>& narrow,
                        const std::function<void()>& check = {});
 

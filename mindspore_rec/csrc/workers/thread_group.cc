@@ -12,7 +12,7 @@
 namespace msrec {
 namespace {
 
-// Memory that a worker lends the others for one collective call.
+// Memory that a worker offers the other workers for one collective call.
 struct Offer {
   const char* data = nullptr;
   const size_t* bytes = nullptr;  // of each part
@@ -39,8 +39,8 @@ class ThreadCommunicator final : public Communicator {
       : Communicator(rank, size, name), meeting_(std::move(meeting)) {}
 
  private:
-  // Waits until all workers are here, which then see all that each wrote before. Throws where one
-  // of them has waited in vain: its offer is gone.
+  // Waits until all workers have arrived; then all workers see each other's earlier writes. Throws
+  // if a worker has timed out, because that worker's offer is gone.
   void Meet() {
     Meeting& m = *meeting_;
     std::unique_lock<std::mutex> lock(m.mutex);
@@ -101,7 +101,7 @@ class ThreadCommunicator final : public Communicator {
         wrong = r;
         break;
       }
-      // The others are reading a part that is in its place already.
+      // The part is already in its place, and the other workers are reading it.
       if (offer.data != all) CopyBytes(all, offer.data, all_bytes[r]);
       all += all_bytes[r];
     }

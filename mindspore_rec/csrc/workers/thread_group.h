@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Workers that are threads of one process, for tests without a launcher.
+// Workers as threads of one process, for tests without a launcher.
 #pragma once
 
 #include <memory>
@@ -12,12 +12,12 @@
 
 namespace msrec {
 
-// Returns one channel of `size` workers; element r is used by the thread that plays worker r. They
-// may be destroyed in any order.
+// Returns one channel of `size` workers. The thread of worker r uses element r. Elements may be
+// destroyed in any order.
 std::vector<std::unique_ptr<Communicator>> MakeThreadChannel(int size, const std::string& name,
                                                              double wait_limit = kDefaultWaitLimit);
 
-// Returns `size` groups, each with every channel; element r is used by the threads of worker r.
+// Returns `size` groups, each with every channel. The threads of worker r use element r.
 std::vector<std::unique_ptr<WorkerGroup>> MakeThreadGroups(int size,
                                                            double wait_limit = kDefaultWaitLimit);
 

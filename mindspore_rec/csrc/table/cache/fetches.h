@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Fetches: the prefetched batches that are not released yet, by number. While the prefetcher reads
-// rows from lower tiers without the table's mutex, these rows may change there: whoever changes
-// them invalidates what was read.
+// Fetches: the prefetched batches that are not released yet, by number. The prefetcher reads rows
+// from lower tiers without the table's mutex, and these rows may change meanwhile. Every change of
+// such rows invalidates the rows that were read.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace msrec {
 
-// A batch that is to be used soon.
+// A batch that will be used soon.
 struct Fetch {
   int64_t number = 0;
   std::vector<int64_t> ids;
@@ -45,7 +45,7 @@ class Fetches {
     return found == fetches_.end() ? nullptr : found->second;
   }
   void Erase(int64_t number) { fetches_.erase(number); }
-  // Cancel and forget the batches up to that number.
+  // Cancel and remove the batches up to that number.
   void ReleaseUpTo(int64_t number) {
     for (auto it = fetches_.begin(); it != fetches_.end() && it->first <= number;) {
       it->second->cancelled = true;
@@ -53,17 +53,17 @@ class Fetches {
     }
   }
 
-  // Note that the rows of these keys in lower tiers have changed. Throws std::bad_alloc.
+  // Record that the rows of these keys in lower tiers have changed. Throws std::bad_alloc.
   void Invalidate(const std::vector<int64_t>& keys) {
     for (auto& [number, fetch] : fetches_) {
       fetch->invalidated.insert(fetch->invalidated.end(), keys.begin(), keys.end());
     }
   }
-  // Note that all rows in lower tiers have changed.
+  // Record that all rows in lower tiers have changed.
   void CancelAll() noexcept {
     for (auto& [number, fetch] : fetches_) fetch->cancelled = true;
   }
-  // Whether a prefetched batch has found that there is no row of key in a lower tier.
+  // True if a prefetched batch has found no row of key in the lower tiers.
   bool KnownAbsent(int64_t key) const {
     for (const auto& [number, fetch] : fetches_) {
       if (!fetch->ready || fetch->cancelled) continue;

@@ -12,7 +12,7 @@
 namespace msrec {
 namespace {
 
-// A call on many keys is done in parts of a quarter of the capacity, so that rows can be demoted
+// A call with many keys is done in parts of a quarter of the capacity, so that rows can be demoted
 // between the parts.
 constexpr int64_t kParts = 4;
 
@@ -59,7 +59,7 @@ size_t HostRows::Demote(size_t rows, bool prefetched) {
       upper_.CopyOut(victims[i], &keys, &blocks);
     }
     tiers_.Write(std::move(keys), std::move(blocks));
-    // The queue has them, and from here on nothing can fail.
+    // The queue has the rows now, and nothing after this line can fail.
     for (size_t i = first; i < last; ++i) upper_.Free(victims[i]);
     tiers_.AddRows(static_cast<int64_t>(last - first));
     stats_.demoted += last - first;
@@ -145,7 +145,7 @@ void HostRows::Promote(Batch* batch, LookupPurpose purpose, PendingRows* pending
         trains ? &stats_.lookup_wait : (reads ? &stats_.evaluation_wait : &other);
     const Stopwatch watch(seconds);
     if (replaces && upper_.KeepsDigest()) {
-      // A row that is replaced leaves the digest, so it is read first.
+      // A replaced row must be subtracted from the digest, so it is read first.
       try {
         tiers_.Read(keys, &rows, &found);
         replaces = false;

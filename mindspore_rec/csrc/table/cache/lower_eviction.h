@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LowerEviction: evicts rows that are in lower tiers only. Rows that are due are invisible anyway,
-// so a slow sweep, a slice a step, frees their space; rows over the table's capacity are chosen
-// among a sample of the sweep. A part of a table, under its mutex.
+// LowerEviction: evicts rows that are only in lower tiers. Rows that are due are already invisible,
+// so a slow sweep, one slice per step, frees their space. Rows over the table's capacity are chosen
+// from a sample of the sweep. LowerEviction is a part of a table and runs under the table's mutex.
 #pragma once
 
 #include <cstdint>
@@ -19,31 +19,32 @@ class LowerEviction {
  public:
   using ReasonOf = std::function<EvictionReason(const char* row)>;
 
-  // Requires: both outlive it.
+  // Requires: upper and tiers outlive this object.
   LowerEviction(UpperTier* upper, LowerTiers* tiers) : upper_(*upper), tiers_(*tiers) {}
 
-  // Sweep from the beginning in the slices to come: the horizon was moved.
+  // Let the next slices sweep from the beginning, because the horizon was moved.
   void Trigger();
-  // Evict in one step's slice of the sweep. What a tier fails in is tried again by a later step.
+  // Evict in one step's slice of the sweep. If a tier fails, a later step tries again.
   void EvictSlice();
-  // Evict all rows for which there is a reason; with `norms`, a small norm is one.
+  // Evict all rows that have a reason to go. With `norms`, a small norm is a reason.
   void EvictAll(bool norms);
-  // The same, after a trigger.
+  // EvictAll() after a trigger.
   void EvictTriggered(bool norms);
-  // Evict that many rows for the table's capacity, the lowest priority in a sample first; return
-  // how many it were. All rows there have been in use longer ago than the rows in host memory.
+  // Evict `rows` rows because of the table's capacity, the lowest priority in a sample first;
+  // return the number of evicted rows. All rows in lower tiers were last used before the rows in
+  // host memory.
   uint64_t EvictOverCapacity(uint64_t rows);
-  // Evict each of the keys' rows for which there is a reason, a key that comes twice once; return
-  // how many it were.
+  // Evict each of the keys' rows that has a reason to go; return the number of evicted rows. A
+  // repeated key counts once.
   size_t Evict(std::vector<int64_t> keys, const ReasonOf& reason);
-  // Count a step whose eviction failed in part, and start the sweep anew.
+  // Count a step whose eviction failed partly, and restart the sweep.
   void NoteFailure() noexcept;
 
-  // Number of times that a tier has put off a part of a step's eviction.
+  // Number of times that a failing tier delayed a part of a step's eviction.
   uint64_t failures() const { return failures_; }
 
  private:
-  // Look at about that many rows. True: the sweep came to the end.
+  // Look at about `rows` rows. Returns true if the sweep reached the end.
   bool EvictNext(size_t rows, bool norms);
 
   UpperTier& upper_;

@@ -136,7 +136,7 @@ void LowerTiers::Walk(const std::function<void(KeyedRows&)>& fn) {
 
 void LowerTiers::Flush() {
   EraseDeparted();
-  // A tier that takes nothing is not offered all rows again with each try.
+  // Drain first, so that a tier that accepts nothing is not offered all rows again at each attempt.
   OnTier([&] { Queue().Drain(); });
   upper_.CopyAll(kPartRows, [&](std::vector<int64_t> keys, std::vector<char> rows) {
     Write(std::move(keys), std::move(rows));

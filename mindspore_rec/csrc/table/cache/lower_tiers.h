@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LowerTiers: the rows of a table that are in tiers below host memory, behind a queue that shows
-// what was written or erased to readers at once. A part of a table, under its mutex; the queue and
-// the tiers are opened when they are first needed.
+// LowerTiers: the rows of a table in tiers below host memory, with a queue in front of the tiers.
+// Readers see writes and erasures as soon as they are queued. LowerTiers is a part of a table and
+// runs under the table's mutex. The queue and the tiers are opened at the first use.
 //
 // A row is in one of three states:
 //   in host memory only
-//   in host memory, with a copy in a lower tier as it was when it was promoted or flushed
-//   in a lower tier only: these are the ones that rows() counts
+//   in host memory, with a copy in a lower tier from the time of its promotion or flush
+//   in a lower tier only: rows() counts these rows
 #pragma once
 
 #include <cstdint>
@@ -33,80 +33,82 @@ class LowerTiers {
   static constexpr size_t kPartRows = 16384;  // rows of one write
   static constexpr size_t kScanRows = 4096;   // rows of one read of a walk
 
-  // Requires: upper outlives it.
+  // Requires: upper outlives this object.
   LowerTiers(UpperTier* upper, CacheSettings settings)
       : upper_(*upper), settings_(std::move(settings)) {}
 
   const CacheSettings& settings() const { return settings_; }
-  // Number of rows that are in a lower tier only. 0 before Queue was called.
+  // Number of rows that are in a lower tier only; 0 before the first call of Queue.
   int64_t rows() const { return rows_; }
-  // Note that `more` more rows are in a lower tier only; fewer rows if `more` is negative.
+  // Count `more` more rows as being in a lower tier only; `more` may be negative.
   void AddRows(int64_t more) { rows_ += more; }
   Fetches& fetches() { return fetches_; }
 
-  // Call fn, which calls a tier, and return its result. What it throws becomes a
-  // std::runtime_error with the table's name; std::bad_alloc stays.
+  // Call fn, which calls a tier, and return its result. Exceptions become a std::runtime_error with
+  // the table's name, except for std::bad_alloc.
   template <typename Fn>
   auto OnTier(Fn fn) const;
 
-  // Open the tiers, if they are not, and return the queue in front of them.
+  // Open the tiers, unless they are open, and return the queue in front of them.
   WriteBehind& Queue();
-  // The same for a thread that goes on using it without the table's mutex.
+  // Return Queue() for a thread that uses the queue without the table's mutex.
   std::shared_ptr<WriteBehind> SharedQueue();
-  // Go on with a slow walk over the tiers themselves, without the queue: replace keys and rows by
-  // the next ones, about `most`. False at its end, after which it starts anew. Requires Queue().
+  // Continue a slow walk over the tiers, without the queue: replace keys and rows by the next rows,
+  // about `most`. Returns false at the end; the next call then starts again. Requires Queue().
   bool Sweep(size_t most, std::vector<int64_t>* keys, std::vector<char>* rows);
   void RestartSweep() noexcept { sweep_.reset(); }
-  // Go on with the walk that checks every record: read about `most` and return how many, and
-  // whether they were the last of a round (TierScrub::Look). Tiers that no row has come to yet end
-  // it at once.
+  // Continue the walk that checks every record: read about `most` records. Returns the number of
+  // records, and whether the round has ended (TierScrub::Look). If the tiers have never had a row,
+  // the round ends at once.
   std::pair<size_t, bool> Scrub(size_t most);
 
-  // Erase the copies of rows that have left the table: before anything is read or written.
+  // Erase the copies of rows that have left the table. Every read or write calls EraseDeparted
+  // first.
   void EraseDeparted();
-  // Set which keys have a row in a lower tier and, unless `rows` is null, read these rows.
+  // Set found[i] if a lower tier has a row of keys[i]. Unless `rows` is null, also read these rows.
   void Read(const std::vector<int64_t>& keys, std::vector<char>* rows,
             std::unique_ptr<bool[]>* found);
-  // Return the kind of the tier that has a row of key; kHostTier if none has one, since it is still
-  // on its way down in the queue.
+  // Return the kind of the tier that has a row of key. Return kHostTier if no tier has the row,
+  // because the row is still in the queue.
   std::string TierOf(int64_t key) const;
-  // Write rows, whose reads in flight are invalidated.
+  // Write rows, and invalidate reads of them that are in flight.
   void Write(std::vector<int64_t> keys, std::vector<char> rows);
-  // Have the tiers take what is queued, if they can. Where they cannot, being full or away, or for
-  // want of memory, it stays in the queue: whole tables can be read all the same.
+  // Write the queued rows to the tiers, if possible. If a tier is full or unavailable, or memory is
+  // short, the rows stay in the queue, and whole tables can still be read.
   void DrainIfPossible();
-  // Call fn with the rows that are in a lower tier only, a part at a time, due ones among them.
+  // Call fn with the rows that are in a lower tier only, one part at a time, including rows that
+  // are due.
   void Walk(const std::function<void(KeyedRows&)>& fn);
-  // Write every row, with what host memory has, and wait until it survives kill -9, where the
-  // tiers do that.
+  // Write every row, including the rows in host memory, and wait until the rows survive kill -9 in
+  // tiers that guarantee it.
   void Flush();
-  // Erase every row. The last thing in it may fail; from then on all are gone.
+  // Erase every row. Only the last operation of Clear may fail. After that operation, all rows are
+  // gone.
   void Clear();
 
-  // ---- another layout of rows, in tiers of another generation
+  // ---- a new layout of rows, in tiers of a new generation
 
-  // The rows in another layout.
+  // The rows in the new layout.
   struct Relaid {
     std::shared_ptr<TierChain> chain;
     std::shared_ptr<WriteBehind> queue;  // null: no tier was ever opened
     int64_t rows = 0;
     std::vector<int64_t> keys;  // where changes are recorded
   };
-  // Copy all rows in the new layout, with fresh optimizer state, beside those there are, which stay
-  // as they are.
+  // Copy all rows to the new layout, with fresh optimizer state. The existing rows stay unchanged.
   Relaid Relay(const RowLayout& layout);
-  // Take them. Returns the queue before, whose rows nobody reads from now on.
+  // Replace the rows by the copies of Relay. Returns the old queue; its rows are not read any more.
   std::shared_ptr<WriteBehind> Adopt(Relaid relaid) noexcept;
-  // Clear tiers that the table has left. Where they cannot be now, that is tried again: by the
-  // queue's own thread, by Flush, before the next layout and by Close. It costs no more than space
-  // until then: this table never opens a generation twice while rows are in it, so it cannot read
-  // them, and a later run finds them only if this one ends without a Flush, which fails as long as
-  // they are there.
+  // Clear tiers that the table no longer uses. A failed attempt is repeated by the queue's own
+  // thread, by Flush, before the next layout and by Close. Until a clear succeeds, the old rows
+  // only cost space. This table never reads the old rows, because it opens a generation a second
+  // time only after the generation's rows are gone. A later run finds the old rows only if this run
+  // ends without a Flush, and Flush fails as long as the old rows exist.
   void DropStale(std::shared_ptr<WriteBehind> queue);
-  // Try that again. Throws what a tier throws.
+  // Try again to clear the tiers of DropStale. Throws the tier's exception.
   void DrainStale();
 
-  // Traffic and sizes of each level, once the tiers were opened.
+  // Traffic and sizes of each level, after the tiers were opened.
   struct Level {
     std::string kind;
     TierChain::Traffic traffic;
@@ -117,7 +119,7 @@ class LowerTiers {
   size_t queued_rows() const { return queue_ == nullptr ? 0 : queue_->waiting_rows(); }
 
  private:
-  // Rows on their way down that are held in memory before a step has to wait.
+  // Bytes of queued rows in memory before a step has to wait.
   static constexpr size_t kQueueBytes = size_t{64} << 20;
 
   std::shared_ptr<TierChain> OpenChain(int generation, size_t row_bytes);
@@ -131,9 +133,9 @@ class LowerTiers {
   Fetches fetches_;
   std::unique_ptr<TierScan> sweep_;  // null: the next Sweep starts at the beginning
   TierScrub scrub_;
-  // Queues in front of tiers whose rows nobody reads any more, of a layout before this one or one
-  // that never came to be: each holds nothing but that its tier is to be cleared, and tries so by
-  // itself. Flush and the next layout wait for them.
+  // Queues in front of tiers that are no longer read, of an earlier layout or of a layout that was
+  // given up. Each queue contains only the request to clear its tier, and retries this request by
+  // itself. Flush and the next layout wait until these queues are empty.
   std::vector<std::shared_ptr<WriteBehind>> stale_;
 };
 

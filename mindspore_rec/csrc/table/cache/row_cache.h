@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // RowCache: the parts of a table whose host memory is a cache of lower tiers. A table without lower
-// tiers has none.
+// tiers has no RowCache.
 #pragma once
 
 #include <utility>
@@ -16,7 +16,7 @@
 namespace msrec {
 
 struct RowCache {
-  // Requires: settings were checked, core outlives it.
+  // Requires: settings were checked, and core outlives this object.
   RowCache(TableCore* core, CacheSettings settings)
       : upper(core),
         tiers(&upper, std::move(settings)),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// CacheSettings: the tiers below a table's rows in host memory, and how many rows stay above them.
+// CacheSettings: the tiers below a table's rows in host memory, and the number of rows that stay in
+// host memory.
 #pragma once
 
 #include <cstddef>
@@ -14,12 +15,13 @@
 
 namespace msrec {
 
-// Kind of the tier above the levels, as users see it.
+// Kind of the tier above the levels, as shown to users.
 inline constexpr char kHostTier[] = "host";
 
 struct LevelConfig {
   std::string kind;  // "remote" or "ssd"
-  // Open the tier for rows of that size; another generation has nothing of the one before it.
+  // Open the tier for rows of that size. A new generation starts without the rows of earlier
+  // generations.
   std::function<std::shared_ptr<Tier>(size_t row_bytes, int generation)> open;
   int64_t max_rows = -1;  // what is over it goes to the next level; -1: no limit
 };
@@ -31,8 +33,8 @@ struct CacheSettings {
   std::vector<LevelConfig> levels;
 };
 
-// Throw std::invalid_argument, with `subject` ("table 'x': ") in front of the message, where
-// settings are out of range or contradict each other.
+// Throw std::invalid_argument if settings are out of range or contradict each other. The message
+// begins with `subject` ("table 'x': ").
 void CheckCacheSettings(const CacheSettings& settings, const std::string& subject);
 
 }  // namespace msrec

@@ -9,7 +9,7 @@
 namespace msrec {
 namespace {
 
-// Counters that are compared to find one to give up: the least counted, then the oldest of them.
+// Number of counters that are compared to choose one to drop: the lowest count, then the oldest.
 constexpr int kCompared = 8;
 
 int64_t ShareOf(int64_t total, int shard) {
@@ -53,7 +53,7 @@ bool Candidates::Admit(uint64_t hash, int64_t key, uint32_t occurrences, uint32_
            admission.Throw(key, context_->step, context_->initializer.seed, occurrences);
   }
   if (admission.kind == AdmissionKind::kSketch) return AdmitBySketch(key, occurrences, before);
-  // Keys may still be counted from the time of a higher threshold.
+  // Some keys may still have counters from the time of a higher threshold.
   if (admission.immediate() && index_->size() == 0) return true;
   uint32_t id = FindCounter(hash, key);
   *before = id == Index::kNone ? 0 : Meta(store_.Row(id))->count;
@@ -114,7 +114,7 @@ bool Candidates::AdmitBySketch(int64_t key, uint32_t occurrences, uint32_t* befo
   return false;
 }
 
-// The place of key's counter, which is dropped if its age has reached the limit.
+// Return the place of key's counter. The counter is dropped if its age has reached the limit.
 uint32_t Candidates::FindCounter(uint64_t hash, int64_t key) {
   const uint32_t id = index_->Find(hash, key);
   if (id == Index::kNone || !context_->Due(*Meta(store_.Row(id)))) return id;
@@ -146,7 +146,7 @@ void Candidates::Drop(uint64_t hash, uint32_t id) {
   store_.Free(id);
 }
 
-// Requires: there is a counter.
+// Requires: there is at least one counter.
 void Candidates::DropOne() {
   uint32_t chosen = Index::kNone;
   int compared = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Candidates: counts of the keys of a shard that have no row yet, so that admission can decide
-// about them: an exact counter a key, or a sketch. Not thread safe; one shard owns it.
+// Candidates: counts of a shard's keys that have no row yet, for the decisions of admission. The
+// counts are one exact counter per key, or a sketch. Not thread safe; one shard owns it.
 #pragma once
 
 #include <cstddef>
@@ -21,37 +21,37 @@ struct ShardContext;
 
 class Candidates {
  public:
-  // Counters of shard number `number`; context outlives it. Throws std::bad_alloc.
+  // Counters of shard number `number`; context must outlive this object. Throws std::bad_alloc.
   Candidates(const ShardContext* context, int number);
 
-  // Whether so many keys may come without needing memory.
+  // True if `keys` more keys need no memory.
   bool HasRoom(size_t keys) const;
   void Reserve(size_t keys);
-  // Do now what memory was short for before. Throws std::bad_alloc.
+  // Do the work that was delayed because memory was short. Throws std::bad_alloc.
   void CatchUp() { index_->CatchUp(); }
 
-  // Below, hash is IndexHash(key).
+  // In the functions below, hash is IndexHash(key).
 
-  // Count a key without a row. True: it is admitted now, and forgotten here; *before is its count
-  // up to this batch.
+  // Count a key without a row. Returns true if the key is admitted now; its counter is then
+  // dropped. `*before` is the key's count before this batch.
   bool Admit(uint64_t hash, int64_t key, uint32_t occurrences, uint32_t* before);
 
-  // Return the count of key; an estimate where there is a sketch.
+  // Return the count of key, or an estimate if there is a sketch.
   uint32_t Count(uint64_t hash, int64_t key);
   void Forget(uint64_t hash, int64_t key);
 
   // Drop the counter in place `id`, if its age has reached the limit.
   void Evict(uint32_t id);
-  // Counters in place 0 .. end() - 1 may be in use.
+  // Counters that are in use have places below end().
   uint32_t end() const { return store_.end(); }
-  // Append the exact counters as rows' metadata; none where there is a sketch.
+  // Append the exact counters as rows' metadata. Appends nothing if there is a sketch.
   void Export(std::vector<RowMeta>* counters) const;
-  // Set a counter as exported. Throws std::bad_alloc.
+  // Set a counter from its exported form. Throws std::bad_alloc.
   void Import(uint64_t hash, const RowMeta& counter);
   CountingSketch& sketch() { return sketch_; }
-  // Give counters that carry no event time the present one.
+  // Set the current event time in counters without an event time.
   void StampTime();
-  // Make what Clear takes. Throws std::bad_alloc.
+  // Allocate the empty index that Clear takes. Throws std::bad_alloc.
   std::unique_ptr<Index> Emptied() const;
   void Clear(std::unique_ptr<Index> empty) noexcept;
 

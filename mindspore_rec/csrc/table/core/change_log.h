@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ChangeLog: the keys of a shard that changed (were written, looked up in training, or deleted)
-// since a mark. Nothing is recorded before the first mark is taken. A row notes in its `dirty` bit
-// that it is already in the current epoch, so a hot key costs one entry an epoch. Not thread safe;
-// one shard owns it.
+// ChangeLog: the keys of a shard that were written, looked up in training, or deleted since a mark.
+// Nothing is recorded before the first mark. A row's `dirty` bit shows that the current epoch
+// already has its key, so a hot key adds one entry per epoch. Not thread safe; one shard owns it.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +20,7 @@ class ChangeLog {
  public:
   bool enabled() const { return !epochs_.empty(); }
 
-  // The next n calls of Touch and Deleted cannot fail. Throws std::bad_alloc.
+  // After this call, the next n calls of Touch and Deleted cannot fail. Throws std::bad_alloc.
   void Reserve(size_t n) {
     if (enabled()) current_->Reserve(n);
   }
@@ -35,10 +34,11 @@ class ChangeLog {
     if (enabled()) current_->Add(key);
   }
 
-  // Keys of the current epoch: their rows' dirty bits must be cleared before the next Begin.
+  // Keys of the current epoch. The caller must clear the dirty bits of these keys' rows before the
+  // next Begin.
   const AppendLog<int64_t>* current() const { return current_; }
 
-  // Start the epoch of that number; epochs before `oldest` are forgotten.
+  // Start the epoch of that number, and drop the epochs before `oldest`.
   void Begin(uint64_t epoch, uint64_t oldest) {
     current_ = &epochs_[epoch];
     Forget(oldest);
@@ -49,7 +49,7 @@ class ChangeLog {
     current_ = nullptr;
   }
 
-  // Append the keys noted in epoch `since` and later, each once, in order.
+  // Append the keys of epoch `since` and of later epochs, sorted and without duplicates.
   void Collect(uint64_t since, std::vector<int64_t>* keys) const {
     const size_t first = keys->size();
     for (auto it = epochs_.lower_bound(since); it != epochs_.end(); ++it) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// GradientTokens: shows whether what reaches a table's optimizer is the gradient that the table has
-// summed. A graph hands on no rows but a token for each backward pass of a lookup; MindSpore adds
-// the tokens of several. Arithmetic on gradients (a mean over passes, a scale, a clip) would change
-// dense gradients and not the rows, in silence: it changes the tokens too, and the step refuses.
+// GradientTokens: checks that a table's optimizer receives the gradient that the table has summed.
+// A graph passes no rows to the optimizer, only a token for each backward pass of a lookup;
+// MindSpore adds the tokens of several passes. Arithmetic on gradients (a mean over passes, a
+// scale, a clip) would silently change dense gradients but not the rows. Arithmetic on gradients
+// also changes the tokens, so the step can refuse the gradient.
 #pragma once
 
 #include <atomic>
@@ -14,8 +15,8 @@ namespace msrec {
 
 class GradientTokens {
  public:
-  // Return a token to hand out: a whole number in [1024, 2048), one after another far apart, so
-  // that no other sum of them is likely to be the same. Any thread.
+  // Return a new token, a whole number in [1024, 2048). Successive tokens are far apart, so another
+  // sum of tokens is unlikely to be equal. Any thread may call.
   static float Next() {
     static std::atomic<uint32_t> made{0};
     constexpr uint32_t kFar = 0x9e3779b9;  // 2^32 divided by the golden ratio
@@ -25,8 +26,8 @@ class GradientTokens {
   void Add(float token) { sum_ += token; }
   void Reset() { sum_ = 0.0; }
   double sum() const { return sum_; }
-  // Whether `received` is the sum of the tokens. float32 adds whole numbers exactly up to 2^24,
-  // thousands of tokens; of more it may be a thousandth off.
+  // Whether `received` is the sum of the tokens. In float32, sums of whole numbers are exact up to
+  // 2^24, which is thousands of tokens. Larger sums may differ by a thousandth.
   bool Fits(float received) const {
     const double off = std::fabs(double{received} - sum_);
     return off <= (sum_ < 0x1p24 ? 0.0 : 1e-3 * sum_);  // false for NaN

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LookupPurpose: the use that the rows of a batch are looked up for. It decides whether keys get
-// rows, whether rows in lower tiers are promoted, and how long rows are held in host memory.
+// LookupPurpose: the purpose for which the rows of a batch are looked up. The purpose decides
+// whether keys get rows, whether rows in lower tiers are promoted, and how long rows stay in host
+// memory.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ enum class LookupPurpose : uint8_t {
   kReplace,   // the same, where the whole rows are overwritten: those in lower tiers are not read
 };
 
-// Until when rows stay in host memory.
+// The time until which rows stay in host memory.
 enum class Hold : uint8_t {
   kNone,   // they may be demoted
   kStep,   // the end of the training step

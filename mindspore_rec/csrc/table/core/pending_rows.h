@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// PendingRows: the rows that prepared lookups may insert: the next one needs room in addition to
-// them.
+// PendingRows: the rows that prepared lookups may insert. The next lookup needs room in addition to
+// these rows.
 #pragma once
 
 #include <cstddef>

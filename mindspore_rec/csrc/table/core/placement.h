@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Placement: which worker of a job has which rows of a table. Every worker has a Table of its own
+// Placement: assigns the rows of a table to the workers of a job. Every worker has its own Table
 // with the rows that it owns; workers/ exchanges keys, rows and gradients between them.
 #pragma once
 
@@ -25,19 +25,20 @@ struct Placement {
   uint32_t rank = 0;     // this worker, below `workers`
   uint32_t owner = 0;    // kOwner: who has the rows, below `workers`
 
-  // Whether other workers have rows that this one lacks.
+  // Whether other workers have rows that this worker lacks.
   bool spread() const { return workers > 1 && kind != PlacementKind::kReplicated; }
   bool replicated() const { return workers > 1 && kind == PlacementKind::kReplicated; }
 
-  // Return the worker that has the row of a key; where all have it, this one.
+  // Return the worker that has the row of a key. If all workers have the row, return this worker.
   uint32_t OwnerOf(int64_t key) const {
     if (!spread()) return rank;
     return kind == PlacementKind::kOwner ? owner : msrec::OwnerOf(key, workers);
   }
   bool Owns(int64_t key) const { return OwnerOf(key) == rank; }
 
-  // Return this worker's part of a number of rows or bytes that is set for the whole table; at
-  // least 1 where the whole is. Negative, no limit, stays as it is.
+  // Return this worker's part of a number of rows or bytes that is set for the whole table. The
+  // part is at least 1 if the whole number is at least 1. A negative number, which means no limit,
+  // is returned unchanged.
   int64_t Share(int64_t whole) const {
     if (whole <= 0 || !spread() || kind == PlacementKind::kOwner) return whole;
     const int64_t n = workers;

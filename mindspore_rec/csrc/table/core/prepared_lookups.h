@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// PreparedLookups: training lookups of one table that have been prepared and not done yet. Their
-// owner does them in order, by Table::FinishLookup, or drops them, which changes nothing.
+// PreparedLookups: training lookups of one table that are prepared but not finished. The owner
+// finishes the lookups in order by Table::FinishLookup, or drops them, which changes nothing.
 #pragma once
 
 #include <cstddef>

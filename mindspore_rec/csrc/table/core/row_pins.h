@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RowPins: of a shard's rows in a table with lower tiers, until when each is held in host memory,
-// and whether it has a copy in a lower tier. A part of a shard, by the places of its rows.
+// RowPins: data about each row of a shard in a table with lower tiers. The data are the time until
+// which the row stays in host memory, and whether the row has a copy in a lower tier. RowPins is a
+// part of a shard, indexed by the places of the rows.
 #pragma once
 
 #include <algorithm>
@@ -17,13 +18,14 @@ namespace msrec {
 
 class RowPins {
  public:
-  // Requires: both outlive it.
+  // Requires: context and rows outlive this object.
   RowPins(const ShardContext* context, const SlabStore* rows) : context_(*context), rows_(*rows) {}
 
-  // Make room for places below `end`. Throws std::bad_alloc, as all do for a place without room.
+  // Make room for places below `end`. Throws std::bad_alloc, like every method that gets a place
+  // without room.
   void Reserve(size_t end) { pins_.resize(std::max(pins_.size(), end)); }
-  // Make room for the copies of `more` more rows. The room grows geometrically, since this is
-  // called for single rows. Throws std::bad_alloc.
+  // Make room for the copies of `more` more rows. The room grows geometrically, because this method
+  // is called for single rows. Throws std::bad_alloc.
   void ReserveCopies(size_t more) {
     const size_t wanted = departed_.size() + copies_ + more;
     if (wanted > departed_.capacity()) {
@@ -34,14 +36,14 @@ class RowPins {
   // ---- hold
 
   RowPin Of(uint32_t id) const { return pins_[id]; }
-  // Begin with a row that is new in its place and has no copy in a lower tier.
+  // Set up a row that is new in its place and has no copy in a lower tier.
   void Begin(uint32_t id) { At(id) = {0, 0, context_.pins.released}; }
-  // Begin with a row that was promoted; if `hold` is kBatch, hold it for prefetched batch `number`.
-  // The caller notes its copy with AddCopy.
+  // Set up a row that was promoted. If `hold` is kBatch, hold the row for prefetched batch
+  // `number`. The caller registers the row's copy with AddCopy.
   void BeginPromoted(uint32_t id, Hold hold, uint16_t number) {
     At(id) = {0, 1, hold == Hold::kBatch ? number : context_.pins.released};
   }
-  // Hold a row until this step, or this call, is over.
+  // Hold a row until the end of this step or of this call.
   void HoldRow(uint32_t id, Hold hold) {
     const Pins& pins = context_.pins;
     RowPin& pin = At(id);
@@ -61,25 +63,25 @@ class RowPins {
 
   size_t copies() const { return copies_; }
   void AddCopy() noexcept { ++copies_; }
-  // Note that a row has a copy, if it has not.
+  // Mark a row as having a copy, unless it is already marked.
   void MarkCopy(uint32_t id) {
     RowPin& pin = At(id);
     copies_ += !pin.copy;
     pin.copy = 1;
   }
-  // The row of key in that place leaves the table: its copy is to be erased.
+  // The row of key in that place leaves the table, so its copy must be erased.
   void Depart(uint32_t id, int64_t key) noexcept {
     if (!pins_[id].copy) return;
     departed_.push_back(key);
     --copies_;
   }
-  // The row in that place is in a lower tier only from now on.
+  // From now on, the row in that place is in a lower tier only.
   void Demote(uint32_t id) noexcept { copies_ -= pins_[id].copy; }
-  // Keys whose copies in lower tiers are to be erased since the row left. Forgotten only when that
-  // is done.
+  // Keys of rows that left the table, whose copies in lower tiers must still be erased. The list is
+  // cleared only after the erasure.
   const std::vector<int64_t>& departed() const { return departed_; }
   void ForgetDeparted() noexcept { departed_.clear(); }
-  // Note that no row has a copy in a lower tier any more.
+  // Record that no row has a copy in a lower tier any more.
   void ForgetCopies() noexcept {
     for (RowPin& pin : pins_) pin.copy = 0;
     copies_ = 0;

@@ -49,7 +49,7 @@ double EvictionPriority(const ShardContext& context, const char* row) {
       return std::log2(frequency) - idle / context.eviction.half_life_steps;
     }
     case EvictionOrder::kScore:
-      // An import may bring anything.
+      // An import may set any score, even NaN.
       if (std::isnan(Score(context.layout, row))) break;
       return Score(context.layout, row);
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rules for one row by the settings and the clock of a table, given its block (row_layout.h): its
-// first contents, whether it is to leave and why, its place in the order of leaving. The block may
-// be in host memory or a copy from a lower tier.
+// Rules for one row, based on the settings and the clock of a table. The rules give the row's first
+// contents, its reason to be evicted, and its place in the order of eviction. The row is given as
+// its block (row_layout.h), in host memory or as a copy from a lower tier.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,19 @@
 
 namespace msrec {
 
-// Give a row that carries no event time the first one there was.
+// Set the first event time in a row without an event time.
 inline void FillTime(const ShardContext& context, RowMeta* meta) {
   if (meta->last_time == 0 && context.time != 0) meta->last_time = context.first_time;
 }
 
-// Make a block from a lower tier what evaluation sees of the row; null when it is due.
+// Turn a block from a lower tier into the row that evaluation sees; return null if the row is due.
 inline const char* ReadThrough(const ShardContext& context, char* block) {
   FillTime(context, Meta(block));
   return context.Due(*Meta(block)) ? nullptr : block;
 }
 
-// Return why a row is evicted; kNone: it stays. With `norms`, a small norm is a reason.
+// Return the reason to evict a row; kNone means that it stays. With `norms`, a small norm is a
+// reason.
 inline EvictionReason ReasonToEvict(const ShardContext& context, const char* row, bool norms) {
   const EvictionReason due = Age(context.eviction, context.horizon, *Meta(row));
   if (due != EvictionReason::kNone || !norms) return due;
@@ -33,19 +34,19 @@ inline EvictionReason ReasonToEvict(const ShardContext& context, const char* row
   return below ? EvictionReason::kNorm : EvictionReason::kNone;
 }
 
-// Return the place of a row in the order of eviction: the lower, the earlier it goes.
+// Return the priority of a row; the row with the lowest priority is evicted first.
 double EvictionPriority(const ShardContext& context, const char* row);
 
-// Fill a row with what its key has at first, but for the `dirty` bit, which stays.
+// Fill a row with the first contents of its key. The `dirty` bit does not change.
 void WriteFresh(const ShardContext& context, char* row, int64_t key);
-// Fill a block with the row that a key has at first.
+// Fill a block with the first row of a key.
 inline void WriteFirst(const ShardContext& context, char* block, int64_t key) {
   Meta(block)->dirty = 0;
   WriteFresh(context, block, key);
 }
-// Fill the state of a row of that layout with what the rule has at first.
+// Fill the state of a row of that layout with the rule's initial state.
 void WriteFreshState(const ShardContext& context, const RowLayout& layout, char* row);
-// Lay out a row anew, with fresh optimizer state.
+// Copy a row to another layout, with fresh optimizer state.
 void Relay(const ShardContext& context, const char* from, const RowLayout& layout, char* to);
 
 }  // namespace msrec

@@ -19,7 +19,8 @@ Shard::Shard(const ShardContext* context, int number)
       digests_(context, &store_, number),
       pins_(context, &store_) {
   if (context_->identity()) {
-    // The identity index: key k is row k / 16 of shard k % 16. Memory is mapped, not yet touched.
+    // The identity index: key k is row k / 16 of shard k % 16. The memory is mapped, but not
+    // touched yet.
     const int64_t rows = (context_->vocabulary - number_ + kNumShards - 1) / kNumShards;
     store_.Reserve(static_cast<size_t>(std::max<int64_t>(rows, 0)));
     for (int64_t i = 0; i < rows; ++i) store_.Allocate();
@@ -68,7 +69,7 @@ char* Shard::Insert(uint64_t hash, int64_t key) {
   return row;
 }
 
-// Counts a key without a row; gives it one when it is admitted.
+// Counts a key without a row, and inserts a row if the key is admitted.
 char* Shard::Admit(uint64_t hash, int64_t key, uint32_t occurrences) {
   uint32_t before = 0;
   if (!candidates_.Admit(hash, key, occurrences, &before)) {
@@ -82,7 +83,7 @@ char* Shard::Admit(uint64_t hash, int64_t key, uint32_t occurrences) {
 
 char* Shard::IdentityRow(int64_t key) {
   char* row = store_.Row(static_cast<uint32_t>(key / kNumShards));
-  // A static table has all rows from the start; memory for one is filled when it is first seen.
+  // A static table has all rows from the start. A row is filled at its first use.
   if (!Meta(row)->live) WriteFresh(*context_, row, key);
   return row;
 }
@@ -103,8 +104,8 @@ void Shard::TouchTraining(char* row, uint32_t occurrences) {
   Touch(row);
 }
 
-// Three passes, each of which starts the memory accesses that the next one needs: index lines, then
-// rows.
+// Three passes: each pass starts the memory accesses for the next pass, first of index lines, then
+// of rows.
 void Shard::Probe(Batch* batch) {
   const size_t first = batch->begin[number_];
   const size_t n = batch->unique[number_];
@@ -134,7 +135,7 @@ void Shard::Probe(Batch* batch) {
     if (rows[i] == nullptr) continue;
     for (size_t b = 0; b < ahead; b += kCacheLine) __builtin_prefetch(rows[i] + b);
     __builtin_prefetch(rows[i] + ahead - 1);
-    // A training lookup also counts in the row's last float.
+    // A training lookup also writes to the row's last float.
     if (scored) __builtin_prefetch(rows[i] + store_.stride() - sizeof(float));
   }
   for (size_t i = 0; i < n; ++i) {
@@ -168,7 +169,8 @@ void Shard::FindOrInsert(Batch* batch, Hold hold) {
     if (context_->identity()) {
       row = IdentityRow(key);
     } else if (row != nullptr && context_->Due(*Meta(row))) {
-      // Gone for the user already; what comes back is a new key, admission included.
+      // For the user the row is already gone, so its key counts as a new key and must pass
+      // admission.
       Erase(key);
       row = Admit(hashes_[i], key, occurrences);
       if (context_->tiered && row != nullptr) pins_.HoldRow(inserted_, hold);

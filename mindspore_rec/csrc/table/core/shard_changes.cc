@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shard: what changed, by epochs, and the digests that are kept of rows (shard_digests.h).
+// Shard: changes by epoch, and the digests of rows (shard_digests.h).
 //
-// Of each row in host memory a digest is kept, and the sum of all. Nothing is done when a row
-// changes: rows that the epoch touched are hashed as they are exported, when they are in the
-// processor's cache, and the sum gets the difference to what was kept of them. Where nothing was
-// exported since the last change, they are hashed when the next epoch begins. A row that is demoted
-// (shard_tiers.cc) is brought up to date and stays in the sum; one that is promoted is hashed.
+// The shard keeps a digest of each row in host memory, and the sum of all digests. A change of a
+// row does not hash the row immediately. Rows that the epoch touched are hashed during their
+// export, while they are in the processor's cache. The sum then gets the difference from the row's
+// old digest. If no export followed the last change, the rows are hashed when the next epoch
+// begins. A demoted row (shard_tiers.cc) is first hashed if it is dirty, and its digest stays in
+// the sum. A promoted row is hashed.
 #include <algorithm>
 
 #include "rows/exported_rows.h"
@@ -19,7 +20,7 @@ namespace {
 
 constexpr size_t kKeysAtOnce = 64;  // keys whose rows are loaded at the same time
 
-// Past this the hardware's own prefetcher has caught on.
+// After these bytes, the hardware's own prefetcher continues.
 size_t PrefetchedBytes(size_t bytes) { return std::min<size_t>(bytes, 512); }
 
 }  // namespace

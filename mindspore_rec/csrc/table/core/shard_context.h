@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ShardContext: what the shards of a table share, with the numbers by which rows are held in host
-// memory (Pins).
+// ShardContext: the state that the shards of a table share, and Pins, the numbers that hold rows in
+// host memory.
 #pragma once
 
 #include <algorithm>
@@ -18,9 +18,9 @@
 
 namespace msrec {
 
-// Holds rows in host memory where there are lower tiers: the step, the call and the prefetched
-// batches that need them. Numbers wrap around: a row that was not touched for very long may be held
-// once more, which does no harm.
+// Numbers of the step, the call and the prefetched batches that hold rows in host memory, in tables
+// with lower tiers. The numbers wrap around, so a row that was not touched for very long may be
+// held once more without need. That does no harm.
 struct Pins {
   uint16_t step = 1;      // of the rows of this step's lookups, 15 bits
   uint16_t call = 1;      // of the rows of the call under way, 15 bits; outside of one, `step`
@@ -32,17 +32,17 @@ struct Pins {
   void BeginStep() { step = call = NextSerial(); }
   void BeginCall() { call = NextSerial(); }
   void EndCall() { call = step; }
-  // Batches that were given up early are behind the number.
+  // A number that is already released is ignored.
   void ReleaseUpTo(uint16_t number) {
     const uint16_t ahead = number - released;
     if (ahead < 0x8000) released = number;
   }
-  // Whether a prefetched batch that is not released needs the rows of that number.
+  // Whether batch `number` is prefetched and not released, so that its rows are needed.
   bool IsAhead(uint16_t number) const {
     const uint16_t ahead = number - released;
     return ahead >= 1 && ahead <= kMostBatches;
   }
-  // Return the later one of two numbers of batches. They are read ahead in any order.
+  // Return the later of two batch numbers. Batches are read ahead in any order.
   uint16_t Later(uint16_t a, uint16_t b) const {
     if (!IsAhead(a)) return b;
     return IsAhead(b) && static_cast<uint16_t>(b - released) > static_cast<uint16_t>(a - released)
@@ -64,7 +64,7 @@ struct RowPin {
 };
 static_assert(sizeof(RowPin) == 4, "4 bytes a row of host memory");
 
-// The state that all shards of a table share. Changed only between batched operations.
+// The state that all shards of a table share. The context changes only between batched operations.
 struct ShardContext {
   RowLayout layout;
   Initializer initializer;
@@ -85,9 +85,10 @@ struct ShardContext {
   Pins pins;
 
   bool is_static() const { return vocabulary > 0; }
-  // Keys are their own index: every one has its place, whether it was ever seen or not.
+  // Whether keys are their own index. With such an identity index, every key has a place, even an
+  // unused key.
   bool identity() const { return is_static() && !tiered && !placement.spread(); }
-  // Keys of the vocabulary get a place when they are first trained; until then they read their
+  // Whether keys of the vocabulary get a place at their first training. An untrained key reads its
   // first value.
   bool has_unseen() const { return is_static() && !identity(); }
   bool Due(const RowMeta& meta) const {
@@ -99,7 +100,7 @@ inline uint32_t ClampStep(int64_t step) {
   return static_cast<uint32_t>(std::min<int64_t>(step, 0xffffffffLL));
 }
 
-// Numbers of a row's state: the optimizer's, and its frequency or score.
+// Number of floats in a row's state: the optimizer's state, and the frequency or score, if any.
 inline int32_t StateWidth(const Rule& rule, const Eviction& eviction, int32_t dim) {
   return rule.StateWidth(dim) + (eviction.scored() ? 1 : 0);
 }

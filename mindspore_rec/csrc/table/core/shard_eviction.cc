@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shard: rows that are evicted, and the order in which they are.
+// Shard: eviction of rows, and its order.
 #include <algorithm>
 
 #include "table/core/row_rules.h"
@@ -11,7 +11,7 @@ namespace msrec {
 void Shard::Drop(uint32_t id, EvictionReason reason) {
   const RowMeta* meta = Meta(store_.Row(id));
   const int64_t key = meta->key;
-  // Everything that can fail comes first.
+  // First do everything that can fail.
   changes_.Reserve(1);
   evictions_.Reserve(1);
   if (context_->device != nullptr) context_->device->Forget(number_, key);

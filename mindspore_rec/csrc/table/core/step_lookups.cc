@@ -12,7 +12,8 @@
 namespace msrec {
 namespace {
 
-// Lookups without a gradient that are remembered: a forward pass alone leaves its ticket behind.
+// Maximum number of kept lookups without a gradient. A forward pass without a backward pass leaves
+// its ticket behind.
 constexpr size_t kMaxOutstanding = 512;
 constexpr size_t kMaxSpare = 4;
 
@@ -86,7 +87,7 @@ int64_t StepLookups::Keep(std::unique_ptr<Batch> batch, Outstanding::node_type p
 
 void StepLookups::Accumulate(int64_t ticket, const Gradient& grad, size_t grad_rows) {
   if (ticket == kFrozenTicket) return;
-  // Merges first what an earlier call could not, whichever lookups are outstanding.
+  // First merge the gradients that an earlier call could not merge.
   MergeDeferred(false);
   const auto it = outstanding_.find(ticket);
   if (it == outstanding_.end()) {
@@ -100,7 +101,7 @@ void StepLookups::Accumulate(int64_t ticket, const Gradient& grad, size_t grad_r
                                              std::to_string(it->second->grad_rows)));
   }
   const int dim = core_->config.dim;
-  // First what can fail, so that the lookup stays known until its gradient is added.
+  // First do the part that can fail, so that the lookup stays known until its gradient is added.
   if (outstanding_.begin()->first < ticket) {
     const size_t numbers = grad_rows == 0 ? 0 : ((grad_rows - 1) * it->second->stride + 1) * dim;
     Deferred& waiting = deferred_[ticket];
@@ -124,7 +125,7 @@ void StepLookups::Accumulate(int64_t ticket, const Gradient& grad, size_t grad_r
   try {
     MergeDeferred(false);
   } catch (const std::bad_alloc&) {
-    // This gradient is in; the others still wait.
+    // This gradient is added; the other gradients still wait.
   }
 }
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // StepLookups: the lookups of a step that wait for their gradients, by ticket, and the sum of the
-// gradients that came. Gradients may come in any order; they are summed in the order of the
-// lookups.
+// gradients so far. Gradients may arrive in any order; they are summed in the order of the lookups.
 #pragma once
 
 #include <cstdint>
@@ -34,21 +33,22 @@ class StepLookups {
 
   // Return a batch of these ids, partitioned by shard. Throws std::invalid_argument.
   std::unique_ptr<Batch> NewBatch(const IdView& ids, const IdFilter& filter);
-  // Give a batch's memory to batches to come.
+  // Keep a batch's memory for later batches.
   void Recycle(std::unique_ptr<Batch> batch);
-  // Make the memory that Keep takes, before a lookup changes anything. Throws std::bad_alloc.
+  // Allocate the memory that Keep takes, before a lookup changes anything. Throws std::bad_alloc.
   static Outstanding::node_type NewPlace();
-  // Keep a batch until its gradient comes; return its ticket. The oldest ones are forgotten where
-  // there are very many.
+  // Keep a batch until its gradient arrives; return its ticket. If there are too many batches, the
+  // oldest ones are dropped.
   int64_t Keep(std::unique_ptr<Batch> batch, Outstanding::node_type place) noexcept;
   int64_t NewTicket() { return next_ticket_++; }
 
   // ---- gradients
 
-  // Add the gradient of the lookup with that ticket, or copy it where it has to wait for an earlier
-  // one. Throws, and has then added nothing.
+  // Add the gradient of the lookup with that ticket. If the gradient of an earlier lookup is
+  // missing, copy this gradient and add it later. If Accumulate throws, nothing was added.
   void Accumulate(int64_t ticket, const Gradient& grad, size_t grad_rows);
-  // Add waiting gradients up to the first lookup that may still report; with `all`, all of them.
+  // Add waiting gradients up to the first lookup without a gradient. With `all`, add all waiting
+  // gradients.
   void MergeDeferred(bool all);
   GradientSum& gradients() { return gradients_; }
   // The tokens of the gradients since the last step.
@@ -56,18 +56,18 @@ class StepLookups {
   // Sum of squares of all gradients.
   double SquaredNorm();
 
-  // Forget lookups and gradients: the step is over.
+  // Drop lookups and gradients at the end of the step.
   void Forget();
-  // Forget them, and free the memory of batches.
+  // Drop lookups and gradients, and free the memory of batches.
   void Free();
 
-  // ---- the ids of recent training lookups, noted in tables with tiers below host memory
+  // ---- the ids of recent training lookups, recorded in tables with tiers below host memory
 
   // Make room for one Note. Throws std::bad_alloc.
   void ReserveNote();
   void Note(const IdView& ids);
-  // Hashes (HashIds) and sizes of the ids of this step's training lookups, or of the last step that
-  // had one.
+  // Hashes (HashIds) and sizes of the ids of this step's training lookups. If this step has no
+  // training lookups, the result is for the last step that had some.
   const std::vector<std::pair<uint64_t, size_t>>& recent() const {
     return noted_.empty() ? last_noted_ : noted_;
   }
@@ -77,7 +77,7 @@ class StepLookups {
  private:
   struct Deferred {
     std::unique_ptr<Batch> batch;
-    // A copy of the gradient, one of the two.
+    // A copy of the gradient, in one of the two vectors.
     std::vector<float> floats;
     std::vector<uint16_t> halves;
 
@@ -96,7 +96,7 @@ class StepLookups {
   std::vector<std::pair<uint64_t, size_t>> noted_, last_noted_;
 };
 
-// Return a hash of the contents of ids, whichever their width and stride.
+// Return a hash of the ids, independent of their width and stride.
 uint64_t HashIds(const IdView& ids);
 
 }  // namespace msrec

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TableConfig: the settings of a new table; and the exceptions of a table's calls.
+// TableConfig: the settings of a new table, and the exceptions of a table's calls.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct TableClosed : std::runtime_error {
 struct OutOfMemory : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
-// A tier has a row that somebody else changed.
+// A row in a tier was changed by something other than the table.
 struct RowDamaged : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -36,19 +36,19 @@ struct StaleHandle : std::invalid_argument {
 // Types of a row's numbers. All arithmetic is in float32.
 struct RowPrecision {
   NumberType value = NumberType::kFloat32;
-  // Of optimizer states that are moving averages: float32 or bfloat16.
+  // Type of optimizer states that are moving averages: float32 or bfloat16.
   NumberType state = NumberType::kFloat32;
-  // Of those that are sums (Rule::KeepsSums): the same.
+  // Type of optimizer states that are sums (Rule::KeepsSums): float32 or bfloat16.
   NumberType accumulator = NumberType::kFloat32;
-  // Whether a step writes back by chance (rows/rounding.h), so that the mean of what is written is
-  // what was computed; else the nearest number is written.
+  // If true, a step rounds randomly (rows/rounding.h), so that the mean of the written numbers is
+  // the computed number. If false, a step rounds to the nearest number.
   bool stochastic = true;
 };
 
 struct TableConfig {
   std::string name;
-  // Names of different scopes do not meet: each network that is served has one of its own, beside
-  // 0, that of the program. Nothing else depends on it, neither files nor first values.
+  // Names of different scopes are independent. The program has scope 0, and each served network has
+  // its own scope. Files and first values do not depend on the scope.
   int64_t scope = 0;
   int64_t id = 0;  // its number in the registry
   int32_t dim = 0;
@@ -56,8 +56,9 @@ struct TableConfig {
   uint64_t seed = 0;
   int64_t vocabulary = 0;      // > 0: a static table of keys 0 .. vocabulary - 1
   bool outside_zeros = false;  // static: ids outside read zeros; else they are an error
-  // Values that unknown and not admitted keys read, in training and in evaluation: dim floats, or
-  // one for all; none for zeros, or for what training reads.
+  // Values that unknown keys and keys that are not admitted read, in training and in evaluation:
+  // dim floats, or one float for all. An empty vector means zeros in training, and the training
+  // value in evaluation.
   std::vector<float> unknown_value;
   std::vector<float> serving_unknown_value;
   Admission admission;

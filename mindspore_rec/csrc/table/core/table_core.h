@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TableCore: the state that the parts of a table share: its configuration, its shards, the lookups
-// of the present step. Table owns it; the parts (BatchLookup, RowReader, RowOptimizer, Evictor,
-// RowCache, DeviceCache) hold it by reference and run under its mutex.
+// TableCore: the shared state of a table's parts: its configuration, its shards, and the lookups of
+// the current step. Table owns it. The parts (BatchLookup, RowReader, RowOptimizer, Evictor,
+// RowCache, DeviceCache) keep a reference to TableCore and run under the table's mutex.
 //
-// Its messages begin with the table's name (Where). Methods that check throw
-// std::invalid_argument unless they say otherwise.
+// Messages begin with the table's name (Where). Methods that check throw std::invalid_argument,
+// unless their comment names another exception.
 #pragma once
 
 #include <atomic>
@@ -24,7 +24,7 @@
 namespace msrec {
 
 struct TableCore {
-  // Throws for a configuration out of range, OutOfMemory where the shards do not fit.
+  // Throws for a configuration out of range, and OutOfMemory if the shards do not fit into memory.
   explicit TableCore(const TableConfig& config);
   ~TableCore();
   TableCore(const TableCore&) = delete;
@@ -37,44 +37,46 @@ struct TableCore {
 
   int ShardNumber(int64_t key) const { return ShardOf(key, HashKey(key), context.identity()); }
   Shard& ShardFor(int64_t key) const { return *shards[ShardNumber(key)]; }
-  // Whether the row of a key is this worker's.
+  // Whether this worker owns the row of a key.
   bool Owns(int64_t key) const { return context.placement.Owns(key); }
-  // Number of keys of a static table whose rows are this worker's.
+  // Number of keys of a static table whose rows this worker owns.
   size_t OwnedVocabulary() const;
-  // Number of rows that were ever inserted.
+  // Number of rows inserted so far.
   uint64_t Inserted() const;
   // Number of rows in host memory.
   size_t Rows() const;
-  // Version of where rows are: it changes whenever a row leaves or rows are laid out anew, so that
-  // pointers to rows of an older version may be stale.
+  // Version of the places of rows. The version changes whenever a row leaves or rows get another
+  // layout, so pointers to rows of an older version may be stale.
   uint64_t Structure() const;
 
-  // Throw where an id is outside a static vocabulary, unless those read zeros.
+  // Throw if an id is outside a static vocabulary, unless such ids read zeros.
   void CheckIds(const IdView& ids, const IdFilter& filter) const;
-  // Throw where a key is outside a static vocabulary.
+  // Throw if a key is outside a static vocabulary.
   void CheckKeys(const IdView& keys, const char* argument) const;
-  // Throw NoOptimizer where none is bound.
+  // Throw NoOptimizer if no optimizer is bound.
   void RequireOptimizer() const;
-  // The same; and throw where rows are evicted by seconds and there was no event time yet.
+  // Throw if no optimizer is bound, or if rows are evicted by seconds and there is no event time
+  // yet.
   void RequireTrainable() const;
   [[noreturn]] void RefuseWithoutTime() const;
-  // Throw std::runtime_error where a row's newest value is out of the host's reach.
+  // Throw std::runtime_error if the newest value of a row is only on the device, out of the host's
+  // reach.
   void RequireWrittenBack() const;
-  // Throw because a device cache out of the host's memory does not allow `what`.
+  // Throw because `what` is not possible with a device cache out of the host's memory.
   [[noreturn]] void RefuseUnshared(const char* what) const;
 
-  // Return the layout of rows that such an optimizer trains.
+  // Return the layout of rows for that rule.
   RowLayout LayoutFor(const Rule& rule) const;
-  // Let rows have that layout from now on. Requires: the shards' rows have it, or Shard::Adopt
-  // gives it to them next.
+  // Set the layout of rows. Requires: the shards' rows have this layout, or Shard::Adopt sets it
+  // next.
   void TakeLayout(const RowLayout& layout);
 
-  // Whether every shard keeps a digest; one that runs out of memory drops its own.
+  // Whether every shard keeps a digest. A shard that runs out of memory drops its digest.
   bool KeepsDigest() const;
   void DropDigest() noexcept;
 
-  // Make room in the change log for these keys and, with `all`, for all rows in host memory and the
-  // vocabulary. Throws std::bad_alloc.
+  // Make room in the change log for these keys. With `all`, also make room for all rows in host
+  // memory and the vocabulary. Throws std::bad_alloc.
   void ReserveChanges(const std::vector<int64_t>& keys, bool all);
 
   TableConfig config;

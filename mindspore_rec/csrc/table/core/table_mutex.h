@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The mutex of a table. There is one way to lock it, and that one cannot hang where a plain mutex
-// would: with the interpreter's lock held it is released meanwhile; in a forked child, and inside
-// another call of the same thread on the same table, it throws.
+// The mutex of a table. Hold is the only way to lock the mutex. Hold avoids deadlocks of a plain
+// mutex, because it releases the interpreter's lock while it waits. Locking throws in a forked
+// child, and inside another call of the same thread on the same table.
 #pragma once
 
 #include <mutex>
@@ -16,19 +16,19 @@ namespace msrec {
 
 class TableMutex {
  public:
-  // `subject` begins the messages: "table 'x': ".
+  // `subject` is the beginning of messages: "table 'x': ".
   explicit TableMutex(std::string subject) : subject_(std::move(subject)) {}
 
-  // Has the mutex for its scope.
+  // Locks the mutex for its scope.
   class Hold {
    public:
-    // Throws ForkedProcess, and std::runtime_error where the thread has it already.
+    // Throws ForkedProcess, and std::runtime_error if the thread has already locked the mutex.
     explicit Hold(TableMutex* mutex);
     ~Hold();
     Hold(const Hold&) = delete;
     Hold& operator=(const Hold&) = delete;
 
-    // To wait on a condition, or to let others in for a while.
+    // For waiting on a condition, or for a temporary unlock.
     std::unique_lock<std::mutex>* lock() { return &lock_; }
 
    private:
@@ -38,10 +38,10 @@ class TableMutex {
     Hold* const outer_;
   };
 
-  // Whether this is the process that made it.
+  // Whether this process created the mutex.
   bool own_process() const { return owner_.here(); }
   void Require() const { owner_.Require(subject_); }
-  // Whether this thread is inside a call on some table.
+  // Whether this thread is inside a call on any table.
   static bool InsideCall();
 
  private:

@@ -79,7 +79,7 @@ void UpperTier::Promote(Batch* batch, const std::vector<uint32_t>& at,
       ++*promoted;
     }
   } catch (...) {
-    // Rows that were promoted may stay in host memory, but not without their contents.
+    // Promoted rows may stay in host memory, but not without their contents.
     while (rows == nullptr && j-- > 0) {
       if (!found[j]) continue;
       core_.ShardFor(keys[j]).UndoPromote(keys[j]);
@@ -111,7 +111,7 @@ VictimCandidates UpperTier::Victims(size_t rows, bool by_count, bool prefetched)
         shard->DemotionCandidates(n, by_count, prefetched, candidates);
       });
   if (device != nullptr && !device->shared()) {
-    // Rows whose newest values are in memory of the device stay in the host.
+    // Rows whose newest values are only in device memory stay in host memory.
     victims.erase(std::remove_if(victims.begin(), victims.end(),
                                  [&](const VictimCandidate& each) {
                                    const int64_t key =

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// UpperTier: a table's rows in host memory, as what is below them (table/cache) sees them: found,
-// held, promoted to, demoted from and told what happens below. It hides the core (table_core.h);
-// settings and clock are there to be read.
+// UpperTier: a table's rows in host memory, as the code of lower tiers (table/cache) sees them. The
+// code of lower tiers finds, holds, promotes and demotes rows through UpperTier, and reports
+// changes in lower tiers to it. UpperTier hides the core (table_core.h), but settings and clock are
+// readable.
 //
-// As the core's own parts it runs under the table's mutex, unless a method says otherwise.
+// Like the core's own parts, UpperTier runs under the table's mutex, unless a method states an
+// exception.
 #pragma once
 
 #include <cstddef>
@@ -30,10 +32,10 @@ struct TableCore;
 
 class UpperTier {
  public:
-  // Requires: core outlives it.
+  // Requires: core outlives this object.
   explicit UpperTier(TableCore* core) : core_(*core) {}
 
-  // Return the message with the table's name in front. Without the mutex, too.
+  // Return the message with the table's name in front. The mutex is not required.
   std::string Where(const std::string& what) const;
   const ShardContext& context() const;
   TableMutex* mutex() const;
@@ -45,78 +47,79 @@ class UpperTier {
   // ---- find and hold
 
   // Make a batch unique, fill batch->row with its rows in host memory, and hold these rows. Append
-  // to missing[shard] the positions in the batch of the keys without a row here.
+  // to missing[shard] the batch positions of the keys without a row here.
   void FindInHost(Batch* batch, Hold hold, std::vector<uint32_t>* missing);
-  // The same for a batch that is unique, with one vector `missing` for the keys of all shards; hold
-  // the rows for prefetched batch `number`.
+  // Like FindInHost, for a batch that is already unique, with one vector `missing` for the keys of
+  // all shards. Hold the rows for prefetched batch `number`.
   void FindAhead(Batch* batch, uint16_t number, std::vector<uint32_t>* missing);
-  // Whether there is a row of key here, due or not.
+  // Whether there is a row of key here, even if it is due.
   bool Holds(int64_t key) const;
-  // The same, and hold the row for the prefetched batch of that number.
+  // Return whether host memory has a row of key, and hold the row for that prefetched batch.
   bool HoldAhead(int64_t key, uint16_t number);
-  // Note that prefetched batches up to that number need their rows no more.
+  // Record that prefetched batches up to that number no longer need their rows.
   void ReleaseUpTo(int64_t number);
 
   // ---- promote
 
-  // Make room for a unique batch, so that promoting its missing rows, inserting rows that are not
-  // below either, and noting all of its keys cannot run out of memory. The room is in addition to
-  // the room for `pending` (unless null). Throws std::bad_alloc.
+  // Make room for a unique batch. Promoting the batch's missing rows, inserting rows that no tier
+  // has, and recording all of the batch's keys then cannot run out of memory. The room is in
+  // addition to the room for `pending` (unless null). Throws std::bad_alloc.
   void Reserve(const Batch& batch, const std::vector<uint32_t>* missing,
                const PendingRows* pending);
-  // Promote the rows that were found below: the row of keys[i], whose place in the batch is at[i],
-  // if found[i]. `rows` has their blocks, one after another; if it is null, they will be
-  // overwritten. Adds the number of promoted rows to *promoted. Throws std::bad_alloc; rows
-  // promoted until then stay, unless they are to be overwritten. Requires Reserve.
+  // Promote the rows that lower tiers have: the row of keys[i], whose place in the batch is at[i],
+  // if found[i]. `rows` has the consecutive blocks of these rows. A null `rows` means that the rows
+  // will be overwritten. Adds the number of promoted rows to *promoted. Throws std::bad_alloc; rows
+  // promoted until then stay, unless `rows` is null. Requires Reserve.
   void Promote(Batch* batch, const std::vector<uint32_t>& at, const std::vector<int64_t>& keys,
                const char* rows, const bool* found, Hold hold, int64_t* promoted);
-  // Promote keys[i], whose block is the i-th of `rows`, for each i of `of`, and hold them for the
-  // prefetched batch of that number. Adds how many to *promoted; a key that has a row here is
-  // passed over. Throws std::bad_alloc, and the rows that were promoted stay.
+  // For each i of `of`, promote keys[i] with block i of `rows`, and hold the row for prefetched
+  // batch `number`. Adds the number of promoted rows to *promoted; a key that has a row here is
+  // skipped. Throws std::bad_alloc; rows promoted until then stay.
   void PromoteAhead(const std::vector<int64_t>& keys, const std::vector<char>& rows,
                     const std::vector<size_t>& of, uint16_t number, int64_t* promoted);
 
   // ---- demote
 
-  // Choose about that many rows to demote: the rows of the lowest priority in a sample, without
-  // rows that the step or call holds, and, unless `prefetched`, without rows that prefetched
-  // batches hold. Sorted by shard and place.
+  // Choose about `rows` rows to demote: the rows of the lowest priority in a sample. Rows that the
+  // step or call holds are left out, and, unless `prefetched`, also rows that prefetched batches
+  // hold. The result is sorted by shard and place.
   VictimCandidates Victims(size_t rows, bool by_count, bool prefetched);
-  // Append a copy of a victim, with what a device cache has of it.
+  // Append a copy of a victim, with its newest values from a device cache.
   void CopyOut(const VictimCandidate& victim, std::vector<int64_t>* keys, std::vector<char>* rows);
   // Free the place of a victim that is in a lower tier now.
   void Free(const VictimCandidate& victim) noexcept;
-  // Call write(keys, rows) with copies of all rows, about `most` at a time, and note that they are
-  // in a lower tier too.
+  // Call write(keys, rows) with copies of all rows, about `most` at a time, and mark these rows as
+  // having copies in a lower tier.
   void CopyAll(size_t most,
                const std::function<void(std::vector<int64_t>, std::vector<char>)>& write);
 
   // ---- copies that are below as well
 
-  // Return the keys whose copies below are to be erased since the row left, each once and sorted.
+  // Return the keys of rows that left the table and whose copies in lower tiers must be erased,
+  // sorted and without duplicates.
   std::vector<int64_t> Departed() const;
-  // Note that this was done.
+  // Clear the list of Departed after the copies were erased.
   void ForgetDeparted() noexcept;
-  // Note that no row has a copy below any more.
+  // Record that no row has a copy in lower tiers any more.
   void ForgetCopies() noexcept;
 
   // ---- rows that leave below
 
-  // Make room for noting the eviction of these keys. Throws std::bad_alloc.
+  // Make room to record the eviction of these keys. Throws std::bad_alloc.
   void ReserveEvictions(const std::vector<int64_t>& keys);
-  // Count and remember that a row below, which is in that block, was evicted.
+  // Count and log the eviction of a row in a lower tier; `block` is its copy.
   void NoteEvicted(const char* block, EvictionReason reason);
   // Whether changes are recorded.
   bool recording() const;
-  // Make room for noting the rows here, these keys below, and a vocabulary as deleted. Throws
-  // std::bad_alloc.
+  // Make room to record the rows here, these keys in lower tiers, and a vocabulary as deleted.
+  // Throws std::bad_alloc.
   void ReserveDeleted(const std::vector<int64_t>& keys);
-  // Note that these keys below, and the keys of a vocabulary that were never looked up, have other
-  // rows or none now.
+  // Record that these keys in lower tiers, and the vocabulary's keys that were never looked up,
+  // have changed or lost their rows.
   void NoteDeleted(const std::vector<int64_t>& keys) noexcept;
 
-  // Whether the digest of all rows is kept (shard_digests.h), and rows that are replaced must be
-  // read for it.
+  // Whether the digest of all rows is kept (shard_digests.h). If the digest is kept, a row must be
+  // read before it is replaced.
   bool KeepsDigest() const;
   void DropDigest() noexcept;
 

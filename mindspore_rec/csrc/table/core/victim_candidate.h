@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// VictimCandidate: a row that may leave where there are too many, as a shard names it.
+// VictimCandidate: a row of a shard that may be evicted or demoted if there are too many rows.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace msrec {
 
-// The lower its priority, the earlier it goes.
+// A row of lower priority goes earlier.
 struct VictimCandidate {
   double priority;
   uint32_t last_step, place;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Victims: the rows that leave where there are too many, chosen among candidates that the shards
-// sample.
+// Victims: the rows to evict or demote if there are too many, chosen from candidates that the
+// shards sample.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +15,13 @@ namespace msrec {
 class Shard;
 struct TableCore;
 
-// Sample candidates for `wanted` rows to leave. Calls sample(shard, n, out) for every shard, in
-// parallel, with n in proportion to its rows: where there are few rows, all of them are candidates.
+// Sample candidates for `wanted` victims. Calls sample(shard, n, out) for every shard, in parallel,
+// with n in proportion to its rows. If there are few rows, all of them are candidates.
 VictimCandidates SampleCandidates(
     const TableCore& core, uint64_t wanted,
     const std::function<void(Shard*, size_t, VictimCandidates*)>& sample);
 
-// Keep the `most` candidates of the lowest priority, in no order.
+// Keep the `most` candidates of the lowest priority, in no fixed order.
 void SelectVictims(uint64_t most, VictimCandidates* candidates);
 
 }  // namespace msrec

@@ -7,7 +7,7 @@
 namespace msrec {
 namespace {
 
-// Candidates that one pass over all slots finds: many, so that passes are rare.
+// Candidates found in one pass over all slots: many, so that passes are rare.
 size_t CandidatesAtOnce(size_t slots) { return std::max<size_t>(1024, slots / 8); }
 
 }  // namespace
@@ -86,7 +86,8 @@ void SlotMap::Free(uint32_t slot) {
   EraseFromIndex(slot);
   used_[slot] = 0;
   --size_;
-  // A lookup of this step may still read a pinned slot, so it is reused in the next step only.
+  // A lookup of this step may still read a pinned slot, so the slot is reused only in the next
+  // step.
   (IsPinned(slot) ? freed_pinned_ : free_).push_back(slot);
 }
 
@@ -101,14 +102,14 @@ void SlotMap::NextStep() {
   waiting_.clear();
 }
 
-// The next victim is looked for among all slots.
+// The next victim is searched among all slots.
 void SlotMap::ForgetCandidates() {
   heap_.clear();
   waiting_.clear();
   bound_ = {0, 0};
 }
 
-// Puts the slot where the next victim is looked for, if it may be the lowest.
+// Adds the slot to the candidates if it may have the lowest priority.
 void SlotMap::AddCandidate(uint32_t slot) {
   const VictimCandidate candidate{Priority(slot), slot};
   if (bound_ < candidate) return;
@@ -150,14 +151,14 @@ bool SlotMap::Refill() {
   heap_.resize(kept);
   bound_ = heap_.back();
   std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
-  // With LRU none: whoever is pinned was used last.
+  // With LRU there is nothing to do: pinned slots were used last.
   for (uint32_t slot = 0; lfu_ && slot < keys_.size(); ++slot) {
     if (used_[slot] && IsPinned(slot)) AddCandidate(slot);
   }
   return true;
 }
 
-// Moves back what would no longer be found past the gap.
+// Moves back entries that a search could no longer reach across the gap.
 void SlotMap::EraseFromIndex(uint32_t slot) {
   size_t at = Home(keys_[slot]);
   while (index_[at] != slot + 1) at = (at + 1) & mask_;

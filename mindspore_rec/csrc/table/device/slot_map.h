@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SlotMap: which key is in which slot of a device cache, and whose slot is taken when a new key
-// needs one: that of the least recently (LRU) or least often (LFU, then least recently) used key.
-// Keys used since the last NextStep are pinned: their slots are not taken.
+// SlotMap: maps keys to slots of a device cache. If no slot is free, a new key takes the slot of
+// another key. The victim is the least recently used key (LRU), or the least often, then least
+// recently used key (LFU). Keys used since the last NextStep are pinned: their slots are not taken.
 //
-// Not thread safe, but for Find, which may run beside other calls of Find.
+// Not thread safe, except for parallel calls of Find.
 #pragma once
 
 #include <cstddef>
@@ -20,23 +20,26 @@ class SlotMap {
  public:
   static constexpr uint32_t kNone = 0xffffffffu;
 
-  // Requires 1 <= slots < 2^31. All the memory it ever has: nothing after this can fail.
+  // Requires 1 <= slots < 2^31. Allocates all memory here, so no later call can fail.
   SlotMap(uint32_t slots, bool lfu);
 
-  // The slot of key, or kNone. Given keys ahead, a loop of these does not wait for memory.
+  // Returns the slot of key, or kNone. If keys were passed to Prefetch before, a loop of Find calls
+  // does not wait for memory.
   uint32_t Find(int64_t key) const;
   void Prefetch(int64_t key) const { __builtin_prefetch(&index_[Home(key)]); }
 
-  // Key of the slot was used in this step; `frequency`: how often ever, which must not fall while
-  // the key is here. Whether it is the first use in this step.
+  // Marks the key of the slot as used in this step. `frequency` is the key's total number of uses,
+  // which must not decrease while the key is here. Returns whether this is the key's first use in
+  // this step.
   bool Use(uint32_t slot, uint32_t frequency);
-  // Gives a key that is not here a slot: a free one, or that of the first victim, which is then no
-  // longer here. Returns kNone where all slots are pinned.
+  // Assigns a slot to a key that has none: a free slot, or the slot of the first victim, which is
+  // then removed. Returns kNone if all slots are pinned.
   uint32_t Take(int64_t key, uint32_t frequency);
-  // The key of the slot leaves. Its slot is free, if it is pinned only from the next step on.
+  // Removes the key of the slot. The slot is free at once; a pinned slot is free from the next step
+  // on.
   void Free(uint32_t slot);
   void Clear();
-  // Unpins all.
+  // Unpins all slots.
   void NextStep();
 
   uint32_t capacity() const { return static_cast<uint32_t>(keys_.size()); }
@@ -48,7 +51,7 @@ class SlotMap {
   size_t bytes() const;
 
  private:
-  // A slot that may be taken; the lower, the earlier.
+  // A slot that may be taken; a lower priority goes first.
   struct VictimCandidate {
     uint64_t priority;
     uint32_t slot;
@@ -81,9 +84,9 @@ class SlotMap {
   uint32_t pinned_ = 0;  // keys here that are, and freed slots that were
   uint32_t clock_ = 1;
 
-  // A heap of the slots with the lowest priorities as they were: every key whose priority is not
-  // above bound_ is in the heap or in waiting_. Since a key's priority only rises, one at the top
-  // whose priority is still the same is the lowest of all.
+  // A heap of the slots with the lowest priorities, as they were when added. Every key whose
+  // priority is at most bound_ is in the heap or in waiting_. A key's priority only rises, so a top
+  // entry whose priority is unchanged is the lowest of all.
   std::vector<VictimCandidate> heap_;
   VictimCandidate bound_{0, 0};
   std::vector<uint32_t> waiting_;  // pinned: candidates from the next step on
