@@ -55,8 +55,8 @@ class NormalizedEntropy(LogLoss):
     """Log loss divided by the log loss of a constant prediction: the mean label of the rows seen.
 
     Definition and source: :func:`mindspore_rec.common.metrics.functional.normalized_entropy`. The
-    value is 0 for perfect predictions and 1 for predictions no better than the mean label. It is
-    NaN while only one class was seen. Constant memory.
+    value is 0 for perfect predictions and 1 for predictions no better than the mean label. The
+    value is NaN while only one class was seen. Constant memory.
 
     Args:
         from_logits: whether the predictions are logits. Default: False.

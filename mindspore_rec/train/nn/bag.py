@@ -26,8 +26,8 @@ class EmbeddingBag(nn.Cell):
         \text{mean} = \frac{\sum w_i e_i}{\sum w_i} \quad
         \text{sqrtn} = \frac{\sum w_i e_i}{\sqrt{\sum w_i^2}}
 
-    as in TensorFlow's `embedding_lookup_sparse`. A bag without ids gives zeros. The operator never
-    writes the separate rows of a batch to memory.
+    TensorFlow's `embedding_lookup_sparse` has the same formulas. A bag without ids gives zeros. The
+    operator never writes the separate rows of a batch to memory.
 
     Args:
         config: description of a new table: a static table if it has `vocab_size`, else a hash

@@ -23,7 +23,7 @@ class CrossNet(CrossLayers):
     .. math::
         x_{l+1} = x_0 \, (x_l^\top w_l) + b_l + x_l, \quad l = 0, \dots, L - 1
 
-    where the vectors :math:`w_l, b_l` have the input's width. The output :math:`x_L` consists of
+    The vectors :math:`w_l, b_l` have the input's width. The output :math:`x_L` consists of
     polynomials of the input, of degree up to L + 1. Weights start with the normal initialization of
     Glorot & Bengio (2010), biases with 0. `mindspore.set_seed` seeds the initialization.
 
@@ -106,7 +106,7 @@ class CrossNetV2(CrossLayers):
     .. math::
         x_{l+1} = x_0 \odot (W_l x_l + b_l) + x_l, \quad l = 0, \dots, L - 1
 
-    with one square matrix :math:`W_l` per layer; the output is :math:`x_L`. Weights start with the
+    Each layer has one square matrix :math:`W_l`; the output is :math:`x_L`. Weights start with the
     normal initialization of Glorot & Bengio (2010), biases with 0. `mindspore.set_seed` seeds the
     initialization.
 

@@ -121,7 +121,7 @@ class CrossNetMix(CrossLayers):
     def gate_weights(self, x: Tensor) -> Tensor:
         """Return the experts' weights in a layer with the input x, float32 `[B, experts]`.
 
-        Each row sums to 1.
+        The weights of each row sum to 1.
         """
         if self.experts == 1:
             return ops.ones_like(x[:, :1])

@@ -38,7 +38,8 @@ class DotInteraction(FusedLayer):
         embedding_dim: width D of a vector, 1 to 8192.
         diagonal: whether to also return the product of each vector with itself. Default: False.
         dense: whether there is a dense vector, such as the bottom MLP's output in DLRM. The dense
-            vector is the first vector of the pairs, and the output begins with it. Default: False.
+            vector is the first vector of the pairs, and the output begins with this vector.
+            Default: False.
 
     Inputs:
         x: float32 Tensor `[B, fields, embedding_dim]`.

@@ -27,9 +27,9 @@ class FactorizationMachine(FusedLayer):
           = \frac{1}{2} \sum_{d=1}^{D} \Big[ \Big( \sum_{i=1}^{F} v_{i,d} \Big)^2
             - \sum_{i=1}^{F} v_{i,d}^2 \Big]
 
-    where :math:`v_i` is the embedding of field i, multiplied by the feature's value. The cell
-    computes the right side. The cell has no parameters: the vectors are parameters of the
-    embedding. For the first-order term, sum an embedding of width 1.
+    The vector :math:`v_i` is the embedding of field i, multiplied by the feature's value. The cell
+    computes the right side of the equation. The cell has no parameters: the vectors are parameters
+    of the embedding. For the first-order term of the machine, sum an embedding of width 1.
 
     Source: Rendle, "Factorization Machines", ICDM 2010, https://doi.org/10.1109/ICDM.2010.127. As
     part of a network: Guo et al., "DeepFM: A Factorization-Machine based Neural Network for CTR

@@ -30,7 +30,7 @@ def check_coefficient(value: int) -> int:
 
     The name is Rec SDK's: the coefficient of "feature admission and eviction". Each occurrence of
     an id in a lookup is counted this many times. Admission by count and eviction by frequency use
-    the count.
+    these counts of ids.
 
     Example:
         >>> check_coefficient(3)
@@ -140,7 +140,7 @@ class TableLookup(nn.Cell):
             Default: no limit.
         padding_key: id whose row reads as zeros and is never trained. Default: none.
         faae_coefficient: number by which each occurrence of an id is counted, 1 to 2**20. Admission
-            by count and eviction by frequency use the count. Default: 1.
+            by count and eviction by frequency use these counts of ids. Default: 1.
         output_dtype: dtype of the returned rows and of their gradient, as FBGEMM's argument of this
             name. It is `float32`, or `bfloat16` for a table with bfloat16 values and a lookup
             without `max_norm`. With `bfloat16`, rows keep their stored bits and take half as many

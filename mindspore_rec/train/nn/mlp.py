@@ -35,7 +35,7 @@ class MLP(FusedLayer):
         h_0 = x, \quad h_k = \text{drop}(a(\text{norm}(W_k h_{k-1} + b_k))), \quad
         y = W_{n+1} h_n + b_{n+1}
 
-    where norm is batch normalization or the identity. The last, linear layer exists if
+    Here norm is batch normalization or the identity. The last, linear layer exists if
     `out_features` is set; without it :math:`y = h_n`. Weights of layers with a rectifier start with
     the initialization of He et al. (2015). Weights of other layers and of the last layer start with
     the initialization of Glorot & Bengio (2010). Biases start with 0. `mindspore.set_seed` seeds

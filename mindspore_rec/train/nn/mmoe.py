@@ -34,7 +34,7 @@ class MMoE(FusedLayer):
         g^k(x) = \text{softmax}(W_{g}^k x), \quad
         y^k = \sum_{e=1}^{E} g^k(x)_e \, f_e(x)
 
-    for task k, where each expert :math:`f_e` is an `MLP`. Each gate :math:`W_g^k` is a matrix
+    Here k is a task, and each expert :math:`f_e` is an `MLP`. Each gate :math:`W_g^k` is a matrix
     `[experts, in_features]` without bias and reads the whole input. The softmax is over the experts
     of one row, so that a row's output does not depend on the other rows of the batch.
 
@@ -111,8 +111,8 @@ class MMoE(FusedLayer):
         self.drops_inputs = check_rate("input_dropout", input_dropout) > 0
         self.drops_units = check_rate("dropout", dropout) > 0
         self.activation = activation
-        # One wide layer holds the first layers of all experts. Each has the same fan-in as the wide
-        # layer.
+        # One wide layer holds the first layers of all experts. The first layer of every expert has
+        # the same fan-in as the wide layer.
         self.first = MLP(inputs, [self.experts * width], activation, compute_dtype=compute_dtype)
         self.width = width
         self.later_widths = tuple(later)
@@ -151,7 +151,7 @@ class MMoE(FusedLayer):
         weights = ops.split(gates, 1, 1)
         mixtures: tuple[Tensor, ...] = ()
         for k in range(self.tasks):
-            # The loop adds one expert at a time: CPU kernels add [B, H] faster than they reduce [B,
+            # The loop adds one expert at a time. CPU kernels add [B, H] faster than they reduce [B,
             # E, H].
             mixture = weights[k * self.experts] * outputs[0]
             for e in range(1, self.experts):
