@@ -44,8 +44,7 @@ class CrossNet(CrossLayers):
 
     Inputs:
         x: float32 Tensor `[B, in_features]`, or one Tensor `[B, ...]` per width, with that many
-            floats per row. A bfloat16 Tensor is also legal, such as a lookup with `output_dtype`
-            returns.
+            floats per row. A bfloat16 Tensor, as from a lookup with `output_dtype`, is also legal.
 
     Outputs:
         float32 Tensor `[B, out_features]`.
@@ -125,8 +124,7 @@ class CrossNetV2(CrossLayers):
 
     Inputs:
         x: float32 Tensor `[B, in_features]`, or one Tensor `[B, ...]` per width, with that many
-            floats per row. A bfloat16 Tensor is also legal, such as a lookup with `output_dtype`
-            returns.
+            floats per row. A bfloat16 Tensor, as from a lookup with `output_dtype`, is also legal.
 
     Outputs:
         float32 Tensor `[B, out_features]`.

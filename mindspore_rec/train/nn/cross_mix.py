@@ -37,8 +37,8 @@ class CrossNetMix(CrossLayers):
     Each layer and expert has its own matrices :math:`U, V` of `[in_features, rank]` and :math:`C`
     of `[rank, rank]`. All layers share the gates G, `[experts, in_features]` without bias; with one
     expert there are no gates. Every matrix starts with the normal initialization of Glorot & Bengio
-    (2010), with the fans of a single expert. Biases start with 0. `mindspore.set_seed` seeds the
-    initialization.
+    (2010), with the fan-in and fan-out of a single expert. Biases start with 0.
+    `mindspore.set_seed` seeds the initialization.
 
     The experts of a layer are computed together: by one matrix product for all V, one for all U,
     and one batched product for all C. On the CPU one operator computes all layers, forward and

@@ -41,8 +41,8 @@ class SeededDropout(nn.Cell):
         [0.0, 2.0]
     """
 
-    # Number of masks: greater than most batches. The number is prime, so that steps of any stride
-    # start at every mask before they start at one again.
+    # There are more masks than rows in most batches. The number of masks is prime, so that any
+    # stride visits every mask before it repeats one.
     masks = 4093
     stride = 1237
 

@@ -29,13 +29,14 @@ class FactorizationMachine(FusedLayer):
 
     The vector :math:`v_i` is the embedding of field i, multiplied by the feature's value. The cell
     computes the right side of the equation. The cell has no parameters: the vectors are parameters
-    of the embedding. For the first-order term of the machine, sum an embedding of width 1.
+    of the embedding. For the first-order term of a factorization machine, sum an embedding of width
+    1.
 
-    Source: Rendle, "Factorization Machines", ICDM 2010, https://doi.org/10.1109/ICDM.2010.127. As
-    part of a network: Guo et al., "DeepFM: A Factorization-Machine based Neural Network for CTR
-    Prediction", IJCAI 2017, https://doi.org/10.24963/ijcai.2017/239. Without the sum over d, the
-    term is the bi-interaction of He & Chua, "Neural Factorization Machines for Sparse Predictive
-    Analytics", SIGIR 2017, https://doi.org/10.1145/3077136.3080777.
+    Source: Rendle, "Factorization Machines", ICDM 2010, https://doi.org/10.1109/ICDM.2010.127.
+    Networks with this term are in Guo et al., "DeepFM: A Factorization-Machine based Neural Network
+    for CTR Prediction", IJCAI 2017, https://doi.org/10.24963/ijcai.2017/239. Without the sum over
+    d, the term is the bi-interaction of He & Chua, "Neural Factorization Machines for Sparse
+    Predictive Analytics", SIGIR 2017, https://doi.org/10.1145/3077136.3080777.
 
     Args:
         fields: number of vectors F per row, 2 to 4096; or the number of vectors in each of several

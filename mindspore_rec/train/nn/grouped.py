@@ -23,9 +23,9 @@ __all__ = ["GroupedEmbedding"]
 class GroupedEmbedding(nn.Cell):
     """Look up column t of the ids in table t, with one operator for all tables.
 
-    Many small tables then cost little more than one large table. Separate lookups would slice the
-    ids, wake the threads and concatenate the rows once per table. Separate lookups give the same
-    rows and train the tables in the same way, bit for bit.
+    With one operator, many small tables cost little more than one large table. Separate lookups
+    would slice the ids, wake the threads and concatenate the rows once per table. Separate lookups
+    give the same rows and train the tables in the same way, bit for bit.
 
     Args:
         tables: a HashTable or StaticParameter for each column, all with rows of the same size;

@@ -136,15 +136,15 @@ class TableLookup(nn.Cell):
             table. The default name is `embedding_table_<n>` for a static table and
             `hash_embedding_<n>` for a hash table. Default: None, for `table`.
         table: an existing HashTable or StaticParameter to share, in place of `config`.
-        max_norm: upper limit of the L2 norm of returned rows; the lookup scales longer rows to it.
-            Default: no limit.
+        max_norm: upper limit of the L2 norm of returned rows; the lookup scales longer rows to this
+            limit. Default: no limit.
         padding_key: id whose row reads as zeros and is never trained. Default: none.
         faae_coefficient: number by which each occurrence of an id is counted, 1 to 2**20. Admission
             by count and eviction by frequency use these counts of ids. Default: 1.
         output_dtype: dtype of the returned rows and of their gradient, as FBGEMM's argument of this
-            name. It is `float32`, or `bfloat16` for a table with bfloat16 values and a lookup
-            without `max_norm`. With `bfloat16`, rows keep their stored bits and take half as many
-            bytes (`docs/precision.md`). Default: `float32`.
+            name. The dtype is `float32`, or `bfloat16` for a table with bfloat16 values and a
+            lookup without `max_norm`. With `bfloat16`, rows keep their stored bits and take half as
+            many bytes (`docs/precision.md`). Default: `float32`.
 
     Inputs:
         ids: int32 or int64 Tensor of any shape, static or dynamic.

@@ -36,10 +36,10 @@ class MLP(FusedLayer):
         y = W_{n+1} h_n + b_{n+1}
 
     Here norm is batch normalization or the identity. The last, linear layer exists if
-    `out_features` is set; without it :math:`y = h_n`. Weights of layers with a rectifier start with
-    the initialization of He et al. (2015). Weights of other layers and of the last layer start with
-    the initialization of Glorot & Bengio (2010). Biases start with 0. `mindspore.set_seed` seeds
-    the initialization.
+    `out_features` is set; without it :math:`y = h_n`. Weights of layers with a rectifier as
+    activation start with the initialization of He et al. (2015). Weights of other layers and of the
+    last layer start with the initialization of Glorot & Bengio (2010). Biases start with 0.
+    `mindspore.set_seed` seeds the initialization.
 
     On the CPU one operator computes the whole stack, forward and backward, with matrix products by
     oneDNN; docs/dense.md lists the conditions. Batches are normalized as by `nn.BatchNorm1d`,
@@ -62,8 +62,7 @@ class MLP(FusedLayer):
 
     Inputs:
         x: float32 Tensor `[B, in_features]`, or one Tensor `[B, ...]` per width, with that many
-            floats per row. A bfloat16 Tensor is also legal, such as a lookup with `output_dtype`
-            returns.
+            floats per row. A bfloat16 Tensor, as from a lookup with `output_dtype`, is also legal.
 
     Outputs:
         float32 Tensor `[B, out_features]`, or `[B, hidden[-1]]`.

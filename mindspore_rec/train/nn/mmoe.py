@@ -42,8 +42,8 @@ class MMoE(FusedLayer):
     equal gradients and stay equal. `mindspore.set_seed` seeds the initial weights and the dropout,
     so that two trainings with the same seed are equal, bit by bit.
 
-    One matrix product computes the first layers of all experts, and one computes all gates. On the
-    CPU one operator computes the whole mixture, forward and backward, with matrix products by
+    One matrix product computes the first layers of all experts, and another computes all gates. On
+    the CPU one operator computes the whole mixture, forward and backward, with matrix products by
     oneDNN.
 
     Source: Ma et al., "Modeling Task Relationships in Multi-task Learning with Multi-gate

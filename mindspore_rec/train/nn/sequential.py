@@ -27,8 +27,8 @@ class _Step(NamedTuple):
 class FusedSequential(FusedLayer):
     """The layers of an `nn.SequentialCell`, with one operator forward and one backward on the CPU.
 
-    The cell has the layers of the stack, with the same names and the same Parameter objects. So a
-    checkpoint fits both the cell and the stack. The stack itself computes the output on other
+    The cell has the layers of the stack, with the same names and the same Parameter objects. So the
+    same checkpoint fits the cell and the stack. The stack itself computes the output on other
     devices, without oneDNN, in `mindspore.export`, and for an input that is not float32 `[B,
     in_channels]`.
 

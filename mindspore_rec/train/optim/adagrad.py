@@ -25,10 +25,10 @@ class Adagrad(SparseOptimizer):
     Methods for Online Learning and Stochastic Optimization", JMLR 2011.
 
     Args:
-        params: parameters, such as `net.trainable_params()`, or parameter groups; tables are
-            included.
-        accum: initial value of :math:`a`, > 0. With 0, a gradient of 0 would give 0 / 0. Default:
-            0.1.
+        params: parameters of layers and tables, such as `net.trainable_params()`, or parameter
+            groups.
+        accum: initial value of :math:`a`, > 0. With `accum` 0, a gradient of 0 would give 0 / 0.
+            Default: 0.1.
         learning_rate: number, Tensor, iterable or `LearningRateSchedule`, >= 0. Default: 0.001.
         loss_scale: factor > 0 by which the loss was multiplied. Default: 1.0.
         weight_decay: number >= 0, or a Cell that maps the step to a number. ``weight_decay * w`` is
@@ -91,8 +91,8 @@ class RowWiseAdagrad(SparseOptimizer):
     Scalable Training of Deep Learning Recommendation Models", ISCA 2022.
 
     Args:
-        params: parameters, such as `net.trainable_params()`, or parameter groups; tables are
-            included.
+        params: parameters of layers and tables, such as `net.trainable_params()`, or parameter
+            groups.
         learning_rate: number, Tensor, iterable or `LearningRateSchedule`, >= 0. Default: 0.01.
         epsilon: number > 0 that is added to the root. Default: 1e-8.
         accum: initial value of :math:`a`, >= 0. Default: 0.0.

@@ -99,8 +99,8 @@ class LazyAdam(AdamBase):
     form is TensorFlow's LazyAdamOptimizer.
 
     Args:
-        params: parameters, such as `net.trainable_params()`, or parameter groups; tables are
-            included.
+        params: parameters of layers and tables, such as `net.trainable_params()`, or parameter
+            groups.
         learning_rate: number, Tensor, iterable or `LearningRateSchedule`, >= 0. Default: 1e-3.
         beta1: decay of the first moment, in [0, 1). Default: 0.9.
         beta2: decay of the second moment, in [0, 1). Default: 0.999.

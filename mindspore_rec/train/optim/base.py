@@ -47,7 +47,7 @@ class SparseOptimizer(nn.Optimizer):
 
     A table's step visits only the rows of the batch, each row once. Gradients of a key that occurs
     several times, in one or several lookups, are summed first. This is the "lazy" form of each
-    rule: rows outside the batch do not decay and keep their moments.
+    optimizer rule, in which rows outside the batch do not decay and keep their moments.
 
     If several workers train together, a step first exchanges their gradients. Dense gradients are
     averaged over the workers. Gradients of tables go to the workers that own the rows. Dense
@@ -56,15 +56,14 @@ class SparseOptimizer(nn.Optimizer):
     Without parameter groups, dense parameters with 'beta' or 'gamma' in their names do not decay,
     as in `mindspore.nn.Optimizer`. Tables decay regardless of their names. `step` counts from 1.
 
-    A subclass passes its native rule and its dense state to `__init__` and defines `dense_step`. It
-    also defines `prepare` if some values are computed once per step. `dense_step` and `prepare`
-    update all dense parameters. If the class has `native_dense = True`, the native rule does the
-    same update, and `dense_step` is used only for dense parameters that the native core does not
-    update.
+    A subclass passes its native rule and its dense state to `__init__` and defines `dense_step`.
+    The subclass also defines `prepare` if some values are computed once per step. By default,
+    `dense_step` updates all dense parameters. With `native_dense = True`, the native rule does the
+    same update, and `dense_step` updates only the dense parameters that the native core does not.
 
     Args:
-        params: parameters, such as `net.trainable_params()`, or parameter groups; tables are
-            included.
+        params: parameters of layers and tables, such as `net.trainable_params()`, or parameter
+            groups.
         learning_rate: a number or 0-d Tensor; or one rate per step as a 1-d Tensor, an iterable or
             a `LearningRateSchedule`. Finite and >= 0.
         weight_decay: finite number >= 0, or a Cell that maps the step (int32 ``[1]``, from 0) to
@@ -233,7 +232,7 @@ class SparseOptimizer(nn.Optimizer):
         return done
 
     def scale_and_update(self, gradients: Any) -> Any:
-        """Do a step, clipped by the norm of this optimizer's gradients, without counting it."""
+        """Do a step, clipped by the norm of all gradients, without counting the step."""
         if self.clip_global_norm is None:
             return self.update(gradients, self.reciprocal_scale, not self.need_scale)
         norm = ops.sqrt(self.squared_norm(gradients))
@@ -311,7 +310,7 @@ class SparseOptimizer(nn.Optimizer):
             )
 
     def squared_norm(self, gradients: Any) -> Any:
-        """Return the sum of squares of all gradients without the loss scale, float32, 0-d."""
+        """Return the sum of squares of all gradients, free of the loss scale: float32, 0-d."""
         self._check_count(gradients)
         dense: Any = ()
         for i in self._dense_index:
@@ -386,7 +385,7 @@ class SparseOptimizer(nn.Optimizer):
     def target(self) -> str:
         """Device on which dense parameters are updated: "CPU", or the device MindSpore runs on.
 
-        Tables are always updated on the host.
+        Rows of tables are updated on the host, or on the device if a device tier has the rows.
         """
         return str(self._target)
 

@@ -29,8 +29,8 @@ class CombinedOptimizer(nn.Optimizer):
         optimizers: optimizers of this package, with the same loss scale and without a common
             parameter.
         clip_global_norm: upper limit > 0 of the norm of the gradients of all parts together, or
-            None. With a limit here, the parts must not clip. With None, each part clips by its own
-            limit. Default: None.
+            None. If a limit is set, the parts must not clip. If `clip_global_norm` is None, each
+            part clips by its own limit. Default: None.
 
     Raises:
         TypeError: `optimizers` has something other than optimizers of this package.
@@ -121,7 +121,7 @@ class CombinedOptimizer(nn.Optimizer):
         return done
 
     def apply_by_handle(self, grads: Any, handles: Any) -> None:
-        """Raise TypeError; call this method of the part that trains the table."""
+        """Raise TypeError: call this method of the part that trains the table."""
         raise TypeError("apply_by_handle must be called on the optimizer that trains the table")
 
     def _span(self, gradients: Any, k: int) -> Any:

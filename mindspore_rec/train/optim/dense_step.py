@@ -35,8 +35,8 @@ class DenseStep(nn.Cell):
     """Cell that scales, decays and updates dense parameters in place, in one pass over memory.
 
     Dense parameters have the same formulas as rows of tables (`csrc/rows/kernels.inl`). Equal
-    numbers give equal bits, with any number of threads. RowWiseAdagrad has one accumulator per
-    element of a dense parameter.
+    inputs give bit-identical results with any number of threads. RowWiseAdagrad has one accumulator
+    per element of a dense parameter.
 
     Args:
         rule: name of the native rule.

@@ -27,12 +27,12 @@ class FTRL(SparseOptimizer):
     formula. Source: McMahan et al., "Ad Click Prediction: a View from the Trenches", KDD 2013.
 
     :math:`z` sums terms divided by the learning rate, so that a change of the rate would rescale
-    the weights. So a schedule is an error, as in `mindspore.nn.FTRL`. Parameter groups may have
-    different rates.
+    the weights. So a learning rate schedule is an error, as in `mindspore.nn.FTRL`. Parameter
+    groups may have different rates.
 
     Args:
-        params: parameters, such as `net.trainable_params()`, or parameter groups; tables are
-            included.
+        params: parameters of layers and tables, such as `net.trainable_params()`, or parameter
+            groups.
         initial_accum: initial value of :math:`n`, >= 0. Default: 0.1.
         learning_rate: constant, > 0. Default: 0.001.
         lr_power: <= 0. Default: -0.5.

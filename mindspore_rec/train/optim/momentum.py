@@ -25,8 +25,8 @@ class Momentum(SparseOptimizer):
     momentum in deep learning", ICML 2013.
 
     Args:
-        params: parameters, such as `net.trainable_params()`, or parameter groups; tables are
-            included.
+        params: parameters of layers and tables, such as `net.trainable_params()`, or parameter
+            groups.
         learning_rate: number, Tensor, iterable or `LearningRateSchedule`, >= 0.
         momentum: :math:`\mu`, in [0, 1).
         weight_decay: number >= 0, or a Cell that maps the step to a number. ``weight_decay * w`` is

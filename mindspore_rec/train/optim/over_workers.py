@@ -100,7 +100,8 @@ class WorkerExchange(nn.Cell):
 def require_same_settings(tables: Sequence[Any], settings: Mapping[str, Any]) -> None:
     """Check that all workers train the same tables with the same settings.
 
-    All workers must call this function in their main threads. With one worker it does nothing.
+    All workers must call this function in their main threads. With one worker the function does
+    nothing.
 
     Args:
         tables: tables of the optimizer; the native arguments and the `gradient_dtype` of their
@@ -152,7 +153,8 @@ def _text(value: Any) -> str:
 def start_alike(parameters: Sequence[Parameter]) -> None:
     """Set dense parameters to the values of worker 0.
 
-    All workers must call this function in their main threads. With one worker it does nothing.
+    All workers must call this function in their main threads. With one worker the function does
+    nothing.
 
     Args:
         parameters: the dense parameters, with the same names on all workers.

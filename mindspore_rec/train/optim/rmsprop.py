@@ -29,8 +29,8 @@ class RMSProp(SparseOptimizer):
     Neural Networks", 2013.
 
     Args:
-        params: parameters, such as `net.trainable_params()`, or parameter groups; tables are
-            included.
+        params: parameters of layers and tables, such as `net.trainable_params()`, or parameter
+            groups.
         learning_rate: number, Tensor, iterable or `LearningRateSchedule`, >= 0. Default: 0.1.
         decay: :math:`\rho`, in [0, 1). Default: 0.9.
         momentum: :math:`\beta`, in [0, 1). Default: 0.0.

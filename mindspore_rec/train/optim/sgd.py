@@ -18,8 +18,8 @@ class SGD(SparseOptimizer):
     For gradient descent with momentum, use `Momentum`.
 
     Args:
-        params: parameters, such as `net.trainable_params()`, or parameter groups; tables are
-            included.
+        params: parameters of layers and tables, such as `net.trainable_params()`, or parameter
+            groups.
         learning_rate: number, Tensor, iterable or `LearningRateSchedule`, >= 0. Default: 0.1.
         weight_decay: number >= 0, or a Cell that maps the step to a number. ``weight_decay * w`` is
             added to the gradient. Default: 0.0.

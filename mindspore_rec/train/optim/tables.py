@@ -68,7 +68,8 @@ def check_covered(net: Cell, optimizer: Any) -> None:
     silently keep its initial values.
 
     Args:
-        net: the network (a Cell). Its frozen tables (``requires_grad=False``) need no optimizer.
+        net: the network (a Cell). Frozen tables of the network (``requires_grad=False``) need no
+            optimizer.
         optimizer: the optimizer that trains the network, a list of optimizers, or None.
 
     Raises:

@@ -4,11 +4,11 @@
 MindSpore's `save_checkpoint`, `ModelCheckpoint` and `load_param_into_net` handle Parameters only:
 the anchor of a table, but not its rows. A checkpoint without rows would load silently into a table
 with other rows or none. So each anchor has a random number that identifies the table among all
-processes. If a load sets another number, the loaded weights belong to other rows. Lookups of the
-table are then an error until its rows are loaded, too.
+processes. If a load sets another number, the loaded weights belong to other rows. After such a
+load, lookups of the table are an error until its rows are loaded, too.
 
-The number is so small that its square is 0 in float32. So it does not change a sum of squares over
-all parameters, such as a penalty.
+The number of an anchor is so small that its square is 0 in float32. So anchors add nothing to a sum
+of squares over all parameters, such as a penalty.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def new_anchor(owner: Any, name: str, requires_grad: bool) -> Parameter:
         requires_grad: whether training changes the table.
 
     Returns:
-        Parameter, float32 `[1]`. Its attribute `mindspore_rec_table` is the table, for the
-        optimizers.
+        Parameter, float32 `[1]`. Optimizers find the table as the anchor's attribute
+        `mindspore_rec_table`.
     """
     number = _new_number()
     anchor = Parameter(Tensor(number.copy()), name=name, requires_grad=requires_grad)

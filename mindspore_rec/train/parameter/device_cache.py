@@ -91,8 +91,8 @@ class DeviceTier(nn.Cell):
         zeros = ops.zeros_like
 
         def slots_bprop(ids, descriptor, anchor, values, out, dout):  # type: ignore[no-untyped-def]
-            # Slots have no gradient. A constant is returned as its own gradient, which nothing
-            # reads.
+            # Slots have no gradient. A constant is returned as its own gradient, because nothing
+            # reads that gradient.
             return zeros(ids), descriptor, zeros(anchor), values
 
         self._slots = custom_op(
@@ -103,7 +103,7 @@ class DeviceTier(nn.Cell):
 
     def _hide(self, name: str, value: Any) -> None:
         # Cell.__setattr__ would add the value to the network's parameters, and so to its
-        # checkpoints and to the optimizer. But the rows belong to the table.
+        # checkpoints and to the optimizer. The rows belong to the table, not to the network.
         self.__dict__[name] = value
 
     def _parameter(self, what: str, array: np.ndarray) -> Parameter:
@@ -156,8 +156,9 @@ class DeviceTier(nn.Cell):
     def sync(self) -> None:
         """Write rows that changed on the device back to the host.
 
-        On the CPU this is not necessary. On other devices, evaluation in a graph raises an error if
-        this call is missing. Methods that read the table outside a graph make the call themselves.
+        On the CPU the call is not necessary. On other devices, evaluation in a graph raises an
+        error if this call is missing. Methods that read the table outside a graph make the call
+        themselves.
         """
         self._move(*self._native.fetch_dirty())
 

@@ -100,8 +100,8 @@ class DynamicTable(TableParameter):
 
         Args:
             at_once: True to free all memory before the call returns, False to free memory in slices
-                over the following training steps. In both cases no lookup sees a row that is too
-                old.
+                over the following training steps. With either value, no lookup sees a row that is
+                too old.
 
         Raises:
             ValueError: the table has no rule of eviction, or has a rule in seconds and no event
@@ -112,9 +112,9 @@ class DynamicTable(TableParameter):
         self._synchronised().evict(bool(at_once))
 
     def evict_due(self) -> None:
-        """Free all rows that are due for eviction, which no lookup sees any more.
+        """Free all rows that are due for eviction; no lookup sees such rows any more.
 
-        Without this call, the following training steps free these rows in slices.
+        Without this call, the following training steps free the due rows in slices.
         """
         self._synchronised().evict_due()
 
@@ -163,7 +163,7 @@ class DynamicTable(TableParameter):
         Returns:
             An `Explanation` with presence, tier, count, threshold, last step and time seen, and
             norm. For a key without a row, the `Explanation` also has the reason: the key was not
-            admitted, or its row was evicted. The table remembers the last thousands of evictions.
+            admitted, or its row was evicted. The table remembers its last few thousand evictions.
 
         Example:
             >>> from mindspore_rec import CountAdmission, MapParameter

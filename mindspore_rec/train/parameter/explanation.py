@@ -28,15 +28,15 @@ class Explanation:
         tier: tier of the row: 'host', 'remote' or 'ssd'; '' if the key has no row. A row in flight
             to a lower tier counts as 'host'.
         count: number of the key's training occurrences, times `faae_coefficient`; occurrences
-            before admission count, too. The number is an estimate if admission is by sketch.
+            before admission count, too. The count is an estimate if admission is by sketch.
         threshold: threshold of admission by count; -1 if there is no threshold.
         last_step: training step in which the row was last seen; None without a row.
         last_time: event time of the step `last_step`, in seconds since 1970; None without a row or
             without event times.
         norm: L2 norm of the value; None without a row.
-        score: frequency of the row for eviction order 'lfu_decay', or its score for 'score'; else
-            None.
-        reason: text about the reason why the key has no row; '' if the key has a row.
+        score: frequency of the row with eviction order 'lfu_decay', or score with order 'score';
+            None with other orders.
+        reason: text on the reason why the key has no row; '' if the key has a row.
         evicted_step: step of the key's last eviction; None if the table remembers no eviction.
         evicted_time: event time of the step `evicted_step`, or None.
     """

@@ -42,8 +42,8 @@ class HashTable(DynamicTable):
     value`. The compiler cannot assign through a local name (`m = self.map`, then `m[key] = value`),
     but `m.put(key, value)` works. To freeze a table, set `requires_grad` of the table, not of its
     Parameter. A frozen table is only read, also by `get`. Outside a graph, keys and values may be
-    NumPy arrays: keys int32 or int64, values float32. If the key dtype is int32, keys must be in
-    the range of int32.
+    NumPy arrays, with int32 or int64 keys and float32 values. If the key dtype is int32, keys must
+    be in the range of int32.
 
     Args:
         config: description of the table, without `vocab_size`. The default name is
@@ -55,8 +55,8 @@ class HashTable(DynamicTable):
 
     Raises:
         TypeError: an argument is of the wrong type.
-        ValueError: an argument is out of range, or a tier contains rows of an earlier run. Or an
-            open table has the same name, and both tables have tiers below host memory.
+        ValueError: an argument is out of range, or a tier contains rows of an earlier run. Another
+            cause is an open table with the same name, if both tables have tiers below host memory.
         OSError, RemoteError: a tier cannot be opened.
 
     Calling the table calls `get`. `MapParameter` is a HashTable with MindSpore's arguments.
@@ -220,8 +220,9 @@ class HashTable(DynamicTable):
     def put(self, key_tensor: Tensor, value_tensor: Tensor | float) -> HashTable:
         """Set the values of keys, regardless of admission; the last value of a repeated key wins.
 
-        With a cache, more keys than a quarter of its host rows are stored in several parts, in
-        order. If a tier fails, the message has the number of keys that were stored.
+        With a cache, the keys are stored in several parts, in order, if they are more than a
+        quarter of the cache's host rows. If a tier fails, the message has the number of keys that
+        were stored.
 
         Args:
             key_tensor: keys, int32 or int64, of any shape.
@@ -238,8 +239,9 @@ class HashTable(DynamicTable):
     def erase(self, key_tensor: Tensor) -> HashTable:
         """Remove keys with their values, optimizer states and counts; ignore absent keys.
 
-        With a cache, more keys than a quarter of its host rows are erased in several parts, in
-        order. If a tier fails, the message has the number of keys that were erased.
+        With a cache, the keys are erased in several parts, in order, if they are more than a
+        quarter of the cache's host rows. If a tier fails, the message has the number of keys that
+        were erased.
         """
         self._erase(key_tensor, self.descriptor)
         return self
@@ -311,7 +313,7 @@ class HashTable(DynamicTable):
         Args:
             incremental: False to export every row, with status 0 (unchanged). True to export the
                 changes since the last export; the first export has all rows. Rows with status 1
-                (modified) come first, then keys with status 2 (erased or evicted), which have no
+                (modified) come first. Keys with status 2 (erased or evicted) follow and have no
                 values. A row is modified if it was put, trained, or looked up in training. With
                 several workers, `incremental` must be False; `RecCheckpoint` writes the changes of
                 all workers.

@@ -56,19 +56,19 @@ class ChangeMarks:
 
         The digest takes 8 bytes per row in host memory, or 16 bytes if rows are evicted by age.
         Rows in lower tiers take no bytes. Rows are hashed when they are exported, demoted or
-        promoted, or when a mark is taken, not while they are trained. The first call hashes all
+        promoted, and when a mark is taken. Training does not hash rows. The first call hashes all
         rows, and reads rows in lower tiers to hash them. If the table already keeps a digest, the
         call does nothing.
 
         The table drops the digest when memory runs out, when a static table is cleared, and when
         eviction by age is turned on or off. The table also drops the digest when a clock that was
         reset to no event time gets an event time again, and when a damaged row in a lower tier is
-        replaced. After the next mark, call this method again.
+        replaced. After the next mark, call this method again to make a new digest.
 
         Raises:
             ValueError: no mark was taken.
-            RuntimeError: a lower tier fails, or the newest values of some rows are on a device. The
-                table then keeps no digest.
+            RuntimeError: a lower tier fails, or the newest values of some rows are on a device.
+                After such an error the table keeps no digest.
         """
         self._table.keep_digest()
 

@@ -34,7 +34,7 @@ from mindspore_rec.train.parameter.upstream import (
 class StaticParameter(TableParameter):
     """A table over a fixed vocabulary: each id in 0 .. vocab_size - 1 has a row.
 
-    A row takes memory only after it was first seen. Until then the row's value is computed from
+    A row takes memory only after it was first seen. The value of an unseen row is computed from
     seed, name and id.
 
     Args:

@@ -47,7 +47,8 @@ class TableConfig:
     Everything that makes a table takes a TableConfig as `config=`: `MapParameter`,
     `StaticParameter`, `HashEmbeddingLookup`, `EmbeddingLookup`, `EmbeddingBag`, `GroupedEmbedding`,
     `create_table` and `convert`. With `config=`, leave out the other arguments that describe a
-    table. The other arguments have the names and defaults of MindSpore, MindRec and Rec SDK.
+    table. The arguments that describe a table have the names and defaults of MindSpore, MindRec and
+    Rec SDK.
 
     There are two kinds of tables. A *hash table* takes any id of its key dtype and grows as ids
     arrive. A *static table* has a `vocab_size` and takes the ids 0 .. vocab_size - 1.

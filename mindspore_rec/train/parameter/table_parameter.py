@@ -85,8 +85,9 @@ def _named_table(config: TableConfig) -> _native.Table:
         return _native.Table(**arguments)
     except NameTakenError:
         _check_replaceable(config)
-    # A notebook may run `net = Net()` twice. Then `net` refers to the older network until the newer
-    # network is made. The older network keeps its rows; using the older network is an error.
+    # A notebook may run `net = Net()` twice. In the second run, `net` refers to the older network
+    # until the newer network is made. The older network keeps its rows; using the older network is
+    # an error.
     return _native.Table(**arguments, replace=True)
 
 
@@ -114,11 +115,11 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
 
     The rows are in the native core. The network has a one-element Parameter, the *anchor*, through
     which optimizers find the table (`anchor.mindspore_rec_table`). The gradient of the anchor makes
-    the graph compute all gradients of the table before its step. This gradient is a token: if
-    arithmetic changes its number, the step raises an error.
+    the graph compute all gradients of the table before its step. The gradient of the anchor is also
+    a token: if arithmetic has changed this number, the step raises an error.
 
-    If two tables have the same name, the newer table is used. So a notebook can run a cell twice
-    that makes a network. The older table keeps its rows, but any use of the older table raises
+    If two tables have the same name, the newer table is used. So a notebook cell that makes a
+    network can run twice. The older table keeps its rows, but any use of the older table raises
     RuntimeError until the newer table is closed. If both tables would have rows in tiers below host
     memory, making the newer table raises ValueError. Networks that a predictor makes have a
     separate name scope.
@@ -131,7 +132,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         dim: number of floats in a row.
         cache: the CacheConfig, or None if all rows are in host memory.
         device: the `DeviceTier`, or None if no rows are on the device.
-        marks: the `ChangeMarks` of the table, since which the table records changes.
+        marks: the `ChangeMarks` of the table, which records changes since its oldest mark.
     """
 
     def __init__(self, config: TableConfig) -> None:
@@ -167,8 +168,8 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         refuse = custom_op("MsrRefuseGradient", ms.float32)
         zeros = ops.zeros_like
 
-        # A constant may be returned as its own gradient, which nothing reads. The gradient of ids
-        # must be zero, because it flows on if the ids were computed from floats.
+        # A constant may be returned as its own gradient, because nothing reads that gradient. The
+        # gradient of ids must be zero, because it flows on if the ids were computed from floats.
         def lookup_bprop(ids, descriptor, like, anchor, out, dout):  # type: ignore[no-untyped-def]
             return zeros(ids), descriptor, like, accumulate(dout[0], out[1], descriptor)
 
@@ -194,7 +195,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         )
         self._map_get = custom_op("MsrMapGet", rows_and_ticket, lookup_bprop, multi_output=True)
         self._lookup_eval = custom_op("MsrLookupEval", ms.float32, eval_bprop)
-        # The same operators for rows and gradients in bfloat16.
+        # Lookup operators for rows and gradients in bfloat16.
         self._narrow_train = custom_op(
             "MsrLookupTrain", (ms.bfloat16, ms.int64), lookup_bprop, multi_output=True
         )
@@ -324,8 +325,8 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         """Return numbers of rows, bytes and operations, by name.
 
         `rows` is the number of rows in all tiers, and takes no time to compute. `rows` includes
-        rows that are due for eviction but not yet removed. Bytes are bytes of allocated memory,
-        including room for growth.
+        rows that are due for eviction but not yet removed. Numbers of bytes are for allocated
+        memory, including room for growth.
 
         With a cache there are more numbers. `host_rows` is the number of rows in host memory, at
         most `host_capacity_rows`; `below_rows` is the number of rows only in lower tiers. Training
@@ -338,9 +339,10 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         rows (`evaluation_wait_seconds`), and that batches waited for their prefetch
         (`prefetch_wait_seconds`).
 
-        Each lower tier has numbers with the prefix `remote_` or `ssd_`. These are `rows`, `hits`
-        (rows found in the tier), `written_rows`, `spilled_rows` (rows written to the next tier),
-        `read_bytes`, `written_bytes`, `disk_bytes`, `index_bytes` and `buffer_bytes`.
+        Each lower tier has numbers with the prefix `remote_` or `ssd_`. The numbers of a lower tier
+        are `rows`, `hits` (rows found in the tier), `written_rows`, `spilled_rows` (rows written to
+        the next tier), `read_bytes`, `written_bytes`, `disk_bytes`, `index_bytes` and
+        `buffer_bytes`.
         """
         return self._synchronised().stats()
 

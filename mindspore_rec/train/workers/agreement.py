@@ -47,7 +47,7 @@ class Word(NamedTuple):
     """Message of one worker in one round.
 
     Args:
-        purpose: code of the letter of the round's purpose; the same on all workers.
+        purpose: code of the letter for the round's purpose, 't' or 'e'; the same on all workers.
         state: a `State`.
         flags: `Flag` values.
         number: number of the round; the same on all workers.

@@ -29,7 +29,8 @@ class Reader:
         knows_ids: function that returns True if the reader knows which columns are ids. Default:
             always False.
         has_batch: function that returns True if the reader has a batch to train while the source
-            has no next batch. All workers must return the same value. Default: always False.
+            has no next batch. The function must return the same value on all workers. Default:
+            always False.
         on_idle: function that all workers call together while there is nothing to read. Default:
             none.
     """
@@ -84,7 +85,7 @@ class Feed(Protocol):
         """Raise the error that ended the data, if there was one."""
 
     def on_wait(self) -> None:
-        """Wait for a source without a next batch; called several times per second.
+        """Handle a wait for the next batch of the source; called several times per second.
 
         Raises:
             KeyboardInterrupt, ReadGivenUpError: the reader wants no further batch.
@@ -140,7 +141,7 @@ class OwnFeed:
             raise error
 
     def on_wait(self) -> None:
-        """Wait for a source without a next batch."""
+        """Handle a wait for the next batch of the source."""
         if self._reader.interrupted():
             raise KeyboardInterrupt
         if self._reader.has_batch():

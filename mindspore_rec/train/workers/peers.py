@@ -156,7 +156,7 @@ class Peers(Alone):
         return (made, *outputs[1:]) if many else made
 
     def settle(self, run: Any, context: RunContext, interruption: Interruption) -> None:
-        """Ask all workers if any worker stops, and share the reason if one does."""
+        """Ask all workers if any worker stops; if so, share the reason with all workers."""
         if not self.feed.agree_stop() or self._told:
             return
         self._told = True

@@ -21,7 +21,7 @@ logger = logging.getLogger("mindspore_rec")
 def worker_source(source: BatchSource, group: Group, argument: str) -> BatchSource:
     """Return this worker's share of a source; each row is in the share of one worker.
 
-    Streams are divided by partition. Other sources that can divide themselves do so. For all other
+    Streams are divided by partition. Other sources divide themselves if they can. For all other
     sources, the rows of each batch are divided; see `mindspore_rec.stream.split_by_worker`. All
     workers must call this function together.
 
@@ -73,7 +73,7 @@ def agreed_length(length: int | None, group: Group) -> int | None:
 
 
 def _agree_partitions(streams: list[StreamSource], group: Group) -> None:
-    """Limit each topic to the partitions that all workers know, since topics may get new ones."""
+    """Limit topics to the partitions that all workers know, since topics may get new partitions."""
     whole = [each for each in streams if each.reads_whole_topic]
     known = group.all_gather_json([[each.topic, each.wanted_partitions] for each in whole])
     if any([topic for topic, _ in each] != [topic for topic, _ in known[0]] for each in known):
@@ -85,7 +85,7 @@ def _agree_partitions(streams: list[StreamSource], group: Group) -> None:
 def _own_partitions(
     source: BatchSource, streams: list[StreamSource], group: Group, argument: str
 ) -> BatchSource | None:
-    """Return the source if the workers have different partitions; None if they have the same."""
+    """Return the source if the workers have different partitions, None for equal partitions."""
     by_worker = group.all_gather_json([[each.topic, each.wanted_partitions] for each in streams])
     if not streams or all(each == by_worker[0] for each in by_worker):
         return None

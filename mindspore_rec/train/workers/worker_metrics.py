@@ -23,9 +23,9 @@ class WorkerMetrics:
 
     With several workers, metrics of `mindspore_rec.metrics` see this worker's rows and are merged
     at the end. Metrics of MindSpore, and metrics that depend on the order of rows, see the outputs
-    of all workers in every step. So their values are the same as in one process that evaluates the
-    batches of all workers as one batch. A loss is then the mean of the workers' losses, weighted by
-    numbers of rows.
+    of all workers in every step. So such metrics have the same values as in one process that
+    evaluates the batches of all workers as one batch. A loss is then the mean of the workers'
+    losses, weighted by numbers of rows.
 
     Args:
         group: the workers.
