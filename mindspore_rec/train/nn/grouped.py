@@ -28,8 +28,8 @@ class GroupedEmbedding(nn.Cell):
     give the same rows and train the tables in the same way, bit for bit.
 
     Args:
-        tables: a HashTable or StaticParameter for each column, all with rows of the same size;
-            a table may serve several columns, which are then looked up from left to right.
+        tables: a HashTable or StaticParameter for each column, all with rows of the same size. A
+            table may serve several columns, which are then looked up from left to right.
         config: a `TableConfig` for each column, in place of `tables`, all with the same
             `embedding_dim` and with different names. Each config makes a new table: a
             StaticParameter if the config has `vocab_size`, else a HashTable. Default: none.

@@ -106,8 +106,9 @@ class _MeanOfLosses(nn.Cell):
 def differentiable(loss: nn.Cell) -> nn.Cell:
     """Return a loss whose gradient is right for batches of any size.
 
-    In PyNative mode, MindSpore 2.10 divides the gradient of the mean binary cross-entropy by the
-    number of elements of the first batch, even if the current batch has another size.
+    In PyNative mode, MindSpore 2.10 computes a wrong gradient of the mean binary cross-entropy. The
+    gradient is divided by the number of elements of the first batch, even if the current batch has
+    another size.
 
     Args:
         loss: any loss.

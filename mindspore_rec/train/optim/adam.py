@@ -160,9 +160,9 @@ class Adam(LazyAdam):
     """Adam: `mindspore.nn.Adam` for dense parameters, and `LazyAdam` for tables.
 
     The two optimizers differ for rows of a table outside the batch. `mindspore.nn.Adam` would decay
-    the moments of rows outside the batch and update these rows, which takes a pass over the whole
-    table in each step. `LazyAdam` leaves rows outside the batch unchanged. Arguments, formula and
-    errors are as for `LazyAdam`.
+    the moments of rows outside the batch and update these rows. Such an update takes a pass over
+    the whole table in each step. `LazyAdam` leaves rows outside the batch unchanged. Arguments,
+    formula and errors are as for `LazyAdam`.
 
     Example:
         >>> from mindspore import nn

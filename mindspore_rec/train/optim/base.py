@@ -39,7 +39,7 @@ class SparseOptimizer(nn.Optimizer):
 
     1. ``g = g / loss_scale``;
     2. ``g = g * c`` with ``c = clip_global_norm / max(norm, clip_global_norm)``, where ``norm`` is
-       the Euclidean norm of all gradients of the optimizer, the gradients of tables summed by key;
+       the Euclidean norm of all gradients of the optimizer, with gradients of tables summed by key;
     3. ``g = g + weight_decay * w`` (decoupled in AdamW);
     4. the rule, in the native core: one operator for all dense parameters, one for each table.
        MindSpore's operators update dense parameters that are not float32 or have centralized
@@ -59,7 +59,8 @@ class SparseOptimizer(nn.Optimizer):
     A subclass passes its native rule and its dense state to `__init__` and defines `dense_step`.
     The subclass also defines `prepare` if some values are computed once per step. By default,
     `dense_step` updates all dense parameters. With `native_dense = True`, the native rule does the
-    same update, and `dense_step` updates only the dense parameters that the native core does not.
+    same update, and `dense_step` updates only dense parameters that the native core does not
+    update.
 
     Args:
         params: parameters of layers and tables, such as `net.trainable_params()`, or parameter

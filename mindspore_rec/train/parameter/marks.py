@@ -61,9 +61,10 @@ class ChangeMarks:
         call does nothing.
 
         The table drops the digest when memory runs out, when a static table is cleared, and when
-        eviction by age is turned on or off. The table also drops the digest when a clock that was
-        reset to no event time gets an event time again, and when a damaged row in a lower tier is
-        replaced. After the next mark, call this method again to make a new digest.
+        eviction by age is turned on or off. The table also drops the digest when a damaged row in a
+        lower tier is replaced. The table also drops the digest when a clock was reset to no event
+        time and then gets an event time. After the next mark, call this method again to make a new
+        digest.
 
         Raises:
             ValueError: no mark was taken.

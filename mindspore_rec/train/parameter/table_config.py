@@ -91,12 +91,12 @@ class TableConfig:
             error with the id, 'zeros' returns zeros. Default: 'error'.
         cache: tiers of memory for the rows, a `CacheConfig`. Default: all rows in host memory.
         placement: distribution of the rows over several workers; no effect without a launcher.
-            'sharded': a hash of the key assigns each row to one worker, and all workers have about
-            the same number of rows. 'owner': one worker has all rows, for small tables.
-            'replicated': every worker has all rows and trains them in the same way, for small
-            tables with frequent lookups. With 'replicated', workers do not exchange rows, but keys
-            and gradients go to all workers. Capacities (`max_rows`, `max_bytes`, `max_candidates`)
-            are totals over all workers. Default: 'sharded'.
+            With 'sharded', a hash of the key assigns each row to one worker, and all workers have
+            about the same number of rows. With 'owner', one worker has all rows, for small tables.
+            With 'replicated', every worker has all rows and trains them in the same way, for small
+            tables with frequent lookups. Workers do not exchange rows of replicated tables, but
+            keys and gradients go to all workers. Capacities (`max_rows`, `max_bytes`,
+            `max_candidates`) are totals over all workers. Default: 'sharded'.
         owner: number of the worker that has all rows with `placement` 'owner', >= 0, taken modulo
             the number of workers. Default: a hash of the name.
         gradient_dtype: dtype of gradients that are sent between workers, `float32` or `bfloat16`.

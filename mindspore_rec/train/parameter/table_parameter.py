@@ -115,8 +115,8 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
 
     The rows are in the native core. The network has a one-element Parameter, the *anchor*, through
     which optimizers find the table (`anchor.mindspore_rec_table`). The gradient of the anchor makes
-    the graph compute all gradients of the table before its step. The gradient of the anchor is also
-    a token: if arithmetic has changed this number, the step raises an error.
+    the graph compute all gradients of the table before its step. The anchor's gradient is also a
+    token, and the step raises an error if arithmetic has changed the token.
 
     If two tables have the same name, the newer table is used. So a notebook cell that makes a
     network can run twice. The older table keeps its rows, but any use of the older table raises
