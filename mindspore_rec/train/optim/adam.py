@@ -85,7 +85,7 @@ class AdamBase(SparseOptimizer):
 
 
 class LazyAdam(AdamBase):
-    r"""Adam that touches only the rows of the batch.
+    r"""Adam that updates only the rows of the batch.
 
     .. math::
         m &= \beta_1 m + (1 - \beta_1) g \\

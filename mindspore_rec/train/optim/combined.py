@@ -33,7 +33,7 @@ class CombinedOptimizer(nn.Optimizer):
             part clips by its own limit. Default: None.
 
     Raises:
-        TypeError: `optimizers` has something other than optimizers of this package.
+        TypeError: an element of `optimizers` is not an optimizer of this package.
         ValueError: `optimizers` is empty, loss scales differ, two parts have the same parameter or
             table, or the combination and a part both clip.
 

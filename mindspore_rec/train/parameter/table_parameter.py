@@ -234,8 +234,8 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
                 for eviction by frequency. Default: 1.
 
         Returns:
-            int64 Tensor `[7]`: number of the table, whether there is a padding key, padding key,
-            combiner, weighted, whether keys are int32, coefficient.
+            int64 Tensor `[7]`: number of the table, 1 if there is a padding key, padding key,
+            number of the combiner, 1 if weighted, 1 if keys are int32, coefficient.
         """
         return Tensor(
             np.array(
