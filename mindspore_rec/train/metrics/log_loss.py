@@ -17,12 +17,12 @@ __all__ = ["LogLoss", "NormalizedEntropy"]
 
 
 class LogLoss(BinaryMetric):
-    """Mean binary cross entropy in nats over all rows seen, whatever their batches.
+    """Mean binary cross entropy, in nats, over the rows of all batches seen.
 
     Definition and clipping: `mindspore_rec.metrics.functional.log_loss`. Constant memory.
 
     Args:
-        from_logits: whether the predictions are logits, which are not clipped. Default: False.
+        from_logits: whether the predictions are logits. Logits are not clipped. Default: False.
         task: column to take if predictions or labels are ``[B, T]``. Default: 0.
 
     Examples:
@@ -52,10 +52,11 @@ class LogLoss(BinaryMetric):
 
 
 class NormalizedEntropy(LogLoss):
-    """Log loss divided by the log loss of predicting the mean rate of the rows seen.
+    """Log loss divided by the log loss of a constant prediction: the mean label of the rows seen.
 
-    Definition and source: :func:`mindspore_rec.common.metrics.functional.normalized_entropy`. 0 is
-    perfect, 1 no better than the rate, NaN while only one class was seen. Constant memory.
+    Definition and source: :func:`mindspore_rec.common.metrics.functional.normalized_entropy`. The
+    value is 0 for perfect predictions and 1 for predictions no better than the mean label. The
+    value is NaN while only one class was seen. Constant memory.
 
     Args:
         from_logits: whether the predictions are logits. Default: False.

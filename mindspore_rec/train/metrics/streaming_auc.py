@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AUC in bounded memory: of a whole stream, of its last rows, or with old rows fading."""
+"""AUC in bounded memory: over all rows, over the last rows, or with fading weights of old rows."""
 
 from __future__ import annotations
 
@@ -19,29 +19,30 @@ _MAX_LOGIT = 16.0  # the outermost bins begin at probabilities of 1.1e-7 from 0 
 
 
 class StreamingAUC(BinaryMetric):
-    """AUC from the number of positives and negatives in fixed bins of the prediction.
+    """AUC from the numbers of positives and negatives in fixed bins of the prediction.
 
-    The bins have one width in logits, ``32 / (num_bins - 2)``, between the logits -16 and 16; the
-    first and the last bin take what lies outside. So they are as fine for click rates of 0.001 as
-    for 0.5. Pairs within one bin count one half, hence the error: the value is at most
-    :meth:`error_bound` away from the exact AUC of the same rows and weights. The bound is computed
-    from the counts and holds for any predictions (0.5, useless, if all fall into one bin; about
-    0.0002 with the default bins and logits of standard deviation 1.5).
+    Between the logits -16 and 16, all bins have the same width in logits, ``32 / (num_bins - 2)``.
+    The first and the last bin take the logits below -16 and above 16. So bins around a click rate
+    of 0.001 are as fine as bins around 0.5. A pair of a positive and a negative in one bin counts
+    one half, so the value is not exact. The value is at most :meth:`error_bound` away from the
+    exact AUC of the same rows and weights. The bound is computed from the counts and holds for any
+    predictions. With the default bins and logits of standard deviation 1.5, the bound is about
+    0.0002. If all predictions fall into one bin, the bound is 0.5, which is useless.
 
-    Predictions are binned in their own precision. NaN while the rows that count are of one class
-    only. Memory: 16 bytes per bin, and 4 bytes per row of the window.
+    Predictions are not rounded before they are binned. The value is NaN while all counted rows have
+    the same label. Memory: 16 bytes per bin, and 4 bytes per row of the window.
 
     Args:
         num_bins: number of bins, at least 3. Default: 16384.
         window: count only the last ``window`` rows. Default: None, all rows.
-        half_life: fade: a row weighs half as much after every ``half_life`` further rows. Default:
-            None, no fading. Not together with ``window``.
+        half_life: number of further rows after which the weight of a row is halved. Default: None,
+            no fading. Not together with ``window``.
         from_logits: whether the predictions are logits. Default: False.
         task: column to take if predictions or labels are ``[B, T]``. Default: 0.
 
     Raises:
-        TypeError: an argument of another type.
-        ValueError: an argument outside its range, or both ``window`` and ``half_life``.
+        TypeError: an argument has the wrong type.
+        ValueError: an argument is out of range, or both ``window`` and ``half_life`` are set.
 
     Examples:
         >>> metric = StreamingAUC(window=4)
@@ -66,8 +67,8 @@ class StreamingAUC(BinaryMetric):
         self.window = window if window is None else check_integer(window, "window", minimum=1)
         self.half_life = half_life if half_life is None else _check_half_life(half_life)
         logits = np.linspace(-_MAX_LOGIT, _MAX_LOGIT, self.num_bins - 1)
-        # Searching edges keeps the order of any two predictions; computing their logits would not
-        # at the last bit, and the error bound would not hold strictly.
+        # A search among the edges keeps the order of any two predictions. The logits of two close
+        # predictions could be rounded to the wrong order, which would break the error bound.
         self._edges = logits if from_logits else sigmoid(logits)
         super().__init__(from_logits=from_logits, task=task)
 
@@ -79,7 +80,8 @@ class StreamingAUC(BinaryMetric):
     def error_bound(self) -> float:
         """Return the largest possible distance of :meth:`eval` from the exact AUC.
 
-        ``0.5 * sum_b(P_b * N_b) / (P * N)`` over the bins; NaN with one class only.
+        The bound is ``0.5 * sum_b(P_b * N_b) / (P * N)``, where bin b has P_b of all P positives
+        and N_b of all N negatives. The bound is NaN if only one class was seen.
 
         Raises:
             RuntimeError: no rows seen.
@@ -89,7 +91,7 @@ class StreamingAUC(BinaryMetric):
 
     @property
     def order_matters(self) -> bool:
-        """Whether there is a window or a half life, so that old rows weigh less."""
+        """True if a window or a half life is set: then old rows weigh less."""
         return self.window is not None or self.half_life is not None
 
     def _new_counter(self) -> _Counter:
@@ -121,18 +123,18 @@ class StreamingAUC(BinaryMetric):
 
 
 class _Counter(Protocol):
-    """Weight of each code ``2 * bin + label`` after a stream of codes."""
+    """Total weight of each code ``2 * bin + label`` in a stream of codes."""
 
     counts: npt.NDArray[Any]
 
     def add(self, codes: npt.NDArray[np.uint32]) -> None:
-        """Take in the codes of the next rows, oldest first."""
+        """Add the codes of the next rows, oldest first."""
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return what was counted."""
 
     def take(self, state: Mapping[str, npt.NDArray[Any]], rows: int) -> None:
-        """Take in the state of a counter of the `rows` rows that came next."""
+        """Add the state of another counter, which counted the next `rows` rows."""
 
 
 class _TotalCounter:
@@ -152,7 +154,7 @@ class _TotalCounter:
 
 
 class _WindowCounter:
-    """Counts of the last ``window`` rows, whose codes are kept in a ring."""
+    """Counts of the last ``window`` rows; a ring buffer has the codes of these rows."""
 
     def __init__(self, num_codes: int, window: int) -> None:
         self.counts = np.zeros(num_codes, dtype=np.int64)
@@ -179,7 +181,7 @@ class _WindowCounter:
 
 
 class _FadingCounter:
-    """Weigh a row by ``0.5 ** (rows since / half_life)``."""
+    """Counts in which a row weighs ``0.5 ** (number of later rows / half_life)``."""
 
     def __init__(self, num_codes: int, half_life: float) -> None:
         self.counts = np.zeros(num_codes, dtype=np.float64)

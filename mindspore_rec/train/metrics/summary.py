@@ -21,7 +21,7 @@ class TableSummary:
         name: name of the table.
         embedding_dim: number of floats in a row's value.
         rows: number of rows in memory.
-        bytes: bytes of memory of rows, optimizer state and index, room for growth included.
+        bytes: memory of rows, optimizer state and index in bytes, including room for growth.
     """
 
     name: str
@@ -36,19 +36,19 @@ class TrainSummary:
 
     Args:
         steps: number of completed optimizer steps.
-        samples: number of rows in their batches.
+        samples: number of rows in the batches of all completed steps.
         epochs: number of completed epochs.
         seconds: wall time of the run.
-        step_seconds: time of the steps and of waiting for their data, without steps that compiled
-            a graph and without callbacks (such as evaluation).
-        step_samples: number of rows in the batches of those steps.
+        step_seconds: seconds spent in steps and in waiting for their data. Steps that compiled a
+            graph do not count, and neither do callbacks (such as evaluation).
+        step_samples: number of rows in the batches of the steps that `step_seconds` counts.
         loss: loss of the last step; NaN before the first step.
         metrics: metrics of the last evaluation.
-        history: `(step, metrics)` of each evaluation.
-        tables: figures of each table at the end.
+        history: a pair `(step, metrics)` per evaluation.
+        tables: figures of each table at the end of the run.
         interrupted: whether a signal (Ctrl-C, SIGTERM) ended the run.
         stop_reason: reason why a callback or the stream ended the run, or ''.
-        workers: number of workers; steps, samples and loss are of all of them.
+        workers: number of workers; steps, samples and loss are over all workers.
         waits: seconds that each worker has waited for other workers between steps; empty for one
             worker. The slowest worker waits least.
 
@@ -74,17 +74,17 @@ class TrainSummary:
 
     @property
     def samples_per_second(self) -> float:
-        """Number of rows per second over `step_seconds`; 0.0 if there was no such step."""
+        """Rows per second, `step_samples` / `step_seconds`; 0.0 if `step_seconds` is 0."""
         return self.step_samples / self.step_seconds if self.step_seconds else 0.0
 
     @property
     def slowest_worker(self) -> int | None:
-        """Number of the worker that the others waited for most; None if there is only one."""
+        """Number of the worker that other workers waited for most; None if there is one worker."""
         return self.waits.index(min(self.waits)) if len(self.waits) > 1 else None
 
     @property
     def waiting_share(self) -> float:
-        """Share of the run that the other workers waited for the slowest, 0 to 1, on average."""
+        """Mean share of the run that other workers waited for the slowest worker, 0 to 1."""
         if len(self.waits) < 2 or not self.seconds:
             return 0.0
         others = (sum(self.waits) - min(self.waits)) / (len(self.waits) - 1)

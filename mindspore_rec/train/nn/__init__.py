@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cells: embeddings over tables, and blocks of models."""
+"""Cells: lookups of embedding tables, and building blocks of models."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""EmbeddingBag: bags of ids to one combined row each."""
+"""EmbeddingBag: look up bags of ids and combine the rows of each bag."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["EmbeddingBag"]
 
 
 class EmbeddingBag(nn.Cell):
-    r"""Lookup of bags of ids that combines each bag's rows, in one operator.
+    r"""Look up bags of ids and combine the rows of each bag, all in one operator.
 
     For a bag of ids :math:`i` with weights :math:`w_i` (1 if none are given) and rows :math:`e_i`:
 
@@ -26,30 +26,31 @@ class EmbeddingBag(nn.Cell):
         \text{mean} = \frac{\sum w_i e_i}{\sum w_i} \quad
         \text{sqrtn} = \frac{\sum w_i e_i}{\sqrt{\sum w_i^2}}
 
-    as in TensorFlow's `embedding_lookup_sparse`; a bag without ids is zeros. The rows of a batch
-    are never written out one by one.
+    TensorFlow's `embedding_lookup_sparse` has the same formulas. A bag without ids gives zeros. The
+    operator never writes the separate rows of a batch to memory.
 
     Args:
-        config: the table, of either kind. Without a name it is `hash_embedding_<n>`, or
-            `embedding_table_<n>` if it has a vocabulary. Default: `table` is the table.
+        config: description of a new table: a static table if it has `vocab_size`, else a hash
+            table. The default name is `embedding_table_<n>` for a static table and
+            `hash_embedding_<n>` for a hash table. Default: None, for `table`.
         mode: 'sum', 'mean' or 'sqrtn'. Default: 'sum'.
         table: an existing HashTable or StaticParameter to share, in place of `config`.
         padding_key: id that is left out of its bag. Default: none.
-        faae_coefficient: number of occurrences that one occurrence of an id counts as, as for
-            `TableLookup`; only for hash tables. Default: 1.
+        faae_coefficient: number by which each occurrence of an id is counted, as for `TableLookup`;
+            only for hash tables. Default: 1.
 
     Inputs:
         ids: int32 or int64, `[bags, length]`, or `[n]` together with offsets.
-        offsets: int32 or int64 `[bags]`: where each bag starts in ids; begins with 0 and does not
-            decrease.
-        per_sample_weights: float32 of the shape of ids. Constant: no gradient flows to them.
+        offsets: int32 or int64 `[bags]`, the start of each bag in ids. The first offset is 0, and
+            no offset is less than the offset before.
+        per_sample_weights: float32 weights of the shape of ids. No gradient flows to the weights.
 
     Outputs:
         float32 Tensor `[bags, dim]`.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
-        RuntimeError: offsets or weights that do not fit the ids.
+        RuntimeError: offsets or weights do not fit the ids.
 
     Example:
         >>> import mindspore as ms
@@ -88,7 +89,7 @@ class EmbeddingBag(nn.Cell):
     def construct(
         self, ids: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None
     ) -> Tensor:
-        """Return one combined row a bag."""
+        """Return one combined row per bag."""
         if (ids.ndim == 2) == (offsets is not None) or ids.ndim > 2 or ids.ndim == 0:
             raise ValueError("ids must be [bags, length] without offsets, or [n] with offsets")
         descriptor = self.plain if per_sample_weights is None else self.weighted

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CrossNet and CrossNetV2: products of features of bounded degree."""
+"""CrossNet and CrossNetV2: networks that multiply features, up to a bounded degree."""
 
 from __future__ import annotations
 
@@ -18,39 +18,39 @@ __all__ = ["CrossNet", "CrossNetV2"]
 
 
 class CrossNet(CrossLayers):
-    r"""Cross network of DCN: each layer multiplies the input by one learned number a row.
+    r"""Cross network of DCN: each layer multiplies each row of the input by one number.
 
     .. math::
         x_{l+1} = x_0 \, (x_l^\top w_l) + b_l + x_l, \quad l = 0, \dots, L - 1
 
-    with :math:`w_l, b_l` of the input's width. The output is :math:`x_L`, polynomials of the input
-    of degree up to L + 1. Weights start as Glorot & Bengio (2010), normal; biases as 0.
-    `mindspore.set_seed` decides the draw.
+    The vectors :math:`w_l, b_l` have the input's width. The output :math:`x_L` consists of
+    polynomials of the input, of degree up to L + 1. Weights start with the normal initialization of
+    Glorot & Bengio (2010), biases with 0. `mindspore.set_seed` seeds the initialization.
 
     By induction :math:`x_l = \alpha_l x_0 + \sum_{k<l} b_k` with one number :math:`\alpha_l` per
-    row. So all layers are one matrix product and one pass over the input, however many there are.
-    On the CPU they are one operator, forward and backward.
+    row. So any number of layers takes one matrix product and one pass over the input. On the CPU
+    one operator computes all layers, forward and backward.
 
     Source: Wang et al., "Deep & Cross Network for Ad Click Predictions", ADKDD 2017,
     https://doi.org/10.1145/3124749.3124754.
 
     Args:
         in_features: width of the input, 1 to 2**20; or the widths of several inputs, which are
-            joined without a copy of their own.
+            joined without an extra copy.
         layers: number of cross layers L, 1 to 64. Default: 2.
         compute_dtype: type to which the factors of products with rows are rounded, as for `MLP`.
-            The rounding is the same as in other layers, but nothing gets faster: products with
-            single vectors take as long as reading the rows. Default: 'float32'.
+            The rounding is the same as in other layers, but saves no time: a product with a single
+            vector takes as long as reading the rows. Default: 'float32'.
 
     Inputs:
-        x: float32 Tensor `[B, in_features]`, or one `[B, ...]` of so many floats per row for each
-            of the widths; or bfloat16, as a lookup with `output_dtype` returns it.
+        x: float32 Tensor `[B, in_features]`, or one Tensor `[B, ...]` per width, with that many
+            floats per row. A bfloat16 Tensor, as from a lookup with `output_dtype`, is also legal.
 
     Outputs:
         float32 Tensor `[B, out_features]`.
 
     Attributes:
-        out_features: width of the output: the width of the input, or of all inputs together.
+        out_features: width of the output, which is the total width of all inputs.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -78,7 +78,7 @@ class CrossNet(CrossLayers):
         self._fuse()
 
     def plain(self, x: Tensor) -> Tensor:
-        """Return the output of the last layer by MindSpore's layers."""
+        """Return the output of the last layer, computed by MindSpore's layers."""
         products = self.product(self.products(self.factor(x), self.factor(self.weight)))
         of_input = ops.split(products, 1, 1)
         of_biases = (self.products(self.weight, self.bias) * self.earlier).sum(1)
@@ -88,47 +88,49 @@ class CrossNet(CrossLayers):
         return factor * x + self.bias.sum(0)
 
     def learned(self) -> Any:
-        """Return the parameters, in the order in which `add_to` asks for them."""
+        """Return the parameters in the order in which `add_to` uses them."""
         return self.weight, self.bias
 
     def add_to(
         self, program: Program, x: Columns, training: bool, output: Columns | None = None
     ) -> Columns:
-        """Add the layers to a program, and return the output of the last one."""
+        """Add the layers to a program, and return the output of the last layer."""
         weight, bias = program.parameter(), program.parameter()
         return program.cross_vectors(x, self.layers, weight, bias, output)
 
 
 class CrossNetV2(CrossLayers):
-    r"""Cross network of DCN-V2: each layer multiplies the input by a linear map, unit by unit.
+    r"""Cross network of DCN-V2: each layer multiplies the input elementwise by a linear map.
 
     .. math::
         x_{l+1} = x_0 \odot (W_l x_l + b_l) + x_l, \quad l = 0, \dots, L - 1
 
-    with a square matrix :math:`W_l` a layer; the output is :math:`x_L`. Weights start as Glorot &
-    Bengio (2010), normal; biases as 0. `mindspore.set_seed` decides the draw.
+    Each layer has one square matrix :math:`W_l`; the output is :math:`x_L`. Weights start with the
+    normal initialization of Glorot & Bengio (2010), biases with 0. `mindspore.set_seed` seeds the
+    initialization.
 
-    On the CPU all layers are one operator, forward and backward, whose products are oneDNN's.
+    On the CPU one operator computes all layers, forward and backward, with matrix products by
+    oneDNN.
 
     Source: Wang et al., "DCN V2: Improved Deep & Cross Network and Practical Lessons for Web-scale
     Learning to Rank Systems", WWW 2021, https://doi.org/10.1145/3442381.3450078.
 
     Args:
         in_features: width of the input, 1 to 2**20; or the widths of several inputs, which are
-            joined without a copy of their own.
+            joined without an extra copy.
         layers: number of cross layers L, 1 to 64. Default: 2.
         compute_dtype: type to which the factors of products are rounded, as for `MLP`.
             Default: 'float32'.
 
     Inputs:
-        x: float32 Tensor `[B, in_features]`, or one `[B, ...]` of so many floats per row for each
-            of the widths; or bfloat16, as a lookup with `output_dtype` returns it.
+        x: float32 Tensor `[B, in_features]`, or one Tensor `[B, ...]` per width, with that many
+            floats per row. A bfloat16 Tensor, as from a lookup with `output_dtype`, is also legal.
 
     Outputs:
         float32 Tensor `[B, out_features]`.
 
     Attributes:
-        out_features: width of the output: the width of the input, or of all inputs together.
+        out_features: width of the output, which is the total width of all inputs.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -159,14 +161,14 @@ class CrossNetV2(CrossLayers):
         self._fuse()
 
     def plain(self, x: Tensor) -> Tensor:
-        """Return the output of the last layer by MindSpore's layers."""
+        """Return the output of the last layer, computed by MindSpore's layers."""
         crossed = x
         for linear in self.maps:
             crossed = x * self.through(linear, crossed) + crossed
         return crossed
 
     def learned(self) -> Any:
-        """Return the parameters, in the order in which `add_to` asks for them."""
+        """Return the parameters in the order in which `add_to` uses them."""
         parameters: Any = ()
         for linear in self.maps:
             parameters = (*parameters, linear.weight, linear.bias)
@@ -175,7 +177,7 @@ class CrossNetV2(CrossLayers):
     def add_to(
         self, program: Program, x: Columns, training: bool, output: Columns | None = None
     ) -> Columns:
-        """Add the layers to a program, and return the output of the last one."""
+        """Add the layers to a program, and return the output of the last layer."""
         crossed = x
         for k in range(len(self.maps)):
             mapped = program.linear(crossed, x.width, program.parameter(), program.parameter())

@@ -34,39 +34,40 @@ class CrossNetMix(CrossLayers):
         h_l^e(x) = a(C_l^e \, a({V_l^e}^\top x)), \quad \text{or without one} \quad
         h_l^e(x) = {V_l^e}^\top x
 
-    with :math:`U, V` of `[in_features, rank]` and :math:`C` of `[rank, rank]` for each layer and
-    expert. The gates G, `[experts, in_features]` without bias, are the same for all layers; one
-    expert has none. Every matrix starts as Glorot & Bengio (2010), normal, with the fans of its own
-    and not of all experts together; biases as 0. `mindspore.set_seed` decides the draw.
+    Each layer and expert has its own matrices :math:`U, V` of `[in_features, rank]` and :math:`C`
+    of `[rank, rank]`. All layers share the gates G, `[experts, in_features]` without bias; with one
+    expert there are no gates. Every matrix starts with the normal initialization of Glorot & Bengio
+    (2010), with the fan-in and fan-out of a single expert. Biases start with 0.
+    `mindspore.set_seed` seeds the initialization.
 
-    A layer's experts are computed together: one product for all V, one for all U, a batched one for
-    all C. On the CPU all layers are one operator, forward and backward, whose products are
-    oneDNN's.
+    The experts of a layer are computed together: by one matrix product for all V, one for all U,
+    and one batched product for all C. On the CPU one operator computes all layers, forward and
+    backward, with matrix products by oneDNN.
 
     Source: Wang et al., "DCN V2: Improved Deep & Cross Network and Practical Lessons for Web-scale
-    Learning to Rank Systems", WWW 2021, https://doi.org/10.1145/3442381.3450078. That the layers
-    share their gates, and the defaults, are as in FuxiCTR.
+    Learning to Rank Systems", WWW 2021, https://doi.org/10.1145/3442381.3450078. The shared gates
+    and the defaults are as in FuxiCTR.
 
     Args:
         in_features: width of the input, 1 to 2**20; or the widths of several inputs, which are
-            joined without a copy of their own.
+            joined without an extra copy.
         layers: number of cross layers L, 1 to 64. Default: 2.
         experts: number of experts E of a layer, 1 to 1024. Default: 4.
-        rank: width of an expert, 1 to 8192; useful below `in_features`. Default: 32.
-        activation: activation of the experts, as for `MLP`; None for linear experts, without C.
-            Default: 'tanh'.
+        rank: width of an expert, 1 to 8192; it should be less than `in_features`. Default: 32.
+        activation: activation of the experts, as for `MLP`; None for linear experts, which have no
+            C. Default: 'tanh'.
         compute_dtype: type to which the factors of products are rounded, as for `MLP`.
             Default: 'float32'.
 
     Inputs:
-        x: float32 Tensor `[B, in_features]`, or one `[B, ...]` of so many floats per row for each
-            of the widths.
+        x: float32 Tensor `[B, in_features]`, or one Tensor `[B, ...]` per width, with that many
+            floats per row.
 
     Outputs:
         float32 Tensor `[B, out_features]`.
 
     Attributes:
-        out_features: width of the output: the width of the input, or of all inputs together.
+        out_features: width of the output, which is the total width of all inputs.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -111,21 +112,23 @@ class CrossNetMix(CrossLayers):
         self._fuse()
 
     def plain(self, x: Tensor) -> Tensor:
-        """Return the output of the last layer by MindSpore's layers."""
+        """Return the output of the last layer, computed by MindSpore's layers."""
         crossed = x
         for mixture in self.mixtures:
             crossed = x * self._mixed(mixture, crossed) + crossed
         return crossed
 
     def gate_weights(self, x: Tensor) -> Tensor:
-        """Return the weights of a layer's experts for its input x: float32 Tensor `[B, experts]`,
-        whose rows sum to 1."""
+        """Return the experts' weights in a layer with the input x, float32 `[B, experts]`.
+
+        The weights of each row sum to 1.
+        """
         if self.experts == 1:
             return ops.ones_like(x[:, :1])
         return ops.softmax(self.through(self.gates, x), 1)
 
     def _mixed(self, mixture: Any, x: Tensor) -> Tensor:
-        """Return the weighted sum of a layer's experts, before it multiplies the input."""
+        """Return the weighted sum of a layer's experts, by which the layer multiplies the input."""
         shape = (-1, self.experts, self.rank)
         units = self.product(ops.matmul(self.factor(x), self.factor(mixture.v)))
         if not mixture.linear:
@@ -135,12 +138,13 @@ class CrossNetMix(CrossLayers):
             units = mixture.activation(ops.transpose(units, (1, 0, 2)))
         if self.experts > 1:
             units = units.reshape(shape) * ops.expand_dims(self.gate_weights(x), 2)
-        # The sum over experts is inside the product; the gates sum to 1, so the bias is added once.
+        # The product with U also sums over the experts. The gates sum to 1, so the bias is added
+        # once.
         units = self.factor(units.reshape((-1, self.experts * self.rank)))
         return self.product(ops.matmul(units, self.factor(mixture.u))) + mixture.bias
 
     def learned(self) -> Any:
-        """Return the parameters, in the order in which `add_to` asks for them."""
+        """Return the parameters in the order in which `add_to` uses them."""
         parameters: Any = ()
         if self.experts > 1:
             parameters = (self.gates.weight,)
@@ -153,7 +157,7 @@ class CrossNetMix(CrossLayers):
     def add_to(
         self, program: Program, x: Columns, training: bool, output: Columns | None = None
     ) -> Columns:
-        """Add the layers to a program, and return the output of the last one."""
+        """Add the layers to a program, and return the output of the last layer."""
         crossed = x
         gates = program.parameter() if self.experts > 1 else None
         for k in range(len(self.mixtures)):
@@ -168,7 +172,7 @@ class CrossNetMix(CrossLayers):
         return crossed
 
     def _experts(self, program: Program, x: Columns, v: Part) -> Columns:
-        """Add the experts of a layer, and return their units, `[B, experts * rank]`."""
+        """Add a layer's experts to a program, and return their outputs, `[B, experts * rank]`."""
         activation = self.activation or "none"
         units = program.linear(
             x, self.experts * self.rank, v, activation=activation, input_major=True

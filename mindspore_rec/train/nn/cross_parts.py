@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Common parts of the cross networks: their base, and first values of parameters."""
+"""Common parts of the cross networks: base class and initial values of parameters."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _MOST_LAYERS = 64
 
 
 class CrossLayers(FusedLayer):
-    """Base of the cross networks, which have a number of layers of the input's width.
+    """Base class of the cross networks, whose layers all have the input's width.
 
-    A subclass defines `plain`, its form of MindSpore's layers.
+    A subclass defines `plain`, which computes the output by MindSpore's layers.
 
     Args:
         in_features: width of the input, or the widths of several inputs.
@@ -54,16 +54,16 @@ class CrossLayers(FusedLayer):
         return self.plain(join(inputs, self.in_features))
 
     def plain(self, x: Tensor) -> Tensor:
-        """Return the output of the last layer by MindSpore's layers.
+        """Return the output of the last layer, computed by MindSpore's layers.
 
         Args:
-            x: the inputs, joined: float32 `[B, out_features]`.
+            x: the joined inputs, float32 `[B, out_features]`.
         """
         raise NotImplementedError
 
 
 def glorot_normal(name: str, shape: tuple[int, ...], fan_in: int, fan_out: int) -> Parameter:
-    """Return a Parameter with the normal first values of Glorot & Bengio (2010).
+    """Return a Parameter with the normal initialization of Glorot & Bengio (2010).
 
     Example:
         >>> glorot_normal("weight", (2, 3), 3, 1).shape

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hash table of a cell by the arguments of MindRec's signature, or one that it shares."""
+"""The hash table of a cell, from the arguments of MindRec's signature or from `table=`."""
 
 from __future__ import annotations
 
@@ -58,16 +58,16 @@ def hash_config(
 
 
 def shared_table(table: Any, embedding_size: int, describing: list[str]) -> HashTable:
-    """Return the table that a cell was given as `table=`, which then nothing may describe.
+    """Check and return a cell's `table=` argument; no other argument may describe a table.
 
     Args:
-        table: what was given.
-        embedding_size: what the cell was given as its size, or REQUIRED.
-        describing: names of the given arguments that describe a table.
+        table: the argument `table=` of the cell.
+        embedding_size: the argument `embedding_size` of the cell; REQUIRED if it was left out.
+        describing: names of the passed arguments that describe a table.
 
     Raises:
-        TypeError: `table` is no HashTable.
-        ValueError: an argument describes a new table, or the size is not the table's.
+        TypeError: `table` is not a HashTable.
+        ValueError: an argument describes a new table, or `embedding_size` is not the table's size.
     """
     if not isinstance(table, HashTable):
         raise TypeError(f"table must be a MapParameter, got {type(table).__name__}")

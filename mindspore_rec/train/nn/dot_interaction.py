@@ -18,41 +18,44 @@ __all__ = ["DotInteraction"]
 
 
 class DotInteraction(FusedLayer):
-    r"""Dot products of all pairs of a row's vectors, as DLRM joins its features.
+    r"""Dot products of all pairs of a row's vectors: the feature interaction of DLRM.
 
     .. math::
         y = [\langle v_i, v_j \rangle : 0 \le j < i < n] \quad
         \text{or, with a dense vector } v_0, \quad
         y = [v_0, \; \langle v_i, v_j \rangle : 0 \le j < i < n]
 
-    in the order of the lower triangle's rows: (1, 0), (2, 0), (2, 1), (3, 0), ... With the diagonal
-    :math:`j \le i`: (0, 0), (1, 0), (1, 1), ... The cell has no parameters.
+    The pairs (i, j) are in the order of the lower triangle's rows: (1, 0), (2, 0), (2, 1), (3, 0)
+    and so on. With the diagonal, where :math:`j \le i`, the order is (0, 0), (1, 0), (1, 1) and so
+    on. The cell has no parameters.
 
     Source: Naumov et al., "Deep Learning Recommendation Model for Personalization and
     Recommendation Systems", 2019, https://arxiv.org/abs/1906.00091.
 
     Args:
-        fields: number of embeddings F of a row, 1 to 4096; at least two vectors are needed if the
-            diagonal is not kept.
+        fields: number of embeddings F per row, 1 to 4096; at least 2 without `diagonal` and
+            `dense`.
         embedding_dim: width D of a vector, 1 to 8192.
-        diagonal: whether the products of vectors with themselves are kept. Default: False.
-        dense: whether there is a dense vector (the bottom MLP's output in DLRM), which takes part
-            in the pairs as the first vector and is put in front of the products. Default: False.
+        diagonal: whether to also return the product of each vector with itself. Default: False.
+        dense: whether there is a dense vector, such as the bottom MLP's output in DLRM. The dense
+            vector is the first vector of the pairs, and the output begins with this vector.
+            Default: False.
 
     Inputs:
         x: float32 Tensor `[B, fields, embedding_dim]`.
-        dense: float32 Tensor `[B, embedding_dim]`; only with `dense`.
+        dense: float32 Tensor `[B, embedding_dim]`; only if the cell's `dense` is True.
 
     Outputs:
-        float32 Tensor `[B, n (n - 1) / 2]` with n = fields; n (n + 1) / 2 products with the
-        diagonal; with `dense`, n = fields + 1 and embedding_dim columns more.
+        float32 Tensor `[B, n (n - 1) / 2]` for n vectors: `fields`, or `fields + 1` with `dense`.
+        With `diagonal` there are n (n + 1) / 2 products. With `dense` there are embedding_dim more
+        columns.
 
     Attributes:
         out_features: width of the output.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type or out of range, or the inputs are
-            not of the shapes above.
+        TypeError, ValueError: an argument is of the wrong type or out of range, or an input has the
+            wrong shape.
 
     Example:
         >>> from mindspore_rec.nn import DotInteraction
@@ -88,7 +91,7 @@ class DotInteraction(FusedLayer):
         self._fuse()
 
     def construct(self, x: Tensor, dense: Tensor | None = None) -> Tensor:
-        """Return the products, behind the dense vector if there is one."""
+        """Return the dense vector, if there is one, followed by the dot products."""
         check_inputs((x,), (self.fields * self.dim,))
         if x.shape[1:] != (self.fields, self.dim):
             raise ValueError(f"x must be [B, {self.fields}, {self.dim}], got {x.shape}")
@@ -110,7 +113,7 @@ class DotInteraction(FusedLayer):
         return self._run_fused(self.joined(inputs))
 
     def joined(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the inputs in the order of the fused form: the dense vector is the first one."""
+        """Return the inputs in the order of the fused operator: the dense vector first."""
         return (inputs[1], inputs[0]) if self.with_dense else inputs
 
     def add_to(
@@ -128,7 +131,8 @@ class _PairDots(nn.Cell):
         i, j = np.tril_indices(vectors, 0 if diagonal else -1)
         self.vectors = vectors
         self.triangle = Tensor((i * vectors + j).astype(np.int32))
-        # For the gradient: the product at each entry of the whole matrix, and how often it counts.
+        # For the gradient: the index of the product at each entry of the whole matrix, and the
+        # factor of this product's gradient.
         product = np.zeros((vectors, vectors), np.int32)
         product[i, j] = product[j, i] = np.arange(len(i))
         times = np.ones((vectors, vectors), np.float32)
@@ -142,6 +146,7 @@ class _PairDots(nn.Cell):
         return ops.gather(dots, self.triangle, 1)
 
     def bprop(self, x: Tensor, out: Tensor, grad: Tensor) -> tuple[Tensor]:
-        # Gather's own gradient scatters and then multiplies twice, which takes twice the time.
+        # The default gradient of Gather scatters and then multiplies twice, which takes twice the
+        # time.
         matrix = ops.gather(grad, self.product, 1) * self.times
         return (self.combine(matrix.reshape((-1, self.vectors, self.vectors)), x),)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SeededDropout: dropout that is the same in two runs with one seed."""
+"""SeededDropout: dropout that is the same in two runs with the same seed."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["SeededDropout", "check_rate"]
 
 
 class SeededDropout(nn.Cell):
-    """Dropout by masks that are drawn beforehand; each row of a batch takes the next one.
+    """Dropout with masks that are drawn in advance; each row of a batch takes the next mask.
 
-    In place of `mindspore.nn.Dropout`, whose CPU kernel of MindSpore 2.10 draws in several threads
-    from one generator, so that two runs with one seed differ. This is also cheaper than drawing.
-    The masks take 16 KiB for each unit.
+    This cell replaces `mindspore.nn.Dropout`. The dropout kernel of MindSpore 2.10 for the CPU
+    draws from one generator in several threads, so that two runs with the same seed differ. Masks
+    drawn in advance are also cheaper than a new mask in each step. The masks take 16 KiB per unit.
 
     Args:
-        width: units of a row, at least 1.
+        width: number of units per row, at least 1.
         rate: probability that a unit is dropped in training, in [0, 1); the other units are scaled
             by 1 / (1 - rate).
 
@@ -41,8 +41,8 @@ class SeededDropout(nn.Cell):
         [0.0, 2.0]
     """
 
-    # Masks for more rows than most batches have; a prime, so that no stride meets the same rows
-    # again before it has met all other rows.
+    # There are more masks than rows in most batches. The number of masks is prime, so that any
+    # stride visits every mask before it repeats one.
     masks = 4093
     stride = 1237
 
@@ -57,7 +57,7 @@ class SeededDropout(nn.Cell):
         self.used = Parameter(Tensor(np.zeros(1, np.int32)), name="used", requires_grad=False)
 
     def construct(self, x: Tensor) -> Tensor:
-        """Return x with some units zero and the other units scaled; in evaluation x as it is."""
+        """In training, zero some units and scale the other units; in evaluation, return x."""
         if not self.training:
             return x
         used = self.take()
@@ -66,7 +66,7 @@ class SeededDropout(nn.Cell):
         return x * ops.gather(self.scaled, (row + used) % self.masks, 0)
 
     def take(self) -> Tensor:
-        """Return the number of the last mask before the next batch's first row, int32 `[1]`."""
+        """Return the number of the mask before the next batch's first mask, int32 `[1]`."""
         used = (self.used + self.stride) % self.masks
         ops.assign(self.used, used)
         return used
@@ -76,7 +76,7 @@ def check_rate(argument: str, value: float) -> float:
     """Return `value` as a float, a probability below 1.
 
     Raises:
-        TypeError, ValueError: it is not.
+        TypeError, ValueError: `value` is not a number in [0, 1).
 
     Example:
         >>> check_rate("dropout", 0)

@@ -20,32 +20,34 @@ _REDUCTIONS = ("sum", "none")
 
 
 class FactorizationMachine(FusedLayer):
-    r"""Second-order term of a factorization machine: the products of all pairs of fields, summed.
+    r"""Second-order term of a factorization machine: the sum of products of all pairs of fields.
 
     .. math::
         y = \sum_{i=1}^{F} \sum_{j=i+1}^{F} \langle v_i, v_j \rangle
           = \frac{1}{2} \sum_{d=1}^{D} \Big[ \Big( \sum_{i=1}^{F} v_{i,d} \Big)^2
             - \sum_{i=1}^{F} v_{i,d}^2 \Big]
 
-    where :math:`v_i` is the embedding of field i, times the feature's value if that is not 1. The
-    right side is what is computed. The cell has no parameters: the vectors belong to the embedding,
-    and the first-order term is the sum of an embedding of width 1.
+    The vector :math:`v_i` is the embedding of field i, multiplied by the feature's value. The cell
+    computes the right side of the equation. The cell has no parameters: the vectors are parameters
+    of the embedding. For the first-order term of a factorization machine, sum an embedding of width
+    1.
 
-    Source: Rendle, "Factorization Machines", ICDM 2010, https://doi.org/10.1109/ICDM.2010.127; as
-    part of a network Guo et al., "DeepFM: A Factorization-Machine based Neural Network for CTR
-    Prediction", IJCAI 2017, https://doi.org/10.24963/ijcai.2017/239. Without the sum over d it is
-    the bi-interaction of He & Chua, "Neural Factorization Machines for Sparse Predictive
-    Analytics", SIGIR 2017, https://doi.org/10.1145/3077136.3080777.
+    Source: Rendle, "Factorization Machines", ICDM 2010, https://doi.org/10.1109/ICDM.2010.127.
+    Networks with this term are in Guo et al., "DeepFM: A Factorization-Machine based Neural Network
+    for CTR Prediction", IJCAI 2017, https://doi.org/10.24963/ijcai.2017/239. Without the sum over
+    d, the term is the bi-interaction of He & Chua, "Neural Factorization Machines for Sparse
+    Predictive Analytics", SIGIR 2017, https://doi.org/10.1145/3077136.3080777.
 
     Args:
-        fields: number of vectors F of a row, 2 to 4096; or the numbers of several inputs, which are
-            joined without a copy of their own, and whose sum is in that range.
+        fields: number of vectors F per row, 2 to 4096; or the number of vectors in each of several
+            inputs, with the sum F. The inputs are joined without an extra copy.
         embedding_dim: width D of a vector, 1 to 8192.
-        reduction: 'sum' for the sum over d, one number a row; 'none' for the D numbers of the
-            bracket, each halved. Default: 'sum'.
+        reduction: 'sum' for the sum over d, one number per row; 'none' for the D terms of this sum.
+            Default: 'sum'.
 
     Inputs:
-        x: float32 Tensor `[B, fields, embedding_dim]`, or one for each of the numbers.
+        x: float32 Tensor `[B, fields, embedding_dim]`, or one such Tensor for each number in
+            `fields`.
 
     Outputs:
         float32 Tensor `[B, 1]`, or `[B, embedding_dim]` with 'none'.
@@ -54,8 +56,8 @@ class FactorizationMachine(FusedLayer):
         out_features: width of the output.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type or out of range, or the input is not
-            of the shape above.
+        TypeError, ValueError: an argument is of the wrong type or out of range, or an input has the
+            wrong shape.
 
     Example:
         >>> from mindspore_rec.nn import FactorizationMachine
@@ -79,8 +81,8 @@ class FactorizationMachine(FusedLayer):
         self.sums = check_one_of("reduction", reduction, _REDUCTIONS) == "sum"
         self.in_features = tuple(part * self.dim for part in self.parts)
         self.out_features = 1 if self.sums else self.dim
-        # Sums over fields as a product with stacked unit matrices: CPU kernels reduce [B, F, D]
-        # over its middle several times as slowly.
+        # The sum over fields is a product with stacked unit matrices. CPU kernels take several
+        # times as long to reduce [B, F, D] over the middle axis.
         self.stacked = Tensor(np.tile(np.eye(self.dim, dtype=np.float32), (self.fields, 1)))
         self._fuse()
 
@@ -104,5 +106,5 @@ class FactorizationMachine(FusedLayer):
     def add_to(
         self, program: Program, x: Columns, training: bool, output: Columns | None = None
     ) -> Columns:
-        """Add the sum over pairs to a program, and return it."""
+        """Add the sum over pairs to a program, and return its columns."""
         return program.factorized_pairs(x, self.fields, self.sums, output)

@@ -21,21 +21,21 @@ __all__ = ["GroupedEmbedding"]
 
 
 class GroupedEmbedding(nn.Cell):
-    """Lookup of column t of the ids in table t, all tables in one operator.
+    """Look up column t of the ids in table t, with one operator for all tables.
 
-    Many small tables then cost little more than one large one: separate lookups would slice the
-    ids, wake the threads and concatenate the rows once for each. The rows, and what the tables
-    learn, are as with separate lookups, bit for bit.
+    With one operator, many small tables cost little more than one large table. Separate lookups
+    would slice the ids, wake the threads and concatenate the rows once per table. Separate lookups
+    give the same rows and train the tables in the same way, bit for bit.
 
     Args:
-        tables: a HashTable or StaticParameter for each column, all with rows of the same size;
-            a table may serve several columns, which are then looked up in their order.
-        config: a `TableConfig` for each column instead of its table, all with the same
-            `embedding_dim` and with different names. A table of its own is made of each: a
-            HashTable, or, if the config has `vocab_size`, a StaticParameter. Default: none.
-        padding_key: id that reads zeros and is never trained, in all tables. Default: none.
-        faae_coefficient: number of occurrences that one occurrence of an id counts as, as for
-            `HashEmbeddingLookup`; one for all columns or one each. Default: 1.
+        tables: a HashTable or StaticParameter for each column, all with rows of the same size. A
+            table may serve several columns, which are then looked up from left to right.
+        config: a `TableConfig` for each column, in place of `tables`, all with the same
+            `embedding_dim` and with different names. Each config makes a new table: a
+            StaticParameter if the config has `vocab_size`, else a HashTable. Default: none.
+        padding_key: id whose row reads as zeros and is never trained, in all tables. Default: none.
+        faae_coefficient: number by which each occurrence of an id is counted, as for
+            `HashEmbeddingLookup`; one number for all columns, or one per column. Default: 1.
 
     Inputs:
         ids: int32 or int64 Tensor `[..., tables]`.
@@ -45,10 +45,10 @@ class GroupedEmbedding(nn.Cell):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
-        RuntimeError: ids with another number of columns; training without an optimizer that covers
-            the tables.
+        RuntimeError: the ids have the wrong number of columns, or no optimizer covers the tables in
+            training.
 
-    After the merged (grouped) embeddings of Rec SDK and the table batching of FBGEMM.
+    The cell follows the merged (grouped) embeddings of Rec SDK and the table batching of FBGEMM.
 
     Example:
         >>> import mindspore as ms
@@ -114,7 +114,7 @@ class GroupedEmbedding(nn.Cell):
         """Return the rows of ids, float32 `[..., tables, dim]`."""
         if isinstance(ids, (int, float, tuple, list)):
             raise TypeError("ids must be a Tensor, not a Python number, tuple or list")
-        # The gradient of a sum is handed to all its terms, so the one token reaches every anchor.
+        # The gradient of a sum goes to all its terms, so the one token reaches every anchor.
         anchor = self._sum(self.anchors)
         if self.training:
             return self._train(ids, self.descriptors, self.like, anchor)[0]
@@ -138,7 +138,7 @@ def _check_tables(tables: list[TableParameter]) -> None:
 
 
 def _new_tables(configs: list[TableConfig]) -> list[TableParameter]:
-    """Make a table of each config; all of them or, if one cannot be made, none."""
+    """Make a table from each config; if one cannot be made, close the tables made before."""
     names: set[str] = set()
     for config in configs:
         if not isinstance(config, TableConfig):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TableLookup: ids to rows of one table; and the checks of what every lookup takes."""
+"""TableLookup: look up ids in one table; and checks of the arguments that all lookups share."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ __all__ = [
 def check_coefficient(value: int) -> int:
     """Return a `faae_coefficient`, an int in `[1, 2**20]`.
 
-    The name is Rec SDK's: the coefficient of "feature admission and eviction". An occurrence of an
-    id in a lookup counts for so many: towards the threshold of admission by count, and in the
-    frequency by which eviction may choose.
+    The name is Rec SDK's: the coefficient of "feature admission and eviction". Each occurrence of
+    an id in a lookup is counted this many times. Admission by count and eviction by frequency use
+    these counts of ids.
 
     Example:
         >>> check_coefficient(3)
@@ -57,12 +57,13 @@ def check_output_dtype(output_dtype: Any, table: TableParameter, max_norm: float
     """Return an `output_dtype`, the dtype of the rows that a lookup returns.
 
     Args:
-        output_dtype: `float32`; or `bfloat16`, for rows that are kept so.
+        output_dtype: `float32`; or `bfloat16`, for a table with bfloat16 values.
         table: the lookup's table.
-        max_norm: the lookup's.
+        max_norm: the lookup's `max_norm`.
 
     Raises:
-        ValueError: it is neither, or the table or `max_norm` does not allow it.
+        ValueError: `output_dtype` is not one of these dtypes, or the table or `max_norm` does not
+            allow it.
 
     Example:
         >>> from mindspore_rec import MapParameter
@@ -99,7 +100,7 @@ def check_padding_key(value: int | None) -> int | None:
 
 
 def check_sparse(sparse: bool) -> None:
-    """Raise ValueError unless `sparse`, whether gradients are per key, is True.
+    """Raise ValueError unless `sparse` is True, which stands for gradients per key.
 
     Example:
         >>> check_sparse(True)
@@ -128,21 +129,22 @@ def clip_rows(rows: Tensor, max_norm: float) -> Tensor:
 
 
 class TableLookup(nn.Cell):
-    """Lookup of ids in a table: a training lookup if the network is in training, else a read.
+    """Look up ids in a table: a training lookup if the network is in training, else a read.
 
     Args:
-        config: the table, of either kind. Without a name it is `hash_embedding_<n>`, or
-            `embedding_table_<n>` if it has a vocabulary. Default: `table` is the table.
+        config: description of a new table: a static table if it has `vocab_size`, else a hash
+            table. The default name is `embedding_table_<n>` for a static table and
+            `hash_embedding_<n>` for a hash table. Default: None, for `table`.
         table: an existing HashTable or StaticParameter to share, in place of `config`.
-        max_norm: rows with a larger L2 norm are scaled to it on the way out. Default: no limit.
-        padding_key: id that reads zeros and is never trained. Default: none.
-        faae_coefficient: number of occurrences that one occurrence of an id counts as, towards the
-            threshold of admission by count, and in the frequency by which eviction may choose, 1 to
-            2**20. Default: 1.
-        output_dtype: dtype of the rows that are returned and of the gradient that they take, after
-            FBGEMM's argument. `float32`; or, for a table with bfloat16 values and without
-            `max_norm`, `bfloat16`: the rows' own bits, half as many bytes (`docs/precision.md`).
-            Default: `float32`.
+        max_norm: upper limit of the L2 norm of returned rows; the lookup scales longer rows to this
+            limit. Default: no limit.
+        padding_key: id whose row reads as zeros and is never trained. Default: none.
+        faae_coefficient: number by which each occurrence of an id is counted, 1 to 2**20. Admission
+            by count and eviction by frequency use these counts of ids. Default: 1.
+        output_dtype: dtype of the returned rows and of their gradient, as FBGEMM's argument of this
+            name. The dtype is `float32`, or `bfloat16` for a table with bfloat16 values and a
+            lookup without `max_norm`. With `bfloat16`, rows keep their stored bits and take half as
+            many bytes (`docs/precision.md`). Default: `float32`.
 
     Inputs:
         ids: int32 or int64 Tensor of any shape, static or dynamic.
@@ -155,11 +157,11 @@ class TableLookup(nn.Cell):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
-        RuntimeError: ids of another dtype, or outside the vocabulary; training without an optimizer
-            that covers the table.
+        RuntimeError: ids have the wrong dtype or are outside the vocabulary, or no optimizer covers
+            the table in training.
 
-    `HashEmbeddingLookup` and `EmbeddingLookup` are this lookup with the arguments of MindRec and
-    MindSpore.
+    `HashEmbeddingLookup` has the arguments of MindRec for this lookup, `EmbeddingLookup` has the
+    arguments of MindSpore.
 
     Example:
         >>> from mindspore_rec import TableConfig

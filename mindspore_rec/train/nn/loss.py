@@ -23,32 +23,34 @@ class BCEWithLogitsLoss(nn.LossBase):
         \ell(x, y) = -\operatorname*{mean}_i\; \left[ y_i \log \sigma(x_i)
         + (1 - y_i) \log (1 - \sigma(x_i)) \right]
 
-    On the CPU one operator computes the loss and its gradient, :math:`\sigma(x_i) - y_i` by the
-    number of logits; the backward pass scales it. The loss is added up in float64, in an order
-    that no number of threads changes. `mindspore.nn.BCEWithLogitsLoss` itself is used with a
-    `weight` or `pos_weight`, for reduction 'none', for other types than float32, on other devices,
-    in `mindspore.export` and with `MINDSPORE_REC_ONEDNN=off`.
+    On the CPU one operator computes the loss and its gradient. The gradient is :math:`\sigma(x_i) -
+    y_i`, divided by the number of logits for the mean; the backward pass scales this gradient. The
+    loss is summed in float64, in an order that does not depend on the number of threads. The cell
+    uses `mindspore.nn.BCEWithLogitsLoss` with a `weight` or `pos_weight`, for reduction 'none', for
+    types other than float32, on other devices, in `mindspore.export` and with
+    `MINDSPORE_REC_ONEDNN=off`.
 
-    The operator has first derivatives only; second ones are a `NotImplementedError`.
+    The operator has first derivatives only; a second derivative raises `NotImplementedError`.
 
     Args:
         reduction: 'mean', 'sum' or 'none'. Default: 'mean'.
-        weight: Tensor that scales each loss, which broadcasts to `input`. Default: none.
+        weight: Tensor that scales the loss of each element; its shape must broadcast to the shape
+            of `input`. Default: none.
         pos_weight: Tensor that scales the losses of positive labels. Default: none.
 
     Inputs:
-        - **input** (Tensor): logits of any shape, float32; or float16 or bfloat16.
+        - **input** (Tensor): logits of any shape, float32, float16 or bfloat16.
         - **target** (Tensor): labels of the same shape, usually in [0, 1].
 
     Outputs:
-        Tensor of shape `()`; of the shape of `input` for reduction 'none'. The mean of no logits is
-        NaN, their sum 0.
+        Tensor of shape `()`, or of the shape of `input` for reduction 'none'. Without logits the
+        mean is NaN and the sum is 0.
 
     Raises:
-        TypeError: a weight is a Parameter; an input is no Tensor of these types.
-        ValueError: the reduction is none of these; the shapes of the inputs differ.
-        RuntimeError: the shapes of the inputs differ, and were not known before.
-        NotImplementedError: a second derivative is asked for.
+        TypeError: a weight is a Parameter, or an input is not a Tensor of these types.
+        ValueError: the reduction is unknown, or the shapes of the inputs differ.
+        RuntimeError: the shapes of the inputs differ and are known only when the graph runs.
+        NotImplementedError: a second derivative is computed.
 
     Supported platforms:
         ``CPU`` ``GPU`` ``Ascend``
@@ -73,7 +75,7 @@ class BCEWithLogitsLoss(nn.LossBase):
 
     @property
     def is_fused(self) -> bool:
-        """Whether float32 inputs go through one operator; the graph compiler asks once a graph."""
+        """True if one operator computes float32 inputs; the graph compiler asks once per graph."""
         return self.fused is not None and may_fuse([self])
 
     def construct(self, input: Tensor, target: Tensor) -> Tensor:
@@ -85,12 +87,12 @@ class BCEWithLogitsLoss(nn.LossBase):
 
 
 def _is_float32(x: Any) -> bool:
-    """Return whether x is a float32 Tensor; the graph compiler calls it, too."""
+    """Return whether x is a float32 Tensor; the graph compiler also calls this function."""
     return isinstance(x, Tensor) and x.dtype == ms.float32
 
 
 class _MeanOfLosses(nn.Cell):
-    """Mean of what a `mindspore.nn.BCEWithLogitsLoss` gives for each element."""
+    """Mean over the element losses of a `mindspore.nn.BCEWithLogitsLoss`."""
 
     def __init__(self, loss: nn.BCEWithLogitsLoss) -> None:
         super().__init__()
@@ -104,14 +106,16 @@ class _MeanOfLosses(nn.Cell):
 def differentiable(loss: nn.Cell) -> nn.Cell:
     """Return a loss whose gradient is right for batches of any size.
 
-    In PyNative mode the gradient of MindSpore 2.10's mean binary cross-entropy is divided by the
-    number of elements of the first batch, however many the batch has.
+    In PyNative mode, MindSpore 2.10 computes a wrong gradient of the mean binary cross-entropy. The
+    gradient is divided by the number of elements of the first batch, even if the current batch has
+    another size.
 
     Args:
         loss: any loss.
 
     Returns:
-        The loss itself, unless it is that cross-entropy in PyNative mode.
+        The loss itself; for a mean `mindspore.nn.BCEWithLogitsLoss` in PyNative mode, a cell that
+        computes the same loss with the right gradient.
 
     Example:
         >>> differentiable(nn.MSELoss())

@@ -29,37 +29,40 @@ _RECTIFIERS = ("relu", "leakyrelu", "gelu")
 
 
 class MLP(FusedLayer):
-    r"""Fully connected layers with an activation each.
+    r"""Fully connected layers, each followed by an activation.
 
     .. math::
         h_0 = x, \quad h_k = \text{drop}(a(\text{norm}(W_k h_{k-1} + b_k))), \quad
         y = W_{n+1} h_n + b_{n+1}
 
-    where norm is batch normalization (or nothing), and the last, linear layer is there if
-    `out_features` is given; without it :math:`y = h_n`. Weights start as He et al. (2015) for
-    rectifiers, as Glorot & Bengio (2010) for other activations and the last layer; biases as 0.
-    `mindspore.set_seed` decides the draw.
+    Here norm is batch normalization or the identity. The last, linear layer exists if
+    `out_features` is set; without it :math:`y = h_n`. Weights of layers with a rectifier as
+    activation start with the initialization of He et al. (2015). Weights of other layers and of the
+    last layer start with the initialization of Glorot & Bengio (2010). Biases start with 0.
+    `mindspore.set_seed` seeds the initialization.
 
-    On the CPU the whole stack is one operator, forward and backward, whose products are oneDNN's;
-    docs/dense.md says when. Batches are normalized as by `nn.BatchNorm1d`, but one row alone, which
-    has no variance, leaves the moving variance as it was.
+    On the CPU one operator computes the whole stack, forward and backward, with matrix products by
+    oneDNN; docs/dense.md lists the conditions. Batches are normalized as by `nn.BatchNorm1d`,
+    except that a batch of one row does not change the moving variance.
 
     Args:
-        in_features: width of the input, 1 to 2**20; or the widths of several inputs, which are
-            joined without a copy of their own, and whose sum is in that range.
-        hidden: width of each hidden layer, at least 1 each; may be empty with `out_features`.
+        in_features: width of the input, 1 to 2**20; or the widths of several inputs, with their sum
+            in this range. The inputs are joined without an extra copy.
+        hidden: width of each hidden layer, at least 1; may be empty if `out_features` is set.
         activation: one of `ACTIVATIONS`. Default: 'relu'.
         dropout: probability that a hidden unit is dropped in training, in [0, 1). Default: 0.0.
-        batch_norm: whether hidden layers are normalized before their activation; the layer then
-            has no bias of its own. Default: False.
-        out_features: width of the linear output; None for the last hidden layer. Default: None.
-        compute_dtype: type to which inputs and weights of the products are rounded, 'float32' or
-            'bfloat16'; sums, weights and gradients are float32. Processors without instructions
-            for bfloat16 give the same numbers, slower than 'float32'. Default: 'float32'.
+        batch_norm: whether hidden layers are normalized before their activation; normalized layers
+            have no bias. Default: False.
+        out_features: width of the last, linear layer; None to end with the last hidden layer.
+            Default: None.
+        compute_dtype: type to which inputs and weights are rounded in matrix products, 'float32' or
+            'bfloat16'. Sums, stored weights and gradients are float32. On processors without
+            bfloat16 instructions, 'bfloat16' gives the same numbers but is slower than 'float32'.
+            Default: 'float32'.
 
     Inputs:
-        x: float32 Tensor `[B, in_features]`, or one `[B, ...]` of so many floats per row for each
-            of the widths; or bfloat16, as a lookup with `output_dtype` returns it.
+        x: float32 Tensor `[B, in_features]`, or one Tensor `[B, ...]` per width, with that many
+            floats per row. A bfloat16 Tensor, as from a lookup with `output_dtype`, is also legal.
 
     Outputs:
         float32 Tensor `[B, out_features]`, or `[B, hidden[-1]]`.
@@ -139,7 +142,7 @@ class MLP(FusedLayer):
         return self._rounded(x)
 
     def _rounded(self, x: Tensor) -> Tensor:
-        """Return the output of MindSpore's layers, by products of `compute_dtype`."""
+        """Return the output of MindSpore's layers, with factors rounded to `compute_dtype`."""
         for i in range(len(self.layers)):
             layer = self.layers[i]
             x = self.through(layer, x) if i in self.dense else layer(x)
@@ -155,7 +158,7 @@ class MLP(FusedLayer):
         return outputs[0]
 
     def learned(self) -> Any:
-        """Return the parameters, in the order in which `add_to` asks for them."""
+        """Return the parameters in the order in which `add_to` uses them."""
         parameters: Any = ()
         for k in range(len(self.dense)):
             dense = self.layers[self.dense[k]]
@@ -168,7 +171,7 @@ class MLP(FusedLayer):
         return parameters
 
     def further(self) -> Any:
-        """Return moving statistics and masks, in the order in which `add_to` asks for them."""
+        """Return moving statistics and masks in the order in which `add_to` uses them."""
         extras: Any = ()
         for k in range(self.hidden):
             if self.normalizes:
@@ -183,8 +186,8 @@ class MLP(FusedLayer):
         """Set the moving statistics.
 
         Args:
-            packed: last output of a program in training.
-            moved: where the new statistics of each hidden layer are in `packed`.
+            packed: last output of the program for training.
+            moved: offset of each hidden layer's new statistics in `packed`.
         """
         for k in range(self.hidden):
             norm, at = self.layers[self.norms[k]], moved[k]
@@ -202,7 +205,7 @@ class MLP(FusedLayer):
     def add_to(
         self, program: Program, x: Columns, training: bool, output: Columns | None = None
     ) -> Columns:
-        """Add the stack to a program, and return its output."""
+        """Add the stack to a program, and return the output of the stack."""
         masks = SeededDropout.masks if training and self.drops else 0
         for k, at in enumerate(self.dense):
             weight, units = program.parameter(), self.layers[at].out_channels
@@ -241,7 +244,7 @@ def check_hidden(hidden: Sequence[int], most: int) -> tuple[int, ...]:
         most: greatest legal width.
 
     Raises:
-        TypeError, ValueError: `hidden` is no sequence of ints; a width is not in `[1, most]`.
+        TypeError, ValueError: `hidden` is not a sequence of ints, or a width is not in `[1, most]`.
 
     Example:
         >>> check_hidden([64, 32], 1024)

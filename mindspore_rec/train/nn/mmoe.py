@@ -28,46 +28,47 @@ _MOST_EXPERTS = 1024
 
 
 class MMoE(FusedLayer):
-    r"""Multi-gate mixture of experts: tasks share experts, each weighs them by a gate of its own.
+    r"""Multi-gate mixture of experts: tasks share experts, and each task's gate weighs them.
 
     .. math::
         g^k(x) = \text{softmax}(W_{g}^k x), \quad
         y^k = \sum_{e=1}^{E} g^k(x)_e \, f_e(x)
 
-    for task k, where each expert :math:`f_e` is an `MLP` and each gate :math:`W_g^k`, a matrix
-    `[experts, in_features]` without bias, reads the whole input. The softmax is over the experts of
-    one row, so that a row's output does not depend on the other rows of its batch.
+    Here k is a task, and each expert :math:`f_e` is an `MLP`. Each gate :math:`W_g^k` is a matrix
+    `[experts, in_features]` without bias and reads the whole input. The softmax is over the experts
+    of one row, so that a row's output does not depend on the other rows of the batch.
 
-    All experts start with weights of their own, for experts that start alike and are weighed alike
-    get the same gradient and stay alike. `mindspore.set_seed` decides this draw and what is
-    dropped: a seed gives the same training, bit by bit.
+    The experts start with different weights. Experts with equal weights and equal gates would get
+    equal gradients and stay equal. `mindspore.set_seed` seeds the initial weights and the dropout,
+    so that two trainings with the same seed are equal, bit by bit.
 
-    The first layers of all experts are one matrix product, and so are all gates. On the CPU the
-    whole mixture is one operator, forward and backward, whose products are oneDNN's.
+    One matrix product computes the first layers of all experts, and another computes all gates. On
+    the CPU one operator computes the whole mixture, forward and backward, with matrix products by
+    oneDNN.
 
     Source: Ma et al., "Modeling Task Relationships in Multi-task Learning with Multi-gate
     Mixture-of-Experts", KDD 2018, https://doi.org/10.1145/3219819.3220007.
 
     Args:
         in_features: width of the input, at least 1; or the widths of several inputs, which are
-            joined without a copy of their own.
+            joined without an extra copy.
         experts: number of experts E, 1 to 1024.
-        hidden: width of each layer of an expert, at least 1 each; at least one layer.
+        hidden: widths of the layers of an expert, each at least 1; at least one layer.
         tasks: number of tasks, 1 to 1024, each with one gate.
         activation: activation of the experts, as for `MLP`. Default: 'relu'.
         dropout: probability that a unit of an expert's layers is dropped in training, in [0, 1).
             Default: 0.0.
-        input_dropout: probability that an input is dropped in training, for all experts and gates
-            alike, in [0, 1). Default: 0.0.
-        compute_dtype: type to which inputs and weights of the products are rounded, 'float32' or
-            'bfloat16', as for `MLP`; softmax and mixtures are float32. Default: 'float32'.
+        input_dropout: probability that an input is dropped in training, in [0, 1). A dropped input
+            is dropped for all experts and gates. Default: 0.0.
+        compute_dtype: type to which inputs and weights are rounded in matrix products, 'float32' or
+            'bfloat16', as for `MLP`. Softmax and mixtures are float32. Default: 'float32'.
 
     Inputs:
-        x: float32 Tensor `[B, in_features]`, or one `[B, ...]` of so many floats per row for each
-            of the widths.
+        x: float32 Tensor `[B, in_features]`, or one Tensor `[B, ...]` per width, with that many
+            floats per row.
 
     Outputs:
-        Tuple of one float32 Tensor `[B, hidden[-1]]` a task.
+        Tuple of one float32 Tensor `[B, hidden[-1]]` per task.
 
     Attributes:
         out_features: width of an output.
@@ -110,11 +111,12 @@ class MMoE(FusedLayer):
         self.drops_inputs = check_rate("input_dropout", input_dropout) > 0
         self.drops_units = check_rate("dropout", dropout) > 0
         self.activation = activation
-        # Drawn with the fan-in of one expert: a wide layer is E narrow ones side by side.
+        # One wide layer holds the first layers of all experts. The first layer of every expert has
+        # the same fan-in as the wide layer.
         self.first = MLP(inputs, [self.experts * width], activation, compute_dtype=compute_dtype)
         self.width = width
         self.later_widths = tuple(later)
-        # A product for each expert: faster on CPU than BatchMatMul and the transposes it needs.
+        # One product per expert is faster on the CPU than BatchMatMul with its transposes.
         self.later = nn.CellList(
             [
                 _later_layers(width, later, activation, dropout, compute_dtype)
@@ -137,7 +139,7 @@ class MMoE(FusedLayer):
         self._fuse()
 
     def construct(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        """Return one mixture a task, float32 `[B, hidden[-1]]` each."""
+        """Return one mixture per task, each float32 `[B, hidden[-1]]`."""
         check_inputs(inputs, self.in_features)
         if self.is_fused:
             return self._fused(inputs)
@@ -149,7 +151,8 @@ class MMoE(FusedLayer):
         weights = ops.split(gates, 1, 1)
         mixtures: tuple[Tensor, ...] = ()
         for k in range(self.tasks):
-            # One after the other: CPU kernels add [B, H] faster than they reduce [B, E, H].
+            # The loop adds one expert at a time. CPU kernels add [B, H] faster than they reduce [B,
+            # E, H].
             mixture = weights[k * self.experts] * outputs[0]
             for e in range(1, self.experts):
                 mixture = mixture + weights[k * self.experts + e] * outputs[e]
@@ -157,12 +160,12 @@ class MMoE(FusedLayer):
         return mixtures
 
     def expert_outputs(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        """Return the outputs of the experts, a float32 Tensor `[B, out_features]` each."""
+        """Return the outputs of the experts, each a float32 Tensor `[B, out_features]`."""
         check_inputs(inputs, self.in_features)
         return self._outputs_of(join(inputs, self.in_features))
 
     def gate_weights(self, *inputs: Tensor) -> Tensor:
-        """Return the tasks' weights of the experts: float32 `[B, tasks, experts]`, summing to 1."""
+        """Return each task's weights of the experts, with sum 1: float32 `[B, tasks, experts]`."""
         check_inputs(inputs, self.in_features)
         return self._gates_of(join(inputs, self.in_features))
 
@@ -225,7 +228,7 @@ class MMoE(FusedLayer):
         return program.cell(outputs, training)
 
     def _later_program(self, program: Program, units: Columns, drops: bool) -> Columns:
-        """Add the layers behind the first one, and return all experts' outputs side by side."""
+        """Add the layers after the first layer, and return all experts' outputs side by side."""
         joined = program.value(self.experts * self.out_features)
         for e in range(self.experts):
             x = units.part(e * self.width, self.width)

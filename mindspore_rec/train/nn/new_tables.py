@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of an embedding cell: a new one by its description, or one that exists."""
+"""The table of an embedding cell: a new table from a description, or an existing table."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ __all__ = ["named_hash_config", "new_table", "table_of"]
 
 
 def table_of(maker: str, config: Any, table: Any) -> TableParameter:
-    """Return the table of an embedding cell, which takes a description or a table.
+    """Return the table of an embedding cell, from a description or an existing table.
 
     Args:
         maker: name of the cell's class, for messages.
         config: the description of a new table, or None.
-        table: the table, or None.
+        table: an existing table, or None.
 
     Raises:
-        TypeError: both are None, or one is of the wrong type.
-        ValueError: both are given.
+        TypeError: `config` and `table` are both None, or one has the wrong type.
+        ValueError: `config` and `table` are both set.
 
     Example:
         >>> table_of("EmbeddingBag", TableConfig(8, name="doc.table_of"), None).dim
@@ -46,7 +46,7 @@ def table_of(maker: str, config: Any, table: Any) -> TableParameter:
 
 
 def new_table(maker: str, config: TableConfig) -> TableParameter:
-    """Make the table of an embedding cell, of the kind that its description asks for.
+    """Make the table of an embedding cell: static if the config has `vocab_size`, else hash.
 
     Args:
         maker: name of the cell's class, for messages.
@@ -58,14 +58,14 @@ def new_table(maker: str, config: TableConfig) -> TableParameter:
 
 
 def named_hash_config(maker: str, config: TableConfig) -> TableConfig:
-    """Return the description of a cell's hash table; without a name it is `hash_embedding_<n>`.
+    """Return the config of a cell's hash table, with the default name `hash_embedding_<n>`.
 
     Args:
         maker: name of the cell's class, for messages.
         config: the table's description.
 
     Raises:
-        ValueError: the config is of a static table.
+        ValueError: the config describes a static table.
     """
     check_hash_config(maker, config)
     if config.name is not None:

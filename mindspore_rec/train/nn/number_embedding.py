@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NumberEmbedding: a vector for each number of a row, which the number scales."""
+"""NumberEmbedding: embed each number of a row as a learned vector times the number."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ __all__ = ["NumberEmbedding"]
 
 
 class NumberEmbedding(FusedLayer):
-    r"""Embed numbers as fields: each has a learned vector, which the number scales.
+    r"""Embed numbers as fields: multiply each number by a learned vector.
 
     .. math::
         y_{b,n} = x_{b,n} \, v_n
 
     Source: Rendle, "Factorization Machines", ICDM 2010, https://doi.org/10.1109/ICDM.2010.127,
-    where a number is a feature like others; as the first layer of networks in FuxiCTR and BARS.
+    which treats a number like any other feature. FuxiCTR and BARS use this embedding as the first
+    layer of networks.
 
     Args:
         numbers: N, the count of numbers per row, 1 to 65536.
         embedding_dim: width D of a vector, 1 to 8192.
-        std: standard deviation of the vectors' first values, which are normal; at least 0.
-            `mindspore.set_seed` decides the draw. Default: 0.01.
+        std: standard deviation of the normal distribution of the initial vectors, at least 0.
+            `mindspore.set_seed` seeds the initialization. Default: 0.01.
 
     Inputs:
         x: float32 Tensor `[B, numbers]`.
@@ -39,12 +40,12 @@ class NumberEmbedding(FusedLayer):
         float32 Tensor `[B, numbers, embedding_dim]`.
 
     Attributes:
-        vectors: the vectors, a Parameter `[numbers, embedding_dim]`.
-        out_features: floats of a row of the output, numbers * embedding_dim.
+        vectors: the learned vectors, a Parameter `[numbers, embedding_dim]`.
+        out_features: floats per row of the output, numbers * embedding_dim.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type or out of range, or the input is not
-            of the shape above.
+        TypeError, ValueError: an argument is of the wrong type or out of range, or the input has
+            the wrong shape.
 
     Example:
         >>> import numpy as np
@@ -82,11 +83,11 @@ class NumberEmbedding(FusedLayer):
         return ops.expand_dims(widened(x), 2) * self.vectors
 
     def learned(self) -> Any:
-        """Return the parameters, in the order in which `add_to` asks for them."""
+        """Return the parameters in the order in which `add_to` uses them."""
         return (self.vectors,)
 
     def add_to(
         self, program: Program, x: Columns, training: bool, output: Columns | None = None
     ) -> Columns:
-        """Add the layer to a program, and return its output."""
+        """Add the layer to a program, and return the output of the layer."""
         return program.scale_vectors(x, program.parameter(), self.out_features, output)

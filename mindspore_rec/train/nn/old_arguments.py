@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments of EmbeddingBag that describe its table, which a `TableConfig` does by now."""
+"""Old arguments of EmbeddingBag that describe its table; a `TableConfig` replaces them."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ _HASH_ONLY = (
 
 
 class InConfig:
-    """Change by which arguments that describe a bag's table become a `TableConfig`."""
+    """Convert old arguments that describe the table of an EmbeddingBag to a `TableConfig`."""
 
     def apply(self, function: str, named: dict[str, Any]) -> None:
-        """Put a description, or a table with the values that were given, in their place.
+        """Replace the old arguments in `named` by a description or a table.
 
         Raises:
             TypeError, ValueError: an argument is of the wrong type or out of range, or describes a
-                table that `config` or `table` is.
+                table although `config` or `table` is set.
         """
         if isinstance(named.get("embedding_size"), TableConfig) and "config" not in named:
             named["config"] = named.pop("embedding_size")  # given by position
@@ -97,7 +97,7 @@ def _of_arguments(
     cache: CacheConfig | None = None,
     config: TableConfig | None = None,
 ) -> TableConfig | StaticParameter | None:
-    """Return the description of a new table, or the table; None if one is given.
+    """Return a table's description, or a new static table; None if `table` or `config` is set.
 
     An EmbeddingBag of version 0.4 had these arguments, and `mode`.
     """

@@ -18,35 +18,36 @@ __all__ = ["FusedSequential"]
 
 
 class _Step(NamedTuple):
-    """A dense layer by its place in the stack, with the activation behind it."""
+    """Place of a dense layer in the stack, and the activation after this layer."""
 
     at: int
     activation: str
 
 
 class FusedSequential(FusedLayer):
-    """The layers of an `nn.SequentialCell`, as one operator forward and one backward on the CPU.
+    """The layers of an `nn.SequentialCell`, with one operator forward and one backward on the CPU.
 
-    It has the layers of the stack under the names that they have there, and their parameters are
-    the same objects: a checkpoint fits both. If the fused form cannot be used (another device, an
-    input that is not float32 `[B, in_channels]`, no oneDNN, `mindspore.export`), the stack itself
-    computes.
+    The cell has the layers of the stack, with the same names and the same Parameter objects. So the
+    same checkpoint fits the cell and the stack. The stack itself computes the output on other
+    devices, without oneDNN, in `mindspore.export`, and for an input that is not float32 `[B,
+    in_channels]`.
 
     Args:
-        stack: `nn.Dense` layers of float32, each followed by at most one activation, which is
-            `nn.ReLU`, `nn.LeakyReLU()`, `nn.GELU()`, `nn.Tanh` or `nn.Sigmoid`, or named as the
-            `activation` of the layer; nothing else.
-        compute_dtype: type of the products' factors, 'float32' or 'bfloat16'. Default: 'float32'.
+        stack: float32 `nn.Dense` layers, each with at most one activation, and no other cells. The
+            activation is the layer's `activation`, or a cell after the layer: `nn.ReLU`,
+            `nn.LeakyReLU()`, `nn.GELU()`, `nn.Tanh` or `nn.Sigmoid`.
+        compute_dtype: type to which the factors of matrix products are rounded, 'float32' or
+            'bfloat16'. Default: 'float32'.
 
     Inputs:
-        x: Tensor as for the stack.
+        x: Tensor, as the stack takes it.
 
     Outputs:
-        Tensor as of the stack.
+        Tensor, as the stack returns it.
 
     Raises:
-        TypeError: `stack` is no `nn.SequentialCell`.
-        ValueError: the stack has something else in it.
+        TypeError: `stack` is not an `nn.SequentialCell`.
+        ValueError: the stack has other cells, or its layers cannot be fused.
 
     Example:
         >>> import numpy as np
@@ -70,8 +71,8 @@ class FusedSequential(FusedLayer):
             )
         self.steps = steps
         self.dense = tuple(step.at for step in steps)
-        # Past Cell.__setattr__, which would rename the parameters; the children are the stack's, so
-        # that paths of parameters stay as they are.
+        # Bypass Cell.__setattr__, which would rename the parameters. The cell shares the stack's
+        # children, so that the paths of parameters do not change.
         object.__setattr__(self, "stack", stack)
         self._cells.update(stack._cells)
         self.set_train(stack.training)
@@ -100,7 +101,7 @@ class FusedSequential(FusedLayer):
         return self._run_fused(arguments)
 
     def _plain(self, x: Tensor) -> Tensor:
-        """Return the output of the stack, by products of `compute_dtype`."""
+        """Return the output of the stack, with factors rounded to `compute_dtype`."""
         if self.compute_dtype == "float32":
             return self.stack(x)
         for i in range(len(self.stack)):
@@ -132,7 +133,7 @@ class FusedSequential(FusedLayer):
 
 
 def _steps_of(stack: nn.SequentialCell) -> tuple[_Step, ...] | None:
-    """Return the dense layers with their activations; None if there is anything else."""
+    """Return the dense layers with their activations; None if the stack cannot be fused."""
     steps: list[_Step] = []
     if is_altered(stack) or is_watched(stack):
         return None

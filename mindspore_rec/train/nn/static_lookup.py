@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""VocabularyLookup: rows of a fixed vocabulary, from a static table or a dense Parameter."""
+"""VocabularyLookup: look up a fixed vocabulary in a static table or a dense Parameter."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ __all__ = ["VocabularyLookup"]
 class VocabularyLookup(nn.Cell):
     """Lookup over a fixed vocabulary: in a table on the host, or in a Parameter on the device.
 
-    It is what `EmbeddingLookup` is for the rest of the library.
+    `EmbeddingLookup` is a subclass; other modules of the library refer to this base class.
 
     Args:
-        table: the table, or float32 Parameter `[vocab_size, embedding_size]`.
+        table: a StaticParameter, or a float32 Parameter `[vocab_size, embedding_size]`.
         max_norm: as for `TableLookup`.
-        padding_key: as for `TableLookup`; only for a table.
-        output_dtype: as for `TableLookup`; only for a table.
+        padding_key: as for `TableLookup`; only for a StaticParameter.
+        output_dtype: as for `TableLookup`; only for a StaticParameter.
 
     Attributes:
-        target: 'CPU', or 'DEVICE' if rows are a Parameter.
+        target: 'DEVICE' if `table` is a Parameter, else 'CPU'.
         vocab_size: number of ids.
-        embedding_size: floats in a row.
-        embedding_table: the table or Parameter.
+        embedding_size: number of floats in a row.
+        embedding_table: the StaticParameter or Parameter.
     """
 
     def __init__(

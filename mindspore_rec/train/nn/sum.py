@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sum: the sum of inputs of one width."""
+"""Sum: the sum of several inputs with the same width."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ __all__ = ["Sum"]
 
 
 class Sum(FusedLayer):
-    r"""Sum of several inputs, from the left: the logit of a network with several branches.
+    r"""Sum of several inputs, such as the logits of a network's branches, from left to right.
 
     .. math::
         y = (x_1 + x_2) + \dots + x_n
 
-    In a `FusedGraph` it is a part of the operator; by itself it is MindSpore's additions.
+    In a `FusedGraph` the sum is part of the fused operator; elsewhere MindSpore's operators add.
 
     Args:
         inputs: number of inputs n, 1 to 65536.
         width: floats per row of each input, 1 to 65536. Default: 1.
 
     Inputs:
-        float32 Tensors `[B, ...]` of `width` floats per row, n of them.
+        n float32 Tensors `[B, ...]`, each with `width` floats per row.
 
     Outputs:
         float32 Tensor `[B, width]`.
@@ -35,8 +35,8 @@ class Sum(FusedLayer):
         out_features: width of the output.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type or out of range, or there are not n
-            inputs.
+        TypeError, ValueError: an argument is of the wrong type or out of range, or the number of
+            inputs is wrong.
 
     Example:
         >>> import mindspore as ms
@@ -64,5 +64,5 @@ class Sum(FusedLayer):
     def add_to(
         self, program: Program, x: Columns, training: bool, output: Columns | None = None
     ) -> Columns:
-        """Add the sum to a program, and return its output."""
+        """Add the sum to a program, and return the columns of the sum."""
         return program.sum_groups(x, self.out_features, output)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adagrad, and its form with one number of state a row."""
+"""Adagrad, and row-wise Adagrad with one number of state per row."""
 
 from __future__ import annotations
 
@@ -14,24 +14,27 @@ __all__ = ["Adagrad", "RowWiseAdagrad"]
 
 
 class Adagrad(SparseOptimizer):
-    r"""Adagrad: a learning rate for each weight that falls with the gradients it has seen.
+    r"""Adagrad: each weight has its own learning rate, which falls as gradients accumulate.
 
     .. math::
         a &= a + g^2 \\
         w &= w - lr \frac{g}{\sqrt{a}}
 
-    The formula is `mindspore.nn.Adagrad`'s. Rows that do not occur in a batch do not change in
-    Adagrad proper either. Source: Duchi et al., "Adaptive Subgradient Methods for Online Learning
-    and Stochastic Optimization", JMLR 2011.
+    The formula is `mindspore.nn.Adagrad`'s. Rows outside the batch do not change, which is exact:
+    in ordinary Adagrad a gradient of 0 changes nothing. Source: Duchi et al., "Adaptive Subgradient
+    Methods for Online Learning and Stochastic Optimization", JMLR 2011.
 
     Args:
-        params: parameters or groups (`net.trainable_params()`), tables among them.
-        accum: first value of :math:`a`, > 0 (with 0, a gradient of 0 would be 0 / 0). Default: 0.1.
+        params: parameters of layers and tables, such as `net.trainable_params()`, or parameter
+            groups.
+        accum: initial value of :math:`a`, > 0. With `accum` 0, a gradient of 0 would give 0 / 0.
+            Default: 0.1.
         learning_rate: number, Tensor, iterable or `LearningRateSchedule`, >= 0. Default: 0.001.
-        loss_scale: > 0, what the loss was multiplied by. Default: 1.0.
-        weight_decay: number >= 0 or a Cell of the step; added to the gradient as
-            ``weight_decay * w``. Default: 0.0.
-        clip_global_norm: > 0, the greatest norm of all gradients together, or None. Default: None.
+        loss_scale: factor > 0 by which the loss was multiplied. Default: 1.0.
+        weight_decay: number >= 0, or a Cell that maps the step to a number. ``weight_decay * w`` is
+            added to the gradient. Default: 0.0.
+        clip_global_norm: upper limit > 0 of the norm of all gradients together; None for no
+            clipping. Default: None.
 
     Raises:
         TypeError: an argument has a wrong type.
@@ -74,7 +77,7 @@ class Adagrad(SparseOptimizer):
 
 
 class RowWiseAdagrad(SparseOptimizer):
-    r"""Adagrad with one accumulator a row: 4 bytes of state a row, whatever its width.
+    r"""Adagrad with one accumulator per row: 4 bytes of state per row of any width.
 
     For a row of a table, with :math:`D` floats:
 
@@ -88,14 +91,16 @@ class RowWiseAdagrad(SparseOptimizer):
     Scalable Training of Deep Learning Recommendation Models", ISCA 2022.
 
     Args:
-        params: parameters or groups (`net.trainable_params()`), tables among them.
+        params: parameters of layers and tables, such as `net.trainable_params()`, or parameter
+            groups.
         learning_rate: number, Tensor, iterable or `LearningRateSchedule`, >= 0. Default: 0.01.
-        epsilon: > 0, added to the root. Default: 1e-8.
-        accum: first value of :math:`a`, >= 0. Default: 0.0.
-        loss_scale: > 0, what the loss was multiplied by. Default: 1.0.
-        weight_decay: number >= 0 or a Cell of the step; added to the gradient as
-            ``weight_decay * w``. Default: 0.0.
-        clip_global_norm: > 0, the greatest norm of all gradients together, or None. Default: None.
+        epsilon: number > 0 that is added to the root. Default: 1e-8.
+        accum: initial value of :math:`a`, >= 0. Default: 0.0.
+        loss_scale: factor > 0 by which the loss was multiplied. Default: 1.0.
+        weight_decay: number >= 0, or a Cell that maps the step to a number. ``weight_decay * w`` is
+            added to the gradient. Default: 0.0.
+        clip_global_norm: upper limit > 0 of the norm of all gradients together; None for no
+            clipping. Default: None.
 
     Raises:
         TypeError: an argument has a wrong type.
@@ -133,7 +138,7 @@ class RowWiseAdagrad(SparseOptimizer):
             state={"accum": accum},
         )
         self._epsilon = epsilon
-        # Instances rather than functions, so that `target` can place them.
+        # The operators are instances rather than functions, so that `target` can set their device.
         self._add, self._mul, self._div, self._sqrt = (
             ops.Add(),
             ops.Mul(),

@@ -17,12 +17,12 @@ __all__ = ["Adam", "AdamBase", "LazyAdam", "log_of"]
 
 
 def log_of(beta: float) -> float:
-    """Return the logarithm of beta as the float32 that the update multiplies by, for beta > 0."""
+    """Return the logarithm of beta > 0, after rounding beta to float32 as the update does."""
     return math.log(float(np.float32(beta)))
 
 
 class AdamBase(SparseOptimizer):
-    """Base of Adam and AdamW: the moments and the bias corrections."""
+    """Base class of Adam and AdamW, with the moments and the bias corrections."""
 
     native_dense = True
 
@@ -62,14 +62,14 @@ class AdamBase(SparseOptimizer):
         self._opt = ops.Adam(use_nesterov=use_nesterov)
 
     def prepare(self, step: Tensor) -> Any:
-        """Return the bias corrections: of the learning rate, and of epsilon for AdamW."""
-        # 1 - beta ** t by expm1, because 1 - 0.999 ** t has few exact digits in float32.
+        """Return the bias corrections of the learning rate and, for AdamW, of epsilon."""
+        # expm1 computes 1 - beta ** t, because 1 - 0.999 ** t has few exact digits in float32.
         first = self._one if self._beta1 == 0 else -ops.expm1(step * self._log_beta1)
         second = self._one if self._beta2 == 0 else ops.sqrt(-ops.expm1(step * self._log_beta2))
         return second / first, second
 
     def adam(self, j: int, w: Any, g: Any, lr: Any, eps: Any) -> Any:
-        """MindSpore's fused update; its own bias correction is off, `lr` and `eps` have it."""
+        """Run MindSpore's fused update; `lr` and `eps` already contain the bias correction."""
         return self._opt(
             w,
             self.moment1[j],
@@ -85,7 +85,7 @@ class AdamBase(SparseOptimizer):
 
 
 class LazyAdam(AdamBase):
-    r"""Adam that touches only the rows of the batch.
+    r"""Adam that updates only the rows of the batch.
 
     .. math::
         m &= \beta_1 m + (1 - \beta_1) g \\
@@ -93,22 +93,24 @@ class LazyAdam(AdamBase):
         w &= w - lr \frac{\sqrt{1 - \beta_2^t}}{1 - \beta_1^t} \frac{m}{\sqrt{v} + eps}
 
     With Nesterov's momentum the numerator is :math:`\beta_1 m + (1 - \beta_1) g`. In a table, rows
-    that do not occur in the batch keep value and moments; :math:`t` is the optimizer's step, as in
-    `mindspore.nn.LazyAdam`, whose formula this is (there deprecated). Dense parameters get ordinary
+    outside the batch keep their value and moments. As in the deprecated `mindspore.nn.LazyAdam`,
+    which has the same formula, :math:`t` is the optimizer's step. Dense parameters get ordinary
     Adam. Source: Kingma & Ba, "Adam: A Method for Stochastic Optimization", ICLR 2015; the lazy
     form is TensorFlow's LazyAdamOptimizer.
 
     Args:
-        params: parameters or groups (`net.trainable_params()`), tables among them.
+        params: parameters of layers and tables, such as `net.trainable_params()`, or parameter
+            groups.
         learning_rate: number, Tensor, iterable or `LearningRateSchedule`, >= 0. Default: 1e-3.
         beta1: decay of the first moment, in [0, 1). Default: 0.9.
         beta2: decay of the second moment, in [0, 1). Default: 0.999.
-        eps: > 0, added to the root. Default: 1e-8.
+        eps: number > 0 that is added to the root. Default: 1e-8.
         use_nesterov: Nesterov's momentum. Default: False.
-        weight_decay: number >= 0 or a Cell of the step; added to the gradient as
-            ``weight_decay * w``. Default: 0.0.
-        loss_scale: > 0, what the loss was multiplied by. Default: 1.0.
-        clip_global_norm: > 0, the greatest norm of all gradients together, or None. Default: None.
+        weight_decay: number >= 0, or a Cell that maps the step to a number. ``weight_decay * w`` is
+            added to the gradient. Default: 0.0.
+        loss_scale: factor > 0 by which the loss was multiplied. Default: 1.0.
+        clip_global_norm: upper limit > 0 of the norm of all gradients together; None for no
+            clipping. Default: None.
 
     Raises:
         TypeError: an argument has a wrong type.
@@ -155,11 +157,12 @@ class LazyAdam(AdamBase):
 
 
 class Adam(LazyAdam):
-    """Adam, with `mindspore.nn.Adam`'s formula for dense parameters and `LazyAdam`'s for tables.
+    """Adam: `mindspore.nn.Adam` for dense parameters, and `LazyAdam` for tables.
 
-    The two differ for a table's rows that do not occur in a batch: Adam proper would decay their
-    moments and move them on, which costs a pass over the whole table each step. That is not done:
-    on tables this is `LazyAdam`. Arguments, formula and errors are as for `LazyAdam`.
+    The two optimizers differ for rows of a table outside the batch. `mindspore.nn.Adam` would decay
+    the moments of rows outside the batch and update these rows. Such an update takes a pass over
+    the whole table in each step. `LazyAdam` leaves rows outside the batch unchanged. Arguments,
+    formula and errors are as for `LazyAdam`.
 
     Example:
         >>> from mindspore import nn

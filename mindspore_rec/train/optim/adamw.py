@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AdamW: Adam with weight decay apart from the gradient."""
+"""AdamW: Adam with weight decay that is separate from the gradient."""
 
 from __future__ import annotations
 
@@ -21,21 +21,23 @@ class AdamW(AdamBase):
         v &= \beta_2 v + (1 - \beta_2) g^2 \\
         w &= w - lr \frac{m / (1 - \beta_1^t)}{\sqrt{v / (1 - \beta_2^t)} + eps}
 
-    In a table, rows that do not occur in the batch keep value and moments and do not decay;
+    In a table, rows outside the batch keep their value and moments and do not decay. The number
     :math:`t` is the optimizer's step. `mindspore.nn.AdamWeightDecay` differs: it has no bias
-    correction. Source: Loshchilov & Hutter, "Decoupled Weight Decay Regularization", ICLR 2019
-    (algorithm 2, the schedule multiplier being the learning rate itself, as in PyTorch and
-    `mindspore.mint.optim.AdamW`).
+    correction. Source: Loshchilov & Hutter, "Decoupled Weight Decay Regularization", ICLR 2019,
+    algorithm 2. The schedule multiplier of the algorithm is the learning rate, as in PyTorch and
+    `mindspore.mint.optim.AdamW`.
 
     Args:
-        params: parameters or groups (`net.trainable_params()`), tables among them.
+        params: parameters of layers and tables, such as `net.trainable_params()`, or parameter
+            groups.
         learning_rate: number, Tensor, iterable or `LearningRateSchedule`, >= 0. Default: 1e-3.
         beta1: decay of the first moment, in [0, 1). Default: 0.9.
         beta2: decay of the second moment, in [0, 1). Default: 0.999.
-        eps: > 0, added to the root. Default: 1e-8.
-        weight_decay: number >= 0 or a Cell of the step. Default: 0.01.
-        loss_scale: > 0, what the loss was multiplied by. Default: 1.0.
-        clip_global_norm: > 0, the greatest norm of all gradients together, or None. Default: None.
+        eps: number > 0 that is added to the root. Default: 1e-8.
+        weight_decay: number >= 0, or a Cell that maps the step to a number. Default: 0.01.
+        loss_scale: factor > 0 by which the loss was multiplied. Default: 1.0.
+        clip_global_norm: upper limit > 0 of the norm of all gradients together; None for no
+            clipping. Default: None.
 
     Raises:
         TypeError: an argument has a wrong type.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Base of the optimizers: dense parameters and tables in one step, scaling, decay, clipping."""
+"""Base class of the optimizers: steps of dense parameters and tables, scaling, decay, clipping."""
 
 from __future__ import annotations
 
@@ -33,45 +33,48 @@ __all__ = ["SparseOptimizer"]
 
 
 class SparseOptimizer(nn.Optimizer):
-    """Base of the optimizers: one `mindspore.nn.Optimizer` over dense parameters and tables.
+    """Base class of the optimizers: a `mindspore.nn.Optimizer` for dense parameters and tables.
 
     A step, for every parameter ``w`` with raw gradient ``g``:
 
     1. ``g = g / loss_scale``;
     2. ``g = g * c`` with ``c = clip_global_norm / max(norm, clip_global_norm)``, where ``norm`` is
-       the Euclidean norm of all gradients of the optimizer, the gradients of tables summed by key;
+       the Euclidean norm of all gradients of the optimizer, with gradients of tables summed by key;
     3. ``g = g + weight_decay * w`` (decoupled in AdamW);
     4. the rule, in the native core: one operator for all dense parameters, one for each table.
-       Dense parameters that are not float32 or whose gradients are centralized, and all of them if
-       MindSpore does not run on the CPU, are updated by MindSpore's operators.
+       MindSpore's operators update dense parameters that are not float32 or have centralized
+       gradients. If MindSpore does not run on the CPU, its operators update all dense parameters.
 
-    A table's step visits the rows of the batch only, once each: gradients of a key that occurs
-    several times, in one lookup or in several, are added first. That is the "lazy" form of each
-    rule: a row that does not occur does not decay and its moments stay as they are.
+    A table's step visits only the rows of the batch, each row once. Gradients of a key that occurs
+    several times, in one or several lookups, are summed first. This is the "lazy" form of each
+    optimizer rule, in which rows outside the batch do not decay and keep their moments.
 
-    If several workers train together, the gradients are first made the gradients of all workers'
-    batches: dense gradients are averaged, gradients of tables go to the workers that own the rows.
-    Dense parameters start with the values of worker 0.
+    If several workers train together, a step first exchanges their gradients. Dense gradients are
+    averaged over the workers. Gradients of tables go to the workers that own the rows. Dense
+    parameters start with the values of worker 0 on all workers.
 
-    As in `mindspore.nn.Optimizer`, without groups the decay leaves out dense parameters with 'beta'
-    or 'gamma' in their names; a table decays whatever its name. `step` counts from 1.
+    Without parameter groups, dense parameters with 'beta' or 'gamma' in their names do not decay,
+    as in `mindspore.nn.Optimizer`. Tables decay regardless of their names. `step` counts from 1.
 
-    A subclass passes its native rule and its dense state to `__init__` and defines `dense_step`,
-    and `prepare` if something is computed once per step. These update all dense parameters, unless
-    the class also has `native_dense = True`: they then say in MindSpore's operators what the native
-    rule does.
+    A subclass passes its native rule and its dense state to `__init__` and defines `dense_step`.
+    The subclass also defines `prepare` if some values are computed once per step. By default,
+    `dense_step` updates all dense parameters. With `native_dense = True`, the native rule does the
+    same update, and `dense_step` updates only dense parameters that the native core does not
+    update.
 
     Args:
-        params: parameters or groups, as `net.trainable_params()` gives them; tables are among them.
-        learning_rate: number, 0-d Tensor, or one rate a step: 1-d Tensor, iterable,
-            `LearningRateSchedule`. Finite and >= 0.
+        params: parameters of layers and tables, such as `net.trainable_params()`, or parameter
+            groups.
+        learning_rate: a number or 0-d Tensor; or one rate per step as a 1-d Tensor, an iterable or
+            a `LearningRateSchedule`. Finite and >= 0.
         weight_decay: finite number >= 0, or a Cell that maps the step (int32 ``[1]``, from 0) to
-            one.
+            such a number.
         loss_scale: finite number > 0 by which the loss was multiplied.
         clip_global_norm: finite number > 0, or None for no clipping.
         rule: name of the native rule.
-        constants: its constants.
-        state: dense state: attribute name -> initial value of a tensor like each dense parameter.
+        constants: constants of the rule.
+        state: initial value of each state of the dense parameters, by attribute name. A state has
+            the shape of its parameter.
 
     Raises:
         TypeError: an argument has a wrong type.
@@ -80,11 +83,11 @@ class SparseOptimizer(nn.Optimizer):
 
     grad_centralization_flags: tuple[bool, ...]  # made by nn.Optimizer if there are groups
 
-    # Whether the native rule does to dense parameters what the class defines for them.
+    # True if the native rule does the same update of dense parameters as `dense_step`.
     native_dense = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Take `native_dense` back from a class that changes the formula of its base."""
+        """Set `native_dense` to False in a subclass that changes the formula of its base class."""
         super().__init_subclass__(**kwargs)
         changed = {"prepare", "dense_step", "adam"} & cls.__dict__.keys()
         if changed and "native_dense" not in cls.__dict__:
@@ -139,7 +142,7 @@ class SparseOptimizer(nn.Optimizer):
     # ---- construction
 
     def _check_rates(self, learning_rate: Any) -> None:
-        """Check the learning rates, for rules that do not support every kind of them."""
+        """Check the learning rates, for rules that do not support every kind of learning rate."""
 
     def _make_state(self, state: Mapping[str, float]) -> None:
         dense = ParameterTuple(self._parameters[i] for i in self._dense_index)
@@ -169,7 +172,7 @@ class SparseOptimizer(nn.Optimizer):
         self, rule: str, constants: Mapping[str, Any], states: tuple[str, ...]
     ) -> None:
         native = native_dense_places(self, self._dense_index)
-        # The parameters that the native core updates, and the other parameters.
+        # Dense parameters that the native core updates, and the other dense parameters.
         self._native_index = tuple(self._dense_index[j] for j in native)
         self._other_dense = tuple(j for j in range(len(self._dense_index)) if j not in set(native))
         self._other_index = tuple(self._dense_index[j] for j in self._other_dense)
@@ -188,39 +191,40 @@ class SparseOptimizer(nn.Optimizer):
     # ---- what a rule defines
 
     def prepare(self, step: Tensor) -> Any:
-        """Compute what `dense_step` needs of the step number, float32, 0-d, from 1; each step."""
+        """Compute values for `dense_step` from the step number (float32, 0-d, from 1)."""
         return ()
 
     def dense_step(self, j: int, w: Any, g: Any, lr: Any, decay: Any, prepared: Any) -> Any:
         """Update the `j`-th dense parameter.
 
         Args:
-            j: index of the parameter among the dense ones, and in each of the optimizer's states.
+            j: index of the parameter among the dense parameters, and of its tensor in each state.
             w: the Parameter.
-            g: gradient of the parameter, scaled, clipped and (unless `decouples`) decayed.
+            g: gradient of the parameter after scaling and clipping; it includes the weight decay
+                unless `decouples` is True.
             lr: learning rate, float32, 0-d.
-            decay: weight decay, float32, 0-d, or None for none.
-            prepared: what `prepare` returned.
+            decay: weight decay, float32, 0-d, or None for no decay.
+            prepared: the result of `prepare`.
         """
         raise NotImplementedError
 
-    # Whether the rule applies the weight decay itself.
+    # True if the rule applies the weight decay itself.
     decouples = False
 
     # ---- the step
 
-    # Without ms.jit, which would make PyNative's step 2 to 4 times faster: in MindSpore 2.10 a
-    # jitted function keeps the memory a Parameter had before set_data, so that an optimizer would
-    # train what nobody reads once a checkpoint is loaded.
+    # The step does not use ms.jit, although ms.jit would make it 2 to 4 times faster in PyNative
+    # mode. In MindSpore 2.10 a jitted function keeps the memory that a Parameter had before
+    # set_data. After a checkpoint is loaded, the optimizer would update memory that nobody reads.
     def construct(self, gradients: Any) -> Any:
         """Update all parameters.
 
         Args:
-            gradients: one for each of `parameters`, in their order; a table's gradient is the token
-                its lookups' backward pass gave.
+            gradients: one gradient per parameter, in the order of `parameters`; a table's gradient
+                is the token from the backward pass of its lookups.
 
         Returns:
-            A tuple to make later operators depend on.
+            A tuple on which later operators can depend.
         """
         if self._over_workers:
             gradients = self._worker_exchange(gradients, self.global_step)
@@ -229,7 +233,7 @@ class SparseOptimizer(nn.Optimizer):
         return done
 
     def scale_and_update(self, gradients: Any) -> Any:
-        """Do a step clipped by the optimizer's own norm, without counting it."""
+        """Do a step, clipped by the norm of all gradients, without counting the step."""
         if self.clip_global_norm is None:
             return self.update(gradients, self.reciprocal_scale, not self.need_scale)
         norm = ops.sqrt(self.squared_norm(gradients))
@@ -237,12 +241,12 @@ class SparseOptimizer(nn.Optimizer):
         return self.update(gradients, scale, False)
 
     def update(self, gradients: Any, scale: Any, unscaled: bool) -> Any:
-        """Do a step with the given scaling, without counting it.
+        """Do a step with gradients multiplied by `scale`, without counting the step.
 
         Args:
             gradients: as in `construct`.
-            scale: what to multiply gradients by, float32, 0-d.
-            unscaled: whether `scale` is known to be 1; dense gradients are then taken as they are.
+            scale: factor of the gradients, float32, 0-d.
+            unscaled: whether `scale` is known to be 1, so that dense gradients need no scaling.
 
         Raises:
             ValueError: there are more or fewer gradients than parameters.
@@ -307,7 +311,7 @@ class SparseOptimizer(nn.Optimizer):
             )
 
     def squared_norm(self, gradients: Any) -> Any:
-        """Return the sum of squares of all gradients, un-scaled: float32, 0-d."""
+        """Return the sum of squares of all gradients, free of the loss scale: float32, 0-d."""
         self._check_count(gradients)
         dense: Any = ()
         for i in self._dense_index:
@@ -335,28 +339,32 @@ class SparseOptimizer(nn.Optimizer):
         return self.gradients_centralization(results) if self._centralizes else results
 
     def _rate_of(self, lr: Any, i: int) -> Any:
-        # A schedule may compute in another dtype, which a table would misread.
+        # A schedule may return a dtype other than float32, which a table would misread.
         return ops.cast(lr[i] if self.is_group_lr else lr, ms.float32).reshape(())
 
     def _decay_of(self, decay: Any, i: int) -> Any:
-        # nn.Optimizer multiplies the decay by the loss scale, to apply it to scaled gradients.
+        # nn.Optimizer multiplies the decay by the loss scale, because its gradients are scaled.
+        # This optimizer divides the decay by the loss scale again.
         value = decay[i] if self.is_group else decay
         return ops.cast(value, ms.float32).reshape(()) * self.reciprocal_scale
 
     def apply_by_handle(self, grads: Any, handles: Any) -> None:
-        """Do one step of tables alone, outside a graph, by the handles of `lookup_with_handles`.
+        """Do one step of tables only, outside a graph, with handles from `lookup_with_handles`.
 
-        Gradients of a row that occurs several times are added; gradients of ids that were not
-        admitted are dropped. Counts as one step of the optimizer. Either all of it is done or
-        nothing.
+        Gradients of a row that occurs several times are summed; gradients of ids that were not
+        admitted are dropped. The call counts as one step of the optimizer. The call either does the
+        whole step or changes nothing.
 
         Args:
-            grads: float32 array or Tensor `[n, dim]` (or `[*ids.shape, dim]`), or a list of them.
-            handles: what `lookup_with_handles` gave for the same ids, `[n, 2]`, or a list of them.
+            grads: float32 array or Tensor `[*ids.shape, dim]`, such as `[n, dim]`, or a list of
+                such gradients.
+            handles: handles from `lookup_with_handles` for the same ids, such as `[n, 2]`, or a
+                list of such handles.
 
         Raises:
-            StaleHandleError: a row has left the table since the handles were given.
-            ValueError: handles of a table that this optimizer does not train; shapes that do not
+            StaleHandleError: a row has left the table since `lookup_with_handles` returned the
+                handles.
+            ValueError: this optimizer does not train the table of the handles, or the shapes do not
                 fit.
 
         Example:
@@ -378,7 +386,7 @@ class SparseOptimizer(nn.Optimizer):
     def target(self) -> str:
         """Device on which dense parameters are updated: "CPU", or the device MindSpore runs on.
 
-        Tables are always updated on the host.
+        Rows of tables are updated on the host, or on the device if a device tier has the rows.
         """
         return str(self._target)
 
@@ -395,5 +403,5 @@ class SparseOptimizer(nn.Optimizer):
 
 
 def clip_factor(norm: Any, clip: float) -> Any:
-    """Return the factor, at most 1, by which gradients of that global norm are multiplied."""
+    """Return the factor, at most 1, that clips gradients with the global norm `norm`."""
     return clip / ops.maximum(norm, ops.cast(clip, ms.float32))

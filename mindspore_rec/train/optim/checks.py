@@ -34,12 +34,12 @@ def check_hyperparameter(
     low_open: bool = False,
     high_open: bool = False,
 ) -> float:
-    """Return a constant of an optimizer as a finite float in a range; arguments of `check_number`.
+    """Return an optimizer's constant as a float in a range; arguments as for `check_number`.
 
     Raises:
-        TypeError: it is no number; the message names the type instead of the value, which may be a
-            whole Tensor.
-        ValueError: it is NaN, infinite or outside the range.
+        TypeError: `value` is not a number. The message names the type and not the value, which may
+            be a large Tensor.
+        ValueError: `value` is NaN, infinite or outside the range.
 
     Example:
         >>> check_hyperparameter("beta1", 0.9, low=0, high=1, high_open=True)
@@ -66,8 +66,8 @@ def check_learning_rate(value: Any, name: str = "learning_rate") -> Any:
         name: the argument's name, for the message.
 
     Raises:
-        TypeError: another type.
-        ValueError: a rate that is negative, NaN or infinite, no rate at all, or too many axes.
+        TypeError: `value` has another type.
+        ValueError: a rate is negative, NaN or infinite, or `value` has no rate or too many axes.
     """
     if isinstance(value, LearningRateSchedule):
         return value
@@ -97,7 +97,7 @@ def check_learning_rate(value: Any, name: str = "learning_rate") -> Any:
 
 
 def check_weight_decay(value: Any, name: str = "weight_decay") -> Any:
-    """Return a weight decay: a finite number >= 0, or a Cell from the step to such a number."""
+    """Return a weight decay: a finite number >= 0, or a Cell that maps the step to a number."""
     if isinstance(value, Cell):
         return value
     if isinstance(value, bool) or not isinstance(value, Real):
@@ -111,16 +111,16 @@ def check_loss_scale(value: Any) -> float:
 
 
 def check_groups(params: Any) -> list[Any]:
-    """Return `params` as a list of Parameters, or of groups whose numbers are legal.
+    """Check `params`, and return it as a list of Parameters or of parameter groups.
 
     Args:
-        params: what an optimizer takes: an iterable of Parameters, or of dicts with the key
-            "params" and optionally "lr", "weight_decay" and "grad_centralization", or one dict with
-            the key "order_params".
+        params: the argument `params` of an optimizer: an iterable of Parameters or of groups. A
+            group is a dict with the key "params" and optionally "lr", "weight_decay" and
+            "grad_centralization", or a dict with the key "order_params".
 
     Raises:
-        TypeError: neither of the two, or a mixture.
-        ValueError: empty, or a group's number is out of range.
+        TypeError: `params` has neither Parameters nor groups, or has both.
+        ValueError: `params` is empty, or a number of a group is out of range.
     """
     if isinstance(params, Parameter | str | bytes) or not isinstance(params, Iterable):
         raise TypeError(

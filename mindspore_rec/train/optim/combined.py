@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several optimizers as one, each over its own parameters."""
+"""One optimizer made of several optimizers, each with its own parameters."""
 
 from __future__ import annotations
 
@@ -19,21 +19,23 @@ __all__ = ["CombinedOptimizer"]
 
 
 class CombinedOptimizer(nn.Optimizer):
-    """One optimizer made of several, such as FTRL for the wide part and LazyAdam for the deep one.
+    """One optimizer made of several, such as FTRL for a wide and LazyAdam for a deep network.
 
-    Its `parameters` are the parts' parameters, one part after the other; a step is one step of each
-    part, and `global_step` is one for all. The parts become the combination's: do not step them any
-    more by themselves.
+    The list `parameters` has the parameters of one part after another. A step of the combination is
+    one step of each part, and all parts share one `global_step`. The combination owns its parts: do
+    not call the parts separately any more.
 
     Args:
-        optimizers: optimizers of this package, with one loss scale and no parameter in common.
-        clip_global_norm: > 0, the greatest norm of the gradients of all parts together, or None.
-            The parts then must not clip; without it each part clips by its own. Default: None.
+        optimizers: optimizers of this package, with the same loss scale and without a common
+            parameter.
+        clip_global_norm: upper limit > 0 of the norm of the gradients of all parts together, or
+            None. If a limit is set, the parts must not clip. If `clip_global_norm` is None, each
+            part clips by its own limit. Default: None.
 
     Raises:
-        TypeError: not optimizers of this package.
-        ValueError: none; different loss scales; a parameter or table in two of them; clipping both
-            here and in a part.
+        TypeError: an element of `optimizers` is not an optimizer of this package.
+        ValueError: `optimizers` is empty, loss scales differ, two parts have the same parameter or
+            table, or the combination and a part both clip.
 
     Example:
         >>> from mindspore import nn
@@ -76,7 +78,7 @@ class CombinedOptimizer(nn.Optimizer):
         self.table_bindings = {i: b for part in parts for i, b in part.table_bindings.items()}
 
     def _adopt(self, parts: list[SparseOptimizer]) -> None:
-        """Copy step, learning rates and decays of the parts, by parameter."""
+        """Share the step number with the parts; collect their rates and decays by parameter."""
         rates: list[Any] = []
         decays: list[Any] = []
         for k, part in enumerate(parts):
@@ -101,7 +103,7 @@ class CombinedOptimizer(nn.Optimizer):
             self.learning_rate = ParameterTuple(rates)
 
     def construct(self, gradients: Any) -> Any:
-        """Update all parameters; `gradients` has one for each of `parameters`, in their order."""
+        """Update all parameters; `gradients` has one gradient per parameter, in the same order."""
         done: Any = ()
         if self._over_workers:
             gradients = self._worker_exchange(gradients, self.global_step)
@@ -119,7 +121,7 @@ class CombinedOptimizer(nn.Optimizer):
         return done
 
     def apply_by_handle(self, grads: Any, handles: Any) -> None:
-        """Not for a combination: call it on the optimizer that trains the table."""
+        """Raise TypeError: call this method of the part that trains the table."""
         raise TypeError("apply_by_handle must be called on the optimizer that trains the table")
 
     def _span(self, gradients: Any, k: int) -> Any:
@@ -173,7 +175,7 @@ def _check_disjoint(parts: list[SparseOptimizer]) -> None:
 
 
 def _rename_rates(rates: list[Any], k: int) -> None:
-    """Rename the rates of part `k`, so that a checkpoint can hold the rates of all parts."""
+    """Rename the rates of part `k`, so that a checkpoint can contain the rates of all parts."""
     parameters: dict[int, Parameter] = {}
     for rate in rates:
         own = [rate] if isinstance(rate, Parameter) else rate.get_parameters()

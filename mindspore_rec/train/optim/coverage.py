@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Split an optimizer's parameters: tables, what decays, what the native core updates."""
+"""Find an optimizer's tables, its decaying parameters and its natively updated parameters."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["decay_flags", "native_dense_places", "split_tables"]
 
 
 def split_tables(owners: Sequence[Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the places of dense parameters, and of tables.
+    """Return the indices of dense parameters, and of tables.
 
     Args:
-        owners: for each parameter its table, or None.
+        owners: the table of each parameter, or None for a dense parameter.
 
     Raises:
         ValueError: a table occurs twice.
@@ -33,11 +33,11 @@ def split_tables(owners: Sequence[Any]) -> tuple[tuple[int, ...], tuple[int, ...
 
 
 def decay_flags(optimizer: Any, owners: Sequence[Any]) -> tuple[bool, ...]:
-    """Return for each parameter whether it decays; without groups a table does whatever its name.
+    """Return a flag per parameter, True if it decays; without groups tables of any name decay.
 
     Args:
-        optimizer: the optimizer, of the flags that `nn.Optimizer` made.
-        owners: for each parameter its table, or None.
+        optimizer: the optimizer, with the flags that `nn.Optimizer` has set.
+        owners: the table of each parameter, or None for a dense parameter.
     """
     if optimizer.is_group:
         return tuple(optimizer.decay_flags)
@@ -48,11 +48,11 @@ def decay_flags(optimizer: Any, owners: Sequence[Any]) -> tuple[bool, ...]:
 
 
 def native_dense_places(optimizer: Any, dense: Sequence[int]) -> list[int]:
-    """Return the places in `dense` of the parameters that the native core updates.
+    """Return the positions in `dense` of the parameters that the native core updates.
 
     Args:
         optimizer: the optimizer.
-        dense: places of its dense parameters.
+        dense: indices of the optimizer's dense parameters.
     """
     if not optimizer.native_dense or ms.get_context("device_target") != "CPU":
         return []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The step of an optimizer's dense parameters as one operator of the native core."""
+"""One operator of the native core for an optimizer's step of the dense parameters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mindspore_rec.train.graph.operators import custom_op
 
 __all__ = ["DenseNorm", "DenseStep", "as_float32", "require_tensor"]
 
-# The numbers of `RuleKind` in csrc/rows/rule.h.
+# Numbers of the rules, as in `RuleKind` in csrc/rows/rule.h.
 _RULES = {
     "sgd": 1,
     "momentum": 2,
@@ -26,25 +26,28 @@ _RULES = {
     "ftrl": 7,
     "rmsprop": 8,
 }
-# Constants in the order of csrc/ops/dense_step_ops.cc; a rule that lacks one does not use it.
+# Constants in the order of csrc/ops/dense_step_ops.cc. A constant that a rule does not have is 0,
+# and the rule ignores it.
 _CONSTANTS = ("beta1", "beta2", "epsilon", "momentum", "decay", "l1", "l2", "lr_power")
 
 
 class DenseStep(nn.Cell):
-    """Cell that updates dense parameters in place: scale, decay and rule in one pass over memory.
+    """Cell that scales, decays and updates dense parameters in place, in one pass over memory.
 
-    The formulas of tables' rows (`csrc/rows/kernels.inl`) are applied, with the same bits for
-    the same numbers, whatever the number of threads. RowWiseAdagrad keeps an accumulator for each
-    element.
+    Dense parameters have the same formulas as rows of tables (`csrc/rows/kernels.inl`). Equal
+    inputs give bit-identical results with any number of threads. RowWiseAdagrad has one accumulator
+    per element of a dense parameter.
 
     Args:
         rule: name of the native rule.
-        constants: its constants.
+        constants: constants of the rule.
         parameters: float32 Parameters.
-        states: for each parameter its states, Parameters of its shape, in the rule's order.
-        decayed: for each parameter whether its weight decays.
-        own_rates: whether each parameter has a learning rate of its own, or all have the first's.
-        own_decays: the same for weight decays.
+        states: the states of each parameter, in the rule's order; each state is a Parameter of the
+            same shape.
+        decayed: a flag per parameter, True if the parameter decays.
+        own_rates: True if each parameter has its own learning rate, False if all parameters share
+            one rate.
+        own_decays: True if each parameter has its own weight decay, False if all share one decay.
     """
 
     def __init__(
@@ -59,12 +62,13 @@ class DenseStep(nn.Cell):
         own_decays: bool,
     ) -> None:
         super().__init__(auto_prefix=False)
-        # Past __setattr__: they are the optimizer's parameters, under its names.
+        # Bypass __setattr__: the Parameters belong to the optimizer and keep their names.
         self.__dict__["_parameters_of"] = tuple(parameters)
         self.__dict__["_states_of"] = tuple(tuple(each) for each in states)
         count = len(parameters)
         decaying = [j for j in range(count) if decayed[j]]
-        # The parameters whose learning rates, and then weight decays, are the numbers of a step.
+        # The numbers of a step are the learning rates of the parameters `rates_of`, then the weight
+        # decays of the parameters `decays_of`.
         self.rates_of = tuple(range(count if own_rates else 1))
         self.decays_of = tuple(decaying if own_decays else decaying[:1])
         numbers = len(self.rates_of) + len(self.decays_of)
@@ -82,14 +86,14 @@ class DenseStep(nn.Cell):
         """Do the step.
 
         Args:
-            gradients: a raw gradient for each parameter, of its shape.
-            scale: what to multiply them by, float32, one number.
-            step: number of the step, int32, one number, from 1.
+            gradients: one raw gradient per parameter, of the parameter's shape.
+            scale: factor of the gradients, one float32 number.
+            step: number of the step from 1, one int32 number.
             numbers: learning rates of the parameters `rates_of`, then weight decays of the
                 parameters `decays_of`, float32, one number each.
 
         Returns:
-            A Tensor to make later operators depend on.
+            A Tensor on which later operators can depend.
         """
         inputs: Any = ()
         for j in range(len(self._parameters_of)):
@@ -101,11 +105,11 @@ class DenseStep(nn.Cell):
 class DenseNorm(nn.Cell):
     """Cell that returns the squared norm of dense gradients.
 
-    Natively, partial sums of fixed pieces are float64 and are added in order, so that the bits do
-    not depend on the number of threads.
+    The native core adds float64 sums of fixed pieces in a fixed order, so that the bits do not
+    depend on the number of threads.
 
     Args:
-        native: whether the native core adds, or MindSpore's operators.
+        native: True if the native core computes the sum, False if MindSpore's operators do.
     """
 
     def __init__(self, native: bool) -> None:
@@ -114,7 +118,7 @@ class DenseNorm(nn.Cell):
         self._sum = custom_op("MsrDenseGradNorm", ms.float32)
 
     def construct(self, gradients: Any, scale: Tensor) -> Tensor:
-        """Return the sum of squares of all gradients times `scale`, all of them float32, 0-d."""
+        """Return the sum of squares of all gradients, each multiplied by `scale`: float32, 0-d."""
         inputs: Any = ()
         for gradient in gradients:
             inputs += (as_float32(gradient),)
@@ -128,10 +132,10 @@ class DenseNorm(nn.Cell):
 
 
 def _writing_op(name: str) -> Any:
-    """Return an operator of the native core that writes Parameters among its inputs."""
+    """Return an operator of the native core that writes to Parameters among its inputs."""
     op = custom_op(name, ms.float32)
-    # One signature for any number of inputs: PyNative keeps the signature of the first Custom
-    # operator it sees for all of them, and checks that a call has no fewer inputs than signatures.
+    # One signature covers any number of inputs. PyNative mode applies the signature of the first
+    # Custom operator to all Custom operators, and requires at least as many inputs as signatures.
     written = signature.sig_rw.RW_WRITE
     many = signature.sig_kind.KIND_VAR_POSITIONAL
     op.set_signatures([signature.make_sig("inputs", written, many)])
@@ -139,7 +143,7 @@ def _writing_op(name: str) -> Any:
 
 
 def as_float32(gradient: Any) -> Any:
-    """Return a dense gradient as float32; of a sparse one raise TypeError."""
+    """Return a dense gradient as float32; raise TypeError for a sparse gradient."""
     gradient = require_tensor(gradient)
     return gradient if gradient.dtype == ms.float32 else ops.cast(gradient, ms.float32)
 

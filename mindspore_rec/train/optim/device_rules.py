@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The optimizers' formulas for rows, in elementwise operators that every device has.
+"""The optimizers' formulas for rows, built from elementwise operators of every device.
 
-Each function takes gathered rows `w [n, dim]`, their state `s [n, width]` laid out as the native
-core has it, and the summed raw gradient `g [n, dim]`, and gives the new `w` and `s`. Operations
+Each rule takes gathered rows `w [n, dim]`, their states `s [n, width]` in the layout of the native
+core, and the summed raw gradients `g [n, dim]`. The rule returns the new `w` and `s`. Operations
 and their order are the same as in `csrc/rows/kernels.inl`.
 """
 
@@ -18,20 +18,20 @@ from mindspore import Tensor, ops
 __all__ = ["RULES", "Numbers", "Rule"]
 
 
-# Numbers that change with the step, float32 `[1]` each: learning rate, weight decay, gradient
-# scale, and Adam's learning rate and epsilon with their corrections. A plain tuple, since a graph
-# has no NamedTuple.
+# Numbers that change with the step, each float32 `[1]`: learning rate, weight decay, gradient
+# scale, and the bias-corrected learning rate and epsilon of Adam. The type is a plain tuple, since
+# a graph does not support NamedTuple.
 Numbers = tuple[Any, Any, Any, Any, Any]
 Rule = Callable[[Any, Any, Any, Numbers], tuple[Any, Any]]
 
 
 def _number(value: float) -> Tensor:
-    # Not a Python float, which some operators of a graph take for a float64.
+    # The number is a Tensor, because some graph operators treat a Python float as a float64.
     return Tensor(value, ms.float32)
 
 
 def _rest(value: float) -> Tensor:
-    """1 - value, as float32 has it."""
+    """Return 1 - value, computed in float32."""
     return _number(float(np.float32(1.0) - np.float32(value)))
 
 

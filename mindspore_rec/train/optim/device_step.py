@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One optimizer step of a table's rows on a device, in the graph, by slot."""
+"""One optimizer step of a table's rows on a device, by slot, as a part of the graph."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ __all__ = ["DeviceStep"]
 
 
 class DeviceStep(nn.Cell):
-    """Cell that updates the rows with a gradient on the device: gather, the formula, scatter.
+    """Cell that updates rows with a gradient on the device: gather, apply the rule, scatter.
 
-    The number of these rows changes from step to step, and with it the shapes in this part of the
-    graph; it is compiled once.
+    The number of rows with a gradient changes from step to step, and so do shapes in this part of
+    the graph. The graph is compiled only once.
 
     Args:
-        owner: the table, whose device tier is not in shared memory.
+        owner: the table; its device tier does not share memory with the host.
         rule: name of the native rule.
-        constants: its constants.
-        binding: int64 Tensor `[1]`, what the optimizer shows to the table.
+        constants: constants of the rule.
+        binding: int64 Tensor `[1]`, the number from `bind_table` that identifies the optimizer to
+            the table.
     """
 
     def __init__(
@@ -48,8 +49,9 @@ class DeviceStep(nn.Cell):
         self._zero, self._one = Tensor(0, ms.int64), Tensor(1, ms.int64)
 
     def slots(self, token: Tensor) -> Tensor:
-        """Return the slots with a gradient, int32 `[n]`, `n >= 1`."""
-        # One element a slot: the only way to tell shape inference a length that the data decides.
+        """Return the slots of the rows with a gradient, int32 `[n]`, `n >= 1`."""
+        # The range has one element per slot. Shape inference has no other way to learn a length
+        # that depends on the data.
         count = self._count(token, self._descriptor).reshape(())
         return self._touched(self._range(self._zero, count, self._one), self._descriptor)
 
@@ -61,7 +63,7 @@ class DeviceStep(nn.Cell):
     def construct(
         self, token: Tensor, lr: Tensor, decay: Tensor, scale: Tensor, step: Tensor
     ) -> Any:
-        """Do the step; the rates are float32 `[1]`, the number of the step int32 `[1]`."""
+        """Do the step; `lr`, `decay` and `scale` are float32 `[1]`, and `step` is int32 `[1]`."""
         begun = self._begin(token, self._descriptor, lr, decay, scale, step, self._binding)
         slots = ops.depend(self.slots(token), begun)
         g = self._gather(self.sums, slots, 0)

@@ -15,7 +15,7 @@ __all__ = ["FTRL"]
 
 
 class FTRL(SparseOptimizer):
-    r"""FTRL-Proximal, with L1 that makes weights exactly zero.
+    r"""FTRL-Proximal, with L1 regularization that sets weights to exactly zero.
 
     .. math::
         n' &= n + g^2 \\
@@ -23,24 +23,26 @@ class FTRL(SparseOptimizer):
         w &= \begin{cases} 0 & |z| \le l_1 \\
              \dfrac{sign(z) l_1 - z}{n'^{-p} / lr + 2 l_2} & \text{else} \end{cases}
 
-    with :math:`p` the `lr_power`. The formula is `mindspore.nn.FTRL`'s (there deprecated) and
-    TensorFlow's. Source: McMahan et al., "Ad Click Prediction: a View from the Trenches", KDD 2013.
+    Here :math:`p` is `lr_power`. TensorFlow and the deprecated `mindspore.nn.FTRL` have the same
+    formula. Source: McMahan et al., "Ad Click Prediction: a View from the Trenches", KDD 2013.
 
-    :math:`z` sums terms divided by the learning rate, so that a rate that changes would rescale the
-    weights: a schedule is refused, as `mindspore.nn.FTRL` refuses it. Groups may have rates of
-    their own.
+    :math:`z` sums terms divided by the learning rate, so that a change of the rate would rescale
+    the weights. So a learning rate schedule is an error, as in `mindspore.nn.FTRL`. Parameter
+    groups may have different rates.
 
     Args:
-        params: parameters or groups (`net.trainable_params()`), tables among them.
-        initial_accum: first value of :math:`n`, >= 0. Default: 0.1.
+        params: parameters of layers and tables, such as `net.trainable_params()`, or parameter
+            groups.
+        initial_accum: initial value of :math:`n`, >= 0. Default: 0.1.
         learning_rate: constant, > 0. Default: 0.001.
         lr_power: <= 0. Default: -0.5.
         l1: >= 0. Default: 0.0.
         l2: >= 0. Default: 0.0.
-        loss_scale: > 0, what the loss was multiplied by. Default: 1.0.
-        weight_decay: number >= 0 or a Cell of the step; added to the gradient as
-            ``weight_decay * w``, for all parameters whatever their names. Default: 0.0.
-        clip_global_norm: > 0, the greatest norm of all gradients together, or None. Default: None.
+        loss_scale: factor > 0 by which the loss was multiplied. Default: 1.0.
+        weight_decay: number >= 0, or a Cell that maps the step to a number. ``weight_decay * w`` is
+            added to the gradient, for parameters of any name. Default: 0.0.
+        clip_global_norm: upper limit > 0 of the norm of all gradients together; None for no
+            clipping. Default: None.
 
     Raises:
         TypeError: an argument has a wrong type.
@@ -88,7 +90,7 @@ class FTRL(SparseOptimizer):
         self._lr_power = lr_power
         self._l1 = l1
         self._l2 = l2
-        # Instances rather than functions, so that `target` can place them.
+        # The operators are instances rather than functions, so that `target` can set their device.
         self._add, self._sub, self._mul, self._div = ops.Add(), ops.Sub(), ops.Mul(), ops.RealDiv()
         self._sqrt, self._pow, self._abs, self._sign = ops.Sqrt(), ops.Pow(), ops.Abs(), ops.Sign()
         self._greater, self._select, self._zeros_like = ops.Greater(), ops.Select(), ops.ZerosLike()

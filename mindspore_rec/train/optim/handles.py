@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training by handle: one optimizer step of tables alone, outside a graph."""
+"""Training by handle: one optimizer step of tables only, outside a graph."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from mindspore_rec.train.optim.tables import table_of
 
 __all__ = ["apply_by_handle"]
 
-# A handle's second number: the table's number, modulo 2^23, above 40 bits of the tag.
+# The second number of a handle has a tag in the low 40 bits, and the table's number modulo 2^23 in
+# the bits above.
 _TAG_BITS = 40
 _NUMBER_MASK = (1 << 23) - 1
 

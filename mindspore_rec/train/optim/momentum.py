@@ -14,25 +14,27 @@ __all__ = ["Momentum"]
 
 
 class Momentum(SparseOptimizer):
-    r"""Gradient descent with momentum, plain or Nesterov's.
+    r"""Gradient descent with plain momentum or Nesterov's momentum.
 
     .. math::
         m &= \mu m + g \\
         w &= w - lr \, m \quad \text{or, with Nesterov's,} \quad w = w - lr (g + \mu m)
 
-    In a table, rows that do not occur in the batch keep value and momentum. The formula is
-    `mindspore.nn.Momentum`'s. Source: Sutskever et al., "On the importance of initialization and
+    In a table, rows outside the batch keep their value and momentum. The formula is the same as in
+    `mindspore.nn.Momentum`. Source: Sutskever et al., "On the importance of initialization and
     momentum in deep learning", ICML 2013.
 
     Args:
-        params: parameters or groups (`net.trainable_params()`), tables among them.
+        params: parameters of layers and tables, such as `net.trainable_params()`, or parameter
+            groups.
         learning_rate: number, Tensor, iterable or `LearningRateSchedule`, >= 0.
         momentum: :math:`\mu`, in [0, 1).
-        weight_decay: number >= 0 or a Cell of the step; added to the gradient as
-            ``weight_decay * w``. Default: 0.0.
-        loss_scale: > 0, what the loss was multiplied by. Default: 1.0.
+        weight_decay: number >= 0, or a Cell that maps the step to a number. ``weight_decay * w`` is
+            added to the gradient. Default: 0.0.
+        loss_scale: factor > 0 by which the loss was multiplied. Default: 1.0.
         use_nesterov: Nesterov's momentum. Default: False.
-        clip_global_norm: > 0, the greatest norm of all gradients together, or None. Default: None.
+        clip_global_norm: upper limit > 0 of the norm of all gradients together; None for no
+            clipping. Default: None.
 
     Raises:
         TypeError: an argument has a wrong type.
@@ -71,7 +73,7 @@ class Momentum(SparseOptimizer):
         self._momentum = momentum
         self._nesterov = use_nesterov
         self._opt = ops.ApplyMomentum()
-        # Instances rather than functions, so that `target` can place them.
+        # The operators are instances rather than functions, so that `target` can set their device.
         self._add, self._mul = ops.Add(), ops.Mul()
         self._assign, self._assign_sub = ops.Assign(), ops.AssignSub()
 
@@ -79,7 +81,7 @@ class Momentum(SparseOptimizer):
         """Update a dense parameter."""
         if not self._nesterov:
             return self._opt(w, self.moments[j], lr, g, self._momentum)
-        # Not ApplyMomentum(use_nesterov=True): on CPU it takes the flag and steps as if without.
+        # ApplyMomentum(use_nesterov=True) is not used, because it ignores the flag on the CPU.
         m = self._add(self._mul(self.moments[j], self._momentum), g)
         ahead = self._add(g, self._mul(m, self._momentum))
         return self._assign(self.moments[j], m), self._assign_sub(w, self._mul(lr, ahead))

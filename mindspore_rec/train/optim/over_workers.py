@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of optimizers for several workers: exchange of gradients, equal settings and values."""
+"""Optimizers over several workers: gradient exchange, equal settings and equal initial values."""
 
 from __future__ import annotations
 
@@ -18,30 +18,32 @@ from mindspore_rec.train.optim.dense_step import as_float32
 
 __all__ = ["WorkerExchange", "require_same_settings", "start_alike"]
 
-# Steps after which the dense parameters of all workers are compared, the first step included.
+# Number of steps between two comparisons of the workers' dense parameters. The first comparison is
+# in the first step.
 COMPARE_EVERY = 100
 
 
 class WorkerExchange(nn.Cell):
     """Cell that turns gradients of this worker's batch into gradients of all workers' batches.
 
-    Gradients of tables go to the workers that own the rows, all by one exchange; dense gradients
-    are averaged, with the same bits on all workers. Each worker counts by its share of the samples
-    (`WorkerGroup.begin_step`), so that the result is the gradient of the mean over all samples.
+    One exchange sends the gradients of all tables to the workers that own the rows. Dense gradients
+    are averaged, with the same bits on all workers. Gradients of a worker are weighted by its share
+    of the samples (`WorkerGroup.begin_step`), so that the result is the gradient of the mean over
+    all samples.
 
     Every 100 steps, beginning with the first, the dense parameters of all workers are compared.
 
     Args:
         parameters: the optimizer's parameters.
-        owners: for each parameter its table, or None if the parameter is dense.
+        owners: the table of each parameter, or None for a dense parameter.
     """
 
     def __init__(self, parameters: Sequence[Parameter], owners: Sequence[Any]) -> None:
         super().__init__(auto_prefix=False)
         self._table_index = tuple(i for i, owner in enumerate(owners) if owner is not None)
         self._dense_index = tuple(i for i, owner in enumerate(owners) if owner is None)
-        # Not by __setattr__, which would make them parameters of this cell: they stay parameters of
-        # the optimizer, under its names.
+        # Bypass __setattr__, which would make the Parameters part of this cell. The Parameters
+        # belong to the optimizer and keep their names.
         self.__dict__["_dense"] = tuple(parameters[i] for i in self._dense_index)
         tables = [owners[i] for i in self._table_index]
         if tables:
@@ -64,11 +66,11 @@ class WorkerExchange(nn.Cell):
         self._zero = Tensor(np.zeros(1, np.float32))
 
     def construct(self, gradients: Any, step: Tensor) -> Any:
-        """Return the gradients of the global batch, one for each parameter.
+        """Return the gradients of all workers' batches together, one per parameter.
 
         Args:
             gradients: the gradients of this worker's batch; a table's gradient is its token.
-            step: number of steps done so far, int32, one number.
+            step: number of steps done so far, one int32 number.
         """
         token = self._zero
         if self._dense_index:
@@ -96,17 +98,18 @@ class WorkerExchange(nn.Cell):
 
 
 def require_same_settings(tables: Sequence[Any], settings: Mapping[str, Any]) -> None:
-    """Check that all workers train the same tables by the same rules.
+    """Check that all workers train the same tables with the same settings.
 
-    A collective call of the main thread; does nothing with one worker.
+    All workers must call this function in their main threads. With one worker the function does
+    nothing.
 
     Args:
-        tables: tables of the optimizer; settings of their configs that hold for the whole table are
-            compared.
+        tables: tables of the optimizer; the native arguments and the `gradient_dtype` of their
+            configs are compared.
         settings: settings of the optimizer, by name.
 
     Raises:
-        ValueError: a setting differs; on the worker whose setting is not worker 0's.
+        ValueError: a setting of some worker differs from worker 0; that worker raises first.
 
     Example:
         >>> require_same_settings([], {"learning_rate": 0.1})
@@ -126,7 +129,7 @@ def require_same_settings(tables: Sequence[Any], settings: Mapping[str, Any]) ->
 
 
 def difference(settings: Sequence[Mapping[str, str]]) -> tuple[int, str] | None:
-    """Return the first worker whose settings differ from worker 0's, and which; or None."""
+    """Return the first worker whose settings differ from worker 0's, and a message; or None."""
     first = settings[0]
     for worker, other in enumerate(settings):
         for name in {**first, **other}:
@@ -148,15 +151,16 @@ def _text(value: Any) -> str:
 
 
 def start_alike(parameters: Sequence[Parameter]) -> None:
-    """Give dense parameters the values that they have on worker 0.
+    """Set dense parameters to the values of worker 0.
 
-    A collective call of the main thread; does nothing with one worker.
+    All workers must call this function in their main threads. With one worker the function does
+    nothing.
 
     Args:
-        parameters: the parameters, the same ones on all workers.
+        parameters: the dense parameters, with the same names on all workers.
 
     Raises:
-        WorkerError: workers have parameters of other names, shapes or dtypes.
+        WorkerError: names, shapes or dtypes of the parameters differ between workers.
 
     Example:
         >>> from mindspore import nn

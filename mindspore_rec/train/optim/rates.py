@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check that lists of learning rates last as long as a training."""
+"""Check that lists of learning rates are long enough for a training."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ __all__ = ["check_rates"]
 
 
 def check_rates(optimizer: nn.Optimizer, steps: int | None, epochs: int = 1) -> int | None:
-    """Return for how many more steps an optimizer has learning rates.
+    """Return the number of further steps for which an optimizer has learning rates.
 
     Args:
         optimizer: the optimizer.
-        steps: number of steps that it is to make; None if not known. Of an optimizer that has made
-            steps before it is not asked, since a training that goes on may leave some out.
-        epochs: number of epochs in which these are. Default: 1.
+        steps: number of steps of the training; None if unknown. `steps` is not checked for an
+            optimizer that has already made steps, since a resumed training may skip some steps.
+        epochs: number of epochs of the training. Default: 1.
 
     Returns:
         Number of steps; None without a list of rates.
 
     Raises:
-        ValueError: its lists are shorter than `steps`.
+        ValueError: a list of learning rates is shorter than `steps`.
 
     Example:
         >>> from mindspore_rec.optim import SGD
@@ -57,7 +57,7 @@ def _remedy(count: int, steps: int, epochs: int) -> str:
 
 
 def _lists_of_rates(optimizer: nn.Optimizer) -> list[int]:
-    """Return the lengths of all lists of rates: of the optimizer, and of groups of parameters."""
+    """Return the lengths of all lists of rates of the optimizer and of its parameter groups."""
     rates: Any = getattr(optimizer, "learning_rate", None)
     if not isinstance(rates, nn.Cell):
         return []

@@ -21,24 +21,26 @@ class RMSProp(SparseOptimizer):
         b &= \beta b + lr \frac{g}{\sqrt{s + \epsilon}} \\
         w &= w - b
 
-    Centered, the root is of :math:`s - \bar g^2 + \epsilon` with
-    :math:`\bar g = \rho \bar g + (1 - \rho) g`; the difference is taken as 0 if rounding leaves it
-    below. :math:`s` starts at 1, as in `mindspore.nn.RMSProp`, whose formulas these are. In a
-    table, rows that do not occur in the batch keep value and state. Sources: Tieleman & Hinton,
-    "Lecture 6.5 - rmsprop", Coursera 2012; centered: Graves, "Generating Sequences With Recurrent
+    With `centered`, the root is taken of :math:`s - \bar g^2 + \epsilon` with :math:`\bar g = \rho
+    \bar g + (1 - \rho) g`. If rounding makes :math:`s - \bar g^2` negative, 0 is used. As in
+    `mindspore.nn.RMSProp`, which has the same formulas, :math:`s` starts at 1. In a table, rows
+    outside the batch keep their value and state. Sources: Tieleman & Hinton, "Lecture 6.5 -
+    rmsprop", Coursera 2012; for the centered form: Graves, "Generating Sequences With Recurrent
     Neural Networks", 2013.
 
     Args:
-        params: parameters or groups (`net.trainable_params()`), tables among them.
+        params: parameters of layers and tables, such as `net.trainable_params()`, or parameter
+            groups.
         learning_rate: number, Tensor, iterable or `LearningRateSchedule`, >= 0. Default: 0.1.
         decay: :math:`\rho`, in [0, 1). Default: 0.9.
         momentum: :math:`\beta`, in [0, 1). Default: 0.0.
         epsilon: > 0. Default: 1e-10.
-        centered: whether to subtract the mean. Default: False.
-        loss_scale: > 0, what the loss was multiplied by. Default: 1.0.
-        weight_decay: number >= 0 or a Cell of the step; added to the gradient as
-            ``weight_decay * w``. Default: 0.0.
-        clip_global_norm: > 0, the greatest norm of all gradients together, or None. Default: None.
+        centered: whether to subtract the squared mean gradient. Default: False.
+        loss_scale: factor > 0 by which the loss was multiplied. Default: 1.0.
+        weight_decay: number >= 0, or a Cell that maps the step to a number. ``weight_decay * w`` is
+            added to the gradient. Default: 0.0.
+        clip_global_norm: upper limit > 0 of the norm of all gradients together; None for no
+            clipping. Default: None.
 
     Raises:
         TypeError: an argument has a wrong type.
@@ -91,7 +93,7 @@ class RMSProp(SparseOptimizer):
         self._epsilon = epsilon
         self._centered = centered
         self._opt = ops.ApplyRMSProp()
-        # Instances rather than functions, so that `target` can place them.
+        # The operators are instances rather than functions, so that `target` can set their device.
         self._add, self._sub, self._mul, self._div = ops.Add(), ops.Sub(), ops.Mul(), ops.RealDiv()
         self._sqrt, self._assign, self._relu = ops.Sqrt(), ops.Assign(), ops.ReLU()
 
@@ -111,8 +113,8 @@ class RMSProp(SparseOptimizer):
         )
 
     def _centered_step(self, j: int, w: Any, g: Any, lr: Any) -> Any:
-        # MindSpore's ApplyCenteredRMSProp takes the root of a negative number if the mean square
-        # and the squared mean are equal but for rounding.
+        # MindSpore's ApplyCenteredRMSProp can take the root of a negative number: rounding can make
+        # the mean square less than the squared mean.
         keep = 1.0 - self._decay
         s = self._blend(self.mean_square[j], self._mul(g, g), keep)
         mean = self._blend(self.mean_grad[j], g, keep)

@@ -15,15 +15,17 @@ __all__ = ["SGD"]
 class SGD(SparseOptimizer):
     r"""Plain gradient descent, without any state: :math:`w = w - lr \, g`.
 
-    With momentum it is `Momentum`.
+    For gradient descent with momentum, use `Momentum`.
 
     Args:
-        params: parameters or groups (`net.trainable_params()`), tables among them.
+        params: parameters of layers and tables, such as `net.trainable_params()`, or parameter
+            groups.
         learning_rate: number, Tensor, iterable or `LearningRateSchedule`, >= 0. Default: 0.1.
-        weight_decay: number >= 0 or a Cell of the step; added to the gradient as
-            ``weight_decay * w``. Default: 0.0.
-        loss_scale: > 0, what the loss was multiplied by. Default: 1.0.
-        clip_global_norm: > 0, the greatest norm of all gradients together, or None. Default: None.
+        weight_decay: number >= 0, or a Cell that maps the step to a number. ``weight_decay * w`` is
+            added to the gradient. Default: 0.0.
+        loss_scale: factor > 0 by which the loss was multiplied. Default: 1.0.
+        clip_global_norm: upper limit > 0 of the norm of all gradients together; None for no
+            clipping. Default: None.
 
     Raises:
         TypeError: an argument has a wrong type.

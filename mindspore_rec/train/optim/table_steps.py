@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps of an optimizer's tables, one operator a table."""
+"""An optimizer's steps of its tables, with one operator per table."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ __all__ = ["TableSteps"]
 
 
 class TableSteps(nn.Cell):
-    """Cell that updates the rows of tables that have a gradient, on the host or on a device.
+    """Cell that updates all rows with a gradient in several tables, on the host or on a device.
 
     Args:
         owners: the tables.
         rule: name of the native rule.
-        constants: its constants.
-        bindings: for each table what the optimizer shows to it.
+        constants: constants of the rule.
+        bindings: one number per table, from `bind_table`, that identifies the optimizer to the
+            table.
     """
 
     def __init__(
@@ -37,7 +38,8 @@ class TableSteps(nn.Cell):
         self._count = len(owners)
         self._descriptors = tuple(owner.descriptor for owner in owners)
         self._bindings = tuple(Tensor(np.array([binding], np.int64)) for binding in bindings)
-        # A table whose rows are on a device that is not the CPU steps there.
+        # A table with rows in device memory that the host does not share does its step on the
+        # device.
         on_device = [owner.device is not None and not owner.device.shared for owner in owners]
         self._device_place = tuple(
             sum(on_device[:j]) if on_device[j] else -1 for j in range(len(owners))
@@ -57,14 +59,14 @@ class TableSteps(nn.Cell):
         """Do the steps.
 
         Args:
-            tokens: for each table what its lookups' backward pass gave.
+            tokens: one token per table, from the backward pass of its lookups.
             rates: learning rates, float32 `[1]`, one per table.
             decays: weight decays, float32 `[1]`, one per table.
-            scale: what to multiply gradients by, float32 `[1]`.
+            scale: factor of the gradients, float32 `[1]`.
             step: number of the step, int32 `[1]`, from 1.
 
         Returns:
-            A tuple to make later operators depend on.
+            A tuple on which later operators can depend.
         """
         done: Any = ()
         for j in range(self._count):
@@ -86,7 +88,7 @@ class TableSteps(nn.Cell):
         return done
 
     def squared_norms(self, tokens: Any) -> Any:
-        """Return each table's sum of squares of its gradients, a tuple of float32, 0-d."""
+        """Return the sum of squares of each table's gradients, a tuple of 0-d float32 Tensors."""
         norms: Any = ()
         for j in range(self._count):
             if self._device_place[j] >= 0:

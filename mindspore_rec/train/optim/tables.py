@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Binding of tables to optimizers: from parameters to native tables, one rule a table."""
+"""Binding of tables to optimizers, with one rule per table."""
 
 from __future__ import annotations
 
@@ -13,35 +13,36 @@ from mindspore.nn import Cell
 
 __all__ = ["bind_table", "check_covered", "table_of", "trainable_tables"]
 
-# Native table id -> the optimizer that trains it, its rule and the number the table gave it.
+# Maps a native table id to the optimizer that trains the table, the rule, and the number of this
+# binding.
 _trainers: dict[int, tuple[weakref.ref[Cell], str, int]] = {}
 
 
 def table_of(parameter: Parameter) -> Any:
-    """Return the table whose anchor `parameter` is, or None for a dense parameter."""
+    """Return the table with the anchor `parameter`, or None for a dense parameter."""
     return getattr(parameter, "mindspore_rec_table", None)
 
 
 def trainable_tables(parameters: Iterable[Parameter]) -> dict[int, Any]:
-    """Return the tables to train whose anchors are among `parameters`, by native table id."""
+    """Return the trainable tables with anchors among `parameters`, by native table id."""
     owners = (table_of(p) for p in parameters if p.requires_grad)
     return {owner.id: owner for owner in owners if owner is not None}
 
 
 def bind_table(optimizer: Cell, owner: Any, rule: str, constants: Mapping[str, Any]) -> int:
-    """Bind a table to the optimizer that trains it; an earlier one can no longer step it.
+    """Bind a table to the optimizer that trains it; an earlier optimizer can no longer step it.
 
-    Rows keep their values. Their optimizer state is kept if the rule stays the same, and starts
-    fresh if it changes.
+    Rows keep their values. Rows keep their optimizer state if the rule stays the same; a new rule
+    starts with a new state.
 
     Args:
         optimizer: the optimizer.
-        owner: the table's owner, a MapParameter or its sibling of a static vocabulary.
+        owner: the owner of the table, a MapParameter or a StaticParameter.
         rule: name of the native rule.
         constants: the rule's constants, as `TableParameter.bind_optimizer` takes them.
 
     Returns:
-        The number the optimizer's steps have to show to the table.
+        The number that identifies the optimizer to the table in each step.
     """
     before = _trainers.get(owner.id)
     if before is not None and before[0]() is not None and before[1] != rule:
@@ -60,19 +61,20 @@ def bind_table(optimizer: Cell, owner: Any, rule: str, constants: Mapping[str, A
 
 
 def check_covered(net: Cell, optimizer: Any) -> None:
-    """Raise RuntimeError if a table of `net` is not trained by `optimizer`.
+    """Raise RuntimeError if `optimizer` does not train every table of `net`.
 
-    A table learns only from an optimizer of `mindspore_rec.optim` that was given its parameter.
-    With any other, also with `mindspore.nn.Adam` over that same parameter, it would silently keep
-    its first values.
+    A table learns only from an optimizer of `mindspore_rec.optim` that has the table's parameter.
+    With another optimizer, such as `mindspore.nn.Adam` with the same parameter, the table would
+    silently keep its initial values.
 
     Args:
-        net: the network (a Cell); its frozen tables (``requires_grad=False``) are not asked for.
-        optimizer: the optimizer the network is trained by, a list of several, or None.
+        net: the network (a Cell). Frozen tables of the network (``requires_grad=False``) need no
+            optimizer.
+        optimizer: the optimizer that trains the network, a list of optimizers, or None.
 
     Raises:
-        RuntimeError: a table is not covered, or an optimizer created later took it over; the
-            message names all these tables.
+        RuntimeError: no optimizer covers a table, or an optimizer created later has taken a table
+            over; the message names all such tables.
 
     Example:
         >>> from mindspore import nn

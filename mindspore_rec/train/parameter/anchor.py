@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Parameter that stands for a table; it notices when MindSpore saves or loads without rows.
+"""The Parameter that represents a table; it detects when MindSpore saves or loads without rows.
 
-MindSpore's `save_checkpoint`, `ModelCheckpoint` and `load_param_into_net` see Parameters only: of a
-table the anchor, and no rows. What they write would load in silence, into a table with other
-rows or none. So an anchor holds a number that no other table has, of this process or another.
-Setting it to another number means that weights are loaded whose rows are elsewhere, and makes the
-table's lookups an error until its rows are loaded too.
+MindSpore's `save_checkpoint`, `ModelCheckpoint` and `load_param_into_net` handle Parameters only:
+the anchor of a table, but not its rows. A checkpoint without rows would load silently into a table
+with other rows or none. So each anchor has a random number that identifies the table among all
+processes. If a load sets another number, the loaded weights belong to other rows. After such a
+load, lookups of the table are an error until its rows are loaded, too.
 
-The number is so small that its square is 0 in float32: a sum of squares over all parameters, as for
-a penalty, does not see it.
+The number of an anchor is so small that its square is 0 in float32. So anchors add nothing to a sum
+of squares over all parameters, such as a penalty.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def new_anchor(owner: Any, name: str, requires_grad: bool) -> Parameter:
         requires_grad: whether training changes the table.
 
     Returns:
-        Parameter, float32 `[1]`, by whose attribute `mindspore_rec_table` optimizers find the
-        table.
+        Parameter, float32 `[1]`. Optimizers find the table as the anchor's attribute
+        `mindspore_rec_table`.
     """
     number = _new_number()
     anchor = Parameter(Tensor(number.copy()), name=name, requires_grad=requires_grad)
@@ -46,7 +46,7 @@ def new_anchor(owner: Any, name: str, requires_grad: bool) -> Parameter:
     table = weakref.ref(owner)
 
     def load(data: Any, *args: Any, **kwargs: Any) -> Parameter:
-        # The anchor keeps its number, since what is saved from now on is of this table.
+        # The anchor keeps its number, since later checkpoints belong to this table.
         live_table = table()
         if live_table is not None:
             if _same(data, number):
@@ -60,7 +60,8 @@ def new_anchor(owner: Any, name: str, requires_grad: bool) -> Parameter:
             _warn_once(table())
         return anchor
 
-    # MindSpore calls these on a Parameter to load it, and before saving it with its Cell.
+    # MindSpore calls these methods to load a Parameter, and before it saves a Cell with the
+    # Parameter.
     anchor.set_data = load
     anchor.assign_value = load
     anchor.init_data = init_data

@@ -1,23 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """DeviceTier: the most used rows of a table in the device's memory.
 
-The cache is a Parameter `[device_rows + 3, dim]` of values and a matrix of optimizer states beside
-it; its last three rows are what an unknown key reads, what padding reads, and scratch. A training
-lookup maps ids to slots of the cache on the host, exchanges the least used rows for missing ones,
-all in one swap, and gathers rows by slot in the graph. The table on the host stays the owner
-of counts, ages and admission. A row in the cache has its newest value there; whatever reads the
-table otherwise (evaluation, export, checkpoint, a lower tier) has it written back first.
+The cache is a Parameter `[device_rows + 3, dim]` of values, and a matrix of optimizer states. The
+last three rows of the cache are the value of an unknown key, the value of padding, and a scratch
+row. A training lookup maps ids to slots of the cache on the host. One swap exchanges the least used
+rows of the cache for missing rows, and the graph gathers rows by slot. The table on the host still
+owns counts, ages and admission. The newest value of a cached row is in the cache. A cached row is
+written back to the host before evaluation, an export, a checkpoint or a lower tier reads the row.
 
 There are two forms of one tier, with the same results:
 
-* *shared*: the device is the CPU, and native code swaps and updates rows in the Parameter's own
-  memory, with the kernels that update rows on the host: the same bits. Nothing needs to be called.
-* *graph*: any other device. Rows are swapped with Gather and ScatterUpdate by `prepare`, which is
-  to be called for the ids of each lookup after the step before; gradients are summed with
-  ScatterAdd, and rows updated by the optimizer's formula in elementwise operators. Rows then agree
-  with the other form to rounding, not to the bit.
+* *shared*: the device is the CPU. Native code swaps and updates rows in the memory of the
+  Parameter. The kernels are the same as on the host, so all bits are the same. The program need not
+  call `prepare` or `sync`.
+* *graph*: any other device. The method `prepare` swaps rows with Gather and ScatterUpdate. The
+  program must call `prepare` for the ids of each lookup, after the previous step. ScatterAdd sums
+  the gradients, and elementwise operators apply the optimizer's formula. Rows agree with the
+  *shared* form up to rounding, not bit by bit.
 
-`MINDSPORE_REC_DEVICE_TIER=graph` chooses the second form on the CPU too, for tests.
+For tests, `MINDSPORE_REC_DEVICE_TIER=graph` chooses the *graph* form on the CPU, too.
 """
 
 from __future__ import annotations
@@ -50,16 +51,17 @@ class DeviceTier(nn.Cell):
 
     Args:
         native: the table.
-        rows: slots, at least the distinct keys of one step's lookups.
-        policy: whose slot is taken: 'lru', least recently, or 'lfu', least often used.
-        descriptor: int64 Tensor, how operators name the table.
-        unknown: float32 `[dim]`, what an unknown key reads in training.
+        rows: number of slots; at least the number of distinct keys in the lookups of one step.
+        policy: rule for the choice of rows to swap out: 'lru', the least recently used rows, or
+            'lfu', the least often used rows.
+        descriptor: int64 Tensor by which operators identify the table.
+        unknown: float32 `[dim]`, the value of an unknown key in training.
 
     Attributes:
-        shared: whether rows are in memory shared with the host, the first of the two forms.
+        shared: whether the tier shares its memory with the host, as in the *shared* form.
 
     Raises:
-        ValueError: rows out of range.
+        ValueError: `rows` is out of range.
     """
 
     values: Parameter
@@ -89,7 +91,8 @@ class DeviceTier(nn.Cell):
         zeros = ops.zeros_like
 
         def slots_bprop(ids, descriptor, anchor, values, out, dout):  # type: ignore[no-untyped-def]
-            # Nothing: the gradient flows past the slots. Constants are their own zero gradient.
+            # Slots have no gradient. A constant is returned as its own gradient, because nothing
+            # reads that gradient.
             return zeros(ids), descriptor, zeros(anchor), values
 
         self._slots = custom_op(
@@ -99,8 +102,8 @@ class DeviceTier(nn.Cell):
         self._swap: Swap | None = None
 
     def _hide(self, name: str, value: Any) -> None:
-        # Not by Cell's own way: then it would be among the network's parameters, and so in its
-        # checkpoints and in the optimizer. The rows are the table's.
+        # Cell.__setattr__ would add the value to the network's parameters, and so to its
+        # checkpoints and to the optimizer. The rows belong to the table, not to the network.
         self.__dict__[name] = value
 
     def _parameter(self, what: str, array: np.ndarray) -> Parameter:
@@ -108,7 +111,7 @@ class DeviceTier(nn.Cell):
         return Parameter(Tensor.from_numpy(array), name=name, requires_grad=False)
 
     def bind(self) -> None:
-        """Make room for the optimizer's state; to be called when an optimizer was bound."""
+        """Allocate memory for the optimizer's state; call this after an optimizer was bound."""
         width = self._native.device_state_width
         rows = self.rows + EXTRA_ROWS
         if self.shared:
@@ -132,19 +135,19 @@ class DeviceTier(nn.Cell):
         return self._take(slots, ticket, descriptor, anchor, self.values, self.sums)
 
     def prepare(self, ids: Any, padding_key: int | None = None, faae_coefficient: int = 1) -> None:
-        """Do the host's part of a training lookup ahead of it: count, admit, promote rows.
+        """Do the host's part of a training lookup in advance: count and admit keys, promote rows.
 
-        If the device is not the CPU, call it for each lookup of a step, between the step before and
-        that step. On the CPU the call may be left out.
+        If the device is not the CPU, call this method for each lookup of a step, after the previous
+        step and before the step itself. On the CPU the call may be left out.
 
         Args:
-            ids: int32 or int64 array or Tensor, as the lookup will get them.
+            ids: ids of the lookup, an int32 or int64 array or Tensor.
             padding_key: the lookup's padding key.
             faae_coefficient: the lookup's coefficient.
 
         Raises:
             ValueError: the lookups of the step have more distinct keys than the tier has rows; the
-                message names how many it would take. The table is as it was.
+                message has the number of rows that are needed. The table does not change.
         """
         array = ids.asnumpy() if isinstance(ids, Tensor) else np.ascontiguousarray(ids)
         moves = self._native.prepare_device(array, padding_key, faae_coefficient)
@@ -153,8 +156,9 @@ class DeviceTier(nn.Cell):
     def sync(self) -> None:
         """Write rows that changed on the device back to the host.
 
-        If the device is the CPU, this happens by itself. On other devices evaluation in a graph
-        asks for it, and all that reads the table outside a graph calls it.
+        On the CPU the call is not necessary. On other devices, evaluation in a graph raises an
+        error if this call is missing. Methods that read the table outside a graph make the call
+        themselves.
         """
         self._move(*self._native.fetch_dirty())
 
@@ -170,7 +174,7 @@ class DeviceTier(nn.Cell):
 
 
 class _TakeShared(nn.Cell):
-    """Gather rows by slot; the gradient goes to the native table, which adds it by key."""
+    """Gather rows by slot; the gradient goes to the native table, which sums gradients by key."""
 
     def __init__(self) -> None:
         super().__init__(auto_prefix=False)
@@ -191,7 +195,7 @@ class _TakeShared(nn.Cell):
 
 
 class _TakeInGraph(nn.Cell):
-    """Gather rows by slot; the gradient is added by slot on the device."""
+    """Gather rows by slot; the device sums gradients by slot."""
 
     def __init__(self) -> None:
         super().__init__(auto_prefix=False)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Move old rows out of a device cache and new ones in, with operators that every device has."""
+"""Move rows out of a device cache and into it, with operators that every device has."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Swap"]
 
 
 class _Exchange(nn.Cell):
-    """Gather the rows at some slots, then write other rows; never compiled for a number of rows."""
+    """Gather rows at some slots, then write other rows; compiled for any number of rows."""
 
     def __init__(self, values: Parameter, states: Parameter) -> None:
         super().__init__(auto_prefix=False)
@@ -52,8 +52,8 @@ class Swap:
     Args:
         values: Parameter `[slots, dim]`.
         states: Parameter `[slots, max(width, 1)]`.
-        width: floats of optimizer state in a row.
-        scratch: a slot nobody reads.
+        width: number of floats of optimizer state in a row.
+        scratch: a slot that nobody reads.
 
     Example:
         >>> values = Parameter(Tensor(np.zeros((3, 2), np.float32)), name="v")
@@ -75,7 +75,7 @@ class Swap:
     def run(
         self, out_slots: np.ndarray, in_slots: np.ndarray, values: np.ndarray, states: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Move rows of `out_slots` out, then the given ones into `in_slots`.
+        """Copy the rows at `out_slots` out, then write new rows to `in_slots`.
 
         Args:
             out_slots: int32 `[n]`.
@@ -108,5 +108,5 @@ class Swap:
 
 
 def _padded(rows: int) -> int:
-    # Few sizes, so that the device's memory pool sees the same blocks again.
+    # Few different sizes let the device's memory pool reuse its blocks.
     return max(1024, 1 << (rows - 1).bit_length()) if rows else 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DynamicTable: a table whose rows come and go: admission, eviction, explanation of a key."""
+"""DynamicTable: a table with admission and eviction of rows, and with explanations of keys."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 @dataclass(frozen=True)
 class EvictedKeys:
-    """Keys that were evicted, one entry a key in each array.
+    """Evicted keys, with one entry per key in each array.
 
     Attributes:
         keys: int64 `[n]`.
         reasons: str `[n]`, 'idle_steps', 'idle_seconds', 'capacity' or 'norm'.
         steps: int64 `[n]`, the table's step at the eviction.
-        times: uint32 `[n]`, the watermark then, in seconds since 1970; 0 without event times.
+        times: uint32 `[n]`, the watermark at the eviction, in seconds since 1970; 0 without event
+            times.
     """
 
     keys: np.ndarray
@@ -41,11 +42,12 @@ class EvictedKeys:
 
 
 class DynamicTable(TableParameter):
-    """A table whose rows come and go: base of `MapParameter`.
+    """A table with admission and eviction of rows: base class of `MapParameter`.
 
     Attributes:
-        admission: the admission policy the table was made with; `set_threshold` leaves it.
-        eviction: the `Eviction` in force, or None.
+        admission: the admission policy of the new table; `set_threshold` does not change this
+            attribute.
+        eviction: the current `Eviction`, or None.
     """
 
     admission: Admission
@@ -54,14 +56,14 @@ class DynamicTable(TableParameter):
     # ---- admission
 
     def set_threshold(self, threshold: int | None) -> None:
-        """Set the threshold of admission by count, also while training.
+        """Set the threshold of admission by count, also during training.
 
         Args:
-            threshold: as for `CountAdmission`: a lower one admits counted keys when they are next
-                seen; 0 freezes the counts; None or -1 admits every key.
+            threshold: as for `CountAdmission`. A lower threshold admits counted keys at their next
+                occurrence; 0 freezes the counts; None or -1 admits every key.
 
         Raises:
-            ValueError: out of range, or the table admits by probability.
+            ValueError: `threshold` is out of range, or the table admits by probability.
 
         Example:
             >>> from mindspore_rec import CountAdmission, MapParameter
@@ -78,14 +80,14 @@ class DynamicTable(TableParameter):
     # ---- eviction
 
     def set_eviction(self, eviction: Eviction | None) -> None:
-        """Set the rules of eviction; rows that are due under the rules before are evicted first.
+        """Set the rules of eviction; rows that are due under the old rules are evicted first.
 
         Args:
-            eviction: the rules, or None for none. The order cannot change to or from 'lfu_decay'
-                and 'score', which need room in every row.
+            eviction: the rules, or None for no eviction. The order cannot change to or from
+                'lfu_decay' and 'score', because these orders need memory in every row.
 
         Raises:
-            ValueError: the order would change so.
+            ValueError: the order would change to or from 'lfu_decay' or 'score'.
         """
         eviction = check_eviction(eviction)
         self._synchronised().set_eviction(
@@ -94,14 +96,15 @@ class DynamicTable(TableParameter):
         self.eviction = eviction
 
     def evict(self, at_once: bool = False) -> None:
-        """Apply all rules of eviction now; with `trigger='callback'` nothing else does.
+        """Apply all rules of eviction now; with `trigger='callback'` only this call applies rules.
 
         Args:
-            at_once: True: all memory is freed when this returns. False: in slices over the
-                following training steps; no lookup sees a row whose age is over either way.
+            at_once: True to free all memory before the call returns, False to free memory in slices
+                over the following training steps. With either value, no lookup sees a row that is
+                too old.
 
         Raises:
-            ValueError: the table has no rule of eviction, or evicts by seconds and has no event
+            ValueError: the table has no rule of eviction, or has a rule in seconds and no event
                 time.
         """
         if self.eviction is None:
@@ -109,24 +112,25 @@ class DynamicTable(TableParameter):
         self._synchronised().evict(bool(at_once))
 
     def evict_due(self) -> None:
-        """Free the rows that are due already, which no lookup sees any more.
+        """Free all rows that are due for eviction; no lookup sees such rows any more.
 
-        Else they are freed in slices over the following training steps.
+        Without this call, the following training steps free the due rows in slices.
         """
         self._synchronised().evict_due()
 
     def set_scores(self, keys: Any, scores: Any) -> int:
-        """Set the scores of rows, for eviction with `order='score'`; the lowest go first.
+        """Set the scores of rows for `order='score'`, which evicts the lowest scores first.
 
         Args:
-            keys: int32 or int64 array or Tensor `[n]`; keys without a row are passed over.
-            scores: float32 `[n]`, no NaN.
+            keys: int32 or int64 array or Tensor `[n]`; keys without a row are ignored.
+            scores: float32 `[n]`, without NaN.
 
         Returns:
             Number of the keys that have a row.
 
         Raises:
-            TypeError, ValueError: other types or shapes, a NaN, or a table that keeps no scores.
+            TypeError, ValueError: a type or shape is wrong, a score is NaN, or the table has no
+                scores.
         """
         keys, scores = _array(keys), _array(scores)
         if scores.shape != keys.shape:
@@ -139,11 +143,11 @@ class DynamicTable(TableParameter):
         )
 
     def collect_evicted(self, on: bool) -> None:
-        """Start or end the collection of evicted keys for `take_evicted`; its end drops them."""
+        """Start or stop collecting evicted keys for `take_evicted`; a stop drops collected keys."""
         self._synchronised().collect_evicted(bool(on))
 
     def take_evicted(self) -> EvictedKeys:
-        """Return the keys evicted since the last call, while collection is on."""
+        """Return the evicted keys that were collected since the last call."""
         taken = self._synchronised().take_evicted()
         names = np.array(["", *_native.EVICTION_REASONS.values()])
         return EvictedKeys(taken["keys"], names[taken["reasons"]], taken["steps"], taken["times"])
@@ -151,14 +155,15 @@ class DynamicTable(TableParameter):
     # ---- explanation
 
     def explain(self, key: int) -> Explanation:
-        """Return what the table knows of a key, to be printed.
+        """Return the table's information about a key, in a form for printing.
 
         Args:
             key: any int64.
 
         Returns:
-            An `Explanation`: present or not, tier, count, threshold, last step and time seen, norm,
-            and why there is no row: not admitted, or evicted (the last thousands are remembered).
+            An `Explanation` with presence, tier, count, threshold, last step and time seen, and
+            norm. For a key without a row, the `Explanation` also has the reason: the key was not
+            admitted, or its row was evicted. The table remembers its last few thousand evictions.
 
         Example:
             >>> from mindspore_rec import CountAdmission, MapParameter
@@ -180,26 +185,27 @@ class DynamicTable(TableParameter):
     def lookup_with_handles(
         self, ids: Any, padding_key: int | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return the rows of a training lookup outside a graph, with handles to train them by.
+        """Return the rows of a training lookup outside a graph, and handles for training the rows.
 
-        Keys are inserted and counted as in any training lookup. A handle is the place of a row, by
-        which `optimizer.apply_by_handle(grads, handles)` finds it without its id. It is valid until
-        a row leaves the table (evict, erase, clear) or an optimizer of another kind takes over;
-        after that it is refused with `StaleHandleError`, as is what no lookup gave: handles carry a
-        tag that cannot be made without the table.
+        Keys are inserted and counted as in any training lookup. A handle is the place of a row:
+        `optimizer.apply_by_handle(grads, handles)` finds the row without its id. Handles are valid
+        until a row leaves the table (evict, erase, clear) or an optimizer of another kind takes
+        over. An invalid handle raises `StaleHandleError`. A made-up handle also raises
+        `StaleHandleError`, because only the table can make the tag inside a handle.
 
         Args:
             ids: int32 or int64 array or Tensor of any shape.
-            padding_key: an id that reads zeros and has no row. Default: none.
+            padding_key: id that has no row and reads as zeros. Default: none.
 
         Returns:
             rows, float32 Tensor `[*ids.shape, dim]`, and handles, int64 Tensor `[*ids.shape, 2]`.
 
         Raises:
             NoOptimizerError: no optimizer covers the table.
-            RuntimeError: other weights were loaded without these rows; see `keep_rows`.
+            RuntimeError: weights of the network were loaded without the rows of this table; see
+                `keep_rows`.
 
-        After the lookup by address of Rec SDK's dynamic expansion.
+        The method follows the lookup by address in Rec SDK's dynamic expansion.
         """
         rows, handles = self._synchronised().lookup_with_handles(_array(ids), padding_key)
         return Tensor.from_numpy(rows), Tensor.from_numpy(handles)

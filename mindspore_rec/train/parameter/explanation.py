@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Explanation: what a table knows of one key, in numbers and as a sentence."""
+"""Explanation: a table's information about one key, in numbers and as a sentence."""
 
 from __future__ import annotations
 
@@ -19,24 +19,26 @@ _EVICTED = {
 
 @dataclass(frozen=True)
 class Explanation:
-    """Knowledge of a table about one key; `str()` makes a sentence of it.
+    """Information of a table about one key; `str()` returns the information as a sentence.
 
     Attributes:
         table: the table's name.
         key: the key.
         present: whether the key has a row that evaluation sees.
-        tier: tier of the row: 'host' (also of a row on its way to a lower tier), 'remote' or 'ssd';
-            '' if the key has no row.
-        count: number of training occurrences (times `faae_coefficient`) of the row, or of the key
-            that waits for admission; an estimate if admission is by sketch.
-        threshold: threshold of admission by count; -1 if there is none.
-        last_step: training step when the row was last seen; None without a row.
-        last_time: event time of that step, seconds since 1970; None without a row or time source.
+        tier: tier of the row: 'host', 'remote' or 'ssd'; '' if the key has no row. A row in flight
+            to a lower tier counts as 'host'.
+        count: number of the key's training occurrences, times `faae_coefficient`; occurrences
+            before admission count, too. The count is an estimate if admission is by sketch.
+        threshold: threshold of admission by count; -1 if there is no threshold.
+        last_step: training step in which the row was last seen; None without a row.
+        last_time: event time of the step `last_step`, in seconds since 1970; None without a row or
+            without event times.
         norm: L2 norm of the value; None without a row.
-        score: frequency ('lfu_decay') or score ('score'), if the table keeps one; else None.
-        reason: text on why there is no row; '' if there is one.
-        evicted_step: step of the key's last eviction, if it is remembered.
-        evicted_time: event time of that step.
+        score: frequency of the row with eviction order 'lfu_decay', or score with order 'score';
+            None with other orders.
+        reason: text on the reason why the key has no row; '' if the key has a row.
+        evicted_step: step of the key's last eviction; None if the table remembers no eviction.
+        evicted_time: event time of the step `evicted_step`, or None.
     """
 
     table: str
@@ -73,14 +75,14 @@ def _utc(seconds: int) -> str:
 def explanation(
     table: str, key: int, known: dict[str, Any], *, admission: str, scored: bool
 ) -> Explanation:
-    """Return the Explanation of what the native table knows of a key.
+    """Return the Explanation of a key from the result of the native table.
 
     Args:
         table: name of the table.
         key: the key.
         known: result of `_native.Table.explain`.
         admission: 'count', 'sketch' or 'probability'.
-        scored: whether the table keeps a frequency or score.
+        scored: whether rows of the table have a frequency or score.
     """
     present = bool(known["present"])
     evicted = known["evicted_reason"]

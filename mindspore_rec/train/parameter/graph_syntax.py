@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Registers `cell[key]`, `cell[key] = value` and `key in cell` with the graph compiler.
+"""Register `cell[key]`, `cell[key] = value` and `key in cell` with the graph compiler.
 
-To the graph compiler of MindSpore 2.10 a Cell is a Function. Without a registration it drops
-`cell[key] = value` silently and runs `cell[key]` in Python, out of order. With these, each becomes
-the Cell's own method, compiled like any other code. The registration is for every Cell, and does
-for each what Python would: it calls the Cell's own `__getitem__`, `__setitem__` or `__contains__`.
+The graph compiler of MindSpore 2.10 treats a Cell as a Function. Without a registration, the
+compiler silently drops `cell[key] = value`, and runs `cell[key]` in Python, out of order. With the
+registration, the compiler compiles such expressions to calls of the Cell's methods. The
+registration is for every Cell. As in Python, the methods are `__getitem__`, `__setitem__` and
+`__contains__` of the Cell.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HashTable: a table that grows as a parameter, with the surface of MindSpore's MapParameter."""
+"""HashTable: a growing table as a parameter, with the interface of MindSpore's MapParameter."""
 
 from __future__ import annotations
 
@@ -31,33 +31,35 @@ ExportedData = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 class HashTable(DynamicTable):
-    """A hash table as part of a network: it maps int keys to rows of numbers, and grows.
+    """A hash table as part of a network: it maps int keys to rows, and new keys add rows.
 
-    Works inside `construct` in GRAPH_MODE and PyNative, and outside. Every key of the key dtype is
-    legal. A row's first value is a function of `(seed, name, key)` alone.
+    The table works inside `construct`, in graph mode and PyNative mode, and outside `construct`.
+    Every key of the key dtype is legal. The initial value of a row depends only on `(seed, name,
+    key)`.
 
-    It is an `nn.Cell` that owns a Parameter. Whatever the value dtype, values come and go as
-    float32; `put` and `erase` return the table. In a graph write `self.map[key] = value`: the
-    compiler cannot assign through a local name (`m = self.map`, then `m[key] = value`);
-    `m.put(key, value)` works through any. To freeze a table set `requires_grad` of the table, not
-    of the Parameter it owns; it is then only read, `get` included. Outside a graph keys and values
-    may be NumPy arrays: keys int32 or int64 (in the range of int32 if that is the key dtype),
-    values float32.
+    The table is an `nn.Cell` that owns a Parameter. Methods take and return values as float32, for
+    every value dtype; `put` and `erase` return the table. In a graph, write `self.map[key] =
+    value`. The compiler cannot assign through a local name (`m = self.map`, then `m[key] = value`),
+    but `m.put(key, value)` works. To freeze a table, set `requires_grad` of the table, not of its
+    Parameter. A frozen table is only read, also by `get`. Outside a graph, keys and values may be
+    NumPy arrays, with int32 or int64 keys and float32 values. If the key dtype is int32, keys must
+    be in the range of int32.
 
     Args:
-        config: the table, without `vocab_size`. Default of its name: `map_parameter_<n>`.
-        value_shape: shape of one value, of `config.embedding_dim` elements. Default: one
+        config: description of the table, without `vocab_size`. The default name is
+            `map_parameter_<n>`.
+        value_shape: shape of one value, with `config.embedding_dim` elements in total. Default: one
             dimension.
-        key_tensor: keys to start with, int32 or int64 `[n]`. Default: none.
-        value_tensor: their values, of the value dtype, `[n, *value_shape]`.
+        key_tensor: initial keys, int32 or int64 `[n]`. Default: none.
+        value_tensor: values of the initial keys, `[n, *value_shape]` of the value dtype.
 
     Raises:
         TypeError: an argument is of the wrong type.
-        ValueError: an argument is out of range, or an open table has the name and both have tiers
-            below host memory, or a tier holds rows of an earlier run.
+        ValueError: an argument is out of range, or a tier contains rows of an earlier run. Another
+            cause is an open table with the same name, if both tables have tiers below host memory.
         OSError, RemoteError: a tier cannot be opened.
 
-    A call takes the inputs of `get`. `MapParameter` is this table with MindSpore's arguments.
+    Calling the table calls `get`. `MapParameter` is a HashTable with MindSpore's arguments.
 
     Example:
         >>> import mindspore as ms
@@ -124,40 +126,41 @@ class HashTable(DynamicTable):
 
     @property
     def default_value(self) -> Any:
-        """First value of a row: `config.initializer`."""
+        """Initial value of a row: `config.initializer`."""
         return self.config.initializer
 
     @property
     def permit_filter_value(self) -> int:
-        """Count of occurrences by which a key is admitted; 1 if admission is not by count."""
+        """Number of occurrences at which a key is admitted; 1 if admission is not by count."""
         count = self.admission.threshold if isinstance(self.admission, CountAdmission) else 1
         return 1 if count is None else count
 
     @property
     def evict_filter_value(self) -> int:
-        """Number of steps after which an unseen row is evicted, `sys.maxsize` for never."""
+        """Number of steps after which an unseen row is evicted; `sys.maxsize` means never."""
         steps = None if self.eviction is None else self.eviction.max_idle_steps
         return sys.maxsize if steps is None or steps == -1 else steps
 
     @property
     def unknown_value(self) -> float | tuple[float, ...] | None:
-        """Value that a key without a row reads, as given: `config.unknown_value`."""
+        """Value of a key without a row: `config.unknown_value`."""
         return self.config.unknown_value
 
     @property
     def serving_unknown_value(self) -> float | tuple[float, ...] | None:
-        """Value that a key without a row reads in evaluation: `config.serving_unknown_value`."""
+        """Value of a key without a row in evaluation: `config.serving_unknown_value`."""
         return self.config.serving_unknown_value
 
     @property
     def seed(self) -> int:
-        """Seed of the first values."""
+        """Seed of the initial values."""
         return self.config.seed or 0
 
     def _make_map_operators(self) -> None:
         zeros = ops.zeros_like
 
-        # A graph is differentiated as a whole: what reaches the loss needs a gradient function.
+        # A graph is differentiated as a whole, so every operator that reaches the loss needs a
+        # gradient function.
         def put_bprop(key, value, descriptor, out, dout):  # type: ignore[no-untyped-def]
             return zeros(key), zeros(value), descriptor
 
@@ -197,11 +200,11 @@ class HashTable(DynamicTable):
         """Return the values of keys.
 
         Args:
-            key_tensor: int32 or int64, any shape.
-            insert_default_value: True: keys that have no row get one with their first value (once
-                admitted), counted as a training occurrence; if an optimizer covers the table, the
-                result is differentiable. False: the table does not change; keys without a row read
-                `unknown_value`; no gradient flows.
+            key_tensor: keys, int32 or int64, of any shape.
+            insert_default_value: True for a training lookup: occurrences of keys are counted, and
+                an admitted key without a row gets a row with its initial value. The result is
+                differentiable if an optimizer covers the table. False for a read: the table does
+                not change, keys without a row read `unknown_value`, and no gradient flows.
 
         Returns:
             float32 Tensor `[*key_tensor.shape, *value_shape]`.
@@ -215,14 +218,15 @@ class HashTable(DynamicTable):
         return rows if self._flat else rows.reshape(key_tensor.shape + self.value_shape)
 
     def put(self, key_tensor: Tensor, value_tensor: Tensor | float) -> HashTable:
-        """Set the values of keys without regard to admission; of a key given twice the last stays.
+        """Set the values of keys, regardless of admission; the last value of a repeated key wins.
 
-        With a cache, more keys than a quarter of its host rows are stored a part at a time: if a
-        tier fails, the message says how many, in the order given, were stored.
+        With a cache, the keys are stored in several parts, in order, if they are more than a
+        quarter of the cache's host rows. If a tier fails, the message has the number of keys that
+        were stored.
 
         Args:
-            key_tensor: int32 or int64, any shape.
-            value_tensor: float32 `[*key_tensor.shape, *value_shape]`, or a number for all.
+            key_tensor: keys, int32 or int64, of any shape.
+            value_tensor: float32 `[*key_tensor.shape, *value_shape]`, or one number for all keys.
 
         Returns:
             This table.
@@ -233,16 +237,17 @@ class HashTable(DynamicTable):
         return self
 
     def erase(self, key_tensor: Tensor) -> HashTable:
-        """Remove keys with value, optimizer state and count; absent ones are passed over.
+        """Remove keys with their values, optimizer states and counts; ignore absent keys.
 
-        With a cache, more keys than a quarter of its host rows are erased a part at a time: if a
-        tier fails, the message says how many, in the order given, were erased.
+        With a cache, the keys are erased in several parts, in order, if they are more than a
+        quarter of the cache's host rows. If a tier fails, the message has the number of keys that
+        were erased.
         """
         self._erase(key_tensor, self.descriptor)
         return self
 
     def contains(self, key_tensor: Tensor) -> Tensor:
-        """Return whether keys have a row: bool Tensor of the keys' shape."""
+        """Return a bool Tensor of the keys' shape, True for each key with a row."""
         if isinstance(key_tensor, (int, float, tuple, list)):
             raise TypeError("key_tensor must be a Tensor, not a Python number, tuple or list")
         return self._contains(key_tensor, self.descriptor)
@@ -265,8 +270,8 @@ class HashTable(DynamicTable):
         return self.get_keys(), self.get_values()
 
     def _rows(self) -> Tensor:
-        # One element per row: shape inference learns a length that the data decides in no other
-        # way.
+        # The range has one element per row. Shape inference has no other way to learn a length that
+        # depends on the data.
         return self._range(self._zero, self._size(self.descriptor).reshape(()), self._one)
 
     def __getitem__(self, key_tensor: Tensor) -> Tensor:
@@ -284,7 +289,7 @@ class HashTable(DynamicTable):
         return self.size()
 
     def __bool__(self) -> bool:
-        # Without this an empty table would be falsy, as an empty list is.
+        # Without this method an empty table would be falsy, like an empty list.
         return True
 
     def __deepcopy__(self, memo: Any) -> HashTable:
@@ -306,11 +311,12 @@ class HashTable(DynamicTable):
         """Return keys, values and statuses as NumPy arrays.
 
         Args:
-            incremental: False: every row, with status 0 (unchanged). True: what changed since the
-                last export (everything, the first time): status 1 (modified), then keys with status
-                2 (erased or evicted), for which there is no row among the values. A row counts as
-                modified when it was put, trained, or looked up in training. It must be False over
-                several workers, whose changes `RecCheckpoint` writes.
+            incremental: False to export every row, with status 0 (unchanged). True to export the
+                changes since the last export; the first export has all rows. Rows with status 1
+                (modified) come first. Keys with status 2 (erased or evicted) follow and have no
+                values. A row is modified if it was put, trained, or looked up in training. With
+                several workers, `incremental` must be False; `RecCheckpoint` writes the changes of
+                all workers.
 
         Returns:
             keys `[n]` of the key dtype, values float32 `[number of rows, *value_shape]`,
@@ -333,16 +339,18 @@ class HashTable(DynamicTable):
     def export_slice_data(
         self, incremental: bool = False, slice_bytes: int = SLICE_BYTES
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
-        """Return the next slice of `export_data`; call until the last element is True.
+        """Return the next slice of `export_data`; repeat the call until the last element is True.
 
-        The keys are as of the first call, the values as of the call that returns them.
+        The first call determines the keys of all slices. Each call reads the current values of its
+        slice.
 
         Args:
             incremental: as for `export_data`; the same in every call of one export.
-            slice_bytes: bytes of values in a slice, at least one row's. Default: 1 GiB.
+            slice_bytes: maximum bytes of values in a slice; a slice has at least one row. Default:
+                1 GiB.
 
         Returns:
-            keys, values, statuses, and whether this was the last slice.
+            keys, values, statuses, and True if this was the last slice.
         """
         if slice_bytes < 1:
             raise ValueError(f"table '{self.name}': slice_bytes must be >= 1, got {slice_bytes}")
@@ -367,13 +375,13 @@ class HashTable(DynamicTable):
         return (*self._pack(part, MODIFIED if incremental else UNCHANGED), last)
 
     def import_data(self, data: ExportedData) -> None:
-        """Set rows from `export_data`, and erase keys whose status is 2 (erased).
+        """Set rows from `export_data`, and erase keys with status 2 (erased).
 
         Args:
-            data: keys `[n]`, values (one row a key that is not erased), statuses `[n]`.
+            data: keys `[n]`, values (one row per key that is not erased), and statuses `[n]`.
 
         Raises:
-            ValueError: the lengths do not fit; the table is then as it was.
+            ValueError: the lengths do not match; the table does not change.
         """
         if len(data) != 3:
             raise ValueError(
@@ -421,13 +429,13 @@ class HashTable(DynamicTable):
             )
 
     def clone(self, init: Any = "same") -> HashTable:
-        """Return an empty table of the same description under a new name, `<name>.clone<n>`.
+        """Return an empty table with the same description and a new name, `<name>.clone<n>`.
 
-        With tiers it has its own, of the same sizes and in the same places.
+        The new table has its own tiers, with the same sizes and locations.
 
         Args:
-            init: first value of the clone's rows, as `initializer` of `TableConfig`, or 'same' for
-                the initializer of this table. Default: 'same'.
+            init: initial value of the clone's rows, as `initializer` of `TableConfig`; or 'same'
+                for the initializer of this table. Default: 'same'.
         """
         if not (isinstance(init, str) and init == "same"):
             row_initializer(init, fan_in=self.dim, fan_out=self.dim, argument="init")
@@ -445,7 +453,7 @@ class HashTable(DynamicTable):
         return self._like(config)
 
     def _like(self, config: TableConfig) -> HashTable:
-        """Return a table of the same class and shape of values by another description."""
+        """Return a table with this table's class and value shape, and another description."""
         return HashTable(config, value_shape=self.value_shape)
 
     def _pack(self, rows: dict[str, np.ndarray], status: int) -> ExportedData:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RowInitializer: the distribution of first values, from MindSpore's initializers."""
+"""RowInitializer: the distribution of initial values, from MindSpore's initializers."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ LEGAL = "a number, or 'normal', 'truncated_normal', 'uniform', 'xavier_uniform',
 
 @dataclass(frozen=True)
 class RowInitializer:
-    """Distribution of a row's first value, as the native core draws it.
+    """Distribution from which the native core draws the initial value of a row.
 
     `constant`: a. `uniform`: [a, b). `normal`: mean a, standard deviation b. `truncated_normal`:
-    the same within [lower, upper] standard deviations.
+    the normal distribution, cut to [lower, upper] standard deviations.
     """
 
     kind: str
@@ -32,7 +32,7 @@ class RowInitializer:
 
     @property
     def unknown_value(self) -> float:
-        """Value that a key without a row reads: the constant if there is one, else 0."""
+        """Value of a key without a row: the constant of a constant initializer, else 0."""
         return self.a if self.kind == "constant" else 0.0
 
     def native_arguments(self) -> dict[str, Any]:
@@ -49,19 +49,21 @@ class RowInitializer:
 def row_initializer(
     initializer: str | float | ms_init.Initializer, *, fan_in: int, fan_out: int, argument: str
 ) -> RowInitializer:
-    """Return the distribution that MindSpore's `initializer` would draw from.
+    """Return the distribution of a MindSpore initializer.
 
-    The defaults are MindSpore's: normal has standard deviation 0.01, uniform is [-0.07, 0.07),
-    truncated normal has 0.01 cut at two standard deviations, Xavier uniform has gain 1.
+    The defaults are the same as in MindSpore: normal has standard deviation 0.01, and uniform is
+    [-0.07, 0.07). Truncated normal has standard deviation 0.01 and is cut at two standard
+    deviations. Xavier uniform has gain 1.
 
     Args:
-        initializer: a number, a name, or an `Initializer` object of one of these kinds.
-        fan_in: fan in, for Xavier uniform.
-        fan_out: fan out, for Xavier uniform.
+        initializer: a number, the name of an initializer, or an `Initializer` object of a supported
+            kind.
+        fan_in: number of inputs, for Xavier uniform.
+        fan_out: number of outputs, for Xavier uniform.
         argument: name of the caller's argument, for messages.
 
     Raises:
-        TypeError: it is of another type.
+        TypeError: `initializer` has another type.
         ValueError: the name is unknown, or a number is not finite.
 
     Example:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ChangeMarks: the moments since which changes of a table are kept, by holder."""
+"""ChangeMarks: marks of moments, by holder; a table records changes since the oldest mark."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ __all__ = ["ChangeMarks"]
 
 
 class ChangeMarks:
-    """Marks of a table by their holder; changes since the oldest mark are kept.
+    """Marks of a table, by holder; the table records its changes since the oldest mark.
 
-    A holder is a name, or an object, whose mark is dropped with it: at the next mark that is held.
+    A holder is a name or an object. The mark of a deleted object is dropped when the next mark is
+    set.
 
     Args:
         table: the native table.
@@ -38,7 +39,7 @@ class ChangeMarks:
         self._held_by: WeakKeyDictionary[object, int] = WeakKeyDictionary()
 
     def new(self) -> int:
-        """Return a mark of this moment; changes since then are kept once it is held."""
+        """Return a mark of this moment; `hold` makes the table record changes since the mark."""
         return self._table.mark()
 
     def held(self, holder: object) -> int | None:
@@ -46,44 +47,46 @@ class ChangeMarks:
         return self._marks(holder).get(holder)
 
     def hold(self, holder: object, mark: int) -> None:
-        """Set the mark of a holder, in place of an earlier one."""
+        """Set the mark of a holder, in place of the holder's earlier mark."""
         self._marks(holder)[holder] = mark
         self._release()
 
     def keep_digest(self) -> None:
-        """Have the table keep its digest while rows change, as long as a mark is held.
+        """Make the table keep its digest while rows change, as long as some holder has a mark.
 
-        The digest takes 8 bytes per row in host memory, 16 if rows are evicted by age, and nothing
-        for rows in lower tiers. Rows are hashed when they are exported, demoted or promoted, or
-        when a mark is taken, not while they are trained. The first call hashes all rows, and reads
-        the rows in lower tiers for it. If a digest is kept already, this does nothing.
+        The digest takes 8 bytes per row in host memory, or 16 bytes if rows are evicted by age.
+        Rows in lower tiers take no bytes. Rows are hashed when they are exported, demoted or
+        promoted, and when a mark is taken. Training does not hash rows. The first call hashes all
+        rows, and reads rows in lower tiers to hash them. If the table already keeps a digest, the
+        call does nothing.
 
-        The digest is dropped when memory for it runs out, when a table of a vocabulary is cleared,
-        and when a limit of age is turned on or off. It is also dropped when a clock that was put
-        back to no event time gets an event time again, and when a damaged row in a lower tier is
-        replaced. Call this again after the next mark.
+        The table drops the digest when memory runs out, when a static table is cleared, and when
+        eviction by age is turned on or off. The table also drops the digest when a damaged row in a
+        lower tier is replaced. The table also drops the digest when a clock was reset to no event
+        time and then gets an event time. After the next mark, call this method again to make a new
+        digest.
 
         Raises:
             ValueError: no mark was taken.
-            RuntimeError: a lower tier fails, or rows have their newest value on a device; no
-                digest is kept then.
+            RuntimeError: a lower tier fails, or the newest values of some rows are on a device.
+                After such an error the table keeps no digest.
         """
         self._table.keep_digest()
 
     def kept_digest(self) -> int | None:
-        """Return the digest that the table keeps, as `HostRows.digest`; None without one.
+        """Return the digest that the table keeps, as in `HostRows.digest`, or None.
 
-        It costs as much as a copy of the keys that changed since the last mark.
+        The call costs as much as a copy of the keys that changed since the last mark.
         """
         return self._table.kept_digest()
 
     def release(self, holder: object) -> None:
-        """Drop the mark of a holder; if no mark is held, no changes are recorded."""
+        """Drop the mark of a holder; without any marks, the table records no changes."""
         self._marks(holder).pop(holder, None)
         self._release()
 
     def release_all(self) -> None:
-        """Drop all marks, as if the table were made anew."""
+        """Drop all marks, as in a new table."""
         self._held.clear()
         self._held_by.clear()
         self._release()

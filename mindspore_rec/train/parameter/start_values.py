@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the keys and values that a hash table starts with, and of their dtypes and shape."""
+"""Checks of the initial keys and values of a hash table, and of their dtypes and shape."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["check_pair", "one_dtype", "shape_of_value"]
 
 
 def check_pair(name: str, key_tensor: Tensor | None, value_tensor: Tensor | None) -> None:
-    """Raise ValueError unless a table's keys and values fit each other, or both are None.
+    """Raise ValueError unless a table's initial keys and values match, or both are None.
 
     Args:
-        name: the table's.
-        key_tensor: keys that the table starts with, `[n]`.
-        value_tensor: their values, `[n, *value_shape]`.
+        name: name of the table.
+        key_tensor: initial keys of the table, `[n]`.
+        value_tensor: values of the initial keys, `[n, *value_shape]`.
 
     Example:
         >>> check_pair("t", None, None)
@@ -43,19 +43,19 @@ def check_pair(name: str, key_tensor: Tensor | None, value_tensor: Tensor | None
 def one_dtype(
     name: str, what: str, wanted: Any, tensor: Tensor | None, default: Any, legal: tuple[Any, ...]
 ) -> Any:
-    """Return the dtype of a table's keys or values, which is wanted or of what it starts with.
+    """Return the dtype of a table's keys or values: `wanted`, or the dtype of `tensor`.
 
     Args:
-        name: the table's.
+        name: name of the table.
         what: 'key' or 'value'.
-        wanted: the dtype that is asked for, or None.
-        tensor: keys or values that the table starts with, or None.
-        default: dtype if both are None.
-        legal: the dtypes that there may be.
+        wanted: the requested dtype, or None.
+        tensor: initial keys or values of the table, or None.
+        default: dtype if `wanted` and `tensor` are None.
+        legal: the legal dtypes of the table.
 
     Raises:
-        TypeError: it is none of them.
-        ValueError: `wanted` is another dtype than the tensor's.
+        TypeError: the dtype is not a legal dtype.
+        ValueError: `wanted` differs from the dtype of `tensor`.
 
     Example:
         >>> one_dtype("t", "key", None, None, ms.int64, (ms.int32, ms.int64))
@@ -77,12 +77,13 @@ def shape_of_value(name: str, value_shape: Any, tensor: Tensor | None) -> tuple[
     """Return the shape of a table's values.
 
     Args:
-        name: the table's.
-        value_shape: the shape that is asked for: an int, a tuple or list of ints, or None.
-        tensor: values that the table starts with, `[n, *value_shape]`, or None.
+        name: name of the table.
+        value_shape: the requested shape: an int, a tuple or list of ints, or None.
+        tensor: initial values of the table, `[n, *value_shape]`, or None.
 
     Raises:
-        TypeError, ValueError: it is no shape, or another one than the tensor's.
+        TypeError, ValueError: `value_shape` is not a shape, or differs from the shape of the values
+            in `tensor`.
 
     Example:
         >>> shape_of_value("t", [2, 3], None)

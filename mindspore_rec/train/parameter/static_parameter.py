@@ -32,21 +32,21 @@ from mindspore_rec.train.parameter.upstream import (
 
 
 class StaticParameter(TableParameter):
-    """A table over a fixed vocabulary: ids are 0 .. vocab_size - 1, each with its row.
+    """A table over a fixed vocabulary: each id in 0 .. vocab_size - 1 has a row.
 
-    Memory of a row is touched when the row is first seen; until then its value, a function of seed,
-    name and id, takes no space.
+    A row takes memory only after it was first seen. The value of an unseen row is computed from
+    seed, name and id.
 
     Args:
         vocab_size: number of ids, 1 to 2**35.
-        embedding_dim: floats in a row, 1 to 8192.
-        param_init: a number, an initializer's name or object as for `MapParameter`, or a float32
-            Tensor `[vocab_size, embedding_dim]` of values.
-        name: of two open tables with one name only the newer can be used.
-            Default: `embedding_table_<n>`.
+        embedding_dim: number of floats in a row, 1 to 8192.
+        param_init: initial values: a number, an initializer's name or object as for `MapParameter`,
+            or a float32 Tensor `[vocab_size, embedding_dim]`.
+        name: name of the table. If two open tables have the same name, only the newer table can be
+            used. Default: `embedding_table_<n>`.
         out_of_range: as for `TableConfig`. Default: 'error'.
-        requires_grad: whether training changes it. Default: True.
-        seed: seed of the first values. Default: 0.
+        requires_grad: whether training changes the table. Default: True.
+        seed: seed of the initial values. Default: 0.
         cache: as for `TableConfig`. Default: all rows in host memory.
         config: a `TableConfig` with `vocab_size`, in place of the arguments above.
 
@@ -116,9 +116,10 @@ class StaticParameter(TableParameter):
         return values
 
     def start_from(self, values: Tensor | np.ndarray) -> None:
-        """Set all values of a table that was just made, as its first ones.
+        """Set the initial values of a new table.
 
-        Unlike after `set_data`, weights that MindSpore loads later are known to come without rows.
+        If MindSpore loads weights right after this call, the table's rows count as missing. In
+        contrast, rows from `set_data` count as part of weights that are loaded right afterwards.
 
         Args:
             values: float32 `[vocab_size, embedding_dim]`.
@@ -127,7 +128,7 @@ class StaticParameter(TableParameter):
         self._rows_given = None
 
     def set_data(self, values: Tensor | np.ndarray) -> None:
-        """Replace all values; optimizer state starts fresh.
+        """Replace all values, and reset the optimizer state.
 
         Args:
             values: float32 `[vocab_size, embedding_dim]`.

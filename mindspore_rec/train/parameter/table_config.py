@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TableConfig: the description of a table, from which every maker of tables makes one."""
+"""TableConfig: the description of a table, for every class or function that makes tables."""
 
 from __future__ import annotations
 
@@ -42,74 +42,81 @@ _HASH_ONLY = ("admission", "eviction", "unknown_value", "serving_unknown_value")
 @takes_old(Renamed("dim", "embedding_dim", replaces=True))
 @dataclass(frozen=True, eq=False, repr=False)
 class TableConfig:
-    """Description of an embedding table: the size of its rows, their first values, their life.
+    """Description of an embedding table: size, initial values and lifetime of its rows.
 
-    Everything that makes a table takes one as `config=`: `MapParameter`, `StaticParameter`,
-    `HashEmbeddingLookup`, `EmbeddingLookup`, `EmbeddingBag`, `GroupedEmbedding`, `create_table` and
-    `convert`. Their other arguments that describe a table, which have the names and defaults of
-    MindSpore, MindRec and Rec SDK, are then left out.
+    Everything that makes a table takes a TableConfig as `config=`: `MapParameter`,
+    `StaticParameter`, `HashEmbeddingLookup`, `EmbeddingLookup`, `EmbeddingBag`, `GroupedEmbedding`,
+    `create_table` and `convert`. With `config=`, leave out the other arguments that describe a
+    table. The arguments that describe a table have the names and defaults of MindSpore, MindRec and
+    Rec SDK.
 
     There are two kinds of tables. A *hash table* takes any id of its key dtype and grows as ids
-    arrive. A *static table*, one with `vocab_size`, takes the ids 0 .. vocab_size - 1.
+    arrive. A *static table* has a `vocab_size` and takes the ids 0 .. vocab_size - 1.
 
     Two configs are equal if all their fields are equal; initializers are compared as distributions,
     so that 'zeros' equals 0. `dataclasses.replace(config, name="other")` describes another table
-    like it.
+    with equal settings.
 
     Args:
         embedding_dim: number of floats in a row, 1 to 8192.
-        name: name of the table. With the seed it decides every row's first value, and rows in
-            checkpoints, on SSD and on a server are found by it. Of two open tables with one name
-            only the newer can be used. Default: a numbered name.
-        key_dtype: dtype of the keys, `int32` or `int64`; a table of int32 refuses ids of int64.
-            Keys of a static table are int64. Default: `int64`; the signatures after MindSpore and
-            MindRec have `int32`.
-        value_dtype: dtype of a row's values, `float32`, `bfloat16` or `float16`. What is computed
-            is computed in float32, lookups give float32, and NumPy sees float32; see
-            `docs/precision.md`. Default: `float32`.
-        initializer: first value of a row: a number, 'normal' (standard deviation 0.01),
+        name: name of the table. Name and seed determine the initial value of every row. The name
+            also identifies the rows of the table in checkpoints, on SSD and on a server. If two
+            open tables have the same name, only the newer table can be used. Default: a numbered
+            name.
+        key_dtype: dtype of the keys, `int32` or `int64`; a table with int32 keys refuses int64 ids.
+            Keys of a static table are int64. Default: `int64`; classes with the arguments of
+            MindSpore or MindRec have the default `int32`.
+        value_dtype: dtype of a row's values, `float32`, `bfloat16` or `float16`. Computations are
+            in float32, and lookups and NumPy arrays have float32 values; see `docs/precision.md`.
+            Default: `float32`.
+        initializer: initial value of a row: a number, 'normal' (standard deviation 0.01),
             'truncated_normal', 'uniform', 'xavier_uniform', 'zeros', 'ones', or an Initializer of
             one of these kinds from `mindspore.common.initializer`. Default: 'normal'.
-        seed: seed of the first values, 0 to 2**64 - 1. Default: for `create_table` the seed of the
-            session (`mindspore_rec.init`) if there is one, else 0.
-        requires_grad: whether training changes the table; a frozen one is only read.
-            Default: True.
-        admission: when a key gets a row: a `CountAdmission`, `SketchAdmission` or
-            `ProbabilityAdmission`. Until then it reads `unknown_value` and is not trained. Only for
-            hash tables. Default: at its first occurrence in training, `CountAdmission(1)`.
-        eviction: when a row is removed: an `Eviction`. Only for hash tables. Default: never.
-        unknown_value: what a key without a row reads: a number, or `embedding_dim` numbers (list,
-            tuple, array or Tensor; kept as a tuple). Only for hash tables. Default: the number of
-            `initializer`, zeros if that is a distribution.
-        serving_unknown_value: what a key without a row reads in evaluation and prediction,
-            likewise. Only for hash tables. Default: `unknown_value`.
-        vocab_size: number of ids of a static table, 1 to 2**35. Default: a hash table.
-        out_of_range: what an id outside the vocabulary does in a static table: 'error', an error
-            that names the id, or 'zeros', reads zeros. Default: 'error'.
-        cache: the tiers in which the rows live, a `CacheConfig`. Default: all rows in host memory.
-        placement: which of several workers have the rows; without a launcher it has no effect.
-            'sharded': each worker some, by a hash of the key, so that all have about the same
-            number. 'owner': one worker has all, for small tables. 'replicated': every worker has
-            all and trains them alike, for small tables whose rows are looked up all the time: rows
-            do not travel, but keys and gradients go to all workers. Capacities (`max_rows`,
-            `max_bytes`, `max_candidates`) are of all workers together. Default: 'sharded'.
-        owner: number of the worker that has the rows if `placement` is 'owner', taken modulo the
-            number of workers, >= 0. Default: by a hash of the name.
-        gradient_dtype: dtype in which gradients of the rows travel between workers, `float32` or
-            `bfloat16`, which halves their bytes and rounds them to 8 bits. Default: `float32`.
+        seed: seed of the initial values, 0 to 2**64 - 1. Default: 0; for `create_table`, the seed
+            of the session (`mindspore_rec.init`) if it has a seed.
+        requires_grad: whether training changes the table; a frozen table is only read. Default:
+            True.
+        admission: policy that decides when a key gets a row: a `CountAdmission`, `SketchAdmission`
+            or `ProbabilityAdmission`. A key without a row reads `unknown_value` and is not trained.
+            Only for hash tables. Default: `CountAdmission(1)`, the first occurrence in training.
+        eviction: rules for the removal of rows, an `Eviction`. Only for hash tables. Default: no
+            eviction.
+        unknown_value: value of a key without a row: a number, or `embedding_dim` numbers (list,
+            tuple, array or Tensor; stored as a tuple). Only for hash tables. Default: the number of
+            `initializer`, or zeros if `initializer` is a distribution.
+        serving_unknown_value: value of a key without a row in evaluation and prediction, of the
+            same types. Only for hash tables. Default: `unknown_value`.
+        vocab_size: number of ids of a static table, 1 to 2**35. Default: None, for a hash table.
+        out_of_range: effect of an id outside the vocabulary of a static table: 'error' raises an
+            error with the id, 'zeros' returns zeros. Default: 'error'.
+        cache: tiers of memory for the rows, a `CacheConfig`. Default: all rows in host memory.
+        placement: distribution of the rows over several workers; no effect without a launcher.
+            With 'sharded', a hash of the key assigns each row to one worker, and all workers have
+            about the same number of rows. With 'owner', one worker has all rows, for small tables.
+            With 'replicated', every worker has all rows and trains them in the same way, for small
+            tables with frequent lookups. Workers do not exchange rows of replicated tables, but
+            keys and gradients go to all workers. Capacities (`max_rows`, `max_bytes`,
+            `max_candidates`) are totals over all workers. Default: 'sharded'.
+        owner: number of the worker that has all rows with `placement` 'owner', >= 0, taken modulo
+            the number of workers. Default: a hash of the name.
+        gradient_dtype: dtype of gradients that are sent between workers, `float32` or `bfloat16`.
+            With `bfloat16`, gradients take half the bytes and are rounded to 8 bits. Default:
+            `float32`.
         state_dtype: dtype of optimizer states that are moving averages (in Adam, Momentum,
             RMSProp), `float32` or `bfloat16`. Default: `float32`.
         accumulator_dtype: dtype of optimizer states that are sums of all gradients so far (in
-            Adagrad, row-wise Adagrad, FTRL), `float32` or `bfloat16`. A sum grows by ever smaller
-            parts of itself, which 8 bits hold by chance only. Default: `float32`.
-        rounding: how an optimizer step writes values and states of two bytes back: 'stochastic', to
-            one of the two neighbours, so that the mean is what was computed and small updates are
-            not lost; or 'nearest'. The chance is a function of seed, name, key and step, so that
-            repeated runs have the same bits. Default: 'stochastic'.
+            Adagrad, row-wise Adagrad, FTRL), `float32` or `bfloat16`. With `bfloat16`, small
+            increments of a large sum survive the rounding to 8 bits only by chance. Default:
+            `float32`.
+        rounding: rounding of 2-byte values and states after an optimizer step: 'stochastic' or
+            'nearest'. Stochastic rounding chooses one of the two neighbours at random, with the
+            computed number as the mean, so that small updates are not lost. The random choice
+            depends only on seed, name, key and step, so that repeated runs have the same bits.
+            Default: 'stochastic'.
 
     Raises:
         TypeError: an argument is of the wrong type.
-        ValueError: an argument is out of range, or is for the other kind of table.
+        ValueError: an argument is out of range, or an argument is for the other kind of table.
 
     Example:
         >>> import mindspore as ms
@@ -173,7 +180,7 @@ class TableConfig:
         self._row_initializer(where + "initializer")
 
     def _check_kind(self, where: str) -> None:
-        """Check what only one of the two kinds of tables has."""
+        """Check the arguments that only hash tables or only static tables have."""
         check_one_of(where + "out_of_range", self.out_of_range, OUT_OF_RANGE)
         if self.vocab_size is None:
             if self.out_of_range != "error":
@@ -193,7 +200,7 @@ class TableConfig:
             )
 
     def _check_precision(self, where: str) -> None:
-        """Check what says how numbers of rows are kept."""
+        """Check the dtypes of values and optimizer states, and the rounding."""
         if self.value_dtype not in VALUE_DTYPES:
             raise ValueError(
                 f"{where}value_dtype must be float32, bfloat16 or float16, got {self.value_dtype}"
@@ -205,7 +212,7 @@ class TableConfig:
         check_one_of(where + "rounding", self.rounding, ROUNDINGS)
 
     def _check_placement(self, where: str) -> None:
-        """Check what says where rows and gradients are among several workers."""
+        """Check the placement of rows, and the dtype of gradients between workers."""
         check_one_of(where + "placement", self.placement, PLACEMENTS)
         if self.owner is not None:
             if self.placement != "owner":
@@ -229,9 +236,9 @@ class TableConfig:
         )
 
     def native_arguments(self) -> dict[str, Any]:
-        """Return the keyword arguments of `_native.Table` for a table of this description.
+        """Return the keyword arguments of `_native.Table` for a table with this description.
 
-        The cache is not among them: `mindspore_rec.common.tiers.attach` gives a table its tiers.
+        The cache is not included: `mindspore_rec.common.tiers.attach` gives a table its tiers.
 
         Raises:
             ValueError: the config has no name.
@@ -300,7 +307,7 @@ def check_key_dtype(where: str, key_dtype: Any) -> None:
 
     Args:
         where: text before the argument's name in the message.
-        key_dtype: what is checked.
+        key_dtype: the dtype to check.
 
     Example:
         >>> check_key_dtype("", ms.int32)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TableParameter: a native table as a parameter of a network, of either kind."""
+"""TableParameter: a native table, hash or static, as a parameter of a network."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ COMBINERS = {"sum": 0, "mean": 1, "sqrtn": 2}
 
 
 _open: weakref.WeakValueDictionary[int, TableParameter] = weakref.WeakValueDictionary()
-# In a forked child the parent's tables are not open, and their names are free.
+# In a forked child, the parent's tables are not open, and the names of these tables are free.
 os.register_at_fork(after_in_child=_open.clear)
 
 
 def open_tables(name: str, all_scopes: bool = False) -> list[TableParameter]:
-    """Return the open tables of that name that are still referenced, in no order.
+    """Return the open tables with this name that are still referenced, in any order.
 
     Args:
         name: name of the tables.
-        all_scopes: whether tables in other scopes of names count, too. Default: False.
+        all_scopes: whether to include tables in other name scopes. Default: False.
     """
     scope = None if all_scopes else current_scope()
     named = _named(name, scope)
@@ -51,7 +51,7 @@ def open_tables(name: str, all_scopes: bool = False) -> list[TableParameter]:
 
 
 def _named(name: str, scope: int | None) -> list[TableParameter]:
-    # A list is walked, since other threads may make tables meanwhile.
+    # The loop is over a list, since other threads may make tables during the loop.
     tables = [reference() for reference in _open.valuerefs()]
     return [
         table
@@ -85,15 +85,16 @@ def _named_table(config: TableConfig) -> _native.Table:
         return _native.Table(**arguments)
     except NameTakenError:
         _check_replaceable(config)
-    # `net = Net()`, run again in a notebook: the name `net` holds the older network until the newer
-    # one is made. The older network keeps its rows; using it is an error.
+    # A notebook may run `net = Net()` twice. In the second run, `net` refers to the older network
+    # until the newer network is made. The older network keeps its rows; using the older network is
+    # an error.
     return _native.Table(**arguments, replace=True)
 
 
 def _check_replaceable(config: TableConfig) -> None:
-    """Raise NameTakenError if an older table of that name and the new one would share a tier.
+    """Raise NameTakenError if an older table with this name and the new table would share a tier.
 
-    A lower tier is found by the table's name: it is a directory, or keys on a server.
+    The table's name identifies its lower tier: a directory, or keys on a server.
     """
     for older in open_tables(config.name or "", all_scopes=True):
         if _has_lower_tier(config.cache) and _has_lower_tier(older.cache):
@@ -110,27 +111,28 @@ def _has_lower_tier(cache: CacheConfig | None) -> bool:
 
 
 class TableParameter(HostTable, TableTraining, nn.Cell):
-    """A native table as part of a network: base of `MapParameter` and `StaticParameter`.
+    """A native table as part of a network: base class of `MapParameter` and `StaticParameter`.
 
-    The rows live in the native core. The network sees a one-element Parameter, the *anchor*,
-    through which optimizers find the table (`anchor.mindspore_rec_table`); its gradient carries the
-    order "all gradients of the table before its step", and a number that arithmetic would change,
-    which the step refuses.
+    The rows are in the native core. The network has a one-element Parameter, the *anchor*, through
+    which optimizers find the table (`anchor.mindspore_rec_table`). The gradient of the anchor makes
+    the graph compute all gradients of the table before its step. The anchor's gradient is also a
+    token, and the step raises an error if arithmetic has changed the token.
 
-    Of two tables with one name the newer is used: making a network again, as a notebook does when a
-    cell is run twice, works. The older table keeps its rows; using it is a RuntimeError until the
-    newer one is closed. If the rows of both would be in tiers below host memory, making the newer
-    table is a ValueError. Networks that a predictor makes have a scope of names of their own.
+    If two tables have the same name, the newer table is used. So a notebook cell that makes a
+    network can run twice. The older table keeps its rows, but any use of the older table raises
+    RuntimeError until the newer table is closed. If both tables would have rows in tiers below host
+    memory, making the newer table raises ValueError. Networks that a predictor makes have a
+    separate name scope.
 
     Attributes:
-        anchor: the Parameter that stands for the table in `net.trainable_params()`.
-        config: description of the table when it was made, with its name.
+        anchor: the Parameter that represents the table in `net.trainable_params()`.
+        config: description with which the table was made, including the name.
         descriptor: int64 Tensor `[7]`, by which operators find the table; see `make_descriptor`.
-        key_dtype: dtype of the keys, `int32` or `int64`; a table of int32 refuses ids of int64.
+        key_dtype: dtype of the keys, `int32` or `int64`; a table with int32 keys refuses int64 ids.
         dim: number of floats in a row.
         cache: the CacheConfig, or None if all rows are in host memory.
         device: the `DeviceTier`, or None if no rows are on the device.
-        marks: `ChangeMarks` since which changes of the table are kept.
+        marks: the `ChangeMarks` of the table, which records changes since its oldest mark.
     """
 
     def __init__(self, config: TableConfig) -> None:
@@ -166,8 +168,8 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         refuse = custom_op("MsrRefuseGradient", ms.float32)
         zeros = ops.zeros_like
 
-        # Constants may stand for their own gradient, which nothing reads. Ids may not: if they were
-        # computed from a float, their gradient flows on and has to be zero.
+        # A constant may be returned as its own gradient, because nothing reads that gradient. The
+        # gradient of ids must be zero, because it flows on if the ids were computed from floats.
         def lookup_bprop(ids, descriptor, like, anchor, out, dout):  # type: ignore[no-untyped-def]
             return zeros(ids), descriptor, like, accumulate(dout[0], out[1], descriptor)
 
@@ -177,7 +179,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
             token = accumulate(dout[0], out[1], descriptor)
             return zeros(ids), zeros(offsets), zeros(weights), descriptor, like, token
 
-        # Gradients of a lookup in evaluation mode are an error: the table would not learn.
+        # A gradient of a lookup in evaluation mode is an error, because the table would not learn.
         def eval_bprop(ids, descriptor, like, anchor, out, dout):  # type: ignore[no-untyped-def]
             return zeros(ids), descriptor, like, refuse(dout, descriptor)
 
@@ -193,7 +195,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         )
         self._map_get = custom_op("MsrMapGet", rows_and_ticket, lookup_bprop, multi_output=True)
         self._lookup_eval = custom_op("MsrLookupEval", ms.float32, eval_bprop)
-        # The same of rows that are handed over as bfloat16; so is their gradient.
+        # Lookup operators for rows and gradients in bfloat16.
         self._narrow_train = custom_op(
             "MsrLookupTrain", (ms.bfloat16, ms.int64), lookup_bprop, multi_output=True
         )
@@ -204,7 +206,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     def refuse_device(self, cell: str) -> None:
         """Raise ValueError if rows are in device memory that the host cannot read.
 
-        On the CPU, whose memory the device tier shares, the cell works.
+        On the CPU there is no error, because the device tier shares the host's memory.
 
         Args:
             cell: name of the cell that reads rows on the host, for the message.
@@ -222,18 +224,18 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         weighted: bool = False,
         faae_coefficient: int = 1,
     ) -> Tensor:
-        """Return a lookup descriptor: what a lookup's operators have to know besides the ids.
+        """Return a lookup descriptor: the settings of a lookup, as an input of its operators.
 
         Args:
-            padding_key: id that reads zeros and is never trained. Default: none.
-            combiner: how rows of a bag are combined, 'sum', 'mean' or 'sqrtn'. Default: 'sum'.
+            padding_key: id whose row reads as zeros and is never trained. Default: none.
+            combiner: way to combine the rows of a bag, 'sum', 'mean' or 'sqrtn'. Default: 'sum'.
             weighted: whether ids have weights. Default: False.
-            faae_coefficient: number of occurrences that one occurrence of an id counts as, for
-                admission and for eviction by frequency. Default: 1.
+            faae_coefficient: number by which each occurrence of an id is counted, for admission and
+                for eviction by frequency. Default: 1.
 
         Returns:
-            int64 Tensor `[7]`: number of the table, whether there is a padding key, padding key,
-            combiner, weighted, whether keys are int32, coefficient.
+            int64 Tensor `[7]`: number of the table, 1 if there is a padding key, padding key,
+            number of the combiner, 1 if weighted, 1 if keys are int32, coefficient.
         """
         return Tensor(
             np.array(
@@ -251,29 +253,29 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         )
 
     def _synchronised(self) -> _native.Table:
-        # Without waiting, an export right after a step in PyNative mode would miss that step.
+        # Without waiting, an export right after a step in PyNative mode would miss the step.
         self.sync()
         self.check_not_replaced()
         return self._table
 
     def sync(self) -> None:
-        """Wait until all that the program has asked of the table is done, and the host has it.
+        """Wait for all pending operations of the table, and copy changed rows to the host.
 
-        All methods that read or change the table outside a graph do so first. PyNative mode runs
-        operators behind the program; of a table with rows on a device that is not the CPU, rows
-        changed there are copied back.
+        All methods that read or change the table outside a graph call this method first. PyNative
+        mode runs operators asynchronously. If the table has rows on a device other than the CPU,
+        rows that changed on the device are copied to the host.
         """
         _pynative_executor.sync()
         if self.device is not None and not self.device.shared:
             self.device.sync()
 
     def check_not_replaced(self) -> None:
-        """Raise RuntimeError if a newer table has the name."""
+        """Raise RuntimeError if a newer table has the same name."""
         self._table.check_not_replaced()
 
     @property
     def requires_grad(self) -> bool:
-        """Whether training changes the table: a frozen one is only read, whatever the mode."""
+        """True if training changes the table; a frozen table is only read, in any mode."""
         return bool(self.anchor.requires_grad)
 
     @requires_grad.setter
@@ -283,12 +285,12 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
             self._table.set_trainable(value)
 
     def update_parameters_name(self, prefix: str = "", recurse: bool = True) -> None:
-        """Keep the table's own name whatever cell holds it."""
+        """Do nothing, so that the table keeps its name in every cell."""
 
     def lookup_train(self, ids: Tensor, descriptor: Tensor, narrow: bool = False) -> Tensor:
         """Return rows `[*ids.shape, dim]` of a training lookup, which inserts and counts keys.
 
-        They are float32, or bfloat16 if `narrow`, which is for tables with bfloat16 values.
+        The rows are float32; with `narrow`, for tables with bfloat16 values, the rows are bfloat16.
         """
         if self.device is not None:
             rows = self.device.lookup(ids, descriptor, self.anchor)
@@ -322,28 +324,34 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     def stats(self) -> dict[str, Any]:
         """Return numbers of rows, bytes and operations, by name.
 
-        `rows` is the number of rows in all tiers, at no cost; rows whose eviction is due but not
-        swept are among them. Bytes are of memory held, room for growth included.
+        `rows` is the number of rows in all tiers, and takes no time to compute. `rows` includes
+        rows that are due for eviction but not yet removed. Numbers of bytes are for allocated
+        memory, including room for growth.
 
-        With a cache there are also: `host_rows` of at most `host_capacity_rows` in host memory,
-        `below_rows` that are below only; of the distinct keys of training lookups
-        (`looked_up_keys`) the keys in host memory (`host_hits`) and the keys that the lookup itself
-        had to read (`host_misses`); `prefetched_rows`, `written_down_rows`; the seconds that
-        lookups waited for rows (`lookup_wait_seconds`) and that batches waited for their prefetch
-        (`prefetch_wait_seconds`); of the distinct keys of other lookups (`evaluated_keys`) the keys
-        in host memory (`evaluated_host_hits`) and below (`evaluated_below_hits`), and the seconds
-        that these lookups waited for rows (`evaluation_wait_seconds`); and for each tier below,
-        `remote_` and `ssd_`: `rows`, `hits` (rows found there), `written_rows`, `spilled_rows` (to
-        the next tier), `read_bytes`, `written_bytes`, `disk_bytes`, `index_bytes`, `buffer_bytes`.
+        With a cache there are more numbers. `host_rows` is the number of rows in host memory, at
+        most `host_capacity_rows`; `below_rows` is the number of rows only in lower tiers. Training
+        lookups count their distinct keys (`looked_up_keys`), keys in host memory (`host_hits`) and
+        keys that the lookup itself had to read (`host_misses`). Other lookups count their distinct
+        keys (`evaluated_keys`), keys in host memory (`evaluated_host_hits`) and keys in lower tiers
+        (`evaluated_below_hits`). `prefetched_rows` is the number of prefetched rows,
+        `written_down_rows` the number of rows written to lower tiers. Waiting times are the seconds
+        that training lookups waited for rows (`lookup_wait_seconds`), that other lookups waited for
+        rows (`evaluation_wait_seconds`), and that batches waited for their prefetch
+        (`prefetch_wait_seconds`).
+
+        Each lower tier has numbers with the prefix `remote_` or `ssd_`. The numbers of a lower tier
+        are `rows`, `hits` (rows found in the tier), `written_rows`, `spilled_rows` (rows written to
+        the next tier), `read_bytes`, `written_bytes`, `disk_bytes`, `index_bytes` and
+        `buffer_bytes`.
         """
         return self._synchronised().stats()
 
     def flush(self) -> None:
-        """Write all rows to the lowest tier and sync it, so that they survive the process.
+        """Write all rows to the lowest tier and sync the tier, so that rows survive the process.
 
         Raises:
             ValueError: the table has no tier below host memory.
-            OSError: the tier cannot be written to.
+            OSError: a write to the tier fails.
         """
         if self.cache is None or not self.cache.has_lower_tier:
             raise ValueError(f"table '{self.name}': has no tier below host memory to write to")
@@ -353,12 +361,13 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         raise TypeError(f"table '{self.name}': cannot be copied with its rows")
 
     def keep_rows(self) -> None:
-        """Declare the rows that the table has now to belong to the network's other weights.
+        """Declare that the current rows of the table belong to the network's other weights.
 
-        After `mindspore.load_param_into_net` of what MindSpore's own `save_checkpoint` or
-        `ModelCheckpoint` wrote, which is without rows, lookups are an error; this ends it. Loading
-        with `mindspore_rec.load_checkpoint`, `import_data` and `StaticParameter.set_data` do so
-        too; the latter two may also come before the other weights.
+        Checkpoints of MindSpore's own `save_checkpoint` and `ModelCheckpoint` have no rows. After
+        `mindspore.load_param_into_net` has loaded such a checkpoint, lookups are an error until
+        this method is called. `mindspore_rec.load_checkpoint`, `import_data` and
+        `StaticParameter.set_data` load rows and also end the error. `import_data` and `set_data`
+        may also be called before the other weights are loaded.
 
         Example:
             >>> from mindspore_rec import MapParameter
@@ -369,19 +378,20 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         native.rows_missing = False
 
     def miss_rows(self) -> None:
-        """Make lookups an error, after weights were loaded that belong to other rows."""
+        """Make lookups an error after weights were loaded that belong to other rows."""
         native = self._synchronised()
-        # Rows that were set just before the weights belong to them.
+        # Rows that were set in the same step, before the weights, belong to the weights.
         native.rows_missing = self._rows_given != native.step
 
     def close(self) -> None:
         """Free the rows and the name. Any later use of the table is an error.
 
-        A table that no network, optimizer or variable holds any more is closed by itself, once
-        Python's garbage collector has looked (`gc.collect()`). So are the tables of a loop of
-        trials with `RecModel` or `TrainStep`, except the newest, whose graph MindSpore keeps until
-        it compiles another one. MindSpore's own `nn.TrainOneStepCell` and `Model` keep all tables
-        in graph mode until the process ends; close these with this method.
+        Python's garbage collector (`gc.collect()`) closes a table that no network, optimizer or
+        variable refers to any more. In a loop of trials with `RecModel` or `TrainStep`, the
+        collector closes the tables of earlier trials. The tables of the newest trial stay open,
+        because MindSpore keeps their graph until it compiles another graph. In graph mode,
+        MindSpore's own `nn.TrainOneStepCell` and `Model` keep all tables open until the process
+        ends; close such tables with this method.
 
         Example:
             >>> import mindspore_rec

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of a table for optimizers and the training loop, outside a graph."""
+"""Methods of a table for optimizers and the training loop, outside a graph."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ __all__ = ["TableTraining"]
 
 
 class TableTraining(NativeAccess):
-    """Gradients and steps of an optimizer, rows read ahead, times of operators."""
+    """Methods for an optimizer's gradients and steps, prefetched rows and operator times."""
 
     # ---- optimizer
 
     def bind_optimizer(self, rule: str, **constants: Any) -> int:
-        """Let an optimizer step the table; the optimizer before can no longer do so.
+        """Let an optimizer step the table; an earlier optimizer can no longer step the table.
 
-        Rows keep their optimizer state if the rule stays the same; else it starts fresh.
+        Rows keep their optimizer state if the rule stays the same; a new rule starts a new state.
 
         Args:
-            rule: name of the native rule, 'adam' for example.
-            **constants: the rule's constants.
+            rule: name of the native rule, such as 'adam'.
+            **constants: constants of the rule.
 
         Returns:
-            The number that the optimizer's steps have to show.
+            The number that identifies the optimizer to the table in each step.
 
         Raises:
-            ValueError: an unknown rule, or a constant out of range.
+            ValueError: the rule is unknown, or a constant is out of range.
         """
         return self._synchronised().bind_optimizer(rule, **constants)
 
@@ -42,20 +42,20 @@ class TableTraining(NativeAccess):
             gradients: float32 `[n, dim]`.
 
         Raises:
-            StaleHandleError: a row has left the table since the handle was given.
+            StaleHandleError: a row has left the table since the lookup returned its handle.
         """
         self._synchronised().accumulate_by_handle(handles, gradients)
 
     def gradient_squared_norm(self) -> float:
-        """Return the sum of squares of the gradients since the last step, summed by key."""
+        """Return the squared norm of the gradients since the last step, which are summed by key."""
         return self._synchronised().gradient_squared_norm()
 
     def discard_gradients(self) -> None:
         """Drop the gradients since the last step.
 
-        For a program that computes gradients and does not hand them to the optimizer, as when a
-        loss is not finite: a table takes the gradients in the backward pass, and its next step
-        would refuse.
+        Call this method if a program computes gradients but does not pass them to the optimizer,
+        for example if a loss is not finite. The backward pass adds the gradients to the table, and
+        without this call the next step would raise an error.
         """
         self._synchronised().discard_gradients()
 
@@ -67,27 +67,27 @@ class TableTraining(NativeAccess):
         step: int = 1,
         binding: int = 0,
     ) -> None:
-        """Do one optimizer step with the gradients since the last one.
+        """Do one optimizer step with the gradients since the last step.
 
         Args:
             learning_rate: >= 0.
             weight_decay: >= 0. Default: 0.
-            grad_scale: what gradients are multiplied by. Default: 1.
+            grad_scale: factor of the gradients. Default: 1.
             step: number of the optimizer's step, from 1. Default: 1.
-            binding: what `bind_optimizer` returned; 0 for whichever optimizer is bound.
+            binding: the number from `bind_optimizer`; 0 for any optimizer that is bound.
         """
         self._synchronised().apply(learning_rate, weight_decay, grad_scale, step, binding)
 
     # ---- prefetch
 
     def prefetch(self, ids: np.ndarray) -> int:
-        """Begin to promote the rows of a batch to host memory, in native threads.
+        """Start to promote the rows of a batch to host memory, in native threads.
 
         Args:
-            ids: int32 or int64 array, what the batch will look up.
+            ids: ids that the batch will look up, an int32 or int64 array.
 
         Returns:
-            The number of this prefetch, greater than all numbers before.
+            The number of this prefetch, which is greater than the numbers of earlier prefetches.
         """
         return self._synchronised().prefetch(ids)
 
@@ -100,15 +100,15 @@ class TableTraining(NativeAccess):
         return self._synchronised().prefetch_wait(number)
 
     def end_prefetch(self, number: int) -> None:
-        """Let the rows of a prefetch, and of the prefetches before it, be demoted again."""
+        """Allow the table to demote the rows of this prefetch and of earlier prefetches again."""
         self._synchronised().prefetch_done(number)
 
     def recent_lookups(self) -> list[tuple[int, int]]:
-        """Return hash and number of ids of each training lookup of the last step that had one."""
+        """Return hash and number of ids per training lookup of the last step with such lookups."""
         return self._synchronised().recent_lookups()
 
     # ---- time
 
     def op_times(self) -> dict[str, tuple[int, int]]:
-        """Return by operator ('lookup', 'accumulate', 'step') its calls and their nanoseconds."""
+        """Return number and nanoseconds of calls per operator ('lookup', 'accumulate', 'step')."""
         return self._synchronised().op_times()

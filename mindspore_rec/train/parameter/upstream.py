@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the arguments of MindSpore's, MindRec's and Rec SDK's signatures to a TableConfig.
+"""Conversion of the arguments of MindSpore, MindRec and Rec SDK to a TableConfig.
 
-Makers of tables have the signature of what they stand in for, and an argument `config` beside it. A
-table is described by one of the two.
+A class or function that makes tables has the arguments of its counterpart in these libraries, and
+the argument `config`. Either `config` or the other arguments describe a table.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class _Required:
         return "<required without config>"
 
 
-# Default of an argument that has none upstream and may be left out only with `config=`.
+# Default of an argument that has no default upstream, and may be left out only with `config=`.
 REQUIRED: Any = _Required()
 
-# The arguments that describe a table, in any of the signatures.
+# The arguments that describe a table, in any signature.
 _DESCRIBING = frozenset(
     (
         *(
@@ -70,11 +70,11 @@ _DESCRIBING = frozenset(
 
 
 def given_arguments(function: Callable[..., Any], values: Mapping[str, Any]) -> list[str]:
-    """Return the names of the arguments of a call that are not as the signature's defaults.
+    """Return the names of the arguments of a call that differ from their defaults.
 
     Args:
         function: the function that was called.
-        values: its arguments by name, such as `locals()` at its beginning.
+        values: arguments of the call by name, such as `locals()` at the beginning of the function.
 
     Example:
         >>> def maker(dim, seed=0): ...
@@ -92,11 +92,11 @@ def _same(value: Any, default: Any) -> bool:
 
 
 def describing_arguments(function: Callable[..., Any], values: Mapping[str, Any]) -> list[str]:
-    """Return the `given_arguments` that describe a table, `config` among them.
+    """Return the `given_arguments` that describe a table, including `config`.
 
     Args:
-        function: the maker that was called.
-        values: its arguments by name, such as `locals()` at its beginning.
+        function: the class or function that was called.
+        values: arguments of the call by name, such as `locals()` at the beginning of the function.
 
     Example:
         >>> def maker(dim, seed=0, max_norm=None): ...
@@ -107,17 +107,17 @@ def describing_arguments(function: Callable[..., Any], values: Mapping[str, Any]
 
 
 def check_described_once(describing: list[str], config: Any, **required: Any) -> None:
-    """Check that a maker's arguments describe its table, or `config` does, and not both.
+    """Check that either `config` or other arguments describe a table, but not both.
 
     Args:
-        describing: names of its `describing_arguments`.
-        config: its argument `config`.
-        **required: its arguments that have no default upstream.
+        describing: names of the `describing_arguments` of a call.
+        config: the argument `config` of the call.
+        **required: arguments of the call that have no default upstream.
 
     Raises:
-        TypeError: `config` is neither None nor a TableConfig; or it is None, and an argument that
-            is required without it is missing, or is itself a TableConfig.
-        ValueError: `config` is given and an argument that describes a table too.
+        TypeError: `config` is neither None nor a TableConfig; or `config` is None and a required
+            argument is missing; or a required argument is a TableConfig.
+        ValueError: `config` and another argument both describe the table.
 
     Example:
         >>> check_described_once(["seed", "config"], TableConfig(8), dim=REQUIRED)
@@ -146,8 +146,8 @@ def check_hash_config(maker: str, config: TableConfig) -> None:
     """Raise ValueError if a config does not describe a hash table.
 
     Args:
-        maker: name of what takes the config, for the message.
-        config: what is checked.
+        maker: name of the class or function that takes the config, for the message.
+        config: the config to check.
 
     Example:
         >>> check_hash_config("MapParameter", TableConfig(8))
@@ -160,14 +160,14 @@ def check_hash_config(maker: str, config: TableConfig) -> None:
 
 
 def check_static_config(maker: str, config: TableConfig) -> int:
-    """Return the size of the vocabulary of a config, which has to be one of a static table.
+    """Return the vocabulary size of a config, which must describe a static table.
 
     Args:
-        maker: name of what takes the config, for the message.
-        config: what is checked.
+        maker: name of the class or function that takes the config, for the message.
+        config: the config to check.
 
     Raises:
-        ValueError: it has no `vocab_size`.
+        ValueError: the config has no `vocab_size`.
 
     Example:
         >>> check_static_config("EmbeddingLookup", TableConfig(8, vocab_size=100))
@@ -179,15 +179,16 @@ def check_static_config(maker: str, config: TableConfig) -> int:
 
 
 def admission_by_filter(where: str, admission: Any, permit_filter_value: Any) -> Admission:
-    """Return the admission that MindSpore's `permit_filter_value`, or `admission`, asks for.
+    """Return the admission policy from MindSpore's `permit_filter_value` or from `admission`.
 
     Args:
         where: text before an argument's name in messages.
         admission: an admission policy, or None.
-        permit_filter_value: number of occurrences by which a key is admitted, 1 to 2**30 - 1.
+        permit_filter_value: number of occurrences at which a key is admitted, 1 to 2**30 - 1.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type or out of range, or both are given.
+        TypeError, ValueError: an argument is of the wrong type or out of range, or both arguments
+            are set.
 
     Example:
         >>> admission_by_filter("", None, 3)
@@ -203,16 +204,17 @@ def admission_by_filter(where: str, admission: Any, permit_filter_value: Any) ->
 
 
 def eviction_by_filter(where: str, eviction: Any, evict_filter_value: Any) -> Eviction | None:
-    """Return the eviction that MindSpore's `evict_filter_value`, or `eviction`, asks for.
+    """Return the eviction rules from MindSpore's `evict_filter_value` or from `eviction`.
 
     Args:
         where: text before an argument's name in messages.
         eviction: an Eviction, or None.
         evict_filter_value: number of steps after which an unseen row is evicted, at least 1.
-            `sys.maxsize`, upstream's default, is never, as is anything above half of it.
+            `sys.maxsize`, the default upstream, and all numbers above half of it mean never.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type or out of range, or both are given.
+        TypeError, ValueError: an argument is of the wrong type or out of range, or both arguments
+            are set.
 
     Example:
         >>> eviction_by_filter("", None, 1000).max_idle_steps

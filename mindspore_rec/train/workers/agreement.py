@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Agreement: what the workers of a training tell one another before and after each step.
+"""Agreement: messages between the workers of a training, before and after each step.
 
-All workers take part in the same rounds in the same order. In a round each says one `Word` of fixed
-size, and gets the words of all.
+All workers take part in the same rounds in the same order. In a round, each worker sends one `Word`
+of fixed size and receives the words of all workers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class State(IntEnum):
 
 
 class Flag(IntFlag):
-    """Further facts that a worker tells in a round."""
+    """Further facts that a worker sends in a round."""
 
     STOP = 1  # end the training before the next step
     NEEDS_BATCH = 2  # has no batch with rows, now or before
@@ -47,15 +47,15 @@ class Word(NamedTuple):
     """Message of one worker in one round.
 
     Args:
-        purpose: what the round is about, a letter's code; the same on all workers.
+        purpose: code of the letter for the round's purpose, 't' or 'e'; the same on all workers.
         state: a `State`.
         flags: `Flag` values.
         number: number of the round; the same on all workers.
-        samples: number of rows of its batch.
-        rows: number of rows of the batch of which its batch is a part.
-        event_time: latest event time of its batch; 0 for none.
-        fingerprint: digest of the batch of which its batch is a part.
-        columns: digest of dtypes and dimensions of the columns.
+        samples: number of rows in the worker's batch.
+        rows: number of rows in the whole batch, of which the worker's batch is a part.
+        event_time: latest event time in the worker's batch; 0 without event times.
+        fingerprint: digest of the whole batch, of which the worker's batch is a part.
+        columns: digest of the columns' dtypes and numbers of dimensions.
     """
 
     purpose: int
@@ -73,7 +73,7 @@ class Loss(NamedTuple):
     """Loss of a step over all workers.
 
     Args:
-        value: mean of the workers' losses, weighted by their rows, or the sum of the losses.
+        value: mean of the workers' losses, weighted by numbers of rows, or the sum of the losses.
         bad: first worker whose loss is NaN or infinite; None if all losses are finite.
     """
 
@@ -82,7 +82,7 @@ class Loss(NamedTuple):
 
 
 class Agreement:
-    """Rounds of one training or evaluation of this worker with the other workers.
+    """Rounds of messages with the other workers, in one training or evaluation.
 
     Args:
         group: the workers.
@@ -113,7 +113,7 @@ class Agreement:
         """Take part in a round; return the words of all workers.
 
         Raises:
-            RuntimeError: another worker is in another round, so the programs differ.
+            RuntimeError: workers are in different rounds, so their programs differ.
         """
         mine = Word(
             self._purpose,
@@ -132,19 +132,19 @@ class Agreement:
         return words
 
     def loss(self, value: float, samples: int, summed: bool) -> Loss:
-        """Return the loss over all workers; one without rows does not count.
+        """Return the loss over all workers; a worker without rows does not count.
 
         Args:
             value: this worker's loss.
-            samples: number of its rows.
-            summed: whether losses are sums over rows, not means.
+            samples: number of rows of this worker.
+            summed: whether losses are sums over rows instead of means.
         """
         data = self._gather(_LOSS.pack(value, samples), _LOSS.size)
         losses = [_LOSS.unpack(each) for each in data]
         return loss_of(losses, summed)
 
     def json(self, value: Any) -> list[Any]:
-        """Return a JSON value of each worker."""
+        """Send a JSON value, and return the values of all workers."""
         begin = time.perf_counter()
         values = self.group.all_gather_json(value)
         self.seconds += time.perf_counter() - begin
@@ -176,7 +176,7 @@ class Agreement:
 
 
 def loss_of(losses: Sequence[tuple[float, int]], summed: bool) -> Loss:
-    """Return the loss of losses and numbers of rows, one of each worker.
+    """Return the loss over all workers from a pair (loss, number of rows) per worker.
 
     Example:
         >>> loss_of([(1.0, 3), (2.0, 1), (math.nan, 0)], summed=False)

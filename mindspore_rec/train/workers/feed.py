@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Feed: the batches of a training or an evaluation; `OwnFeed` is the feed of the only worker."""
+"""Feed: the batches of a training or an evaluation; `OwnFeed` is the feed of a single worker."""
 
 from __future__ import annotations
 
@@ -23,14 +23,16 @@ class Reader:
     """Training or evaluation that takes the batches of a feed.
 
     Args:
-        wants_stop: function that returns whether it takes no further batch. Default: it takes all.
-        interrupted: function that returns whether a signal has come. Default: none ever does.
-        knows_ids: function that returns whether it knows which columns are ids. Default: it does
-            not.
-        has_batch: function that returns whether a batch can be trained while the source has no
-            further one; on several workers the same on all. Default: none can.
-        on_idle: function that is called while there is nothing to read, by all workers together.
-            Default: none.
+        wants_stop: function that returns True if the reader takes no further batch. Default: the
+            reader takes all batches.
+        interrupted: function that returns True after a signal. Default: always False.
+        knows_ids: function that returns True if the reader knows which columns are ids. Default:
+            always False.
+        has_batch: function that returns True if the reader has a batch to train while the source
+            has no next batch. The function must return the same value on all workers. Default:
+            always False.
+        on_idle: function that all workers call together while there is nothing to read. Default:
+            none.
     """
 
     wants_stop: Callable[[], bool] = _no
@@ -41,38 +43,39 @@ class Reader:
 
 
 class Feed(Protocol):
-    """Batches of this worker, of which all workers take the same number."""
+    """Batches of this worker; all workers take the same number of batches."""
 
     @property
     def stopped(self) -> bool:
-        """Whether no further batch is trained."""
+        """True if no further batch is trained."""
 
     @property
     def ids_known(self) -> bool:
-        """Whether all workers know which columns are ids."""
+        """True if all workers know which columns are ids."""
 
     def start(self, read: Callable[[], Batch | None], reader: Reader) -> None:
         """Begin a pass.
 
         Args:
-            read: function that returns the next batch, with Tensors as columns, None at the end,
-                or, if the reader has a batch, `LATER` while there is none yet.
+            read: function that returns the next batch, with Tensors as columns, or None at the end.
+                If the reader has a batch, the function may return `LATER` while there is no next
+                batch.
             reader: training or evaluation that takes the batches.
         """
 
     def next(self) -> Batch | None:
-        """Return the next batch, None at the end, or `LATER`. `check` raises an error of the data.
+        """Return the next batch, None at the end or after an error, or `LATER`.
 
-        An error thus comes after the batches that were read before it.
+        `check` raises an error of the data, after the batches that were read before the error.
         """
 
     def begin_step(self, step: int, batch: Batch, summed: bool = False) -> Sequence[int]:
-        """Tell the tables and the optimizer how many rows each worker has in a step.
+        """Tell the tables and the optimizer the number of rows of each worker in a step.
 
         Args:
-            step: number of the step, from 1 on.
+            step: number of the step, from 1.
             batch: batch of the step.
-            summed: whether the loss is a sum over the rows of a batch, not their mean.
+            summed: whether the loss is a sum over the rows of a batch instead of a mean.
 
         Returns:
             Number of rows of each worker.
@@ -82,16 +85,16 @@ class Feed(Protocol):
         """Raise the error that ended the data, if there was one."""
 
     def on_wait(self) -> None:
-        """Act while the source has no batch yet, several times per second.
+        """Handle a wait for the next batch of the source; called several times per second.
 
         Raises:
-            KeyboardInterrupt, ReadGivenUpError: no further batch is wanted.
-            ReadLaterError: the reader has a batch to train meanwhile.
+            KeyboardInterrupt, ReadGivenUpError: the reader wants no further batch.
+            ReadLaterError: the reader has a batch to train while the source has none.
         """
 
 
 class OwnFeed:
-    """Batches of the only worker, as they are read.
+    """Batches of a single worker, in the order of the source.
 
     Example:
         >>> feed = OwnFeed()
@@ -107,12 +110,12 @@ class OwnFeed:
 
     @property
     def stopped(self) -> bool:
-        """Whether no further batch is trained."""
+        """True if no further batch is trained."""
         return self._reader.wants_stop()
 
     @property
     def ids_known(self) -> bool:
-        """Whether it is known which columns are ids."""
+        """True if the reader knows which columns are ids."""
         return self._reader.knows_ids()
 
     def start(self, read: Callable[[], Batch | None], reader: Reader) -> None:
@@ -120,7 +123,7 @@ class OwnFeed:
         self._read, self._reader, self._error = read, reader, None
 
     def next(self) -> Batch | None:
-        """Return the next batch, None at the end, or `LATER`."""
+        """Return the next batch, None at the end or after an error, or `LATER`."""
         try:
             return self._read()
         except Exception as error:
@@ -128,7 +131,7 @@ class OwnFeed:
             return None
 
     def begin_step(self, step: int, batch: Batch, summed: bool = False) -> Sequence[int]:
-        """Return the number of rows of each worker: of this one."""
+        """Return the number of rows of the only worker, in a tuple."""
         return (row_count(batch.columns),)
 
     def check(self) -> None:
@@ -138,7 +141,7 @@ class OwnFeed:
             raise error
 
     def on_wait(self) -> None:
-        """Act while the source has no batch yet."""
+        """Handle a wait for the next batch of the source."""
         if self._reader.interrupted():
             raise KeyboardInterrupt
         if self._reader.has_batch():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Peers: the workers of a training, as the training loop of one of them sees them."""
+"""Peers: all workers of a training, as an interface for the training loop of one worker."""
 
 from __future__ import annotations
 
@@ -31,21 +31,22 @@ __all__ = ["Alone", "Peers", "check_same", "current_group"]
 
 
 def current_group() -> Group:
-    """Return the workers of the job of which this process is one; one alone without a launcher."""
+    """Return the workers of this job; without a launcher, this process is the only worker."""
     return worker_group()
 
 
 class Alone:
-    """The only worker of a training: it agrees nothing, and its steps are as they are.
+    """The only worker of a training, which exchanges no messages and does not change its steps.
 
     Attributes:
         feed: its batches.
         rank: its number, 0.
         workers: number of workers, 1.
-        name: its name in messages, ''.
-        share: its share of the data, "whole", as `Passes` takes it.
-        reads_on: whether its source has `reads_on`.
-        bad: worker whose last loss is NaN or infinite; None, since the loop reads this loss itself.
+        name: name of the worker in messages, ''.
+        share: share of the data for `Passes`, "whole".
+        reads_on: the attribute `reads_on` of the source.
+        bad: None; with several workers, the worker whose last loss is NaN or infinite. The loop of
+            a single worker reads the loss itself.
     """
 
     rank, workers, name, share = 0, 1, "", "whole"
@@ -56,7 +57,7 @@ class Alone:
         self.reads_on = source.reads_on
 
     def next(self, read: Callable[[int | None], Batch | None], most: int | None) -> Batch | None:
-        """Return the next batch to train, by `read(most)`; None if there is none or all stop."""
+        """Return the next batch from `read(most)`; None at the end or if the workers stop."""
         batch = read(most)
         if batch is None:
             self.feed.check()
@@ -67,32 +68,32 @@ class Alone:
         return self.feed.begin_step(step, batch)
 
     def end_step(self, step: int, batch: Batch, outputs: Any) -> Any:
-        """Return the outputs of a step with the loss of all workers as the first one."""
+        """Return the outputs of a step, with the loss over all workers as the first output."""
         return outputs
 
     def settle(self, run: Any, context: RunContext, interruption: Interruption) -> None:
-        """Tell all workers that one stops, and why."""
+        """Tell all workers if one worker stops, and the reason."""
 
     def interrupted(self, interruption: Interruption) -> bool:
-        """Return whether a signal has stopped the training on some worker."""
+        """Return True if a signal has stopped the training on some worker."""
         return interruption.requested
 
     def stop_reason(self, own: str) -> str:
-        """Return the reason why the data of a worker ended, of the lowest one that has any."""
+        """Return the reason why the data ended, from the first worker with such a reason."""
         return own
 
     def finish(self, summary: TrainSummary) -> None:
-        """Add to a summary how long each worker waited for the other workers."""
+        """Add to a summary the seconds that each worker waited for other workers."""
 
 
 class Peers(Alone):
-    """The workers of a training, of which this one is one of several.
+    """All workers of a training with several workers.
 
     Args:
         group: all workers.
         source: this worker's share of the training data.
-        summed: whether the loss is a sum over the rows of a batch, not their mean.
-        state: what steps change in the network beside the optimizer.
+        summed: whether the loss is a sum over the rows of a batch instead of a mean.
+        state: state of the network that steps change in addition to the optimizer.
     """
 
     feed: WorkerFeed
@@ -111,7 +112,7 @@ class Peers(Alone):
         self._told = False
 
     def next(self, read: Callable[[int | None], Batch | None], most: int | None) -> Batch | None:
-        """Return the next batch to train, by `read(most)`; None if there is none or all stop."""
+        """Return the next batch from `read(most)`; None at the end or if the workers stop."""
         rounds = self._agreement.rounds
         batch = read(most)
         if self._agreement.rounds == rounds:  # it was read before: only whether to stop is asked
@@ -123,18 +124,19 @@ class Peers(Alone):
         return batch
 
     def begin_step(self, step: int, batch: Batch) -> Sequence[int]:
-        """Return the number of rows of each worker in a step, after telling the tables."""
+        """Tell the tables the number of rows of each worker in a step, and return these numbers."""
         return self.feed.begin_step(step, batch, self._summed)
 
     def end_step(self, step: int, batch: Batch, outputs: Any) -> Any:
-        """Make what a step has changed in the network alike; return outputs with one loss.
+        """Make the network's state equal on all workers after a step, and return the outputs.
 
         The loss over all workers is the first output.
         """
         assert isinstance(batch, WorkerBatch)
         outputs = self._with_loss(outputs, batch)
         if ms.get_context("mode") == ms.PYNATIVE_MODE:
-            # Operators of this step weigh by its rows, so they end before the next one begins.
+            # Operators of this step use its numbers of rows, so they must end before the next step
+            # begins.
             _pynative_executor.sync()
         self._state.end_step(step, batch.samples)
         return outputs
@@ -154,7 +156,7 @@ class Peers(Alone):
         return (made, *outputs[1:]) if many else made
 
     def settle(self, run: Any, context: RunContext, interruption: Interruption) -> None:
-        """Ask the other workers whether one stops, and if so tell all why."""
+        """Ask all workers if any worker stops; if so, share the reason with all workers."""
         if not self.feed.agree_stop() or self._told:
             return
         self._told = True
@@ -167,29 +169,29 @@ class Peers(Alone):
             context.request_stop()
 
     def interrupted(self, interruption: Interruption) -> bool:
-        """Return whether a signal has stopped the training on some worker."""
+        """Return True if a signal has stopped the training on some worker."""
         return self._interrupted
 
     def stop_reason(self, own: str) -> str:
-        """Return the reason why the data of a worker ended, of the lowest one that has any."""
+        """Return the reason why the data ended, from the first worker with such a reason."""
         return next((reason for reason in self._agreement.json(own) if reason), "")
 
     def finish(self, summary: TrainSummary) -> None:
-        """Add to a summary how long each worker waited for the other workers."""
+        """Add to a summary the seconds that each worker waited for other workers."""
         summary.workers = self.workers
         summary.waits = [float(each) for each in self._agreement.json(self._agreement.seconds)]
 
 
 def check_same(group: Group, what: str, mine: dict[str, Any]) -> None:
-    """Raise an error if this worker's settings are not worker 0's.
+    """Raise an error if some worker's settings differ from worker 0's.
 
     Args:
         group: all workers.
-        what: what the settings are of, for the message.
-        mine: settings by name, JSON values.
+        what: subject of the settings, for the message.
+        mine: settings of this worker by name, as JSON values.
 
     Raises:
-        ValueError: a setting differs; the message names it and the worker.
+        ValueError: a setting differs; the message names the setting and the worker.
     """
     settings = group.all_gather_json(mine)
     for worker, other in enumerate(settings):

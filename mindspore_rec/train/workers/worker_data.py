@@ -19,19 +19,19 @@ logger = logging.getLogger("mindspore_rec")
 
 
 def worker_source(source: BatchSource, group: Group, argument: str) -> BatchSource:
-    """Return the source of this worker's share, so that all workers have each row once.
+    """Return this worker's share of a source; each row is in the share of one worker.
 
-    Streams are divided by partition, other data that can divide themselves as they do it. Of all
-    other data the rows of each batch are divided; see `mindspore_rec.stream.split_by_worker`. All
-    workers call this together.
+    Streams are divided by partition. Other sources divide themselves if they can. For all other
+    sources, the rows of each batch are divided; see `mindspore_rec.stream.split_by_worker`. All
+    workers must call this function together.
 
     Args:
-        source: the data as the program gave them, on each worker.
+        source: the data that the program passed on each worker.
         group: the workers.
         argument: name of the data in messages.
 
     Returns:
-        The share; `source` itself with one worker.
+        This worker's share; with one worker, `source` itself.
 
     Raises:
         ValueError: the data cannot be divided, or are divided in different ways on the workers.
@@ -60,10 +60,10 @@ def worker_source(source: BatchSource, group: Group, argument: str) -> BatchSour
 
 
 def agreed_length(length: int | None, group: Group) -> int | None:
-    """Return the number of steps that all workers take: the number of the worker with most batches.
+    """Return the number of steps of all workers, which is the largest number of batches.
 
     Args:
-        length: number of this worker's batches; None if not known.
+        length: number of this worker's batches; None if unknown.
         group: the workers.
     """
     if group.size == 1:
@@ -73,7 +73,7 @@ def agreed_length(length: int | None, group: Group) -> int | None:
 
 
 def _agree_partitions(streams: list[StreamSource], group: Group) -> None:
-    """Have all workers know the same partitions of topics that may get one at this moment."""
+    """Limit topics to the partitions that all workers know, since topics may get new partitions."""
     whole = [each for each in streams if each.reads_whole_topic]
     known = group.all_gather_json([[each.topic, each.wanted_partitions] for each in whole])
     if any([topic for topic, _ in each] != [topic for topic, _ in known[0]] for each in known):
@@ -85,7 +85,7 @@ def _agree_partitions(streams: list[StreamSource], group: Group) -> None:
 def _own_partitions(
     source: BatchSource, streams: list[StreamSource], group: Group, argument: str
 ) -> BatchSource | None:
-    """Return the source if the program gave each worker partitions of its own; None if the same."""
+    """Return the source if the workers have different partitions, None for equal partitions."""
     by_worker = group.all_gather_json([[each.topic, each.wanted_partitions] for each in streams])
     if not streams or all(each == by_worker[0] for each in by_worker):
         return None
@@ -109,7 +109,7 @@ def _own_partitions(
 def _check_all_read(
     streams: list[StreamSource], by_worker: list[Any], group: Group, argument: str
 ) -> None:
-    """Raise an error if a partition of the checkpoint is read by no worker any more."""
+    """Raise an error if no worker reads a partition of the checkpoint any more."""
     for number, stream in enumerate(streams):
         read = {p for each in by_worker if number < len(each) for p in each[number][1]}
         left_out = sorted(set(stream.saved_partitions) - read)
@@ -128,7 +128,7 @@ def _rows_of(source: BatchSource, streams: list[StreamSource], group: Group) -> 
     share = WorkerSplit(source, "rows")
     share.split_by_worker(group.rank, group.size)
     if streams and source.has_state and source.batches == 0:
-        # A stream that begins at "latest" does so at the same messages on all workers.
+        # A stream that begins at "latest" must begin at the same messages on all workers.
         states = group.all_gather_json(source.state_dict())
         if any(each != states[0] for each in states):
             source.load_state_dict(states[0])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""WorkerFeed: batches of which all workers of a training take the same number."""
+"""WorkerFeed: batches of one worker; all workers take the same number of batches."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _HEARTBEAT = 1.0  # seconds of waiting for data after which the other workers ar
 
 @dataclass(frozen=True)
 class WorkerBatch(Batch):
-    """Batch of one worker of several, all of which train one at a time.
+    """Batch of one of several workers; every worker trains one batch in each step.
 
     Args:
-        samples: number of rows of the batch of each worker; 0 for one that is idle.
+        samples: number of rows in the batch of each worker; 0 for an idle worker.
         worker: number of this worker.
 
-    A worker that is idle has the columns of an earlier batch, which count for nothing.
+    An idle worker has the columns of an earlier batch, whose rows do not count.
     """
 
     samples: tuple[int, ...] = (0,)
@@ -43,20 +43,20 @@ class WorkerBatch(Batch):
 
     @property
     def own_samples(self) -> int:
-        """Number of rows of this worker."""
+        """Number of rows in this worker's batch."""
         return self.samples[self.worker]
 
     @property
     def idle(self) -> bool:
-        """Whether this worker has no rows."""
+        """True if this worker has no rows."""
         return self.own_samples == 0
 
 
 class WorkerFeed:
-    """Batches of this worker, agreed with the other workers one by one.
+    """Batches of this worker; all workers agree on each batch.
 
-    A worker whose data have ended goes on with its last batch, without rows, until the data of all
-    workers have ended; then all end.
+    At the end of its data, a worker repeats its last batch, whose rows do not count. All workers
+    end when the data of all workers have ended.
 
     Args:
         agreement: rounds with the other workers.
@@ -64,7 +64,7 @@ class WorkerFeed:
         argument: name of the data in messages.
 
     Attributes:
-        stopped: whether a worker has asked to stop, so that none trains another step.
+        stopped: True if a worker has asked to stop; then no worker trains another step.
         ids_known: whether all workers know which columns are ids, as of the last round.
         condition: whether the data ended because a worker's data met a condition of `StopWhen`.
     """
@@ -104,10 +104,10 @@ class WorkerFeed:
     # ---- rounds
 
     def next(self) -> WorkerBatch | None:
-        """Return the next batch, or None when all workers' data have ended or one asks to stop.
+        """Return the next batch; None if all workers' data have ended or a worker asks to stop.
 
-        If the reader has a batch, it is `LATER` when a worker would have to wait for its data. An
-        error of this worker's data is kept for `check`.
+        If the reader has a batch and some worker would have to wait for its data, the method
+        returns `LATER`. An error of this worker's data is stored for `check`.
         """
         if self.stopped:
             return None
@@ -137,13 +137,13 @@ class WorkerFeed:
         return self._agreed(batch, words)
 
     def begin_step(self, step: int, batch: Batch, summed: bool = False) -> Sequence[int]:
-        """Tell the tables and the optimizer how many rows each worker has in a step."""
+        """Tell the tables and the optimizer the number of rows of each worker in a step."""
         assert isinstance(batch, WorkerBatch)
         self.agreement.group.begin_step(step, list(batch.samples), summed)
         return batch.samples
 
     def agree_stop(self) -> bool:
-        """Return whether a worker asks to stop; a round without a batch."""
+        """Do a round without a batch, and return True if a worker asks to stop."""
         if not self.stopped:
             self._round(State.NOTHING, None)
         return self.stopped
@@ -152,8 +152,8 @@ class WorkerFeed:
         """Raise the error that ended the data, if there was one.
 
         Raises:
-            Exception: of this worker's data.
-            RuntimeError: another worker's data have failed, and the job has not ended meanwhile.
+            Exception: the error of this worker's data.
+            RuntimeError: another worker could not read its data, and the job still runs.
         """
         if self._failed is None:
             return
@@ -163,7 +163,7 @@ class WorkerFeed:
         raise_on(rank, self._failed, RuntimeError(f"worker {self._failed} could not read its data"))
 
     def _own(self) -> tuple[State, Batch | None]:
-        """Return what this worker has to say: its next batch, or the end."""
+        """Return the state of this worker's data and the next batch, if there is one."""
         self._said = time.monotonic()
         if self._reader.wants_stop():
             return State.NOTHING, None
@@ -184,11 +184,11 @@ class WorkerFeed:
         return State.BATCH, batch
 
     def on_wait(self) -> None:
-        """Tell the other workers, about once per second, that this worker's data keep it waiting.
+        """Tell the other workers, about once per second, that this worker waits for its data.
 
         Raises:
             ReadGivenUpError: a worker asks to stop.
-            ReadLaterError: all workers have a batch to train meanwhile.
+            ReadLaterError: all workers have a batch to train while this worker waits.
         """
         later = self._reader.has_batch()
         if time.monotonic() < self._said + _HEARTBEAT and not later:
@@ -204,7 +204,7 @@ class WorkerFeed:
             raise ReadGivenUpError
 
     def _round(self, state: State, batch: Batch | None) -> list[Word]:
-        """Return what all workers say; nothing once one has asked to stop."""
+        """Return the words of all workers; an empty list after a worker has asked to stop."""
         if self.stopped:
             return []
         flags = Flag.STOP if self._reader.wants_stop() else Flag(0)
@@ -316,7 +316,7 @@ class WorkerFeed:
         )
 
     def _borrow(self, samples: Sequence[int]) -> None:
-        """Take a batch of another worker if this worker has never had any."""
+        """Take a batch of another worker if this worker has never had a batch."""
         group = self.agreement.group
         root = next(worker for worker, rows in enumerate(samples) if rows)
         sent = None
@@ -331,7 +331,7 @@ class WorkerFeed:
 
 
 def evaluation_feed(group: Group, source: BatchSource, argument: str) -> Feed:
-    """Return the batches of an evaluation on this worker.
+    """Return the feed of batches of an evaluation on this worker.
 
     Args:
         group: the workers.

@@ -17,20 +17,20 @@ __all__ = ["WorkerMetrics", "whole_outputs"]
 
 
 class WorkerMetrics:
-    """Metrics that have seen the rows of all workers at the end of an evaluation.
+    """Metrics that cover the rows of all workers at the end of an evaluation.
 
-    With one worker all metrics see its outputs, and nothing is merged.
+    With one worker, all metrics see the outputs of this worker, and nothing is merged.
 
-    With several, metrics of `mindspore_rec.metrics` see this worker's rows, and are merged at the
-    end. All other metrics (MindSpore's, and metrics whose value depends on the order of rows) see
-    the outputs of all workers in every step: whatever they compute, they compute as in one process
-    that evaluates the batches of all workers as one. A loss is then the mean of the workers'
-    losses, weighted by their rows.
+    With several workers, metrics of `mindspore_rec.metrics` see this worker's rows and are merged
+    at the end. Metrics of MindSpore, and metrics that depend on the order of rows, see the outputs
+    of all workers in every step. So such metrics have the same values as in one process that
+    evaluates the batches of all workers as one batch. A loss is then the mean of the workers'
+    losses, weighted by numbers of rows.
 
     Args:
         group: the workers.
-        metrics: metrics by name, cleared.
-        summed: whether a loss is a sum over rows, not their mean.
+        metrics: metrics by name, which are cleared.
+        summed: whether a loss is a sum over rows instead of a mean.
     """
 
     def __init__(self, group: Group, metrics: Mapping[str, Any], summed: bool) -> None:
@@ -49,12 +49,12 @@ class WorkerMetrics:
         samples: Sequence[int],
         update: Callable[[Mapping[str, Any], Any], None],
     ) -> None:
-        """Take in the outputs of a step.
+        """Update the metrics with the outputs of a step.
 
         Args:
             outputs: outputs of the evaluation network.
             samples: number of rows of each worker in the step.
-            update: function that updates metrics, given by name, with outputs.
+            update: function that takes metrics by name and outputs, and updates the metrics.
         """
         idle = self._group.size > 1 and samples[self._group.rank] == 0
         if not idle and self._merged:
@@ -73,7 +73,7 @@ class WorkerMetrics:
             update(self._fed, tuple(Tensor(array) for array in each))
 
     def merge(self) -> None:
-        """Make the metrics of this worker cover the rows of all workers."""
+        """Merge the metrics of all workers into this worker's metrics."""
         if self._group.size == 1:
             return
         states = {name: metric.state_dict() for name, metric in self._merged.items()}
@@ -93,11 +93,11 @@ class WorkerMetrics:
 def whole_outputs(
     parts: Sequence[tuple[int, list[np.ndarray]]], summed: bool
 ) -> list[list[np.ndarray]]:
-    """Return all workers' outputs joined as outputs of one batch, or per worker if that is unclear.
+    """Return the outputs of all workers as one batch, or per worker if they cannot be joined.
 
     Args:
-        parts: number of rows and outputs of each worker that has rows.
-        summed: whether single numbers are sums over the rows, not means.
+        parts: the number of rows and the outputs of each worker with rows.
+        summed: whether single numbers are sums over the rows instead of means.
 
     Example:
         >>> parts = [(1, [np.array(2.0), np.array([7])]), (3, [np.array(6.0), np.array([8, 9, 9])])]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""share_parameters: the dense parameters of worker 0 on all workers, before they train."""
+"""share_parameters: copy the dense parameters of worker 0 to all workers before training."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["share_parameters"]
 
 
 def share_parameters(group: Group, cell: nn.Cell) -> None:
-    """Set this worker's dense parameters to worker 0's, if they differ.
+    """Set this worker's dense parameters to worker 0's parameters, if they differ.
 
-    First values are random numbers, which differ between processes without `mindspore.set_seed`.
-    The rows of tables need no sharing: they depend on the table's seed and the key. All workers
-    call this together.
+    Initial values are random numbers, which differ between processes without `mindspore.set_seed`.
+    Rows of tables need no sharing: their initial values depend only on the table and the key. All
+    workers must call this function together.
 
     Args:
         group: the workers.
@@ -31,7 +31,7 @@ def share_parameters(group: Group, cell: nn.Cell) -> None:
 
 
 def _dense(cell: nn.Cell) -> Iterator[tuple[str, Parameter]]:
-    """Yield each parameter that is not a table's anchor, once, with its name."""
+    """Yield each parameter that is not a table's anchor once, with its name."""
     seen: set[int] = set()
     for name, parameter in cell.parameters_and_names():
         if id(parameter) not in seen and not hasattr(parameter, "mindspore_rec_table"):

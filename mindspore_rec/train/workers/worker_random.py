@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random numbers that a network draws on several workers: no two workers share theirs."""
+"""Random numbers of a network on several workers: each worker draws different numbers."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _UNSEEDED = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)  # on the CPU all process
 
 
 def draw_apart(group: Group, network: nn.Cell) -> None:
-    """Seed MindSpore's random operators by worker, and warn of cells whose masks are not as in one
-    process.
+    """Seed MindSpore's random operators by worker; warn if masks differ from a single process.
 
-    With one `mindspore.set_seed` on all workers, `nn.Dropout` would drop the same units of
-    different workers' rows. Layers of this package that run as one operator need nothing: they
-    give each row the mask of its number in the batch of all workers. What a `construct` draws by
-    functions, such as `ops.dropout`, is not seen.
+    With the same `mindspore.set_seed` on all workers, `nn.Dropout` would drop the same units in the
+    rows of every worker. Layers of this package that run as one operator need no change: each row
+    gets the mask of its index in the whole batch of all workers. Random functions in a `construct`,
+    such as `ops.dropout`, are not detected.
 
     Args:
         group: the workers.
         network: the network, before its first step.
 
     Warns:
-        RuntimeWarning: on worker 0, at most one for MindSpore's cells and one for layers of this
-            package that run as MindSpore's; it names the first cell and the remedy.
+        RuntimeWarning: on worker 0, at most one warning for MindSpore's cells, and one for layers
+        of this package that run as MindSpore's layers. A warning names the first such cell and the
+        remedy.
     """
     drawing = _drawing(network)
     for cell in drawing.values():
@@ -47,7 +47,7 @@ def draw_apart(group: Group, network: nn.Cell) -> None:
 def _warn(group: Group, drawing: dict[str, nn.Cell]) -> None:
     if not drawing:
         return
-    # Cells that draw alike come first: they are worse.
+    # Cells that draw equal numbers on all workers come first, because they are worse.
     name, cell = min(drawing.items(), key=lambda named: not isinstance(named[1], _UNSEEDED))
     alike = " and the same numbers on each" if isinstance(cell, _UNSEEDED) else ""
     warnings.warn(
@@ -76,7 +76,7 @@ def _warn_of_unfused(group: Group, network: nn.Cell) -> None:
 
 
 def _drawing(network: nn.Cell) -> dict[str, nn.Cell]:
-    """Return the cells that draw random numbers by themselves, by their names."""
+    """Return the cells that draw random numbers themselves, by name."""
     return {
         name: cell
         for name, cell in network.cells_and_names()
@@ -91,7 +91,7 @@ def _seeded(cell: nn.Cell) -> list[Primitive]:
 
 
 def _seed_apart(operator: Primitive, worker: int) -> None:
-    """Add the worker's number to the second seed, once; without seeds all processes differ."""
+    """Add the worker's number to the second seed, once; unseeded processes already differ."""
     first, second = next(pair for pair in _SEEDS if set(pair) <= set(operator.attrs))
     seeds = operator.attrs[first], operator.attrs[second]
     if any(seeds) and not operator.__dict__.get("_mindspore_rec_apart"):

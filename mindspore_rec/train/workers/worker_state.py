@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""WorkerState: parameters without a gradient that each worker changes by its own rows."""
+"""WorkerState: parameters without a gradient, which each worker changes with its own rows."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ _COMPARE_EVERY = 100  # steps, the first included
 
 
 class WorkerState:
-    """State of a network that a step changes beside the optimizer, kept alike on all workers.
+    """State of a network that steps change without gradients; kept equal on all workers.
 
-    Layers of this package normalize by the rows of all workers, with the same bits. MindSpore's
-    normalizations know the rows of their own worker alone: their moving statistics are averaged
-    after each step, weighted by rows, so that all workers predict alike and an idle one counts for
-    nothing. Other parameters without a gradient are compared now and then.
+    Layers of this package normalize over the rows of all workers, with the same bits. MindSpore's
+    normalizations use only the rows of one worker. The moving statistics of these normalizations
+    are averaged over the workers after each step, weighted by numbers of rows. So all workers
+    predict alike, and an idle worker does not count. Other parameters without a gradient are
+    compared every 100 steps.
 
     Args:
         group: the workers.
         network: the network.
 
     Warns:
-        RuntimeWarning: on worker 0, that a normalization of MindSpore is in the network, or that
-            other parameters differ.
+        RuntimeWarning: on worker 0, if the network has a normalization of MindSpore, or if other
+        parameters differ.
     """
 
     def __init__(self, group: Group, network: nn.Cell) -> None:
@@ -58,10 +59,10 @@ class WorkerState:
             )
 
     def end_step(self, step: int, samples: Sequence[int]) -> None:
-        """Make the state alike after a step; a collective call.
+        """Make the state equal on all workers after a step; all workers must call this method.
 
         Args:
-            step: number of the step, from 1 on.
+            step: number of the step, from 1.
             samples: number of rows of each worker.
         """
         if self._moving:
@@ -74,8 +75,7 @@ class WorkerState:
         every = [np.frombuffer(data, np.float32) for data in self._group.all_gather(mine.tobytes())]
         having = np.flatnonzero(samples)
         values = np.stack([every[worker] for worker in having]).astype(np.float64)
-        # Of a single row MindSpore's variance is NaN, which the other workers' variance need not
-        # become.
+        # MindSpore's variance of a single row is NaN. NaN values do not count in the average.
         weights = np.where(np.isfinite(values), samples[having, None], 0.0)
         total = weights.sum(0)
         sums = (np.where(weights > 0, values, 0.0) * weights).sum(0)
@@ -102,7 +102,7 @@ class WorkerState:
 
 
 def _own_norms(network: nn.Cell) -> dict[str, _BatchNorm]:
-    """Return MindSpore's normalizations that compute by themselves, by their names."""
+    """Return MindSpore's normalizations that are not part of a fused layer, by name."""
     fused = cells_of_operators(network)
     return {
         name: cell
