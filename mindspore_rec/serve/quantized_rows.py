@@ -98,5 +98,5 @@ class QuantizedRows:
         return self._rows.keys()
 
     def stats(self) -> dict[str, int]:
-        """Return `rows`, and the bytes in memory with room for growth: `row_bytes`, `index_bytes`."""
+        """Return `rows`, and bytes in memory with room for growth: `row_bytes`, `index_bytes`."""
         return self._rows.stats()

@@ -75,7 +75,7 @@ class _Outcome:
     error: Exception | None = None
 
     def tell(self) -> None:
-        """Complete the request's future unless it was cancelled; call this in the future's thread."""
+        """Complete the request's future unless it was cancelled; call this in its thread."""
         future = self.request.future
         if self.error is not None:
             if not future.done():
@@ -89,7 +89,7 @@ class Batcher:
     """Threads that call the predictor, each time with all requests that are waiting.
 
     A call with one row costs nearly as much as a call with ten rows. No request waits for a batch
-    to fill: a single request runs alone. A future may be cancelled until its request goes to the
+    to fill, so a single request runs alone. A future may be cancelled until its request goes to the
     network. A cancelled request is left out of its batch, without effect on other requests.
 
     Args:
