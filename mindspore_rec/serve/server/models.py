@@ -37,7 +37,7 @@ class _Place:
 
 
 class Models:
-    """Models by name. Several models may have the same name: they differ in the version that they have reached.
+    """Models by name. Models of one name differ in the version that they have reached.
 
     Any number of threads may read; `load`, `unload` and `open` wait for each other.
 

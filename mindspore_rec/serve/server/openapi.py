@@ -187,7 +187,7 @@ def _infer(parameters: list[dict[str, Any]], examples: dict[str, Any]) -> dict[s
 
 
 def _examples(models: Models) -> dict[str, Any]:
-    """Return a request for each model that answers, if only the first size of its inputs is free."""
+    """Return a request per answering model, if only the first size of its inputs is free."""
     examples = {}
     for name in models.names:
         try:

@@ -125,7 +125,7 @@ class _States:
 
     @property
     def features(self) -> FeaturePipeline | None:
-        """Feature pipeline with the statistics of the calling thread's state, or the newest state."""
+        """Feature pipeline with the statistics of the calling thread's state, or of the newest."""
         if getattr(self._here, "state", None) is not None:
             here: _State = self._here.state
             return here.features
@@ -133,7 +133,7 @@ class _States:
             return state.features
 
     def run(self, start: Callable[[], Callable[[], Any]]) -> tuple[Any, int]:
-        """Call `start()`, then the function that `start` returns; return its result and the step."""
+        """Call `start()`, then the function that it returns; return the result and the step."""
         with self.inside() as state:
             finish = start()
         return finish(), state.published.entry.step
