@@ -3,7 +3,7 @@
 
 Two threads that run graphs at once deadlock MindSpore, so code that calls a cell in a process with
 several threads must hold `graph_lock`. `CellCaller` holds the lock and compiles one graph for all
-batch sizes. It raises errors of the tables' operators with the operators' own messages.
+batch sizes. `CellCaller` raises errors of the tables' operators with the operators' own messages.
 """
 
 from typing import TYPE_CHECKING

@@ -6,7 +6,7 @@ clone comes before an installed wheel in Python's path. Python then uses the whe
 compiled from the same sources.
 
 `setup.py` runs this file on its own to write the digest of the sources beside the core, and
-`build.sh` to check whether the sources have changed. So the file imports nothing of the package.
+`build.sh` to check whether the sources have changed. So this file imports nothing of the package.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def source_digest(root: Path) -> str | None:
 
 
 def compiled_sources(package: Path) -> str | None:
-    """Return the source digest of the core in a package's folder; None if there is none."""
+    """Return the digest of the core's sources from a package's folder, or None."""
     try:
         return (package / DIGEST_FILE).read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
@@ -118,7 +118,7 @@ def _usable_core() -> Path:
 class _Finder:
     """Finder of the core of an installed wheel.
 
-    It is the last finder in `sys.meta_path`, so Python asks it only if the package's folder has no
+    The finder is last in `sys.meta_path`, so Python asks it only if the package's folder has no
     core.
     """
 

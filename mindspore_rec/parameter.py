@@ -2,9 +2,9 @@
 """Tables as parameters of a network, with their rules of admission and eviction.
 
 `HashTable` is a table over any int64 key, and `MapParameter` is a `HashTable` with MindSpore's
-arguments. `StaticParameter` is a table of a fixed vocabulary, and `TableParameter` is their base
-class. Admission (`CountAdmission`, `SketchAdmission`, `ProbabilityAdmission`) and `Eviction` are
-settings of a hash table.
+arguments. `StaticParameter` is a table of a fixed vocabulary. `TableParameter` is the base class of
+all tables. Admission (`CountAdmission`, `SketchAdmission`, `ProbabilityAdmission`) and `Eviction`
+are settings of a hash table.
 """
 
 from typing import TYPE_CHECKING

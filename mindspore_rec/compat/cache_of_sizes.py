@@ -30,13 +30,13 @@ def cache_of_sizes(
         cache: the argument `cache`.
         device: the argument `device_vocabulary_size`, in rows; 0 for no tier.
         host: the argument `host_vocabulary_size`, in rows; 0 for no limit.
-        ssd: the argument `ssd_vocabulary_size`, in rows; 0 for no SSD tier. The SSD's limit is in
-            bytes, at least 64 MiB: enough for this many rows with the largest optimizer state, and
-            for garbage.
+        ssd: the argument `ssd_vocabulary_size`, in rows; 0 for no SSD tier. The limit of the SSD
+            tier is at least 64 MiB and has room for this many rows with the largest optimizer
+            state, and for garbage.
         ssd_data_path: directory of the SSD tier, or a tuple or list of one directory. Default: '.'.
 
     Raises:
-        TypeError, ValueError: a size is out of range, or the sizes do not fit together.
+        TypeError, ValueError: a size is out of range, or the sizes contradict each other.
 
     Example:
         >>> config = cache_of_sizes("", 8, None, 0, 1000, 1_000_000, ["rows"])

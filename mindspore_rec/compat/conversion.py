@@ -42,7 +42,7 @@ class Change:
 
 
 class Conversion:
-    """Report of the changes that `convert` made, or would make after a dry run. Prints as a table.
+    """Report of the changes that `convert` made, or would make. Prints as a table.
 
     The report keeps the old embeddings with their weights until `revert` or `forget`.
 
@@ -93,7 +93,7 @@ class Conversion:
         self._net, self._pairs, self._fused = None, [], []
 
     def replacements(self, *, back: bool = False) -> dict[int, nn.Cell]:
-        """Return the new cells by the `id` of the old cells; with `back`, old cells by new `id`."""
+        """Map the `id` of each old cell to its new cell; with `back`, new ids to old cells."""
         pairs = [(target.cell, new) for target, new in self._pairs] + self._fused
         return (
             {id(new): old for old, new in pairs} if back else {id(old): new for old, new in pairs}
@@ -122,7 +122,7 @@ class Conversion:
 
 
 def changes_of(targets: list[Target], kind: str, prefix: str) -> list[Change]:
-    """Return the changes that converting `targets` makes."""
+    """Return the changes of a conversion of `targets`."""
     first: dict[int, str] = {}
     changes = []
     for target in targets:

@@ -147,7 +147,7 @@ def cells_outside(net: nn.Cell) -> list[nn.Cell]:
     """Return every cell of the process that is outside the network."""
     gc.collect()  # networks given up live on in reference cycles
     inside = {id(cell) for _, cell in walk(net)}
-    # Compare `type(o)`: isinstance would ask lazy modules for their class and so load them.
+    # Test `type(o)`, since isinstance would load lazy modules by asking for their class.
     cells = [o for o in gc.get_objects() if issubclass(type(o), nn.Cell)]
     return [cell for cell in cells if id(cell) not in inside and "_cells" in vars(cell)]
 

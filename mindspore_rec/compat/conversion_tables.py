@@ -92,8 +92,8 @@ def new_lookup(
         target: the embedding.
         config: config of the embedding's table.
         keep_weights: whether rows start with the values of the weights.
-        tables: tables of the conversion by the id of the weight that each replaces; a new table is
-            added.
+        tables: tables of the conversion by the id of the weight that each replaces; the function
+            adds new tables.
 
     Raises:
         NameTakenError: an open table has the same name.

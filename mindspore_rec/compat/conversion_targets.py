@@ -200,7 +200,7 @@ def _by_name(targets: list[Target], names: str | Sequence[str]) -> list[Target]:
 
 
 def replace_in(net: nn.Cell, replacements: dict[int, nn.Cell]) -> None:
-    """Replace cells in a network, in every cell that refers to them.
+    """Replace cells everywhere in a network.
 
     The function bypasses `Cell.__setattr__`, which would rename parameters and refuses some
     containers; it also updates lists beside the registered children, as `SequentialCell` has them.

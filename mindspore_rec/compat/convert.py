@@ -66,9 +66,9 @@ def convert(
 
     The function finds `nn.Embedding`, `mint.nn.Embedding` and `nn.EmbeddingLookup` of MindSpore at
     any depth and takes the embeddings that match all of `names`, `min_size` and `predicate` (all
-    embeddings, if none of these is set). It moves their weights into tables and prints the changes.
-    Predictions stay the same. All checks come first: either all chosen embeddings are converted, or
-    an error gives the reasons and the network stays as it was.
+    embeddings, if none of these is set). The weights of these embeddings move into tables, and the
+    changes are printed. Predictions stay the same. All checks come first: either all chosen
+    embeddings are converted, or an error gives the reasons and the network stays as it was.
 
     Convert first, then make the optimizer, one of `mindspore_rec.optim`, from
     `net.trainable_params()`: an optimizer made before the conversion has the old weights.
@@ -97,8 +97,8 @@ def convert(
             arguments above that describe a table; its `embedding_dim` must equal the dim of the
             converted embeddings. A table is frozen if the old weight is frozen or the config
             freezes it.
-        dense: whether to fuse every `nn.SequentialCell` of `nn.Dense` layers and activations that
-            `nn.FusedSequential` accepts into one operator; layers and parameters stay the same
+        dense: whether to fuse each `nn.SequentialCell` of `nn.Dense` layers and activations into
+            one operator, if `nn.FusedSequential` accepts it; layers and parameters stay the same
             objects. With `dense` the network needs no embeddings. Default: False.
 
     Returns:
@@ -224,7 +224,7 @@ def revert(net_or_conversion: nn.Cell | Conversion, *, drop_new: bool = False) -
     Raises:
         TypeError: the argument is neither a Cell nor a Conversion.
         ValueError: there is nothing to revert; a table has rows beyond the old vocabulary; a
-            converted cell is no longer in the network. The network stays as it was.
+            converted cell is no longer in the network. After an error the network is unchanged.
 
     Example:
         >>> from mindspore import Tensor, nn

@@ -67,8 +67,9 @@ def create_table(
             newer table can be used.
         emb_initializer: initial value of a row: a number, 'normal', 'truncated_normal', 'uniform',
             'xavier_uniform', 'zeros', 'ones', or an Initializer of one of these kinds.
-        device_vocabulary_size: rows in the device's memory, 0 to 10**9; 0 for no device tier. This
-            number does not limit the table, since further rows are in the tiers below. Default: 0.
+        device_vocabulary_size: rows in the device's memory, 0 to 10**9; 0 for no device tier. The
+            table may have more rows than this number, since further rows are in the tiers below.
+            Default: 0.
         host_vocabulary_size: rows in host memory, if there is an SSD tier below. 0: host memory is
             the lowest tier and has no limit; `eviction=Eviction(max_rows=N)` limits its rows.
             Default: 0.
@@ -80,10 +81,10 @@ def create_table(
         optimizer: must be None: an optimizer takes tables, a table takes no optimizer. See
             `get_dense_and_sparse_variable`, and `CombinedOptimizer` for a different optimizer per
             table.
-        specs: features of the batch (FeatureSpec). The thresholds of the features with this
-            `table_name` set the table's admission and eviction; the table applies both all the
-            time. An `admission` or `eviction` argument must have the same threshold as the
-            features. Default: none.
+        specs: features of the batch (FeatureSpec). Features whose `table_name` is the table's name
+            set its admission and eviction by their thresholds; the table applies admission and
+            eviction all the time. An `admission` or `eviction` argument must have the same
+            threshold as the features. Default: none.
         default_value: value that keys read in training before their admission: a number, or float32
             `[dim]`. Default: the number of `emb_initializer`, or zeros if it is a distribution.
         serving_default_value: value that unknown and not admitted keys read in evaluation: a
@@ -91,8 +92,8 @@ def create_table(
         admission: `CountAdmission`, `SketchAdmission` or `ProbabilityAdmission`. Default: every key
             is admitted at its first occurrence.
         eviction: `Eviction`. Default: rows stay.
-        padding_keys: an int or several: keys that read zeros and never get a row in lookups by
-            `SparseLookup` or `sparse_lookup`. A clone has no padding keys. Default: none.
+        padding_keys: one key or several; lookups by `SparseLookup` or `sparse_lookup` read zeros
+            for these keys and never give them a row. A clone has no padding keys. Default: none.
         seed: seed of the initial values, 0 to 2**64 - 1. Default: the seed of `init`, or 0.
         cache: the tiers as a `CacheConfig`, which has more settings than the sizes above. Default:
             the sizes.

@@ -27,7 +27,7 @@ __all__ = ["EmbeddingLookup"]
 class EmbeddingLookup(VocabularyLookup):
     """Embedding lookup over a fixed vocabulary, in place of the `nn.EmbeddingLookup` of MindSpore.
 
-    With `target='CPU'` the rows are in host memory, in the native core: lookup and optimizer run on
+    With `target='CPU'` the rows are in host memory, in the native core. Lookup and optimizer run on
     the host, only on the rows of a batch, and the dense network stays on the device. With
     `target='DEVICE'` the table is an ordinary Parameter on the device, and its gradient is dense.
 
@@ -50,8 +50,8 @@ class EmbeddingLookup(VocabularyLookup):
         cache: the tiers of the rows, a `CacheConfig`. Only for 'CPU'. Default: all rows in host
             memory.
         vocab_cache_size: rows in the device cache of a table on the host, for both targets: the
-            same as `cache=CacheConfig(device_rows=...)`. The name is upstream's. 0: no device
-            cache. Default: 0.
+            same as `cache=CacheConfig(device_rows=...)`, under upstream's name. 0: no device cache.
+            Default: 0.
         config: a `TableConfig` with `vocab_size`, in place of the arguments above that describe the
             table. Only for 'CPU'.
         output_dtype: dtype of the returned rows and of their gradient, `float32` or `bfloat16`, as

@@ -15,12 +15,12 @@ def get_insert_func(specs: Any = None, **unknown: Any) -> InsertFunc:
     """Return a function that turns whole batches of features into keys ahead of the step.
 
     Pass the function to a Dataset's `apply`, and the pipeline's threads run it while the network
-    trains. Or call it with batches, which are dicts or tuples of arrays. The outputs have this
-    order. First come the keys of each feature, under its name and in the order of the specs. If a
-    feature is the timestamp, the batch's event time follows under its name, int64 `[1]`. The
-    columns that no feature reads come last. So the label stays the last column. `FeatureBatches`
-    converts batches in the same way and also sets the tables' event time. The function is a
-    `FeaturePipeline(specs, keep_rest=True)` whose columns include the event time.
+    trains. The function can also be called with batches, which are dicts or tuples of arrays. The
+    outputs start with the keys of each feature, under its name and in the order of the specs. If a
+    feature is the timestamp, the batch's event time follows under the feature's name, int64 `[1]`.
+    The columns that no feature reads come last. So the label stays the last column.
+    `FeatureBatches` converts batches in the same way and also sets the tables' event time. The
+    function is a `FeaturePipeline(specs, keep_rest=True)` whose columns include the event time.
 
     Args:
         specs: features of a batch, FeatureSpec objects; or a FeaturePipeline, whose output arrays
@@ -29,9 +29,9 @@ def get_insert_func(specs: Any = None, **unknown: Any) -> InsertFunc:
             names the replacement.
 
     Returns:
-        The function. It raises ValueError or TypeError with the feature's name if a column is
-        missing, values are neither integers nor strings, features differ in length, or times are
-        not seconds since 1970. A Dataset then raises RuntimeError with the same message.
+        The function. The function raises ValueError or TypeError, with the feature's name, if a
+        column is missing, values are neither integers nor strings, features differ in length, or
+        times are not seconds since 1970. A Dataset then raises RuntimeError with the same message.
 
     Raises:
         TypeError, ValueError: as `check_specs`.

@@ -41,8 +41,8 @@ class MapParameter(HashTable, metaclass=_OfHashTables):
     """Parameter that maps int keys to rows of numbers and grows as keys arrive.
 
     The class replaces `mindspore.experimental.MapParameter`, which has no CPU kernels in MindSpore
-    2.10. It is a `HashTable` with MindSpore's arguments, and every `HashTable` is an instance of
-    it.
+    2.10. A MapParameter is a `HashTable` with MindSpore's arguments, and every `HashTable` counts
+    as an instance of MapParameter.
 
     Differences from upstream: the object is an `nn.Cell` that owns a Parameter, not a Parameter;
     values are read and written as float32 for every value dtype; `put` and `erase` return the

@@ -29,8 +29,8 @@ class SparseLookup(nn.Cell):
         table: a table of `create_table`, or any MapParameter with rows of one dimension. A table
             may have any number of lookups.
         spec: the feature; its `table_name` must be the table's name, and its thresholds must equal
-            the thresholds of the table. Its `faae_coefficient` is the weight of each occurrence.
-            Default: none.
+            the thresholds of the table. The feature's `faae_coefficient` is the weight of each
+            occurrence. Default: none.
         is_train: False: the lookup only reads, also in training. Default: True, the network's
             training flag decides.
 

@@ -150,7 +150,7 @@ class AgeSweep:
 
 
 def _reached(by_level: np.ndarray) -> np.ndarray:
-    """Convert figures by level to figures by threshold: sum the levels that reach it."""
+    """Convert figures by level to figures by threshold: sum all levels from the threshold up."""
     return np.cumsum(by_level[::-1])[::-1][1:]
 
 

@@ -51,7 +51,7 @@ class KeyLog:
             column; 'auto': numbers are 'id', text is 'category'. Default: 'auto'.
 
     Raises:
-        ValueError: an argument is out of range. While reading: a file is broken or a column is
+        ValueError: an argument is out of range; or, while reading, a file is broken or a column is
             missing.
 
     Example:
@@ -95,11 +95,11 @@ class KeyLog:
     def batches(
         self, batch_size: int, progress: Callable[[int], object] | None = None
     ) -> Iterator[KeyBatch]:
-        """Yield batches of `batch_size` samples; the last may have fewer.
+        """Yield batches of `batch_size` samples; the last batch may have fewer.
 
         Args:
             batch_size: samples of a batch, at least 1.
-            progress: called with the bytes read since its last call.
+            progress: function that is called with the number of bytes read since its last call.
         """
         check_int("batch_size", batch_size, 1, (1 << 31) - 1)
         pending: list[_Part] = []

@@ -15,12 +15,12 @@ __all__ = ["KEY_BYTES", "Machine", "Placed", "TableCost", "propose"]
 
 KEY_BYTES = 12  # a key and how often it occurs, on its way to the owner
 # Exchanges of a step; each exchange is one message to every other worker. A lookup cell exchanges
-# headers, keys, verdict and rows. Its gradients need headers, gradients and verdict. The training
-# loop exchanges batches and losses. The average of dense gradients exchanges headers, parts and
-# sums.
+# headers, keys, verdict and rows. The gradients of a lookup cell need headers, gradients and
+# verdict. The training loop exchanges batches and losses. The average of dense gradients exchanges
+# headers, parts and sums.
 _EXCHANGES = 9
 _AVERAGES = 3
-# A table with fewer rows per worker is small: its rows cannot be spread evenly.
+# A table with fewer rows per worker than this is small: its rows cannot be spread evenly.
 _SMALL_ROWS = 64
 
 
@@ -104,8 +104,8 @@ class Placed:
 class TableCost:
     """Cost of a table under each placement.
 
-    A lookup reads a row; an update reads and writes a row. The value of each distinct key is 4
-    bytes per float, and so is its gradient.
+    A lookup reads a row; an update reads and writes a row. The value of each distinct key takes 4
+    bytes per float, and its gradient takes the same.
 
     Args:
         loads: keys of the table, by worker.
@@ -137,9 +137,9 @@ class TableCost:
 def propose(costs: Mapping[str, TableCost], machine: Machine) -> dict[str, tuple[str, int | None]]:
     """Return a placement for each table, and the owning worker if the placement is 'owner'.
 
-    Large tables are sharded. A small table has fewer than 64 rows per worker. It is sharded,
-    replicated, or put on the least busy worker, whichever makes the busiest worker's step shortest.
-    Ties go to 'sharded'.
+    Large tables are sharded. A small table has fewer than 64 rows per worker. A small table is
+    sharded, replicated or put on the least busy worker, whichever makes the busiest worker's step
+    shortest. Ties go to 'sharded'.
 
     Example:
         >>> loads = WorkerLoads(2, *(np.array(x) for x in ([5, 1], [[9, 1]], [[5, 1]], [[5, 1]],

@@ -146,7 +146,7 @@ def _delimited(
             numbers.append(first.index(column))
         else:
             raise _missing(path, column, first)
-    # The names are new, since the file's names may have duplicates.
+    # Give the columns new names, since the file's names may have duplicates.
     names = [f"f{i}" for i in range(len(first))]
     raw, stream = _open(path)
     with raw, stream:

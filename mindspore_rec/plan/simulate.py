@@ -108,8 +108,8 @@ def simulate(
 ) -> Plan:
     """Simulate rows, counters and evictions of a table, without values, for each choice.
 
-    Memory grows with the log's distinct keys, not with its length. A capacity that is a share needs
-    another pass over the log to count its keys.
+    Memory grows with the log's distinct keys, not with the log's length. A capacity that is a share
+    needs another pass over the log to count its keys.
 
     Args:
         log: the log of keys, in the order of training.

@@ -33,7 +33,7 @@ def _state_of(rule: str, centered: bool = False) -> Callable[[int], int]:
     return lambda dim: _native.state_width(rule, dim, centered)
 
 
-# Number of floats in a row's optimizer state, by its dim.
+# Number of floats in a row's optimizer state, by the row's dim.
 OPTIMIZERS: dict[str, Callable[[int], int]] = {
     "Adagrad": _state_of("adagrad"),
     "Adam": _state_of("adam"),

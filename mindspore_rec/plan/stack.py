@@ -3,10 +3,10 @@
 
 After a batch, an LRU table of C rows that admits every key at once has the C most recently used
 keys. So a lookup hits if and only if fewer than C other keys were used between its key's last use
-and the start of the batch. This number of keys is the stack distance of Mattson, Gecsei, Slutz and
-Traiger, "Evaluation techniques for storage hierarchies", IBM Systems Journal 9(2), 1970. A Fenwick
-tree over the times of last use counts the distances (Fenwick, "A new data structure for cumulative
-frequency tables", 1994).
+and the start of the batch. The number of these other keys is the stack distance of Mattson, Gecsei,
+Slutz and Traiger, "Evaluation techniques for storage hierarchies", IBM Systems Journal 9(2), 1970.
+A Fenwick tree over the times of last use counts the distances (Fenwick, "A new data structure for
+cumulative frequency tables", 1994).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class StackDistances:
 
     @property
     def distinct_lookups(self) -> int:
-        """Sum over the batches of their numbers of distinct keys."""
+        """Number of distinct keys per batch, summed over all batches."""
         return self._distinct_lookups
 
     @property

@@ -3,7 +3,7 @@
 
 The rows of a batch are in the first tier while the batch trains. After the batch, each tier in turn
 demotes the rows beyond its capacity to the next tier, lowest rank first; the last tier has no
-limit. A row's count moves with it, so LFU counts over the whole log.
+limit. A row's count moves with the row, so LFU counts over the whole log.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ class TierPlan:
 
     Args:
         samples: rows of the log.
-        steps: training steps of one pass over it.
+        steps: training steps of one pass over the log.
         warm_up: number of first steps that the figures leave out.
         lookups: keys looked up.
         keys: distinct keys of the log.

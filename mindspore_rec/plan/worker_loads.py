@@ -60,7 +60,7 @@ def count_loads(
         log: the keys of one table, in the order of training.
         workers: the numbers of workers for which loads are counted, each at least 1.
         batch_size: samples of one worker's batch.
-        progress: called with the bytes read since its last call.
+        progress: function that is called with the number of bytes read since its last call.
 
     Example:
         >>> import tempfile

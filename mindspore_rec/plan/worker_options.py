@@ -109,7 +109,7 @@ def worker_plan(options: argparse.Namespace, log: KeyLog | None) -> WorkerPlan:
         log: the log of `--keys`, or None.
 
     Raises:
-        ValueError: an option is out of range, or excludes another.
+        ValueError: an option is out of range, or excludes another option.
     """
     settings = {
         name: default if getattr(options, name) is None else getattr(options, name)

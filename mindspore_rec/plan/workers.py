@@ -38,7 +38,7 @@ class PlannedTable:
 
 @dataclass(frozen=True)
 class TableOnWorkers:
-    """One table over N workers. Imbalance is the busiest worker's share times N; 1.0 means even.
+    """One table over N workers. Imbalance is the busiest worker's share times N; 1.0 is even.
 
     Figures per step are means over the steps, per worker.
 

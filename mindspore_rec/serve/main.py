@@ -101,7 +101,7 @@ def _import_fronts(options: argparse.Namespace) -> None:
 def _listen(
     options: argparse.Namespace, checked: _Checked, sockets: contextlib.ExitStack
 ) -> tuple[socket.socket, str]:
-    """Return the listening socket, and the line that prints its address.
+    """Return the listening socket, and a line with its address to print.
 
     Raises:
         OSError: a port is not available.
@@ -303,7 +303,7 @@ def _answer(
     server = protection.server(front.app, grpc, loading.start if early else lambda: None, says)
     if not early:
         load()
-    # The server handles these signals only while it runs; an earlier signal must not be lost.
+    # The server handles SIGTERM and SIGINT only while it runs; an earlier signal must not be lost.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, server.handle_exit)
     code = 1
@@ -328,7 +328,8 @@ def _text(error: Any) -> str:
 def _exit(code: int) -> NoReturn:
     """End the process; skip the interpreter's shutdown while a thread still loads a model.
 
-    That thread may wait for a tier in native code, where the interpreter's shutdown would end it.
+    A thread that loads a model may wait for a tier in native code, where the interpreter's shutdown
+    would end it.
     """
     if any(each.daemon for each in threading.enumerate()):
         sys.stdout.flush()

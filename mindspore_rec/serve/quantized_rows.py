@@ -56,7 +56,7 @@ class QuantizedRows:
 
         Args:
             keys: int32 or int64 `[n]`.
-            values: float32 `[n, dim]`; they are quantized like in `serving.quantize.quantize`.
+            values: float32 `[n, dim]`; they are quantized as in `serving.quantize.quantize`.
         """
         self._rows.upsert(keys, values)
 
@@ -85,7 +85,8 @@ class QuantizedRows:
             ids: int32 or int64 `[n]`.
             offsets: int32 or int64 `[bags]`: bag b has the ids from `offsets[b]` to
                 `offsets[b + 1]`; the last bag has all ids up to the end.
-            combiner: 'sum' or 'mean'; weights, if present, apply to both. Default: 'sum'.
+            combiner: 'sum' or 'mean'; with weights, the weighted sum or the weighted mean. Default:
+                'sum'.
             weights: float32 `[n]`. Default: 1 each.
 
         Raises:

@@ -75,7 +75,7 @@ def logistic_regression(train: Rows, test: Rows, most_rows: int = 300_000) -> di
 def boosted_trees(train: Rows, test: Rows, most_rows: int = 300_000) -> dict[str, Any]:
     """Evaluate histogram gradient boosting; ids of large fields become their targets' means.
 
-    Fields of fewer than 255 ids are native categories. An id of another field becomes two numbers:
+    Fields of fewer than 255 ids are native categories. An id of a larger field becomes two numbers:
     its mean label (cross-fitted, smoothed; scikit-learn's TargetEncoder) and its number of
     occurrences.
 

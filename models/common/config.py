@@ -174,7 +174,7 @@ def _of_known_keys(kind: Any, value: Any) -> Any:
     value = with_new_keys(kind, value)
     known = [field.name for field in dataclasses.fields(kind)]
     if "kind" in known and "kind" in value:
-        # With another kind, the other keys are probably wrong, too.
+        # If the key `kind` is wrong, the other keys are probably wrong, too.
         legal = typing.get_type_hints(kind)["kind"]
         if typing.get_origin(legal) is Literal and value["kind"] not in typing.get_args(legal):
             raise WrongTypeError(legal, value["kind"], "kind")

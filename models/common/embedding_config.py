@@ -28,11 +28,12 @@ class EmbeddingConfig:
 
     `embedding_dim`, `std`, `admission_threshold`, `max_idle_steps`, `max_rows`, `unknown_value`,
     `buckets`, `cache`, `value_dtype`, `state_dtype` and `rounding` are fields of
-    `mindspore_rec.TableConfig` in YAML; the method `table` maps them. The other keys set the number
-    of tables and the way of ids to them.
+    `mindspore_rec.TableConfig` in YAML; the method `table` maps them. The other keys set the kind,
+    number and place of the tables and the form of ids and lookups.
 
     Args:
-        embedding_dim: number of floats in an embedding, 1 to 8192, as for the table. Default: 16.
+        embedding_dim: number of floats in an embedding, 1 to 8192, as in `TableConfig`. Default:
+            16.
         std: standard deviation of the normal initial values, at least 0; it sets the table's
             `initializer`. Default: 0.01.
         kind: 'hash': tables grow with the ids, and no two ids share a row. 'static': tables with a
@@ -44,8 +45,8 @@ class EmbeddingConfig:
         buckets: number of rows of a static table, 1 to 2**31 - 1; it sets the table's `vocab_size`.
             An id's row is the remainder of its low 31 bits. Only for 'static'. Default: None.
         vocabulary: whether ids are numbered: ids of the training rows from 1 on, and all other ids
-            0. A static table then has one row per number and no `buckets`; for kind 'converted',
-              ids are always numbered. Default: False.
+            0. With numbered ids, a static table has one row per number and no `buckets`; for kind
+               'converted', ids are always numbered. Default: False.
         host_device_mix: True: rows are in host memory, and only the rows of a batch are looked up
             and trained there, while the dense part runs on the device. False: the single static
             table is an ordinary Parameter on the device with a dense gradient. Default: True.
@@ -56,8 +57,8 @@ class EmbeddingConfig:
             says otherwise. Only for 'hash'. Default: 1.
         max_idle_steps: steps without an occurrence after which a row is evicted; it sets the
             table's `eviction`. Not for 'static'. Default: None, never.
-        max_rows: most rows of each table; the rows seen longest ago are evicted. It sets the
-            table's `eviction`. Not for 'static'. Default: None, no limit.
+        max_rows: most rows of each table, set in the table's `eviction`; the rows seen longest ago
+            are evicted. Not for 'static'. Default: None, no limit.
         unknown_value: number that an id without a row reads. Not for 'static'. Default: None, 0.
         cache: the tiers of the rows, as for `mindspore_rec.CacheConfig`; only for tables on the
             host that are not converted. Default: None, all rows in host memory.

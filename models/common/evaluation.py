@@ -29,8 +29,8 @@ class Evaluation:
             `gauc`. The normalized entropy is the log loss divided by the log loss of always
             predicting the mean label. The calibration is the mean prediction divided by the mean
             label. GAUC is the mean of the users' AUCs, weighted by their rows. With several tasks,
-            each name ends in `.<task>`. For a group of rows, it ends in `.<group>`, as in
-            `auc.income.adult`.
+            the name of each metric ends in `.<task>`. For a group of rows, the name of each metric
+            ends in `.<group>`, as in `auc.income.adult`.
         curves: predicted and observed rates on all test rows, in bins of equally many rows, by
             task; a single task has the name ''.
     """

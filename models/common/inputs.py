@@ -20,9 +20,10 @@ NUMBERS = ("concat", "embed")
 class InputLayer(nn.Cell):
     r"""Embed the fields of a row as vectors, and return the parts of the row.
 
-    Numbers are appended to the embeddings ('concat', as in the papers on Wide & Deep and DCN). Or
-    each number is a field with its own vector, which the number scales, :math:`x_n v_n` ('embed',
-    as in the paper on factorization machines, and in FuxiCTR and BARS for all models).
+    With 'concat', numbers are appended to the embeddings, as in the papers on Wide & Deep and DCN.
+    With 'embed', each number is a field with its own vector, which the number scales,
+    :math:`x_n v_n`, as in the paper on factorization machines, and in FuxiCTR and BARS for all
+    models.
 
     The parts of a row are for cells that take several inputs, as in
     `MLP(layer.widths, ...)(*parts)`, and read the parts without a copy.

@@ -107,10 +107,10 @@ class ZooModel:
         name: name of the model's folder and prefix of its tables' names.
         title: name for people.
         config: class of its configuration, a dataclass derived from `RunConfig`.
-        network: class of its network, a Cell. Its arguments are the number of fields, the number of
-            numeric columns and an `EmbeddingConfig`. Its keyword arguments are the fields of the
-            configuration's `model`, `name` and `seed`, and `tasks` if the configuration has
-            `several_tasks`.
+        network: class of its network, a Cell. The arguments of the network are the number of
+            fields, the number of numeric columns and an `EmbeddingConfig`. The network's keyword
+            arguments are the fields of the configuration's `model`, `name` and `seed`, and `tasks`
+            if the configuration has `several_tasks`.
         optimizer: function of network, configuration and number of steps that returns the
             optimizer. Default: LazyAdam over all parameters.
     """

@@ -32,10 +32,10 @@ def lower_precision(net: nn.Cell, name: str) -> None:
     """Compute the products in a network's layers in another type.
 
     Weights, embeddings and all sums stay float32. With 'bfloat16', all layers that have a fused
-    form round the factors of their products. This is faster on processors that multiply bfloat16
-    (AVX-512 BF16 or AMX; Ascend), and slower than float32 on other processors. With 'float16', only
-    the linear layers of perceptrons change; they are then MindSpore's own layers. With 'float32'
-    nothing changes.
+    form round the factors of their products. Type 'bfloat16' is faster on processors that multiply
+    bfloat16 (AVX-512 BF16 or AMX; Ascend), and slower than float32 on other processors. With
+    'float16', only the linear layers of perceptrons change; they are then MindSpore's own layers.
+    With 'float32' nothing changes.
 
     Args:
         net: the network, not yet compiled.
@@ -58,7 +58,7 @@ def _halve(mlp: MLP) -> None:
 
 
 def loss_scale(name: str) -> float:
-    """Return the factor that scales the loss for its gradients, by compute type."""
+    """Return the factor by which the loss is scaled for a compute type."""
     return LOSS_SCALE if name == "float16" else 1.0
 
 

@@ -15,9 +15,9 @@ _PORT = 6379
 def check_remote(config: Any) -> None:
     """Check that a server of the configuration's remote tier answers, if there is a remote tier.
 
-    A table would try for half a minute, which is right only in the middle of a training. Nothing is
-    checked if the URL has `retry_seconds`, which asks for retries at the start, too, or if the tier
-    will refuse the URL.
+    A table would retry for half a minute, which is right only in the middle of a training run.
+    Nothing is checked if the URL has `retry_seconds`, which asks for retries at the start, too, or
+    if the tier will refuse the URL.
 
     Args:
         config: configuration of a model.

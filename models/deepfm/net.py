@@ -26,8 +26,8 @@ class DeepFM(nn.Cell):
     IJCAI 2017, https://doi.org/10.24963/ijcai.2017/239.
 
     Args:
-        fields: number of categorical fields F, at least 1; fields and numbers must have at least
-            two vectors in all.
+        fields: number of categorical fields F, at least 1; fields and numbers together must give at
+            least two vectors.
         dense: number of numeric fields N, at least 0.
         embedding: description of the embeddings. Default: 16 floats in a hash table.
         numbers: 'concat' or 'embed', as for `InputLayer`. Default: 'embed'.

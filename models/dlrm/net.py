@@ -22,8 +22,8 @@ class DLRM(nn.Cell):
         z = \text{MLP}_{top}([v_0, \langle v_j, v_k \rangle : j < k])
 
     Here :math:`v_1, ..., v_F` are the embeddings of the ids, x are the numbers, and a is the
-    activation of the bottom perceptron's layers. Its last layer is as wide as an embedding. Without
-    numbers there is no :math:`v_0`.
+    activation of the bottom perceptron's layers. The last layer of the bottom perceptron is as wide
+    as an embedding. Without numbers there is no :math:`v_0`.
 
     Source: Naumov et al., "Deep Learning Recommendation Model for Personalization and
     Recommendation Systems", 2019, https://arxiv.org/abs/1906.00091.

@@ -83,7 +83,7 @@ class Config(RunConfig):
 def make_optimizer(
     net: WideDeep, config: WideDeepOptimizer, steps: int = 1, loss_scale: float = 1.0
 ) -> nn.Optimizer:
-    """Return the optimizer of both parts; each of its steps is one step of each part.
+    """Return the optimizer of both parts; each of its steps updates both parts.
 
     Args:
         net: the network.

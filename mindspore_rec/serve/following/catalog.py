@@ -127,7 +127,7 @@ class Catalog:
         self._bad[error.path.name] = (_fingerprint(error.path), error)
 
     def absence(self) -> str | None:
-        """Return a message why there is no checkpoint any more; None if there are checkpoints."""
+        """Return a message that says why no checkpoint is left; None if there are checkpoints."""
         if self.names:
             return None
         if not self.root.exists():
@@ -148,7 +148,7 @@ class Catalog:
         return sum(kind == "delta" and at > step for at, kind in self.names.values())
 
     def first_chain(self) -> list[Entry]:
-        """Return a full checkpoint and the deltas to the newest reachable state, or no entries."""
+        """Return a full checkpoint and its deltas to the newest reachable state, or no entry."""
         return self._chain_to(self.good) or []
 
     def next_chain(self, applied: Entry) -> list[Entry]:

@@ -19,11 +19,12 @@ __all__ = ["InputMaker", "with_learned"]
 
 
 def with_learned(features: FeaturePipeline, entry: Entry) -> FeaturePipeline:
-    """Return a copy of a pipeline with its learned statistics of a checkpoint.
+    """Return a copy of a pipeline with the statistics that a checkpoint has saved.
 
-    The statistics are the object 'features' of `RecCheckpoint(states=)`. Without that object, they
-    are the statistics of the training data's pipeline: the transform of a `StreamingDataset`, or
-    the pipeline of a `FeatureBatches`. A pipeline that learns nothing needs no statistics.
+    The statistics are the object 'features' of `RecCheckpoint(states=)`. Without an object
+    'features', the statistics are the statistics of the training data's pipeline: the transform of
+    a `StreamingDataset`, or the pipeline of a `FeatureBatches`. A pipeline that learns nothing
+    needs no statistics.
 
     Raises:
         ValueError: the checkpoint has no state of a pipeline, or the state of another pipeline.

@@ -282,7 +282,7 @@ class FollowedRun:
             self._scrubber.settle()
 
     def _set_error(self, text: str | None = None) -> None:
-        """Set the error; damaged files have precedence, since they leave gaps."""
+        """Set the error; errors of damaged files come first, since damaged files leave gaps."""
         damaged = self._catalog.errors(self.applied.step)
         text = str(damaged[0]) if damaged else text
         if text is not None and text != self._error:
@@ -313,7 +313,7 @@ class FollowedRun:
         return finish(), step
 
     def table_stats(self) -> dict[str, dict[str, Any]]:
-        """Return the numbers of rows, bytes and operations of each table, by its `stats`."""
+        """Return numbers of rows, bytes and operations of each table, from the table's `stats`."""
         with self.runner.lock.reading():
             return {name: dict(table.stats()) for name, table in self.runner.tables.items()}
 
@@ -333,7 +333,7 @@ class FollowedRun:
 
         Args:
             following: whether a thread of this process follows the run.
-            poll_seconds: seconds between two looks of that thread. Default: 0.
+            poll_seconds: seconds between two looks of the following thread. Default: 0.
         """
         progress = self.served.progress
         late = self.pulse.complaint(poll_seconds) if following else None
@@ -391,7 +391,7 @@ class FollowedRun:
         return self._while_nothing_changes(start)
 
     def _while_nothing_changes(self, start: Callable[[], T]) -> T:
-        # The lock of answers will not do: an update that waits for that lock would hold up new
+        # Do not use the lock of answers here: an update that waits for that lock would block new
         # answers.
         with self._state:
             if not self.served.whole:

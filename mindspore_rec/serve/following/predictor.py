@@ -44,8 +44,8 @@ class Predictor:
     checkpoint is never applied if its checksum is wrong or if it does not start from the present
     state. The last good state then answers, and `status().error` has the reason. The next valid
     checkpoint is applied as soon as it appears. If needed deltas are gone, the newest full
-    checkpoint replaces everything. Predictions then wait while its rows are copied, which needs
-    twice the memory.
+    checkpoint replaces everything. Predictions wait while the rows of a full checkpoint are copied,
+    which needs twice the memory.
 
     Tables have values without optimizer state. Any number of threads may predict. ONNX Runtime
     computes predictions at the same time; MindSpore computes one after another. `status().runtime`
@@ -64,20 +64,20 @@ class Predictor:
         poll_seconds: seconds between two looks for new deltas, above 0. Default: 0.1.
         wait_seconds: seconds to wait for a first checkpoint, at least 0. Default: 60.
         features: the FeaturePipeline that makes the network's inputs from raw columns, as in
-            training. The predictor uses it with the statistics of the served checkpoint, and does
-            not change this object. Default: the pipeline that `network`, or the builder, returns in
+            training. The predictor uses a copy of this pipeline with the statistics of the served
+            checkpoint. Default: the pipeline that `network`, or the builder, returns in
             `(cell, pipeline)`; without a pipeline, inputs are arrays.
         rows: number type of the tables' rows: 'float32', 'int8' or 'int4'. For 'int8' and 'int4',
             rows are quantised when they are loaded and when deltas are applied, for any precision
-            of the training. In this case the network's tables must have no rows, no optimizer and
-            no tiers. Default: 'float32'.
+            of the training. With 'int8' or 'int4', the network's tables must have no rows, no
+            optimizer and no tiers. Default: 'float32'.
         tiers: `CacheConfig` with the tiers `remote` or `ssd` for the rows of each table beyond
             `host_rows` or `host_bytes`. The predictor makes its own Redis names or directory at the
             start and removes them at the end. Reading moves no row between tiers. Default: all rows
             are in host memory.
         scrub_seconds: seconds in which a thread compares every row once with its digest. Digests
-            take 15 to 23 bytes per row, apart from the rows. Each damaged row is logged as an error
-            and listed in `status().scrub`. Default: 0, never.
+            take 15 to 23 bytes per row, apart from the rows. Damaged rows are logged as an error,
+            and `status().scrub` has their number. Default: 0, never.
 
     Attributes:
         inputs: inputs of the network, `TensorSpec` objects, or None if they are not known.
@@ -311,7 +311,7 @@ class Predictor:
         return self._run.row_digests(table, part, parts)
 
     def table_stats(self) -> dict[str, dict[str, Any]]:
-        """Return the numbers of rows, bytes and operations of each table, by its `stats`."""
+        """Return numbers of rows, bytes and operations of each table, from the table's `stats`."""
         return self._run.table_stats()
 
     @property

@@ -39,10 +39,10 @@ class Status:
         tiers: None without tiers. With tiers, each table has `rows`, `host_rows`, the number of
             distinct `keys` in requests, the numbers of `host_hits` and `below_hits` among these
             keys, and the `wait_seconds` for the `below_hits`.
-        scrub: None without scrubbing. With scrubbing, it has the target `seconds` of a round, the
-            number of `rounds`, the `round_seconds` of the last round, and `tables`. Each table has
-            the `scrubbed_rows` so far, the `damaged_rows` now, some of their `damaged_keys`, and
-            the `digest_bytes` of memory.
+        scrub: None without scrubbing. With scrubbing, `scrub` has the target `seconds` of a round,
+            the number of `rounds`, the `round_seconds` of the last round, and `tables`. In
+            `tables`, each table has the `scrubbed_rows` so far, the `damaged_rows` now, some of
+            their `damaged_keys`, and the `digest_bytes` of memory.
     """
 
     path: str

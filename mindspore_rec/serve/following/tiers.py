@@ -2,8 +2,8 @@
 """Tiers of a predictor: the rows of its tables in host memory, on Redis and on an SSD.
 
 The tiers have copies of the checkpoints' rows, so nothing in them outlives the predictor. Each
-start makes them anew, in a directory and under Redis names that no other predictor or training
-uses.
+start of a predictor makes new tiers, in a directory and under Redis names that no other predictor
+or training uses.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class ServedTiers:
 
         `keys` are distinct keys of requests. `host_hits` and `below_hits` are the keys with rows in
         host memory and in the `remote` and `ssd` tiers. `wait_seconds` is the time that lookups
-        waited for these tiers.
+        waited for the tiers below host memory.
         """
         by_table = {}
         for name, table in tables.items():
@@ -123,7 +123,7 @@ def check_tiers(tiers: Any, rows: str) -> CacheConfig | None:
 
     Raises:
         TypeError: `tiers` is not a CacheConfig.
-        ValueError: a predictor cannot use a setting.
+        ValueError: a predictor cannot use one of the settings.
 
     Example:
         >>> check_tiers(CacheConfig(device_rows=5), "float32")

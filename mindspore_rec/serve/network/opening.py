@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open the network of a run: as ONNX if the run has the file, or else with MindSpore."""
+"""Open the network of a run: as ONNX if the run has an ONNX file, or else with MindSpore."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class NetworkOpener:
         return network
 
     def _by_mindspore(self, entry: Entry, missing: bool) -> Runner:
-        # A program that has imported MindSpore may have chosen a mode for it.
+        # A program that has imported MindSpore may have chosen a mode for MindSpore.
         choose_mode = "mindspore" not in sys.modules
         try:
             open_network = _BY_MINDSPORE.load()

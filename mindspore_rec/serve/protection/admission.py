@@ -12,7 +12,7 @@ __all__ = ["Drain", "InFlight"]
 
 
 class InFlight:
-    """Counter of requests in flight, with a limit. Any thread may call its methods.
+    """Counter of requests in flight, with a limit. Any thread may call the counter's methods.
 
     Args:
         most: highest number of requests in flight.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits on HTTP connections: their number, and their time idle or slow.
+"""Limits on HTTP connections: on their number, and on the time that they are idle or slow.
 
 uvicorn limits neither the size of a request's head nor its time of arrival, and it waits forever
 for a client that does not read its response.
@@ -42,9 +42,9 @@ def bounded_protocol(bounds: Bounds, metrics: Metrics) -> type[HttpToolsProtocol
     class Bounded(HttpToolsProtocol):
         """One connection.
 
-        From the end of one request to the end of the next, the bytes outside bodies are counted.
-        They are the head and the framing of chunked bodies. A sweep over all connections checks the
-        times once per second, so a request needs no timer.
+        The bytes outside bodies are counted from the end of one request to the end of the next: the
+        head and the framing of chunked bodies. A sweep over all connections checks all times once
+        per second, so a request needs no timer.
         """
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Limits on arriving gRPC messages: on their number, and so their bytes, and on their time.
 
-gRPC hands over a message only when the whole message has arrived. Until then the server cannot see
-the message's bytes, and a call that reads may take the bytes of the largest message. A call that
-does not read takes at most the window of its stream. So only a few calls read at a time, and the
-other calls wait in line, the newest call first. A client that sends only headers delays other calls
-by at most `patience`.
+gRPC hands over a message only when the whole message has arrived. Before a message has arrived, the
+server cannot see its bytes, and a call that reads may take the bytes of the largest message. A call
+that does not read takes at most the window of its stream. So only a few calls read at a time, and
+the other calls wait in line, the newest call first. A client that sends only headers delays other
+calls by at most `patience`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LOOKS = 4  # in the time of `patience`
 
 
 class RefusedError(Exception):
-    """Error for a call whose message is no longer awaited.
+    """Error for a call whose message the server no longer waits for.
 
     Args:
         reason: reason of the refusal, as a label of metrics.
@@ -51,8 +51,8 @@ class Arrivals:
 
     Args:
         places: number of messages that may arrive at the same time.
-        line: number of calls that may wait for a place; beyond it, the oldest waiting call is
-            refused.
+        line: number of calls that may wait for a place; if more calls wait, the oldest waiting call
+            is refused.
         line_of_peer: number of calls of one connection that may wait; a further call is refused.
         seconds: time limit for a message to arrive, and also for the wait in line before.
         patience: seconds after which a message that has not arrived gives its place to a waiting

@@ -37,8 +37,8 @@ _MOST_STREAMS = 256
 
 # Each arriving message may take the bytes of the largest message, 49 MiB.
 _PLACES, _LINE_OF_PEER, _PATIENCE = 5, 128, 1.0
-# These places are for calls without a token, which are small: a probe must not wait for slow
-# clients.
+# Calls without a token have their own places; these calls are small, and a probe must not wait for
+# slow clients.
 _OPEN_PLACES, _OPEN_LINE, _OPEN_LINE_OF_PEER, _OPEN_PATIENCE = 2, 256, 8, 0.1
 
 Behaviour = Callable[[Any, Any], Awaitable[Any]]
@@ -48,11 +48,11 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
     """Interceptor of a `grpc.aio` server: tokens, limits, drain, metrics and the access log.
 
     Without a valid token (metadata `authorization: Bearer ...`) a call ends with UNAUTHENTICATED.
-    With a token that lacks the required role it ends with PERMISSION_DENIED. In both cases its
-    message is not read. Health and readiness calls need no token. A prediction ends with
-    RESOURCE_EXHAUSTED if too many predictions are in flight, with UNAVAILABLE if the server is
-    stopping, and with DEADLINE_EXCEEDED if the prediction takes too long or its message does not
-    arrive.
+    With a token that lacks the required role, a call ends with PERMISSION_DENIED. The message of a
+    call without the required token is not read. Health and readiness calls need no token. A
+    prediction ends with RESOURCE_EXHAUSTED if too many predictions are in flight, with UNAVAILABLE
+    if the server is stopping, and with DEADLINE_EXCEEDED if the prediction takes too long or its
+    message does not arrive.
 
     Args:
         metrics, tokens, bounds, in_flight, drain, log: as for `Guard`.

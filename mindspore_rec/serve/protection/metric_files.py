@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files in which the processes of one server count together, mapped by prometheus_client.
+"""Files that prometheus_client maps, in which all processes of one server count together.
 
 A process that writes to a mapped page of a full disk is killed by SIGBUS. So each process reserves
-the space of its files before it counts: lack of space is then an error, and no page is missing
+the space of its files before it counts. Lack of space is then an error, and no page is missing
 later.
 """
 

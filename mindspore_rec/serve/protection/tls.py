@@ -48,14 +48,15 @@ class Tls:
         self._now = self._new_context()
         self._text = self._read()
         self.context = self._new_context()
-        # A context in use can take another key but cannot drop an authority, so it is replaced.
+        # A context in use can take another key but cannot drop an authority, so the context is
+        # replaced.
         self.context.sni_callback = self._exchange
 
     def _exchange(self, connection: Any, name: str | None, context: ssl.SSLContext) -> None:
         connection.context = self._now
 
     def grpc_credentials(self) -> Any:
-        """Return `grpc.ServerCredentials` of the files; renewed files replace them, too."""
+        """Return `grpc.ServerCredentials` of the files, which also follow renewed files."""
         import grpc
 
         def configuration() -> Any:

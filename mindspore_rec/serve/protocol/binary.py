@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Binary tensor extension of the Open Inference Protocol: arrays follow the JSON in a body.
 
-    JSON with the number of bytes in the header Inference-Header-Content-Length
-    data of the first input with the parameter binary_data_size, then of the second input, ...
+    JSON (its number of bytes is in the header Inference-Header-Content-Length),
+    then the data of the first input with the parameter binary_data_size, of the second, ...
 
 Data are row-major and little-endian, without padding. Data are converted only if their size fits
 their shape and datatype. In a response, an output is binary if the request sets `binary_data` for

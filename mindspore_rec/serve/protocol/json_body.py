@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """JSON of requests and responses: read strictly, and quickly if orjson is installed.
 
-orjson reads and writes several times as fast as the standard library. But for a repeated name in an
-object it keeps the last value, and it turns integers beyond 64 bits into floats. The result of
-orjson is used if neither can have happened. The standard library reads all other texts, and its
-errors also give more detail.
+orjson reads and writes several times as fast as the standard library. But orjson keeps the last
+value of a repeated name in an object, and turns integers beyond 64 bits into floats. The result of
+orjson is used if the text certainly has no repeated names and no integers beyond 64 bits. The
+standard library reads all other texts, and its errors also give more detail.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def read_json(
             RequestError that names the input with such a number. Default: none.
 
     Raises:
-        RequestError: the body is not such JSON, or is too large.
+        RequestError: the body is invalid or too large.
 
     Example:
         >>> read_json(b'{"x": [1, 2.5]}', Limits())
@@ -83,8 +83,8 @@ def _is_as_written(made: Any, body: bytes | bytearray) -> bool:
     # mark only adds one to the text's count, so it cannot hide a lost name.
     if 2 * _texts_in(made, _MOST_DEPTH) != body.count(b'"'):
         return False
-    # orjson turns integers beyond 64 bits into floats. The data of a tensor are the same in both
-    # cases.
+    # orjson turns integers beyond 64 bits into floats. For the data of a tensor, floats in place of
+    # integers make no difference.
     return type(made) is dict and ("inputs" in made or not _BEYOND_64_BITS.search(body))
 
 
@@ -110,7 +110,7 @@ def _plain(value: Any) -> Any:
 
 
 def _texts_in(value: Any, depth: int) -> int:
-    """Return the number of texts in a value, including names; texts nested deeper do not count."""
+    """Return the number of texts in a value, names included, down to a nesting of `depth`."""
     kind = type(value)
     if kind is str:
         return 1

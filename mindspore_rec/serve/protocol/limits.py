@@ -32,7 +32,8 @@ class Limits:
     """Size limits of accepted requests.
 
     Args:
-        rows: most rows in the first dimension of an input, if it is free; 0: any number.
+        rows: most rows in the first dimension of an input, if that dimension is free; 0: any
+            number.
         elements: most numbers in all inputs of a request together.
         body_bytes: most bytes of the body.
         lists, objects, strings: most lists, objects and strings in the body. In memory, a list or
@@ -53,8 +54,8 @@ class Limits:
     def of(inputs: Sequence[TensorSpec], rows: int) -> Limits:
         """Return the limits of a network's requests.
 
-        The limit of elements is the size of the network's inputs with `rows` rows, if it is known.
-        The body has room for these elements.
+        The limit of elements is the size of the network's inputs with `rows` rows, if this size is
+        known. The limit of body bytes follows from the limit of elements.
 
         Example:
             >>> limits = Limits.of([TensorSpec("ids", "INT64", (-1, 26))], 1024)
@@ -110,5 +111,5 @@ class Limits:
 
     @property
     def commas(self) -> int:
-        """Most commas of a body with that many elements, with some to spare."""
+        """Most commas of a body with `elements` elements, with some to spare."""
         return self.elements + self.lists + _SIGNS_BESIDES

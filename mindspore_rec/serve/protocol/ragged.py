@@ -67,7 +67,7 @@ def with_starts(
     Args:
         inputs: the network's inputs.
         given: inputs of a request by name. The `data` of an input of values may be one list per
-            row, with the shape `[rows, -1]`; the request must then leave out its offsets.
+            row, with the shape `[rows, -1]`; the request must then leave out the input's offsets.
 
     Raises:
         RequestError: the lists' lengths differ from another input with the same offsets.

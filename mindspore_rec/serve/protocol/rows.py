@@ -24,9 +24,9 @@ def read_rows(
     """Return the rows of a request from its `rows` or its `columns`.
 
     Args:
-        request: `rows` is a list of objects; a column that an object lacks is a missing value. Or
-            `columns` is an object of lists. Values are strings, numbers, null, or lists of these;
-            all lists in a column have the same length.
+        request: `rows` is a list of objects; a column that an object lacks is a missing value. In
+            place of `rows`, a request may have `columns`, an object of lists. Values are strings,
+            numbers, null, or lists of these; all lists in a column have the same length.
         columns: names of the columns to read; None: all columns. None: all are read.
         limits: limits on the numbers of rows, values and characters.
 

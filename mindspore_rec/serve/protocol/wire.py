@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Split a ModelInferRequest before protobuf reads it, so that none takes too much memory.
+"""Split a ModelInferRequest before protobuf reads it: no request may take too much memory.
 
-An empty input takes two bytes of a message, but some hundred bytes after decoding. So the fields
-are counted first. The numbers are cut out, and NumPy decodes them after a check of their count
-against the shape. Protobuf gets the remaining bytes, which are few.
+An empty input takes two bytes of a message, but some hundred bytes after decoding. So the fields of
+a message are counted before it is decoded. Numbers are cut out of the message, and NumPy decodes
+them after a check of their count against the shape. Protobuf gets the remaining bytes, which are
+few.
 
 Source: https://protobuf.dev/programming-guides/encoding/.
 """
@@ -77,7 +78,8 @@ def split_infer(data: bytes, most_fields: int = _MOST_FIELDS) -> InferParts:
 
     Raises:
         ManyFieldsError: the message has more fields.
-        RequestError: the bytes are not such a message, or are too many even without the numbers.
+        RequestError: the bytes are not a ModelInferRequest, or are too many even without the
+            numbers.
 
     Example:
         >>> parts = split_infer(bytes.fromhex("0a016d 2a08 0a0178 2a031a0105"))

@@ -36,7 +36,7 @@ Inputs: TypeAlias = list[np.ndarray] | pa.RecordBatch
 
 
 class Answers(Protocol):
-    """Protocol of a predictor that answers requests: `Predictor`, or a client of a remote one."""
+    """Protocol of a predictor that answers requests: `Predictor`, or a client of one."""
 
     @property
     def inputs(self) -> Sequence[TensorSpec] | None:
@@ -98,9 +98,9 @@ class Batcher:
         max_rows: most rows of a call, unless one request has more. 0: each request gets its own
             call. The predictor's `rows_at_once` is an upper limit: more rows gain nothing, and
             requests in the call wait longer.
-        observe: function that is called at each call of the predictor. Its arguments are the call's
-            number of requests, its number of rows (0 if each request gets its own call), and the
-            number of requests that still wait. Default: none.
+        observe: function that is called at each call of the predictor. The arguments of `observe`
+            are the call's number of requests, its number of rows (0 if each request gets its own
+            call), and the number of requests that still wait. Default: none.
         statistics: counter of calls and their times. Default: none.
 
     Example:

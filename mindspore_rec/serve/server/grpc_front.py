@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """gRPC front of models: GRPCInferenceService, health checks and server reflection.
 
-It runs in the event loop of the HTTP front and uses the same models. It needs grpcio and related
-packages (extra `grpc`).
+This front runs in the event loop of the HTTP front and uses the same models. The module needs
+grpcio and related packages (extra `grpc`).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class GrpcFront:
 
     async def _model_infer(self, kind: Any, data: bytes) -> Any:
         # Until the model's name is read, a request may have the size that the largest model allows.
-        # Up to then the message is split, and only names in it are decoded.
+        # Until the name is read, the message is only split, and only names in it are decoded.
         counted = 0
         counter = self._front.held
         try:

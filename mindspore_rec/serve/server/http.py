@@ -64,7 +64,7 @@ class Front:
         name: name of the only model; or a `Models` object, if there are several models.
         max_rows: as for `Batcher`, and also the most rows of one request. 0: no such limit.
             Default:
-            1024. With a `Models` object, its own limit counts.
+            1024. If `name` is a `Models` object, the limit of this object counts.
         control: whether clients may load and unload models. Default: False.
         security: requirements for clients, as the OpenAPI page describes them. Default: none.
 
@@ -190,8 +190,8 @@ class Front:
         known = body, model.inputs, model.outputs, model.limits, model.raw, size
         if text <= MOST_SMALL_JSON and len(body) - text <= _MOST_BINARY:
             return parse_request(*known)
-        # A thread parses larger bodies, while the loop reads other requests. It parses one body at
-        # a time, since the parsed body is many times as large.
+        # A thread parses larger bodies, while the loop reads other requests. The thread parses one
+        # body at a time, since a parsed body takes many times its size in memory.
         return await asyncio.get_running_loop().run_in_executor(self.coder, parse_request, *known)
 
     async def _answer(
@@ -242,7 +242,8 @@ class Front:
             raise BusyError("digests are computed for another request")
         self._digesting = True
         work = self._digester.submit(read)
-        # The thread goes on if the request is cancelled; no other thread may start before it ends.
+        # The thread goes on if the request is cancelled; no other thread may start before this
+        # thread ends.
         work.add_done_callback(self._digested)
         text = await asyncio.shield(asyncio.wrap_future(work))
         return Response(text, media_type="application/json")

@@ -25,7 +25,7 @@ class HeldBytes:
     """Count of the bytes of all requests without an answer yet.
 
     Attributes:
-        bytes: number of bytes of these requests.
+        bytes: number of bytes of all requests without an answer.
     """
 
     def __init__(self) -> None:

@@ -90,9 +90,9 @@ def statistics(model: ServedModel) -> dict[str, Any]:
 def configuration(model: ServedModel) -> dict[str, Any]:
     """Return the configuration of a model, with the field names of `ModelConfig`.
 
-    `max_batch_size` is the most rows of a request, and `dims` describe one row. But if the first
-    size of an input or output is not the number of rows, or the number of rows has no limit,
-    `max_batch_size` is 0 and `dims` describe the whole arrays.
+    `max_batch_size` is the most rows of a request, and `dims` describe one row. `max_batch_size` is
+    0 and `dims` describe whole arrays if the first size of an input or output is not the number of
+    rows, or if the number of rows has no limit.
     """
     specs = (*model.inputs, *model.outputs)
     batched = model.max_rows > 0 and all(

@@ -46,7 +46,7 @@ class Models:
         drain: tells if the server is stopping, so that the models are not ready. Default: never.
         metrics: as for `ServedModel`. Default: none.
         max_age_seconds: highest age of a model's newest state with which the model is ready; 0: any
-            age. Default: 0. Requests are answered at any age.
+            age. Default: 0. Requests are answered at any age of the state.
 
     Example:
         >>> models = Models()
@@ -76,7 +76,7 @@ class Models:
 
         Args:
             name: at least one character, without '/'.
-            make: makes its predictor. Default: `open` gets the predictor.
+            make: makes its predictor. Default: `open` takes the predictor.
 
         Raises:
             ValueError: the name cannot be in a URL.
@@ -130,7 +130,7 @@ class Models:
         return not models or min(model.age_seconds for model in models) <= self._max_age
 
     def open(self, name: str, predictor: Served) -> None:
-        """Start to answer with a predictor, as the first version of a model that has none.
+        """Start to answer with a predictor, in the first place of a model without a predictor.
 
         Raises:
             ValueError: the inputs of the predictor's network are not known.
@@ -338,8 +338,8 @@ def change_model(
         parameters: parameters of the request: only `unload_dependents`, which has no effect.
 
     Raises:
-        RequestError: clients may not load and unload, or the request describes another model than
-            the declared one.
+        RequestError: clients may not load and unload, or the request describes a model other than
+            the declared model.
         NotFoundError: there is no such model.
         NotReadyError: the model cannot be loaded.
     """

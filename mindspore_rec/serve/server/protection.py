@@ -174,7 +174,8 @@ class Protection:
                 ("grpc.max_connection_idle_ms", int(self.bounds.idle_seconds * 1000)),
                 ("grpc.max_allowed_incoming_connections", self.bounds.connections),
                 ("grpc.server_handshake_timeout_ms", receive),
-                # Close connections of clients that do not read, and so do not answer these probes.
+                # Close connections of clients that do not read, and so do not answer keepalive
+                # probes.
                 ("grpc.keepalive_time_ms", receive),
                 ("grpc.keepalive_timeout_ms", receive),
             ],
@@ -214,9 +215,9 @@ def _tokens(options: argparse.Namespace) -> Tokens | RoleTokens | None:
 class DrainingServer(Server):
     """Server that stops in steps after a signal.
 
-    First it is not ready but still answers for `drain_seconds`, so that load balancers notice. Then
-    it stops listening, refuses new requests, answers the requests in flight, and ends. A second
-    signal ends the first step.
+    First the server is not ready but still answers for `drain_seconds`, so that load balancers
+    notice. Then the server stops listening, refuses new requests, answers the requests in flight,
+    and ends. A second signal ends the first step.
 
     Args:
         app, grpc, started, says, **options: as for `Server`.

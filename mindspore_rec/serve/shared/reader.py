@@ -125,7 +125,7 @@ class _States:
 
     @property
     def features(self) -> FeaturePipeline | None:
-        """Feature pipeline with the statistics of the calling thread's state, or of the newest."""
+        """Feature pipeline with the statistics of the thread's state, or of the newest state."""
         if getattr(self._here, "state", None) is not None:
             here: _State = self._here.state
             return here.features
@@ -269,7 +269,7 @@ def shared_predictor(
         wait_seconds: seconds to wait for a first state.
         features: as for `Predictor`.
         pulse: pulse of the process that follows the run. Default: not known.
-        poll_seconds: time between two looks of that process. Default: 0.1.
+        poll_seconds: time between two looks of the process that follows the run. Default: 0.1.
 
     Raises:
         ValueError: the features do not match the run.

@@ -66,7 +66,7 @@ class SharedRows:
     # ---- the one process that writes
 
     def clear(self, reserved: int = 0) -> None:
-        """Drop all rows, and reserve an index for `reserved` rows; the next version shows it."""
+        """Drop all rows, and reserve an index for `reserved` rows, for the next version."""
         self._writer.clear(0)
         self._writer.reserve(0, reserved)
 
@@ -83,7 +83,7 @@ class SharedRows:
         self._writer.publish(version, b"")
 
     def settle(self) -> None:
-        """Free the rows that no reader needs any more; `publish` first frees the older version's.
+        """Free the rows that no reader needs; `publish` frees the rows of the version before.
 
         Raises:
             RuntimeError: a reader has been in one lookup for 10 s.

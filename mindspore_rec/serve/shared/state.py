@@ -34,7 +34,7 @@ class PublishedState:
         entry: the checkpoint; its manifest has only the fields that `Status` needs.
         deltas_applied, fulls_loaded: as for `Status`.
         dense: the dense parameters by name.
-        learned: state of the feature pipeline; None without one.
+        learned: state of the feature pipeline; None without a pipeline.
 
     Example:
         >>> manifest = {"saved_at": 5.0, "watermark": None}

@@ -2,8 +2,9 @@
 """Processes that answer from the same tables: start them, and restart a process that ends.
 
 The supervisor has imported the modules that its processes need and forks the processes, so that
-they share its memory. It makes the shared memory and the listening socket. Both exist as long as
-the supervisor runs, even if one of its processes ends. Then the supervisor only waits.
+they share its memory. The supervisor makes the shared memory and the listening socket. The memory
+and the socket exist as long as the supervisor runs, even if one of its processes ends. Then the
+supervisor only waits.
 """
 
 from __future__ import annotations

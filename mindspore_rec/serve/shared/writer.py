@@ -70,7 +70,7 @@ class _Writer(Runner):
         return
 
     def load(self, chain: Sequence[Entry]) -> None:
-        """Prepare a state that replaces the whole state.
+        """Prepare a state that replaces all rows and parameters.
 
         Files are read only once from the disk: one thread checks them while another thread brings
         rows of the same table into the memory, where no reader sees them yet.
