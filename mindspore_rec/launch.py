@@ -2,8 +2,8 @@
 """Starting a training script on several workers: `python -m mindspore_rec.launch --help`.
 
 The command finds this environment's mpirun, passes it the options for training, shares the cores
-among the workers, and starts each output line with the rank of its worker. docs/parallel.md
-describes its use.
+among the workers, and starts each output line with the rank of its worker. The page
+docs/parallel.md describes its use.
 """
 
 from typing import TYPE_CHECKING

@@ -5,8 +5,8 @@ If a program such as `python -m models.wide_deep.train` runs in a clone that was
 clone comes before an installed wheel in Python's path. Python then uses the wheel's core if it was
 compiled from the same sources.
 
-`setup.py` runs this file on its own to write the digest of the sources beside the core, and
-`build.sh` to check whether the sources have changed. So this file imports nothing of the package.
+`setup.py` runs this file on its own to write the digest of the sources beside the core; `build.sh`
+runs it to check whether the sources have changed. So this file imports nothing of the package.
 """
 
 from __future__ import annotations

@@ -75,8 +75,7 @@ def convert(
 
     Args:
         net: the network; it is changed in place.
-        names: paths of embeddings or patterns of them such as 'tower.*', one or several. Default:
-            any.
+        names: one or several paths of embeddings, or patterns such as 'tower.*'. Default: any.
         min_size: least number of rows of an embedding to convert. Default: any.
         predicate: function of path and cell that returns True for embeddings to convert. Default:
             any.

@@ -61,9 +61,9 @@ class HashEmbeddingLookup(TableLookup):
         eviction: as for `TableConfig`, in place of `evict_filter_value`.
         unknown_value: as for `TableConfig`.
         serving_unknown_value: as for `TableConfig`.
-        faae_coefficient: weight of one occurrence of an id in this lookup, in admission and in
-            eviction by frequency, 1 to 2**20; named after the coefficient of "feature admission and
-            eviction" in Rec SDK. Default: 1.
+        faae_coefficient: weight of one occurrence of an id in this lookup, for admission and for
+            eviction by frequency, 1 to 2**20. The name is from "feature admission and eviction" in
+            Rec SDK. Default: 1.
         cache: as for `TableConfig`. Default: all rows in host memory.
         config: a `TableConfig`, in place of the arguments above that describe the table;
             `max_norm`, `padding_key`, `faae_coefficient` and `output_dtype` belong to the lookup

@@ -44,9 +44,9 @@ class MapParameter(HashTable, metaclass=_OfHashTables):
     2.10. A MapParameter is a `HashTable` with MindSpore's arguments, and every `HashTable` counts
     as an instance of MapParameter.
 
-    Differences from upstream: the object is an `nn.Cell` that owns a Parameter, not a Parameter;
-    values are read and written as float32 for every value dtype; `put` and `erase` return the
-    MapParameter; `HashTable` documents the calls that a graph can compile.
+    Differences from upstream: the object is an `nn.Cell` that owns a Parameter, not a Parameter.
+    Values are read and written as float32 for every value dtype. `put` and `erase` return the
+    MapParameter. `HashTable` documents the calls that a graph can compile.
 
     Args:
         name: the table's name; if two open tables have the same name, only the newer table can be

@@ -26,9 +26,10 @@ _EVERY = np.iinfo(np.int64).max
 class CapacityRun:
     """Simulate one capacity under one order, with admission by count.
 
-    After each batch the rows beyond the capacity are evicted, with their counts. 'lru' evicts the
-    least recently used rows, by the last occurrence in the log. 'lfu' evicts the rows with the
-    fewest occurrences since their first one, and among equal rows the least recently used.
+    After each batch the rows beyond the capacity are evicted, with their counts. Order 'lru' evicts
+    the least recently used rows, by the last occurrence in the log. Order 'lfu' evicts the rows
+    with the fewest occurrences since their first occurrence, and among equal rows the least
+    recently used.
 
     Args:
         capacity: most rows after a batch, at least 1.

@@ -40,8 +40,8 @@ class KeyColumn:
     def convert(self, column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
         """Return the keys in order, and the number of keys per row of the log.
 
-        A missing value (null; in text, nothing between two delimiters) is looked up by the column's
-        missing key if the column has categories, and is not looked up if the column has ids.
+        Missing values (null; in text, nothing between two delimiters) are looked up by the column's
+        missing key in columns of categories, and are not looked up in columns of ids.
 
         Raises:
             TypeError: the values are neither whole numbers nor text.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulate tiers under LRU and LFU: which tier has the keys of a batch, how many rows move.
+"""Simulate tiers under LRU and LFU: which tier has a batch's keys, and how many rows move.
 
 The rows of a batch are in the first tier while the batch trains. After the batch, each tier in turn
 demotes the rows beyond its capacity to the next tier, lowest rank first; the last tier has no

@@ -24,7 +24,7 @@ class Tiers:
     Args:
         host: rows (int, at least 1) or share of the log's distinct keys (float in (0, 1]).
         remote: rows or share for the remote tier; None: no limit. A limit is required if `lower` is
-            ('remote', 'ssd'), and refused otherwise.
+            ('remote', 'ssd'), and refused if not.
         lower: tiers below host memory: ('ssd',), ('remote',) or ('remote', 'ssd').
 
     Raises:

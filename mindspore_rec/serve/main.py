@@ -328,8 +328,8 @@ def _text(error: Any) -> str:
 def _exit(code: int) -> NoReturn:
     """End the process; skip the interpreter's shutdown while a thread still loads a model.
 
-    A thread that loads a model may wait for a tier in native code, where the interpreter's shutdown
-    would end it.
+    A thread that loads a model may wait for a tier in native code, and the interpreter's shutdown
+    would end the thread there.
     """
     if any(each.daemon for each in threading.enumerate()):
         sys.stdout.flush()

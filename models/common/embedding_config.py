@@ -54,7 +54,7 @@ class EmbeddingConfig:
             False.
         admission_threshold: occurrence in training at which an id gets a row, at least 1; it sets
             the table's `admission`. Occurrences in all epochs count unless `train.admission_counts`
-            says otherwise. Only for 'hash'. Default: 1.
+            is 'first_epoch'. Only for 'hash'. Default: 1.
         max_idle_steps: steps without an occurrence after which a row is evicted; it sets the
             table's `eviction`. Not for 'static'. Default: None, never.
         max_rows: most rows of each table, set in the table's `eviction`; the rows seen longest ago
@@ -66,7 +66,7 @@ class EmbeddingConfig:
             tables on the host. Default: 'float32'.
         state_dtype: type of the optimizer's moving averages, 'float32' or 'bfloat16'; only for
             tables on the host. Default: 'float32'.
-        rounding: how a step rounds two-byte numbers, 'stochastic' or 'nearest'. Default:
+        rounding: rounding of two-byte numbers in a step, 'stochastic' or 'nearest'. Default:
             'stochastic'.
 
     Raises:

@@ -22,8 +22,8 @@ class OptimizerConfig:
 
     Args:
         learning_rate: learning rate of the first step, at least 0. Default: 1e-3.
-        learning_rate_end: learning rate of the last step; the rate falls to it along half a cosine.
-            Default: None, constant.
+        learning_rate_end: learning rate of the last step; the rate falls along half a cosine to
+            this value. Default: None, constant.
         dense_weight_decay: L2 penalty of all parameters except embeddings. Default: 0.0.
         embedding_weight_decay: L2 penalty of the embeddings in a batch. Default: 0.0.
 

@@ -50,9 +50,9 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
     Without a valid token (metadata `authorization: Bearer ...`) a call ends with UNAUTHENTICATED.
     With a token that lacks the required role, a call ends with PERMISSION_DENIED. The message of a
     call without the required token is not read. Health and readiness calls need no token. A
-    prediction ends with RESOURCE_EXHAUSTED if too many predictions are in flight, with UNAVAILABLE
-    if the server is stopping, and with DEADLINE_EXCEEDED if the prediction takes too long or its
-    message does not arrive.
+    prediction ends with RESOURCE_EXHAUSTED if too many predictions are in flight, and with
+    UNAVAILABLE if the server is stopping. A prediction ends with DEADLINE_EXCEEDED if it takes too
+    long or its message does not arrive.
 
     Args:
         metrics, tokens, bounds, in_flight, drain, log: as for `Guard`.

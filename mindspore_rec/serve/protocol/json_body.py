@@ -56,7 +56,7 @@ def read_json(
         body: JSON in UTF-8, with finite numbers and without repeated names in an object.
         limits: largest sizes.
         where: function that takes the objects of a text with invalid numbers, and raises a
-            RequestError that names the input with such a number. Default: none.
+            RequestError that names the input with the invalid number. Default: none.
 
     Raises:
         RequestError: the body is invalid or too large.

@@ -70,7 +70,8 @@ def with_starts(
             row, with the shape `[rows, -1]`; the request must then leave out the input's offsets.
 
     Raises:
-        RequestError: the lists' lengths differ from another input with the same offsets.
+        RequestError: the lists' lengths differ from the lengths in another input with the same
+            offsets.
     """
     made = dict(given)
     for spec in inputs:

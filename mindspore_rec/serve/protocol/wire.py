@@ -2,9 +2,8 @@
 """Split a ModelInferRequest before protobuf reads it: no request may take too much memory.
 
 An empty input takes two bytes of a message, but some hundred bytes after decoding. So the fields of
-a message are counted before it is decoded. Numbers are cut out of the message, and NumPy decodes
-them after a check of their count against the shape. Protobuf gets the remaining bytes, which are
-few.
+a message are counted before decoding. Numbers are cut out of the message, and NumPy decodes them
+after a check of their count against the shape. Protobuf gets the remaining bytes, which are few.
 
 Source: https://protobuf.dev/programming-guides/encoding/.
 """

@@ -72,8 +72,8 @@ class _Writer(Runner):
     def load(self, chain: Sequence[Entry]) -> None:
         """Prepare a state that replaces all rows and parameters.
 
-        Files are read only once from the disk: one thread checks them while another thread brings
-        rows of the same table into the memory, where no reader sees them yet.
+        Files are read only once from the disk. One thread checks a file while another thread brings
+        rows of the same table into the memory, where no reader sees the rows yet.
         """
         last = chain[-1]
         check_tables(self.tables, last)
