@@ -2,11 +2,11 @@
 """Simulate exact LRU tables of every capacity in one pass over the log.
 
 After a batch, an LRU table of C rows that admits every key at once has the C most recently used
-keys. So a lookup hits if and only if fewer than C other keys were used between its key's last use
-and the start of the batch. The number of these other keys is the stack distance of Mattson, Gecsei,
-Slutz and Traiger, "Evaluation techniques for storage hierarchies", IBM Systems Journal 9(2), 1970.
-A Fenwick tree over the times of last use counts the distances (Fenwick, "A new data structure for
-cumulative frequency tables", 1994).
+keys. The stack distance of a lookup is the number of other keys used between its key's last use and
+the start of the batch: see Mattson, Gecsei, Slutz and Traiger, "Evaluation techniques for storage
+hierarchies", IBM Systems Journal 9(2), 1970. A lookup hits if and only if its stack distance is
+less than C. A Fenwick tree over the times of last use counts the stack distances (Fenwick, "A new
+data structure for cumulative frequency tables", 1994).
 """
 
 from __future__ import annotations

@@ -185,8 +185,8 @@ class FollowedRun:
 
         Raises:
             OSError: the directory cannot be read.
-            _native.SharedReaderStuckError: a reader of shared memory reads an old state for too
-                long.
+            SharedReaderStuckError: (of `_native`) a reader of shared memory reads an old state for
+                too long.
         """
         try:
             self.served.settle()
