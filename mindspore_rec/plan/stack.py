@@ -3,8 +3,8 @@
 
 After a batch, an LRU table of C rows that admits every key at once has the C most recently used
 keys. The stack distance of a lookup is the number of other keys used between its key's last use and
-the start of the batch: see Mattson, Gecsei, Slutz and Traiger, "Evaluation techniques for storage
-hierarchies", IBM Systems Journal 9(2), 1970. A lookup hits if and only if its stack distance is
+the start of the batch (Mattson, Gecsei, Slutz and Traiger, "Evaluation techniques for storage
+hierarchies", IBM Systems Journal 9(2), 1970). A lookup hits if and only if its stack distance is
 less than C. A Fenwick tree over the times of last use counts the stack distances (Fenwick, "A new
 data structure for cumulative frequency tables", 1994).
 """
