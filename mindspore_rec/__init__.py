@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recommendation models with huge, sparse, ever-changing embedding tables on MindSpore.
 
-Here is what most programs need. The rest is in modules: blocks of models in `mindspore_rec.nn`,
-all optimizers in `.optim`, all metrics in `.metrics`, callbacks and reports in `.train`, tables and
-their rules in `.parameter`, streams from Kafka in `.stream`, hashing and specs of features in
-`.feature`, tiers in `.cache`, predictors in `.serving`.
+The names below are what most programs need. The remaining names are in modules: blocks of models in
+`mindspore_rec.nn`, optimizers in `.optim`, metrics in `.metrics`, callbacks and reports in
+`.train`, tables and their rules in `.parameter`, streams from Kafka in `.stream`, hashing and specs
+of features in `.feature`, tiers in `.cache`, predictors in `.serving`.
 """
 
 from typing import TYPE_CHECKING

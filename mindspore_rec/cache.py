@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tiers of a table: how they are configured and opened, the device cache, Redis, SSD directories.
+"""Tiers of a table: their configuration, the device cache, Redis and SSD directories.
 
-`CacheConfig` says which tiers a table has, by an `SsdConfig` where files are; a table opens them
-itself. `RedisTier` is the remote tier alone, for whoever measures or inspects a server; it is
-imported when it is asked for, since redis-py is optional.
+`CacheConfig` lists the tiers of a table; `SsdConfig` has the directory of an SSD tier. The table
+opens its tiers itself. `RedisTier` is the remote tier alone, for programs that measure or inspect a
+server; the module imports it on first use, since redis-py is optional.
 """
 
 from typing import TYPE_CHECKING

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running MindSpore cells: the lock around calls, calls with batches of any size, their errors.
+"""Running MindSpore cells: a lock around calls, calls with batches of any size, and errors.
 
-Two threads that run graphs at once deadlock MindSpore, so whoever calls a cell in a process with
-several threads holds `graph_lock`. `CellCaller` does so, and compiles one graph for all sizes of a
-batch. Errors of the tables' operators are raised with their own message.
+Two threads that run graphs at once deadlock MindSpore, so code that calls a cell in a process with
+several threads must hold `graph_lock`. `CellCaller` holds the lock and compiles one graph for all
+batch sizes. `CellCaller` raises errors of the tables' operators with the operators' own messages.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Metrics of click prediction over batches, as MindSpore's `Metric` classes.
 
-The same as NumPy functions over whole arrays are in `functional`.
+`functional` has the same metrics as NumPy functions over whole arrays.
 """
 
 from typing import TYPE_CHECKING

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compiled native core: of which sources it is, and where it is if not in this folder.
+"""The compiled native core: its source digest, and the search for a core outside this folder.
 
-A clone that was not compiled stands before an installed wheel in Python's path if a program runs
-in it: `python -m models.wide_deep.train`. Then the core of the wheel is used, if it was compiled of
-the same sources.
+If a program such as `python -m models.wide_deep.train` runs in a clone that was not compiled, the
+clone comes before an installed wheel in Python's path. Python then uses the wheel's core if it was
+compiled from the same sources.
 
-`setup.py` runs this file by itself to write the digest of the sources beside the core, and
-`build.sh` to see whether the sources have changed. So it imports nothing of the package.
+`setup.py` runs this file on its own to write the digest of the sources beside the core; `build.sh`
+runs it to check whether the sources have changed. So this file imports nothing of the package.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _PACKAGE = "mindspore_rec"
 _CORE = f"{_PACKAGE}._native"
 _HERE = Path(__file__).parent
 _KINDS = ("*.cc", "*.h", "*.inl")
-# Stands beside the core, and has the digest of its sources.
+# File beside the core with the digest of its sources.
 DIGEST_FILE = "_native.sources"
 
 
 def source_digest(root: Path) -> str | None:
-    """Return a digest of all that the core is compiled of: sources, and how setup.py compiles them.
+    """Return a digest of the core's sources and of the part of setup.py that compiles them.
 
     Args:
         root: folder with `setup.py` and `mindspore_rec`.
@@ -43,7 +43,7 @@ def source_digest(root: Path) -> str | None:
     folders = [root / _PACKAGE / name for name in ("csrc", "mpi_shim")]
     if not setup.is_file() or not all(each.is_dir() for each in folders):
         return None
-    # What comes after describes the package: names, requirements.
+    # The text after this point describes the package: names, requirements.
     flags, _, _ = setup.read_bytes().partition(b"\nsetup(\n")
     digest = hashlib.sha256(hashlib.sha256(flags).digest())
     files = (each for folder in folders for kind in _KINDS for each in folder.rglob(kind))
@@ -54,7 +54,7 @@ def source_digest(root: Path) -> str | None:
 
 
 def compiled_sources(package: Path) -> str | None:
-    """Return the digest of the sources of the core in a package's folder; None if it has none."""
+    """Return the digest of the core's sources from a package's folder, or None."""
     try:
         return (package / DIGEST_FILE).read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
@@ -68,7 +68,7 @@ def _core_in(package: Path) -> Path | None:
 
 
 def _version_in(package: Path) -> str:
-    """Return the version of the package in a folder; 'unknown' if it does not say."""
+    """Return the version of the package in a folder; 'unknown' if no version is found."""
     try:
         text = (package / "version.py").read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
@@ -78,7 +78,7 @@ def _version_in(package: Path) -> str:
 
 
 def _other_cores() -> Iterator[Path]:
-    """Yield the cores of other folders of Python's path, first to last."""
+    """Yield the cores in other folders of Python's path, in the order of the path."""
     for entry in dict.fromkeys(sys.path):
         package = Path(entry or ".").resolve() / _PACKAGE
         core = None if package == _HERE.resolve() else _core_in(package)
@@ -87,10 +87,10 @@ def _other_cores() -> Iterator[Path]:
 
 
 def _usable_core() -> Path:
-    """Return a core that was compiled of the sources in this folder.
+    """Return a core that was compiled from the sources in this folder.
 
     Raises:
-        ImportError: there is none, and what to do.
+        ImportError: there is no such core; the message says what to do.
     """
     root = _HERE.resolve().parent
     sources = source_digest(root)
@@ -116,9 +116,10 @@ def _usable_core() -> Path:
 
 
 class _Finder:
-    """Finds the core of an installed wheel.
+    """Finder of the core of an installed wheel.
 
-    Stands last in `sys.meta_path`, so that it is asked only if the package's folder has none.
+    The finder is last in `sys.meta_path`, so Python asks it only if the package's folder has no
+    core.
     """
 
     def find_spec(
@@ -130,7 +131,7 @@ class _Finder:
         """Return the spec of the core; None for any other module.
 
         Raises:
-            ImportError: no core was compiled of these sources.
+            ImportError: no core was compiled from these sources.
         """
         if fullname != _CORE:
             return None

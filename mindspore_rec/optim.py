@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Optimizers for dense parameters and tables together.
 
-Each is a `mindspore.nn.Optimizer` over `net.trainable_params()`, tables included, with one update
-per row of a batch. `CombinedOptimizer` gives parts of a network to several of them; `check_covered`
-raises if a table would not be trained.
+Each optimizer is a `mindspore.nn.Optimizer` over `net.trainable_params()`, including tables, and
+makes one update per row of a batch. `CombinedOptimizer` assigns parts of a network to several
+optimizers; `check_covered` raises if no optimizer would train a table.
 """
 
 from typing import TYPE_CHECKING

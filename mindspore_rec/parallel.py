@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workers: processes of one job that train together, and what they tell each other.
+"""Workers: processes of one job that train together, and their communication.
 
-`python -m mindspore_rec.launch -n 4 train.py` starts them; docs/parallel.md says how.
+`python -m mindspore_rec.launch -n 4 train.py` starts four workers; docs/parallel.md gives the
+details.
 """
 
 from typing import TYPE_CHECKING

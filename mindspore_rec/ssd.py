@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Use the SSD tier without a table: rows of one size, by int64 key, in a directory of files.
+"""Use the SSD tier without a table: a directory of files with rows of one size, by int64 key.
 
     python -m mindspore_rec.ssd inspect|verify|compact PATH
 
-`SsdStore` is the native class; csrc/tier/ssd_tier.h has its guarantees.
+`SsdStore` is the native class; csrc/tier/ssd_tier.h documents its guarantees.
 
 Example:
     >>> import tempfile

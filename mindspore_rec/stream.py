@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Streams: batches from Kafka that are the same after every restart, and features on them.
+"""Streams: batches from Kafka that are the same after every restart, and their features.
 
-`KafkaSource` and `StreamingDataset` read batches and save their place; `FeaturePipeline` makes
-columns of features; `FeatureWorker`, `DataSender` and `DataReceiver` hand batches from process to
-process; `Announcer` and `AnnouncementReader` spread the news of checkpoints.
+`KafkaSource` and `StreamingDataset` read batches and save their position. `FeaturePipeline` makes
+columns of features. `FeatureWorker`, `DataSender` and `DataReceiver` pass batches between
+processes. `Announcer` and `AnnouncementReader` announce new checkpoints.
 """
 
 from typing import TYPE_CHECKING

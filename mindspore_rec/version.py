@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Version of the package; the only place where it is written."""
+"""Version of the package, written only here."""
 
 __version__ = "0.4.0"

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models, each a folder with network, configurations, training and a README with results."""
+"""Models: each folder has a network, configurations, training and a README with results."""

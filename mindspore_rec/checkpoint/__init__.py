@@ -2,8 +2,8 @@
 """Saving and loading a network with its tables.
 
 `save_checkpoint` and `load_checkpoint` write and read one state. `RecCheckpoint` is a callback that
-saves the whole state during training, as full checkpoints and deltas between them; `RowChecks`
-and `Publication` are settings of it.
+saves the whole state during training, as full checkpoints and deltas between them; `RowChecks` and
+`Publication` are settings of the callback.
 """
 
 from typing import TYPE_CHECKING

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Name of an earlier version for `mindspore_rec.checkpoint.read_quantized`."""
+"""Deprecated name of `mindspore_rec.checkpoint.read_quantized`."""
 
 import warnings
 from typing import Any
@@ -8,7 +8,7 @@ from mindspore_rec.common.run.quantized_file import read_quantized
 
 
 def read_quantised(*arguments: Any, **named: Any) -> Any:
-    """Return `mindspore_rec.checkpoint.read_quantized` of the same arguments."""
+    """Return the result of `mindspore_rec.checkpoint.read_quantized` for the same arguments."""
     warnings.warn(
         "mindspore_rec.checkpoint.quantised_file is deprecated: import read_quantized from "
         "mindspore_rec.checkpoint",

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names and signatures of MindRec and Rec SDK, and `convert`."""
+"""The names and signatures of MindRec and Rec SDK, and `convert`."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rec SDK's three vocabulary sizes as a CacheConfig."""
+"""Convert Rec SDK's three vocabulary sizes to a CacheConfig."""
 
 from __future__ import annotations
 
@@ -25,17 +25,18 @@ def cache_of_sizes(
     """Return the tiers of a `create_table` call, from its `cache` or its vocabulary sizes.
 
     Args:
-        where: text before an argument's name in messages.
-        dim: number of floats of a value.
+        where: text before an argument's name in error messages.
+        dim: number of floats in a row's value.
         cache: the argument `cache`.
         device: the argument `device_vocabulary_size`, in rows; 0 for no tier.
-        host: the argument `host_vocabulary_size`, likewise.
-        ssd: the argument `ssd_vocabulary_size`, likewise. The limit is kept in bytes: enough for
-            this many rows with the largest optimizer state and for garbage, at least 64 MiB.
-        ssd_data_path: directory of the SSD tier, or a tuple or list of one. Default: '.'.
+        host: the argument `host_vocabulary_size`, in rows; 0 for no limit.
+        ssd: the argument `ssd_vocabulary_size`, in rows; 0 for no SSD tier. The limit of the SSD
+            tier is at least 64 MiB and has room for this many rows with the largest optimizer
+            state, and for garbage.
+        ssd_data_path: directory of the SSD tier, or a tuple or list of one directory. Default: '.'.
 
     Raises:
-        TypeError, ValueError: a size is out of range, or the sizes do not fit together.
+        TypeError, ValueError: a size is out of range, or the sizes contradict each other.
 
     Example:
         >>> config = cache_of_sizes("", 8, None, 0, 1000, 1_000_000, ["rows"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversion: the record of a converted network's changes."""
+"""Record of the changes to a converted network."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ NEW_KINDS = {"hash": "HashEmbeddingLookup", "static": "EmbeddingLookup"}
 
 @dataclass(frozen=True)
 class Change:
-    """One embedding of a conversion.
+    """One converted embedding.
 
     Attributes:
-        path: where the network holds it.
-        aliases: the other places where it holds the same cell.
-        old_kind: the class it was of.
-        new_kind: the class it is of.
+        path: path of the embedding in the network.
+        aliases: other paths of the same cell in the network.
+        old_kind: class of the embedding before the conversion.
+        new_kind: class of the embedding after the conversion.
         table: its table's name.
         rows: of its vocabulary.
-        dim: floats in a row.
-        bytes: of these rows; 0 if an embedding before it has the same table.
+        dim: number of floats in a row.
+        bytes: bytes of the rows; 0 if an earlier embedding shares the table.
     """
 
     path: str
@@ -42,15 +42,15 @@ class Change:
 
 
 class Conversion:
-    """Report of what `convert` did, or with `dry_run` would do. Prints as a table.
+    """Report of the changes that `convert` made, or would make. Prints as a table.
 
-    It keeps the old embeddings with their weights until `revert` or `forget`.
+    The report keeps the old embeddings with their weights until `revert` or `forget`.
 
     Attributes:
-        changes: one `Change` an embedding.
+        changes: one `Change` per embedding.
         kind: 'hash' or 'static'.
-        dry_run: whether nothing was changed.
-        stacks: paths of the stacks of dense layers that are fused.
+        dry_run: True if `convert` changed nothing.
+        stacks: paths of the stacks of dense layers that were fused.
 
     Example:
         >>> from mindspore import nn
@@ -83,17 +83,17 @@ class Conversion:
 
     @property
     def revertible(self) -> bool:
-        """Whether `revert` can undo it: not a dry run, not undone and not forgotten."""
+        """True if `revert` can undo the conversion: no dry run, not yet undone, not forgotten."""
         return self._net is not None
 
     def forget(self) -> None:
-        """Make the conversion final, which gives the memory of the old weights back."""
+        """Make the conversion final and free the memory of the old weights."""
         if self._net is not None:
             vars(self._net)[ATTRIBUTE].remove(self)
         self._net, self._pairs, self._fused = None, [], []
 
     def replacements(self, *, back: bool = False) -> dict[int, nn.Cell]:
-        """Return the new cells by the `id` of the old ones, or the other way round."""
+        """Map the `id` of each old cell to its new cell; with `back`, new ids to old cells."""
         pairs = [(target.cell, new) for target, new in self._pairs] + self._fused
         return (
             {id(new): old for old, new in pairs} if back else {id(old): new for old, new in pairs}
@@ -122,7 +122,7 @@ class Conversion:
 
 
 def changes_of(targets: list[Target], kind: str, prefix: str) -> list[Change]:
-    """Return the changes that converting `targets` makes."""
+    """Return the changes of a conversion of `targets`."""
     first: dict[int, str] = {}
     changes = []
     for target in targets:

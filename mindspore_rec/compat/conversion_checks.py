@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks before a conversion: features that tables lack, and other users of the rows."""
+"""Checks before a conversion: features that tables lack, and other users of the weights."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ _BACKWARD_HOOKS = ("_lazy_backward_pre_hook", "_lazy_backward_hook")
 
 
 def check_convertible(net: nn.Cell, targets: list[Target], keep_weights: bool) -> None:
-    """Refuse everything that would not compute the same with tables, all of it in one message.
+    """Raise one error that lists everything that tables would compute differently.
 
     Raises:
-        ValueError: something is in the way; the message names every embedding and its reason.
+        ValueError: an embedding cannot be converted; the message names each such embedding and the
+            reason.
     """
     mode = ms.get_auto_parallel_context("parallel_mode")
     if mode in ("semi_auto_parallel", "auto_parallel"):
@@ -57,7 +58,7 @@ def _feature_reasons(target: Target, keep_weights: bool) -> Iterator[str]:
     if target.dim > MAX_DIM:
         yield f"a row has at most {MAX_DIM} floats, its rows have {target.dim}"
     if target.base is nn.EmbeddingLookup and cell.max_norm is not None:
-        # It takes the norm of row i of [n, dim] over elements i .. i + dim - 1 of the whole.
+        # ClipByNorm takes the norm of row i over the elements i .. i + dim - 1 of the flat array.
         yield (
             f"max_norm={float(cell.max_norm.asnumpy()):g} goes through MindSpore's ClipByNorm, "
             "which on CPU takes the norms of other elements than the row's; a table would not"
@@ -82,7 +83,7 @@ def _feature_reasons(target: Target, keep_weights: bool) -> Iterator[str]:
 
 
 def _sharing_reasons(target: Target, targets: list[Target]) -> Iterator[str]:
-    """Yield what keeps cells with one weight from being lookups of one table."""
+    """Yield the reasons why cells that share a weight cannot share a table."""
     for other in targets:
         if other is target or other.weight is not target.weight:
             continue
@@ -143,16 +144,16 @@ def _held_parameters(cell: nn.Cell) -> Iterator[Parameter]:
 
 
 def cells_outside(net: nn.Cell) -> list[nn.Cell]:
-    """Return every cell of the process that is no part of the network."""
+    """Return every cell of the process that is outside the network."""
     gc.collect()  # networks given up live on in reference cycles
     inside = {id(cell) for _, cell in walk(net)}
-    # By type: isinstance would ask lazy modules for their class and so load them.
+    # Test `type(o)`, since isinstance would load lazy modules by asking for their class.
     cells = [o for o in gc.get_objects() if issubclass(type(o), nn.Cell)]
     return [cell for cell in cells if id(cell) not in inside and "_cells" in vars(cell)]
 
 
 def warn_of_users(targets: list[Target], outside: list[nn.Cell]) -> None:
-    """Warn of optimizers and cells outside the network that hold the old rows."""
+    """Warn of optimizers and cells outside the network that still use the old weights."""
     old = {id(target.cell) for target in targets}
     identities = {id(target.weight) for target in targets} | old
     users = set()
@@ -174,7 +175,7 @@ def warn_of_users(targets: list[Target], outside: list[nn.Cell]) -> None:
 
 
 def forget_compiled(net: nn.Cell, outside: list[nn.Cell]) -> None:
-    """Make the network and all it is part of compile anew: graphs keep the cells they saw."""
+    """Make the network and all cells around it compile again: their graphs have the old cells."""
     around = set()
     for _, cell in walk(net):
         around.add(id(cell))

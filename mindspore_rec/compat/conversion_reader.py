@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which Parameters the code of a cell reads from cells below it."""
+"""Find the Parameters that a cell's code reads from its child cells."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _ITERATORS = ("enumerate", "list", "reversed", "tuple", "zip")
 
 
 def read_in_construct(cell: nn.Cell) -> list[tuple[Parameter, str]]:
-    """Return parameters that a cell's own code reads as attributes of cells below it.
+    """Return the parameters that a cell's own code reads as attributes of cells below it.
 
-    Such as `self.embedding.embedding_table` in an output projection: no cell but the embedding
-    holds that Parameter. Follows attributes, indices, plain assignments, loops and method calls
-    from `construct` on; code of MindSpore is not looked at.
+    An example is `self.embedding.embedding_table` in an output projection: only the embedding
+    registers that Parameter. The search follows attributes, indices, plain assignments, loops and
+    method calls from `construct` on, but no code of MindSpore.
     """
     parameters: list[tuple[Parameter, str]] = []
     todo, done = [(cell, "construct")], set()
@@ -51,7 +51,7 @@ def _definitions(cell: nn.Cell, method: str) -> list[Any]:
 
 
 class _Reader(ast.NodeVisitor):
-    """Visitor of a method's code, in which an expression stands for the objects it may be."""
+    """Visitor of a method's code that tracks the objects that each name may refer to."""
 
     def __init__(self, cell: nn.Cell, function: Any) -> None:
         self.parameters: list[tuple[Parameter, str]] = []
@@ -74,12 +74,12 @@ class _Reader(ast.NodeVisitor):
                 self._may_be(name.id, self.objects(node.value))
 
     def visit_For(self, node: ast.For) -> None:  # noqa: N802
-        """Note that the variable of a loop may be any member of what is looped over."""
+        """Note that a loop's variable may be any member of the object that the loop runs over."""
         self._bind(node)
         self.generic_visit(node)
 
     def visit_ListComp(self, node: ast.ListComp) -> None:  # noqa: N802
-        """Note a comprehension's variables as `visit_For` does, before its element is visited."""
+        """Note a comprehension's variables as `visit_For` does, then visit the comprehension."""
         for loop in node.generators:
             self._bind(loop)
         self.generic_visit(node)
@@ -97,7 +97,7 @@ class _Reader(ast.NodeVisitor):
                 known.append(value)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:  # noqa: N802
-        """Note where a Parameter is read, or a method of a cell is used."""
+        """Note each read of a Parameter and each use of a cell's method."""
         for value in self.objects(node):
             if isinstance(value, Parameter):
                 self.parameters.append((value, ast.unparse(node)))
@@ -109,7 +109,7 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
 
     def objects(self, node: ast.expr) -> list[Any]:
-        """Return what an expression may be, of cells, their attributes and containers."""
+        """Return the cells, attributes or containers that an expression may refer to."""
         if isinstance(node, ast.Name):
             return self.names.get(node.id, [])
         if isinstance(node, ast.Attribute):
@@ -123,7 +123,7 @@ class _Reader(ast.NodeVisitor):
 
 
 def _handed_on(call: ast.Call) -> list[ast.expr]:
-    """Return what a call passes on the members of, as `enumerate(self.cells)` does in a loop."""
+    """Return the expressions whose members a call passes on, as `enumerate(self.cells)` does."""
     function = call.func
     if isinstance(function, ast.Attribute) and function.attr in ("items", "values", "cells"):
         return [function.value]

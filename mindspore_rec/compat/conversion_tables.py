@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of a conversion: their descriptions, and the lookups that stand for embeddings."""
+"""Tables of a conversion: their configs, and the lookups that replace the embeddings."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ __all__ = ["check_template", "config_of", "new_lookup"]
 
 
 def check_template(config: TableConfig, kind: str, keep_weights: bool) -> None:
-    """Check what a conversion is given as `config`, from which its tables' descriptions are made.
+    """Check the `config` of a conversion, from which each table's config is made.
 
     Args:
         config: the config.
         kind: 'hash' or 'static'.
-        keep_weights: whether rows start as the weights are.
+        keep_weights: whether rows start with the values of the weights.
 
     Raises:
-        ValueError: the config says what each embedding says for itself.
+        ValueError: the config sets a value that each embedding sets itself.
 
     Example:
         >>> check_template(TableConfig(8), "hash", True)
@@ -54,17 +54,17 @@ def check_template(config: TableConfig, kind: str, keep_weights: bool) -> None:
 def config_of(
     target: Target, template: TableConfig, kind: str, keep_weights: bool, prefix: str
 ) -> TableConfig:
-    """Return the description of the table that takes an embedding's rows.
+    """Return the config of the table that takes an embedding's rows.
 
     Args:
         target: the embedding.
-        template: what all tables of the conversion have in common.
+        template: the settings that all tables of the conversion share.
         kind: 'hash' or 'static'.
-        keep_weights: whether rows start as the weights are.
+        keep_weights: whether rows start with the values of the weights.
         prefix: text before the embedding's path in the table's name.
 
     Raises:
-        ValueError: the template has another `dim`, or is of no use for this kind.
+        ValueError: the template has another `dim`, or cannot be used for this kind.
     """
     if template.embedding_dim != target.dim:
         raise ValueError(
@@ -86,16 +86,17 @@ def config_of(
 def new_lookup(
     target: Target, config: TableConfig, keep_weights: bool, tables: dict[int, Any]
 ) -> nn.Cell:
-    """Return the lookup that stands for an embedding; make its table unless there is one already.
+    """Return the lookup that replaces an embedding; make its table unless the table exists.
 
     Args:
         target: the embedding.
-        config: the description of its table.
-        keep_weights: whether rows start as the weights are.
-        tables: tables of the conversion by the id of the weight they stand for; a new one is added.
+        config: config of the embedding's table.
+        keep_weights: whether rows start with the values of the weights.
+        tables: tables of the conversion by the id of the weight that each replaces; the function
+            adds new tables.
 
     Raises:
-        NameTakenError: an open table has the name.
+        NameTakenError: an open table has the same name.
     """
     old, weight, padding = target.cell, target.weight, target.padding
     table = tables.get(id(weight))
@@ -105,13 +106,14 @@ def new_lookup(
         if keep_weights:
             _put_rows(new.embedding_table, target)
         new.embedding_table.requires_grad = weight.requires_grad and config.requires_grad
-        # Cells rename what is assigned to them; nothing is assigned when this cell is put in place.
+        # Assigning a parameter to a cell renames it; `replace_in` assigns nothing, so set the name
+        # here.
         new.embedding_table.anchor.name = config.name
     elif config.vocab_size is None:
         new = HashEmbeddingLookup(target.dim, table=table, padding_key=padding)
     else:
         new = TableLookup(table=table, padding_key=padding)
-    # Attributes that code around an embedding may read.
+    # Copy the attributes that code around an embedding may read.
     for attribute in ("vocab_size", "embedding_size", "num_embeddings", "embedding_dim"):
         if attribute in vars(old):
             setattr(new, attribute, getattr(old, attribute))
@@ -135,7 +137,7 @@ def _lookup_in_new_table(config: TableConfig, padding: int | None) -> Any:
 
 
 def _put_rows(table: Any, target: Target) -> None:
-    """Give a new table the embedding's rows."""
+    """Write the embedding's rows to a new table."""
     if table.config.vocab_size is not None:
         table.start_from(target.weight)
         return

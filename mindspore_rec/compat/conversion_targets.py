@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which embeddings an ordinary network has, and which of them are chosen for a conversion."""
+"""Find the embeddings of an ordinary network, and choose among them for a conversion."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Target:
 
     Attributes:
         cell: the embedding.
-        kind: its class, as users write it.
-        base: the class whose `construct` says what it computes.
+        kind: name of its class, as users write it.
+        base: the MindSpore class whose `construct` defines the result.
         weight: its rows.
-        paths: every path that leads to the cell from the network, the first one found first.
+        paths: every path from the network to the cell, in the order of the search.
     """
 
     cell: nn.Cell
@@ -37,12 +37,12 @@ class Target:
 
     @property
     def path(self) -> str:
-        """Name of the cell in messages and, with the prefix, of its table."""
+        """Name of the cell in messages; with the prefix, name of its table."""
         return self.paths[0]
 
     @property
     def rows(self) -> int:
-        """Number of ids in its vocabulary."""
+        """Number of ids in the vocabulary."""
         return int(self.weight.shape[0])
 
     @property
@@ -52,7 +52,7 @@ class Target:
 
     @property
     def reads_zeros_outside(self) -> bool:
-        """Whether ids outside the vocabulary read zeros; else MindSpore's Gather raises.
+        """True if ids outside the vocabulary read zeros; if False, MindSpore's Gather raises.
 
         (On CPU that Gather also takes -rows .. -1, as NumPy does; no table does.)
         """
@@ -62,9 +62,10 @@ class Target:
 
     @property
     def padding(self) -> int | None:
-        """Id whose row is never trained.
+        """Id whose row is never trained, or None.
 
-        `nn.Embedding` only starts its padding row as zeros and then trains it like any other.
+        `nn.Embedding` only initializes its padding row with zeros and then trains it like any other
+        row.
         """
         if self.base is not mint.nn.Embedding or self.cell.padding_idx is None:
             return None
@@ -79,7 +80,7 @@ _KINDS = (
 
 
 def walk(net: nn.Cell, path: str = "") -> Iterator[tuple[str, nn.Cell]]:
-    """Yield every cell by every path to it; `cells_and_names` gives each one path only."""
+    """Yield every cell with every path to it; `cells_and_names` gives only one path per cell."""
     return _walk(net, path, ())
 
 
@@ -91,9 +92,9 @@ def _walk(cell: nn.Cell, path: str, above: tuple[nn.Cell, ...]) -> Iterator[tupl
 
 
 def find_stacks(net: nn.Cell) -> dict[str, nn.SequentialCell]:
-    """Return the stacks of dense layers below a network that can be fused, by their paths.
+    """Return the stacks of dense layers in a network that can be fused, by their paths.
 
-    Stacks in layers that have a fused form of their own are left out.
+    Stacks inside a layer that has its own fused form are left out.
     """
     stacks: dict[int, tuple[str, nn.SequentialCell]] = {}
     taken: set[int] = set()
@@ -110,11 +111,13 @@ def find_targets(net: nn.Cell, required: bool = True, dense: bool = False) -> li
 
     Args:
         net: the network.
-        required: whether there must be one. Default: True.
-        dense: whether stacks of dense layers were looked for, too, and not found. Default: False.
+        required: whether it is an error if there is no embedding. Default: True.
+        dense: whether the caller also looked for stacks of dense layers and found none. Default:
+            False.
 
     Raises:
-        ValueError: there is none although one is required, or the network itself is one.
+        ValueError: there is no embedding although one is required, or the network itself is an
+            embedding.
     """
     targets: dict[int, Target] = {}
     for path, cell in walk(net):
@@ -153,7 +156,7 @@ def choose_targets(
     min_size: int | None,
     predicate: Callable[[str, nn.Cell], bool] | None,
 ) -> list[Target]:
-    """Return the targets that every given criterion takes.
+    """Return the targets that fulfill all given criteria.
 
     Raises:
         TypeError: a criterion is of the wrong type.
@@ -197,14 +200,14 @@ def _by_name(targets: list[Target], names: str | Sequence[str]) -> list[Target]:
 
 
 def replace_in(net: nn.Cell, replacements: dict[int, nn.Cell]) -> None:
-    """Put cells in the place of other cells, wherever a cell of the network holds them.
+    """Replace cells everywhere in a network.
 
-    Goes past `Cell.__setattr__`, which would rename parameters and refuses some containers; lists
-    beside the registered children (as in `SequentialCell`) are seen to as well.
+    The function bypasses `Cell.__setattr__`, which would rename parameters and refuses some
+    containers; it also updates lists beside the registered children, as `SequentialCell` has them.
 
     Args:
         net: the network.
-        replacements: from the `id` of what goes to what comes.
+        replacements: the new cells by the `id` of the old cell.
     """
     for cell in {id(cell): cell for _, cell in walk(net)}.values():
         attributes = vars(cell)

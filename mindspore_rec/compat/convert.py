@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From an ordinary network to one on tables and back: its weights move, its code stays."""
+"""Convert the embeddings of an ordinary network to tables and back; its code stays the same."""
 
 from __future__ import annotations
 
@@ -62,53 +62,55 @@ def convert(
     config: TableConfig | None = None,
     dense: bool = False,
 ) -> Conversion:
-    """Replace the embeddings of an ordinary network by lookups in tables; its code stays.
+    """Replace the embeddings of an ordinary network by table lookups; its code stays the same.
 
-    Finds `nn.Embedding`, `mint.nn.Embedding` and `nn.EmbeddingLookup` of MindSpore at any depth,
-    takes the embeddings that fit all of `names`, `min_size` and `predicate` (all, if none is
-    given), moves their weights into tables, and prints what changed. Predictions stay the same.
-    Everything is checked first: either all chosen embeddings are converted, or an error says what
-    is in the way and the network is as it was.
+    The function finds `nn.Embedding`, `mint.nn.Embedding` and `nn.EmbeddingLookup` of MindSpore at
+    any depth and takes the embeddings that match all of `names`, `min_size` and `predicate` (all
+    embeddings, if none of these is set). The weights of these embeddings move into tables, and the
+    changes are printed. Predictions stay the same. All checks come first: either all chosen
+    embeddings are converted, or an error gives the reasons and the network stays as it was.
 
     Convert first, then make the optimizer, one of `mindspore_rec.optim`, from
-    `net.trainable_params()`: an optimizer made before holds the old weights.
+    `net.trainable_params()`: an optimizer made before the conversion has the old weights.
 
     Args:
-        net: the network, changed in place.
-        names: paths of embeddings or patterns of them such as 'tower.*', one or several. Default:
+        net: the network; it is changed in place.
+        names: one or several paths of embeddings, or patterns such as 'tower.*'. Default: any.
+        min_size: least number of rows of an embedding to convert. Default: any.
+        predicate: function of path and cell that returns True for embeddings to convert. Default:
             any.
-        min_size: rows an embedding must have at least. Default: any.
-        predicate: takes path and cell and says whether it is to be converted. Default: any.
         kind: 'hash': a `HashEmbeddingLookup`, whose table takes any id and grows; 'static': an
             `EmbeddingLookup` over the same vocabulary.
-        key_dtype: of a hash table, `int32` or `int64`; an int64 id is refused by an int32 table.
-        keep_weights: False: rows start as `param_init` says and not as the weights are.
-        param_init: first value of rows whose values are not given, as for `HashEmbeddingLookup`.
+        key_dtype: key dtype of a hash table, `int32` or `int64`; an int32 table refuses int64 ids.
+        keep_weights: False: rows start with the value of `param_init` instead of the weights.
+        param_init: initial value of the rows that have no weights, as for `HashEmbeddingLookup`.
             Default: 'normal'.
-        permit_filter_value: as for `HashEmbeddingLookup`. Rows of kept weights are in from the
-            start.
+        permit_filter_value: as for `HashEmbeddingLookup`. Rows of kept weights are admitted from
+            the start.
         evict_filter_value: as for `HashEmbeddingLookup`.
-        seed: seed of the first values. Default: 0.
-        prefix: tables are named prefix + path, which must be unique among open tables. Default: ''.
-        dry_run: check and print only.
-        config: the tables as a `TableConfig` without name and `vocab_size`, instead of the
-            arguments above that describe one; its `embedding_dim` has to be as in the embeddings
-            converted. A table is frozen if the old weight is, or if the config says so.
-        dense: whether every `nn.SequentialCell` of `nn.Dense` layers and activations, as
-            `nn.FusedSequential` takes them, becomes one operator, too; its layers and parameters
-            stay the same objects. The network may then be without embeddings. Default: False.
+        seed: seed of the initial values. Default: 0.
+        prefix: prefix of the tables' names; prefix + path must be unique among open tables.
+            Default: ''.
+        dry_run: only check and print.
+        config: a `TableConfig` without name and `vocab_size` for all tables, in place of the
+            arguments above that describe a table; its `embedding_dim` must equal the dim of the
+            converted embeddings. A table is frozen if the old weight is frozen or the config
+            freezes it.
+        dense: whether to fuse each `nn.SequentialCell` of `nn.Dense` layers and activations into
+            one operator, if `nn.FusedSequential` accepts it; layers and parameters stay the same
+            objects. With `dense` the network needs no embeddings. Default: False.
 
     Returns:
-        What was changed; `revert` takes it back.
+        The changes; `revert` undoes them.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type or out of range; names that match
-            nothing; a chosen embedding that a table cannot stand for.
+        TypeError, ValueError: an argument is of the wrong type or out of range; a name matches
+            nothing; a table cannot replace a chosen embedding.
 
     Warns:
-        RuntimeWarning: an optimizer or a cell outside the network holds old weights.
+        RuntimeWarning: an optimizer or a cell outside the network has old weights.
 
-    After the automatic graph modification of Rec SDK.
+    Corresponds to the automatic graph modification of Rec SDK.
 
     Example:
         >>> from mindspore import Tensor, nn
@@ -207,21 +209,21 @@ def _check_names(net: nn.Cell, targets: list[Target], prefix: str) -> None:
 
 
 def revert(net_or_conversion: nn.Cell | Conversion, *, drop_new: bool = False) -> None:
-    """Put the ordinary embeddings back, with what their rows have learned.
+    """Put the ordinary embeddings back, with the trained values of their rows.
 
-    They are the cells and Parameters that were there before the conversion, so that optimizers and
-    checkpoints of the ordinary network fit again; the tables are closed. A row that a hash table
-    does not have (evicted, or never seen with `keep_weights=False`) becomes what it reads in
-    evaluation. State of optimizers is not carried over.
+    The embeddings are the same cells and Parameters as before the conversion, so optimizers and
+    checkpoints of the ordinary network fit again. The tables are closed. A row that a hash table
+    lacks (evicted, or never seen with `keep_weights=False`) gets the value that its id reads in
+    evaluation. Optimizer state is not transferred.
 
     Args:
-        net_or_conversion: a conversion, or a network, all of whose conversions are undone.
-        drop_new: whether rows of ids beyond the old vocabulary may be lost. Default: False.
+        net_or_conversion: a conversion, or a network whose conversions are all undone.
+        drop_new: whether rows of ids beyond the old vocabulary may be dropped. Default: False.
 
     Raises:
-        TypeError: neither a Cell nor a Conversion.
+        TypeError: the argument is neither a Cell nor a Conversion.
         ValueError: there is nothing to revert; a table has rows beyond the old vocabulary; a
-            converted cell is no longer in the network. The network is as it was.
+            converted cell is no longer in the network. After an error the network is unchanged.
 
     Example:
         >>> from mindspore import Tensor, nn
@@ -277,7 +279,7 @@ def revert(net_or_conversion: nn.Cell | Conversion, *, drop_new: bool = False) -
 
 
 def _rows(target: Target, table: MapParameter | StaticParameter, *, drop_new: bool) -> np.ndarray:
-    """Return the vocabulary's rows as evaluation reads them."""
+    """Return the rows of the vocabulary as evaluation reads them."""
     if isinstance(table, MapParameter):
         keys = table.row_keys()
         new = keys[(keys < 0) | (keys >= target.rows)]

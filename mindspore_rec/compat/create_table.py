@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""create_table: a table with name, first values and policies, as Rec SDK's users make one."""
+"""`create_table`: make a table with name, initial value and policies by Rec SDK's arguments."""
 
 from __future__ import annotations
 
@@ -57,55 +57,61 @@ def create_table(
 ) -> MapParameter:
     """Make a table that grows as keys arrive.
 
-    Look it up with `SparseLookup` in a network and `sparse_lookup` outside; any other cell that
-    takes a MapParameter works too, without regard to `padding_keys`.
+    Look keys up with `SparseLookup` in a network and with `sparse_lookup` outside; any other cell
+    that takes a MapParameter works too, but ignores `padding_keys`.
 
     Args:
-        key_dtype: `int32` or `int64`. Ids of int64 are refused by an int32 table.
-        dim: floats in a row, 1 to 8192.
-        name: 1 to 100 letters, digits, '_' and '.'; of two open tables with one name only the
-            newer can be used.
-        emb_initializer: first value of a row: a number, 'normal', 'truncated_normal', 'uniform',
-            'xavier_uniform', 'zeros', 'ones', or such an Initializer.
-        device_vocabulary_size: rows in the device's memory, 0 to 10**9; 0 for no device tier. No
-            capacity that could be exceeded: more rows are in the tiers below. Default: 0.
+        key_dtype: `int32` or `int64`. An int32 table refuses int64 ids.
+        dim: number of floats in a row, 1 to 8192.
+        name: 1 to 100 letters, digits, '_' and '.'; if two open tables have the same name, only the
+            newer table can be used.
+        emb_initializer: initial value of a row: a number, 'normal', 'truncated_normal', 'uniform',
+            'xavier_uniform', 'zeros', 'ones', or an Initializer of one of these kinds.
+        device_vocabulary_size: rows in the device's memory, 0 to 10**9; 0 for no device tier. The
+            table may have more rows than this number, since further rows are in the tiers below.
+            Default: 0.
         host_vocabulary_size: rows in host memory, if there is an SSD tier below. 0: host memory is
-            the lowest tier, and grows; `eviction=Eviction(max_rows=N)` bounds its rows. Default: 0.
-        ssd_vocabulary_size: rows that `ssd_data_path` must have room for, kept as a limit in bytes:
-            1.8 times the bytes of these rows with two floats of optimizer state per float. 0 for no
-            SSD tier. Default: 0.
-        ssd_data_path: directory for the SSD tier, or a tuple or list of one. Default: '.'.
-        optimizer: only None: an optimizer is given its tables, not a table its optimizer. See
-            `get_dense_and_sparse_variable`, and `CombinedOptimizer` for a different one per table.
-        specs: features of the batch (FeatureSpec); this table's admission and eviction, which
-            happens all the time, are set by the thresholds of the features whose `table_name` is
-            this table's. A policy that is given instead must have the same threshold. Default:
-            none.
-        default_value: what keys not admitted yet read in training: a number, or float32 `[dim]`.
-            Default: the number of `emb_initializer`, or zeros if it is a distribution.
-        serving_default_value: what unknown and not admitted keys read in evaluation, likewise.
-            Default: the `default_value`.
-        admission: `CountAdmission`, `SketchAdmission` or `ProbabilityAdmission`. Default: every
-            key is admitted at once.
+            the lowest tier and has no limit; `eviction=Eviction(max_rows=N)` limits its rows.
+            Default: 0.
+        ssd_vocabulary_size: rows that must fit into `ssd_data_path`. The limit is in bytes: 1.8
+            times the bytes of these rows with two floats of optimizer state per float. 0 for no SSD
+            tier. Default: 0.
+        ssd_data_path: directory for the SSD tier, or a tuple or list of one directory. Default:
+            '.'.
+        optimizer: must be None: an optimizer takes tables, a table takes no optimizer. See
+            `get_dense_and_sparse_variable`, and `CombinedOptimizer` for a different optimizer per
+            table.
+        specs: features of the batch (FeatureSpec). Features whose `table_name` is the table's name
+            set its admission and eviction by their thresholds; the table applies admission and
+            eviction all the time. An `admission` or `eviction` argument must have the same
+            threshold as the features. Default: none.
+        default_value: value that keys read in training before their admission: a number, or float32
+            `[dim]`. Default: the number of `emb_initializer`, or zeros if it is a distribution.
+        serving_default_value: value that unknown and not admitted keys read in evaluation: a
+            number, or float32 `[dim]`. Default: the `default_value`.
+        admission: `CountAdmission`, `SketchAdmission` or `ProbabilityAdmission`. Default: every key
+            is admitted at its first occurrence.
         eviction: `Eviction`. Default: rows stay.
-        padding_keys: keys that read zeros and never get a row, if the table is looked up with
-            `SparseLookup` or `sparse_lookup`: an int or several. A clone has none. Default: none.
-        seed: seed of the first values, 0 to 2**64 - 1. Default: the seed of `init`, or 0.
-        cache: the tiers as a `CacheConfig`, which says more than the sizes above. Default: as they
-            say.
-        config: the table as a `TableConfig` with a name, instead of the arguments above that
-            describe one; `specs` and `padding_keys` are not part of it and stay.
-        **unknown: refused with a TypeError, which names the replacement of arguments of Rec SDK.
+        padding_keys: one key or several; lookups by `SparseLookup` or `sparse_lookup` read zeros
+            for these keys and never give them a row. A clone has no padding keys. Default: none.
+        seed: seed of the initial values, 0 to 2**64 - 1. Default: the seed of `init`, or 0.
+        cache: the tiers as a `CacheConfig`, which has more settings than the sizes above. Default:
+            the sizes.
+        config: a `TableConfig` with a name, in place of the arguments above that describe the
+            table; `specs` and `padding_keys` can still be given.
+        **unknown: any other argument raises TypeError; for an argument of Rec SDK, the message
+            names the replacement.
 
     Returns:
-        The table. While a session of `init` lasts, it closes with the session.
+        The table. If `create_table` runs in a session of `init`, the end of the session closes the
+        table.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, out of range or not supported; a
-            tier holds rows of an earlier run, or of an open table of that name.
+            tier has rows of an earlier run, or of an open table with the same name.
         OSError, RemoteError: a tier cannot be opened.
 
-    After `mx_rec.core.embedding.create_table` of Rec SDK; docs/from_rec_sdk.md lists the
+    Corresponds to `mx_rec.core.embedding.create_table` in Rec SDK; docs/from_rec_sdk.md lists the
     differences.
 
     Example:
@@ -167,7 +173,7 @@ def create_table(
         config = dataclasses.replace(config, seed=default_seed())
     table = MapParameter(config=config)
     table.padding_keys = padding
-    # Constants of a graph must be Tensors: it takes an int for an int32.
+    # Constants of a graph must be Tensors: a graph takes a Python int for an int32.
     table.padding_constants = tuple(Tensor(key, config.key_dtype) for key in padding)
     adopt(table)
     return table
@@ -177,7 +183,7 @@ _TAKEN = [each for each in inspect.signature(create_table).parameters if each !=
 
 
 def padding_keys_of(table: MapParameter) -> tuple[int, ...]:
-    """Return the padding keys that `create_table` gave a table.
+    """Return the padding keys that a table got from `create_table`.
 
     Example:
         >>> from mindspore_rec import MapParameter
@@ -200,7 +206,7 @@ def _check_padding(where: str, keys: Any, key_dtype: Any) -> tuple[int, ...]:
 
 
 def _check_row(argument: str, value: Any, dim: int) -> float | np.ndarray | None:
-    """Return a number, or a row of them, in a form `TableConfig` takes."""
+    """Return a number, or a row of numbers, in a form that `TableConfig` takes."""
     if value is None:
         return None
     if isinstance(value, Tensor):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""EmbeddingLookup: a lookup over a fixed vocabulary by the arguments of MindSpore's class."""
+"""EmbeddingLookup: lookup over a fixed vocabulary, with the arguments of MindSpore's class."""
 
 from __future__ import annotations
 
@@ -25,38 +25,37 @@ __all__ = ["EmbeddingLookup"]
 
 
 class EmbeddingLookup(VocabularyLookup):
-    """Embedding lookup over a fixed vocabulary: drop-in for the `nn.EmbeddingLookup` that MindSpore
-    drops.
+    """Embedding lookup over a fixed vocabulary, in place of the `nn.EmbeddingLookup` of MindSpore.
 
-    With `target='CPU'` the rows live on the host in the native core: lookup and optimizer run
-    there, only on rows that a batch touches, while the dense network stays on the device. With
+    With `target='CPU'` the rows are in host memory, in the native core. Lookup and optimizer run on
+    the host, only on the rows of a batch, and the dense network stays on the device. With
     `target='DEVICE'` the table is an ordinary Parameter on the device, and its gradient is dense.
 
     Args:
         vocab_size: number of ids, at least 1.
-        embedding_size: floats in a row, 1 to 8192.
+        embedding_size: number of floats in a row, 1 to 8192.
         param_init: a number, an initializer's name or object, or a float32 Tensor
             `[vocab_size, embedding_size]`. Default: 'normal'.
         target: 'CPU' or 'DEVICE'. Default: 'CPU'.
         slice_mode: only 'batch_slice'.
         manual_shapes: only None.
-        max_norm: rows with a larger L2 norm are scaled to it on the way out. Default: no limit.
-        sparse: True for 'CPU', False for 'DEVICE'.
+        max_norm: the lookup scales rows with a larger L2 norm down to this norm. Default: no limit.
+        sparse: must be True for 'CPU' and False for 'DEVICE'.
         dtype: only float32.
-        out_of_range: what an id outside the vocabulary does: 'error', which names the id, or
-            'zeros' (what upstream did silently). Only for 'CPU'.
+        out_of_range: result of an id outside the vocabulary: 'error' raises and names the id,
+            'zeros' reads zeros, as upstream did silently. Only for 'CPU'.
         name: the table's name, as for `HashEmbeddingLookup`. Only for 'CPU'.
         padding_key: id that reads zeros and is never trained. Only for 'CPU'.
-        seed: seed of the first values. Only for 'CPU'.
-        cache: the tiers the rows live in, a `CacheConfig`. Only for 'CPU'. Default: all rows in
-            host memory.
-        vocab_cache_size: upstream's name for a table on the host whose most used rows are on the
-            device, with either target: the same as `cache=CacheConfig(device_rows=...)`. 0: none.
+        seed: seed of the initial values. Only for 'CPU'.
+        cache: the tiers of the rows, a `CacheConfig`. Only for 'CPU'. Default: all rows in host
+            memory.
+        vocab_cache_size: rows in the device cache of a table on the host, for both targets: the
+            same as `cache=CacheConfig(device_rows=...)`, under upstream's name. 0: no device cache.
             Default: 0.
-        config: the table as a `TableConfig` with `vocab_size`, instead of the arguments above that
-            describe one. Only for 'CPU'.
-        output_dtype: dtype of the rows that are returned and of their gradient, `float32` or
-            `bfloat16`, as for `HashEmbeddingLookup`. Only for 'CPU'. Default: `float32`.
+        config: a `TableConfig` with `vocab_size`, in place of the arguments above that describe the
+            table. Only for 'CPU'.
+        output_dtype: dtype of the returned rows and of their gradient, `float32` or `bfloat16`, as
+            for `HashEmbeddingLookup`. Only for 'CPU'. Default: `float32`.
 
     Inputs:
         ids: int32 or int64 Tensor of any shape, static or dynamic.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`get_insert_func`: a FeaturePipeline under the name and with the output that Rec SDK has."""
+"""`get_insert_func`: a FeaturePipeline with the name and the output of Rec SDK's function."""
 
 from __future__ import annotations
 
@@ -12,30 +12,31 @@ __all__ = ["get_insert_func"]
 
 
 def get_insert_func(specs: Any = None, **unknown: Any) -> InsertFunc:
-    """Return a function that turns features into keys ahead of the step, whole batches at a time.
+    """Return a function that turns whole batches of features into keys ahead of the step.
 
-    Give it to a Dataset's `apply`, where it runs in the pipeline's threads while the network
-    trains, or call it with batches: dicts or tuples of arrays. Out come, in this order, the keys of
-    each feature (under its name, in the order of the specs), the batch's event time, int64 `[1]`
-    (if a feature is the timestamp, under its name), and the columns that no feature reads. So the
-    label stays last. `FeatureBatches` does this and sets the tables' event time too. It is
-    `FeaturePipeline(specs, keep_rest=True)` with the event time among the columns.
+    Pass the function to a Dataset's `apply`, and the pipeline's threads run it while the network
+    trains. The function can also be called with batches, which are dicts or tuples of arrays. The
+    outputs start with the keys of each feature, under its name and in the order of the specs. If a
+    feature is the timestamp, the batch's event time follows under the feature's name, int64 `[1]`.
+    The columns that no feature reads come last. So the label stays the last column.
+    `FeatureBatches` converts batches in the same way and also sets the tables' event time. The
+    function is a `FeaturePipeline(specs, keep_rest=True)` whose columns include the event time.
 
     Args:
-        specs: features of a batch, FeatureSpec objects; or a FeaturePipeline, whose arrays come out
-            in place of the features' keys.
-        **unknown: refused with a TypeError, which names the replacement of arguments of Rec SDK.
+        specs: features of a batch, FeatureSpec objects; or a FeaturePipeline, whose output arrays
+            replace the features' keys.
+        **unknown: any other argument raises TypeError; for an argument of Rec SDK, the message
+            names the replacement.
 
     Returns:
-        The function. If a batch does not fit, it raises ValueError or TypeError, which name the
-        feature: a column that is not there; values neither integers nor strings; features of
-        different lengths; times that are no seconds since 1970. A Dataset then raises RuntimeError
-        with that message.
+        The function. The function raises ValueError or TypeError, with the feature's name, if a
+        column is missing, values are neither integers nor strings, features differ in length, or
+        times are not seconds since 1970. A Dataset then raises RuntimeError with the same message.
 
     Raises:
         TypeError, ValueError: as `check_specs`.
 
-    After `mx_rec.core.asc.helper.get_asc_insert_func` of Rec SDK.
+    Corresponds to `mx_rec.core.asc.helper.get_asc_insert_func` in Rec SDK.
 
     Example:
         >>> import numpy as np

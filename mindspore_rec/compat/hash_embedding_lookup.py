@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HashEmbeddingLookup: a lookup in a hash table by the arguments of MindRec."""
+"""HashEmbeddingLookup: lookup in a hash table, with the arguments of MindRec."""
 
 from __future__ import annotations
 
@@ -32,44 +32,45 @@ __all__ = ["HashEmbeddingLookup"]
 
 
 class HashEmbeddingLookup(TableLookup):
-    """Embedding lookup in a hash table: any id is legal, and gets a row when it is seen.
+    """Embedding lookup in a hash table: any id is legal and gets a row when it first occurs.
 
-    In training (`set_train()` on the network) an unknown id gets a row; in evaluation the table
-    does not change and an unknown or not admitted id reads zeros (or `param_init`, if that is a
-    number). Several lookups of one table in one network are one optimizer step over the summed
-    gradients.
+    In training (`set_train()` on the network) an unknown id gets a row. In evaluation the table
+    does not change, and an unknown or not admitted id reads zeros (or `param_init`, if that is a
+    number). If one network has several lookups of one table, the optimizer makes one step with the
+    sum of their gradients.
 
     Args:
-        embedding_size: floats in a row, 1 to 8192.
-        key_dtype: dtype of the keys, `int32` or `int64`; a table of int32 refuses ids of int64.
-            Default: `int32`.
-        param_init: first value of a row, as `MapParameter`'s `default_value`. Default: 'normal'.
-        sparse: must be True: gradients of a table are per key.
-        max_norm: rows with a larger L2 norm are scaled to it on the way out. Default: no limit.
-        permit_filter_value: number of occurrences of an id by which it gets a row. Default: 1.
-        evict_filter_value: number of training steps after which a row that was not seen is evicted.
-            Default: never.
-        vocab_cache_size: must be 0; upstream's rows on the device are `cache`'s `device_rows`.
-        name: the table's name; of two open tables with one name only the newer can be used.
-            Default: `hash_embedding_<n>`.
+        embedding_size: number of floats in a row, 1 to 8192.
+        key_dtype: dtype of the keys, `int32` or `int64`; an int32 table refuses int64 ids. Default:
+            `int32`.
+        param_init: initial value of a row, like `default_value` of `MapParameter`. Default:
+            'normal'.
+        sparse: must be True: the gradients of a table are per key.
+        max_norm: the lookup scales rows with a larger L2 norm down to this norm. Default: no limit.
+        permit_filter_value: number of occurrences after which an id gets a row. Default: 1.
+        evict_filter_value: number of training steps without an occurrence after which a row is
+            evicted. Default: never.
+        vocab_cache_size: must be 0; for rows on the device set `device_rows` of `cache`.
+        name: the table's name; if two open tables have the same name, only the newer table can be
+            used. Default: `hash_embedding_<n>`.
         padding_key: id that reads zeros and is never trained. Default: none.
-        table: an existing MapParameter to share; what describes a table is then left out.
-        seed: seed of the first values. Default: 0.
-        admission: as for `TableConfig`, instead of `permit_filter_value`.
-        eviction: as for `TableConfig`, instead of `evict_filter_value`.
+        table: an existing MapParameter to share; the arguments that describe a table must then be
+            left out.
+        seed: seed of the initial values. Default: 0.
+        admission: as for `TableConfig`, in place of `permit_filter_value`.
+        eviction: as for `TableConfig`, in place of `evict_filter_value`.
         unknown_value: as for `TableConfig`.
         serving_unknown_value: as for `TableConfig`.
-        faae_coefficient: number of occurrences that one occurrence of an id in this lookup counts
-            as, for admission and for eviction by frequency, 1 to 2**20; after the coefficient of
-            "feature admission and eviction" of Rec SDK. Default: 1.
+        faae_coefficient: weight of one occurrence of an id in this lookup, for admission and for
+            eviction by frequency, 1 to 2**20. The name is from "feature admission and eviction" in
+            Rec SDK. Default: 1.
         cache: as for `TableConfig`. Default: all rows in host memory.
-        config: the table as a `TableConfig`, instead of the arguments above that describe one;
-            `max_norm`, `padding_key`, `faae_coefficient` and `output_dtype` are the lookup's and
-            stay.
-        output_dtype: dtype of the rows that are returned and of the gradient that they take, after
-            FBGEMM's argument. `float32`; or, for a table with bfloat16 values and without
-            `max_norm`, `bfloat16`: the rows' own bits, half as many bytes (`docs/precision.md`).
-            Default: `float32`.
+        config: a `TableConfig`, in place of the arguments above that describe the table;
+            `max_norm`, `padding_key`, `faae_coefficient` and `output_dtype` belong to the lookup
+            and can still be given.
+        output_dtype: dtype of the returned rows and of their gradient, like FBGEMM's argument.
+            `bfloat16` needs a table with bfloat16 values and no `max_norm`; it returns the rows'
+            own bits in half as many bytes (`docs/precision.md`). Default: `float32`.
 
     Inputs:
         ids: int32 or int64 Tensor of any shape, static or dynamic.
@@ -79,9 +80,9 @@ class HashEmbeddingLookup(TableLookup):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
-        RuntimeError: ids of another dtype; training without an optimizer that covers the table.
+        RuntimeError: ids have another dtype; the network trains without an optimizer for the table.
 
-    After `mindspore_rec.HashEmbeddingLookup` of MindRec 0.3.
+    Corresponds to `mindspore_rec.HashEmbeddingLookup` in MindRec 0.3.
 
     Example:
         >>> import mindspore as ms

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MapParameter: a hash table by the arguments of MindSpore's experimental class."""
+"""MapParameter: a hash table with the arguments of MindSpore's experimental class."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["MapParameter"]
 
 
 class _OfHashTables(type(HashTable)):  # type: ignore[misc]
-    """Class of MapParameter, which the tables of the library's own cells are instances of too."""
+    """Metaclass of MapParameter, by which every HashTable is an instance of MapParameter."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         if cls is MapParameter:
@@ -38,52 +38,53 @@ class _OfHashTables(type(HashTable)):  # type: ignore[misc]
 
 
 class MapParameter(HashTable, metaclass=_OfHashTables):
-    """A parameter that maps int keys to rows of numbers, growing as keys arrive.
+    """Parameter that maps int keys to rows of numbers and grows as keys arrive.
 
-    Drop-in for `mindspore.experimental.MapParameter`, which has no CPU kernels in MindSpore 2.10.
-    It is a `HashTable` by MindSpore's arguments, and every `HashTable` is an instance of it.
+    The class replaces `mindspore.experimental.MapParameter`, which has no CPU kernels in MindSpore
+    2.10. A MapParameter is a `HashTable` with MindSpore's arguments, and every `HashTable` counts
+    as an instance of MapParameter.
 
-    Differences from upstream: it is an `nn.Cell` that owns a Parameter instead of a Parameter;
-    whatever the value dtype, values come and go as float32; `put` and `erase` return the
-    MapParameter; and see `HashTable` of what a graph can compile.
+    Differences from upstream: the object is an `nn.Cell` that owns a Parameter, not a Parameter.
+    Values are read and written as float32 for every value dtype. `put` and `erase` return the
+    MapParameter. `HashTable` documents the calls that a graph can compile.
 
     Args:
-        name: the table's name; of two open tables with one name only the newer can be used.
-            Default: `map_parameter_<n>`.
-        requires_grad: whether training changes it. Default: True.
+        name: the table's name; if two open tables have the same name, only the newer table can be
+            used. Default: `map_parameter_<n>`.
+        requires_grad: whether training changes the table. Default: True.
         key_dtype: `int32` or `int64`. Default: `int32`.
-        value_dtype: how values are kept, `float32`, `bfloat16` or `float16`; see `TableConfig`,
-            which also has the precision of the optimizer's state. Default: `float32`.
+        value_dtype: dtype of the stored values, `float32`, `bfloat16` or `float16`; `TableConfig`
+            also sets the precision of the optimizer's state. Default: `float32`.
         value_shape: shape of one value, at most 8192 elements. Default: 1.
-        key_tensor: keys to start with, int32 or int64 `[n]`.
-        value_tensor: their values, of the value dtype, `[n, *value_shape]`.
-        default_value: first value of a new key: a number, 'normal', 'truncated_normal', 'uniform',
-            'xavier_uniform' (with both fans the row's size), 'zeros', 'ones', or an Initializer of
-            one of these kinds.
-        permit_filter_value: number of occurrences of a key in training by which it gets a row.
-            Until then it reads `unknown_value` and is not trained. Default: 1.
-        evict_filter_value: number of training steps after which a row that was not seen is evicted.
-            Default: never.
-        seed: seed of the first values. Default: 0.
-        admission: as for `TableConfig`, instead of `permit_filter_value`. Default: by
+        key_tensor: initial keys, int32 or int64 `[n]`.
+        value_tensor: values of the initial keys, of the value dtype, `[n, *value_shape]`.
+        default_value: initial value of a new key: a number, 'normal', 'truncated_normal',
+            'uniform', 'xavier_uniform' (fan-in and fan-out are the size of a row), 'zeros', 'ones',
+            or an Initializer of one of these kinds.
+        permit_filter_value: number of occurrences in training after which a key gets a row. Until
+            then the key reads `unknown_value` and is not trained. Default: 1.
+        evict_filter_value: number of training steps without an occurrence after which a row is
+            evicted. Default: never.
+        seed: seed of the initial values. Default: 0.
+        admission: as for `TableConfig`, in place of `permit_filter_value`. Default: by
             `permit_filter_value`.
-        eviction: as for `TableConfig`, instead of `evict_filter_value`. Default: by
+        eviction: as for `TableConfig`, in place of `evict_filter_value`. Default: by
             `evict_filter_value`.
-        unknown_value: as for `TableConfig`. Default: the number of `default_value`, zeros if that
+        unknown_value: as for `TableConfig`. Default: `default_value` if it is a number, zeros if it
             is a distribution.
         serving_unknown_value: as for `TableConfig`. Default: `unknown_value`.
         cache: as for `TableConfig`. Default: all rows in host memory.
-        config: a `TableConfig` in place of the arguments above that describe the table; beside it
-            only `value_shape` (of `config.embedding_dim` elements), `key_tensor` and `value_tensor`
-            may be given.
+        config: a `TableConfig` in place of the arguments above that describe the table; only
+            `value_shape` (of `config.embedding_dim` elements), `key_tensor` and `value_tensor` may
+            be given with it.
 
     Raises:
         TypeError: an argument is of the wrong type.
-        ValueError: an argument is out of range, or an open table has the name and both have tiers
-            below host memory, or a tier holds rows of an earlier run.
+        ValueError: an argument is out of range; an open table has the same name and both tables
+            have tiers below host memory; a tier has rows of an earlier run.
         OSError, RemoteError: a tier cannot be opened.
 
-    A call takes the inputs of `get`.
+    A call of the cell takes the same inputs as `get`.
 
     Example:
         >>> import mindspore as ms

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversion of features' thresholds to policies of their table, and a check that they agree."""
+"""Convert thresholds of features to policies of their table, and check that they agree."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["check_policies", "policies_of_specs"]
 def check_policies(
     spec: FeatureSpec, table_name: str, admission: Any, eviction: Any, remedy: str
 ) -> None:
-    """Raise ValueError if a threshold of a feature is on and differs from its table's.
+    """Raise ValueError if a feature sets a threshold that differs from its table's threshold.
 
     Args:
         spec: the feature.
         table_name: the table's name.
-        admission: its admission policy, or None.
-        eviction: its Eviction, or None.
-        remedy: what to do about it, for the message.
+        admission: the table's admission policy, or None.
+        eviction: the table's Eviction, or None.
+        remedy: advice for the user at the end of the error message.
 
     Raises:
         ValueError: a threshold differs.
@@ -45,16 +45,17 @@ def check_policies(
 def policies_of_specs(
     specs: Any, table_name: str, admission: Admission | None, eviction: Eviction | None
 ) -> tuple[Admission | None, Eviction | None]:
-    """Return a table's policies; policies not given are made of its features' thresholds.
+    """Return a table's policies; a missing policy is made from the thresholds of the features.
 
     Args:
-        specs: features of the batch, features of other tables among them.
+        specs: features of the batch, which may include features of other tables.
         table_name: the table's name.
-        admission: the table's admission, or None to make it of `access_threshold`.
-        eviction: the table's eviction, or None to make it of `eviction_threshold`.
+        admission: the table's admission, or None to make it from `access_threshold`.
+        eviction: the table's eviction, or None to make it from `eviction_threshold`.
 
     Raises:
-        TypeError, ValueError: as `specs_of_table`; a policy that is given has another threshold.
+        TypeError, ValueError: as for `specs_of_table`; a policy in the arguments has another
+            threshold than the features.
 
     Example:
         >>> time = FeatureSpec("time", is_timestamp=True)

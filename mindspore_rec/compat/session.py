@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`init` and `terminate`: start and end a session, settings shared by the tables of a run."""
+"""`init` and `terminate`: start and end a session with settings for all tables of a run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Session", "adopt", "default_seed", "init", "terminate"]
 
 @dataclass(frozen=True, eq=False)
 class Session:
-    """The settings of a session; leaving its `with` block calls `terminate`.
+    """Settings of a session; leaving its `with` block calls `terminate`.
 
     Attributes:
         use_dynamic_expansion: always True.
@@ -27,7 +27,7 @@ class Session:
         seed: seed of the tables that `create_table` makes without `seed=`.
         rank: number of this worker, 0 to `size` - 1; 0 without a launcher.
         size: number of workers; 1 without a launcher.
-        host: name of this worker's host.
+        host: host name of this worker.
     """
 
     use_dynamic_expansion: bool
@@ -60,18 +60,19 @@ def init(
     """Start a session: set seed and threads of the tables that `create_table` makes until
     `terminate`.
 
-    A session is optional: without one, tables have seed 0 and the number of threads that
-    `set_num_threads` has set. There is at most one session at a time. Under a launcher
-    (`python -m mindspore_rec.launch`) the session says which worker this is; all workers call
-    `init`, or none.
+    A session is optional: without a session, tables have seed 0 and the number of threads from
+    `set_num_threads`. There is at most one session at a time. Under a launcher
+    (`python -m mindspore_rec.launch`) the session has the rank of this worker; either all workers
+    call `init`, or none.
 
     Args:
         use_dynamic_expansion: must be True: a table grows as keys arrive.
-        num_threads: threads of the tables' operators, 1 to 1024; `terminate` restores the number
-            of before. Default: unchanged.
+        num_threads: threads of the tables' operators, 1 to 1024; `terminate` restores the earlier
+            number. Default: unchanged.
         seed: seed of the tables that `create_table` makes without `seed=`, 0 to 2**64 - 1.
             Default: 0.
-        **unknown: refused with a TypeError, which names the replacement of options of Rec SDK.
+        **unknown: any other argument raises TypeError; for an option of Rec SDK, the message names
+            the replacement.
 
     Returns:
         The session, a context manager that calls `terminate` at its end.
@@ -80,9 +81,9 @@ def init(
         RuntimeError: a session is open.
         TypeError: an option is unknown or of the wrong type.
         ValueError: an option is out of range.
-        WorkerError: a launcher started this process, and its workers cannot meet.
+        WorkerError: a launcher started this process, and its workers cannot connect.
 
-    After `mx_rec.util.initialize.init` of Rec SDK.
+    Corresponds to `mx_rec.util.initialize.init` in Rec SDK.
 
     Example:
         >>> import mindspore as ms
@@ -118,15 +119,15 @@ def init(
 
 
 def terminate() -> None:
-    """End the session: close the tables that `create_table` made in it, restore the threads.
+    """End the session: close the tables that `create_table` made in it, restore the thread number.
 
-    Closing a table frees its rows and its name; later uses raise `TableClosedError`. Save a
-    checkpoint first to keep the rows.
+    Closing a table frees its rows and its name; later uses of the table raise `TableClosedError`.
+    To keep the rows, save a checkpoint first.
 
     Raises:
         RuntimeError: no session is open.
 
-    After `mx_rec.util.initialize.terminate_config_initializer` of Rec SDK.
+    Corresponds to `mx_rec.util.initialize.terminate_config_initializer` in Rec SDK.
 
     Example:
         >>> import mindspore_rec
@@ -146,11 +147,11 @@ def terminate() -> None:
 
 
 def default_seed() -> int:
-    """Return the seed of the session, 0 without one."""
+    """Return the seed of the session, or 0 without a session."""
     return 0 if _current is None else _current.seed
 
 
 def adopt(table: TableParameter) -> None:
-    """Register a table with the open session, if any, which closes it at its end."""
+    """Register a table with the open session, if any; the end of the session closes the table."""
     if _current is not None:
         _current._tables.append(weakref.ref(table))

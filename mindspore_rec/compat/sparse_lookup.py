@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lookups of a table of `create_table`: a cell for networks, a function for outside of them."""
+"""Lookups in tables of `create_table`: a cell for networks, and a function for other code."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ __all__ = ["SparseLookup", "sparse_lookup"]
 
 
 class SparseLookup(nn.Cell):
-    """Lookup of a feature's ids in a table, as a cell.
+    """Cell that looks up a feature's ids in a table.
 
     In training an unknown id gets a row once it is admitted; in evaluation the table does not
-    change. All lookups of a table in a network are one optimizer step over the summed gradients.
-    Padding keys of the table read zeros and are never trained.
+    change. If a network has several lookups of a table, the optimizer makes one step with the sum
+    of their gradients. Padding keys of the table read zeros and are never trained.
 
     Args:
-        table: of `create_table`, or any MapParameter with rows of one dimension. A table may have
-            any number of lookups.
-        spec: the feature; its `table_name` must be the table's, its thresholds must be the
-            thresholds that the table was made with, and its `faae_coefficient` is what each
-            occurrence counts for. Default: none.
-        is_train: False: reads only, also in training. Default: True, as the network's training
-            flag says.
+        table: a table of `create_table`, or any MapParameter with rows of one dimension. A table
+            may have any number of lookups.
+        spec: the feature; its `table_name` must be the table's name, and its thresholds must equal
+            the thresholds of the table. The feature's `faae_coefficient` is the weight of each
+            occurrence. Default: none.
+        is_train: False: the lookup only reads, also in training. Default: True, the network's
+            training flag decides.
 
     Inputs:
         ids: int32 or int64 Tensor of any shape, static or dynamic.
@@ -41,10 +41,10 @@ class SparseLookup(nn.Cell):
         float32 Tensor `[*ids.shape, dim]`.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type; table and feature do not fit.
-        RuntimeError: ids of another dtype; training without an optimizer that covers the table.
+        TypeError, ValueError: an argument is of the wrong type; the feature does not fit the table.
+        RuntimeError: ids have another dtype; the network trains without an optimizer for the table.
 
-    After `mx_rec.core.embedding.sparse_lookup` of Rec SDK.
+    Corresponds to `mx_rec.core.embedding.sparse_lookup` in Rec SDK.
 
     Example:
         >>> import mindspore as ms
@@ -77,7 +77,7 @@ class SparseLookup(nn.Cell):
         self.merges = len(padding) > 1
 
     def construct(self, ids: Tensor) -> Tensor:
-        """Return the rows of ids."""
+        """Return the rows of the ids."""
         table = self.lookup.embedding_table
         if self.merges:
             ids = _merge_padding(table, ids)
@@ -93,28 +93,28 @@ def sparse_lookup(
     *,
     batch: Mapping[str, Tensor] | None = None,
 ) -> Tensor:
-    """Look ids up in a table, as a function.
+    """Look up ids in a table, as a function.
 
-    In a `construct` that is compiled as a graph, ids must be a Tensor: the cell, `SparseLookup`, is
-    what takes a feature there.
+    In a `construct` that is compiled as a graph, ids must be a Tensor: use the cell,
+    `SparseLookup`, to look up a feature in a graph.
 
     Args:
-        table: of `create_table`, or any MapParameter with rows of one dimension.
-        ids: int32 or int64 Tensor of any shape; or a feature of the table, whose column is taken
-            from `batch`.
-        is_train: True: inserts, counts and is differentiable, which needs an optimizer that covers
-            the table. False: reads only. Default: True.
-        batch: columns by the names of their features, if `ids` is a feature.
+        table: a table of `create_table`, or any MapParameter with rows of one dimension.
+        ids: int32 or int64 Tensor of any shape; or a feature of the table, whose column the
+            function takes from `batch`.
+        is_train: True: the lookup inserts rows, counts occurrences and is differentiable; it needs
+            an optimizer for the table. False: reads only. Default: True.
+        batch: columns by feature name, if `ids` is a feature.
 
     Returns:
         float32 Tensor `[*ids.shape, dim]`.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type; table and feature do not fit; the
-            batch lacks the feature.
-        RuntimeError: ids of another dtype; training without an optimizer that covers the table.
+        TypeError, ValueError: an argument is of the wrong type; the feature does not fit the table;
+            the batch lacks the feature.
+        RuntimeError: ids have another dtype; the network trains without an optimizer for the table.
 
-    After `mx_rec.core.embedding.sparse_lookup` of Rec SDK.
+    Corresponds to `mx_rec.core.embedding.sparse_lookup` in Rec SDK.
 
     Example:
         >>> import mindspore as ms
@@ -159,7 +159,7 @@ def _ids_of(
 
 
 def _merge_padding(table: MapParameter, ids: Tensor) -> Tensor:
-    """Replace every padding key by the first one, the only one that the operator knows."""
+    """Replace every padding key by the first one: the operator takes only one padding key."""
     if ids.dtype != ms.int32 and ids.dtype != ms.int64:
         raise TypeError("ids must be int32 or int64")
     if table.key_dtype == ms.int64:

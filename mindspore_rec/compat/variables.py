@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network's dense parameters and tables, apart."""
+"""Separate a network's dense parameters from its tables."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ __all__ = ["get_dense_and_sparse_variable"]
 
 
 def get_dense_and_sparse_variable(net: nn.Cell) -> tuple[list[Parameter], list[Parameter]]:
-    """Return the trainable parameters of a network as optimizers take them, tables apart.
+    """Return a network's trainable parameters in two lists, dense parameters and tables.
 
     Args:
         net: any Cell.
 
     Returns:
-        The dense parameters, and the parameters that stand for tables (their anchors), each in the
-        order of `net.trainable_params()`.
+        The dense parameters, and the parameters that represent tables (their anchors). Each list
+        has the order of `net.trainable_params()`.
 
     Raises:
-        TypeError: `net` is no Cell.
+        TypeError: `net` is not a Cell.
 
-    After `mx_rec.util.variable.get_dense_and_sparse_variable` of Rec SDK, which has one graph and
-    so takes no argument.
+    Corresponds to `mx_rec.util.variable.get_dense_and_sparse_variable` in Rec SDK, which has one
+    graph and so takes no argument.
 
     Example:
         >>> import mindspore as ms

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The shim library mindspore_rec/_mpi.so: csrc/workers/mpi_shim.h over mpi.h.
+// The shim library mindspore_rec/_mpi.so implements csrc/workers/mpi_shim.h with mpi.h.
 #include <mpi.h>
 
 #include <cstdio>
@@ -14,7 +14,7 @@ namespace {
 static_assert(sizeof(MPI_Request) <= sizeof(MpiRequest) && sizeof(MPI_Comm) <= sizeof(MpiHandle) &&
               sizeof(MPI_Message) <= sizeof(MpiHandle));
 
-// Handles of MPI are pointers in some libraries and ints in others.
+// MPI handles are pointers in some libraries and ints in other libraries.
 template <typename T>
 T FromHandle(uintptr_t handle) {
   return (T)handle;  // NOLINT
@@ -35,7 +35,7 @@ int Init(int* rank, int* size, int* threads_are_safe, int* started) {
   if (code != MPI_SUCCESS) return code;
   *threads_are_safe = level == MPI_THREAD_MULTIPLE;
   code = MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-  // Errors that belong to no communicator go to this one, and end the process by default.
+  // Errors without a communicator go to MPI_COMM_SELF, and end the process by default.
   if (code == MPI_SUCCESS) code = MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   if (code == MPI_SUCCESS) code = MPI_Comm_rank(MPI_COMM_WORLD, rank);
   if (code == MPI_SUCCESS) code = MPI_Comm_size(MPI_COMM_WORLD, size);
@@ -95,7 +95,7 @@ int TestSome(int n, MpiRequest* requests, int* done, int* places, int* errors, i
   if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS) return code;
   *done = count == MPI_UNDEFINED ? -1 : count;
   for (int i = 0; i < *done; ++i) {
-    // Only MPI_ERR_IN_STATUS says that the errors in the statuses are set.
+    // The statuses have valid errors only if the call returns MPI_ERR_IN_STATUS.
     errors[i] = code == MPI_SUCCESS ? MPI_SUCCESS : statuses[i].MPI_ERROR;
     MPI_Get_count(&statuses[i], MPI_BYTE, &bytes[i]);
     requests[places[i]] = ToHandle(handles[places[i]]);

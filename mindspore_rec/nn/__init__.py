@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cells: embeddings over tables, and the blocks that models are made of.
 
-`TableLookup` looks ids up in a table, `EmbeddingBag` gives one combined row a bag,
-`GroupedEmbedding` rows of several tables at once; `HashEmbeddingLookup` and `EmbeddingLookup` are
-lookups by the arguments of MindRec and MindSpore. `tables_of` finds the tables of a network. The
-others are layers between embeddings and prediction, and a loss.
+`TableLookup` looks up ids in a table, `EmbeddingBag` returns one combined row per bag, and
+`GroupedEmbedding` returns rows of several tables at once. `HashEmbeddingLookup` and
+`EmbeddingLookup` are lookups with the arguments of MindRec and MindSpore. `tables_of` finds the
+tables of a network. The remaining cells are layers between embeddings and prediction, and a loss.
 """
 
 from typing import TYPE_CHECKING

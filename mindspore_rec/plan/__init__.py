@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Simulate thresholds, capacities, tiers and workers of tables on a key log, before training.
 
-The command is `python -m mindspore_rec.plan`; docs/plan.md says what its figures mean.
+The command is `python -m mindspore_rec.plan`; docs/plan.md explains its figures.
 """
 
 from mindspore_rec.plan.log import KeyLog

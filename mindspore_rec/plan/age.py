@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Simulate admission by count with eviction by age, for many thresholds in one pass.
 
-One count a key serves all thresholds: rows and counters age alike, by the key's last occurrence, so
-a key is evicted at the same time whether it has a row or not. A key's *level* is the
-number of thresholds that its count has reached.
+One count per key serves all thresholds: rows and counters both age by the key's last occurrence, so
+a key is evicted at the same time with or without a row. A key's *level* is the number of thresholds
+that its count has reached.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ class AgeSweep:
     Args:
         thresholds: admission thresholds, each at least 1.
         row_bytes: bytes of a row.
-        max_idle: a key is due when `clock - last occurrence` is `max_idle` seconds, or more than
-            `max_idle` steps: so many whole steps have passed without it. None: never.
-        unit: of `max_idle` and of the clock: 'steps' or 'seconds'; '' for never.
+        max_idle: a key is evicted when `clock - last occurrence` reaches `max_idle` seconds or
+            exceeds `max_idle` steps, so that `max_idle` whole steps pass without the key. None:
+            never.
+        unit: unit of `max_idle` and of the clock: 'steps' or 'seconds'; '' without a limit.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class AgeSweep:
         unit: str = "",
     ) -> None:
         self._asked = list(thresholds)
-        # With 1 among them, rows of threshold 1 are all keys that are held in whatever form.
+        # Threshold 1 is always included: its rows are all keys of the table, with row or counter.
         self._thresholds = np.unique([1, *thresholds])
         self._row_bytes = row_bytes
         self._max_idle = max_idle
@@ -50,7 +51,7 @@ class AgeSweep:
         self._last = np.empty(0, np.int32)  # batch of the last occurrence
         self._clocks: list[int] = []
         self._alive_from = 0  # keys last seen in an earlier batch are gone
-        # By batch and level: keys that had their last occurrence there and are held.
+        # By batch and level: number of keys in the table whose last occurrence is in the batch.
         self._held = np.empty((0, levels), np.int32)
         self._keys = np.zeros(levels, np.int64)  # held now, by level; of level 0 there are none
         self._evicted = np.zeros(levels, np.int64)
@@ -99,7 +100,7 @@ class AgeSweep:
         self._note_peaks()
 
     def outcomes(self) -> list[Outcome]:
-        """Return the outcome of each threshold so far, in the order given."""
+        """Return the outcome of each threshold so far, in the order of the argument."""
         rows, counters, bytes_ = self._sizes()
         evicted = _reached(self._evicted)
         hits, admitted = _reached(self._before), _reached(self._after)
@@ -149,7 +150,7 @@ class AgeSweep:
 
 
 def _reached(by_level: np.ndarray) -> np.ndarray:
-    """Turn figures by level into figures by threshold: sums over the levels that reach it."""
+    """Convert figures by level to figures by threshold: sum all levels from the threshold up."""
     return np.cumsum(by_level[::-1])[::-1][1:]
 
 

@@ -17,7 +17,7 @@ __all__ = ["ORDERS", "CapacityRun"]
 ORDERS = ("lru", "lfu")
 
 _MAX_COUNT = (1 << 30) - 1  # where a table's counter saturates
-# Frequency and position in one int64: counts from 2^22 on are the same to LFU.
+# A rank is frequency and position in one int64; LFU treats counts from 2^22 on as equal.
 _POSITION_BITS = 41
 _MAX_FREQUENCY = (1 << 22) - 1
 _EVERY = np.iinfo(np.int64).max
@@ -26,14 +26,15 @@ _EVERY = np.iinfo(np.int64).max
 class CapacityRun:
     """Simulate one capacity under one order, with admission by count.
 
-    After each batch the rows beyond the capacity are evicted, with their counts: by 'lru' the least
-    recently used, by their last occurrence in the log; by 'lfu' the rows with the fewest
-    occurrences since their first, of equal rows the least recently used.
+    After each batch the rows beyond the capacity are evicted, with their counts. Order 'lru' evicts
+    the least recently used rows, by the last occurrence in the log. Order 'lfu' evicts the rows
+    with the fewest occurrences since their first occurrence, and among equal rows the least
+    recently used.
 
     Args:
-        capacity: rows held at most after a batch, at least 1.
+        capacity: most rows after a batch, at least 1.
         order: 'lru' or 'lfu'.
-        threshold: occurrences that admit a key, at least 1.
+        threshold: number of occurrences that admits a key, at least 1.
         row_bytes: bytes of a row.
     """
 
@@ -47,8 +48,8 @@ class CapacityRun:
         self._rows = self._counters = self._lookups = self._evictions = 0
         self._hits = self._admitted = 0
         self._peak_rows = self._peak_counters = self._peak_bytes = 0
-        # Candidates for eviction: every other row ranks above the limit. Ranks only rise, so a
-        # candidate that has risen above the limit never has to be looked at again.
+        # Candidates for eviction: all rows outside this pool rank above the limit. Ranks only rise,
+        # so a candidate that has risen above the limit can be dropped from the pool.
         self._pool: list[np.ndarray] = []
         self._limit = -1
 
@@ -120,7 +121,7 @@ class CapacityRun:
         self._evictions += number
 
     def _new_pool(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Select the rows of lowest rank as candidates, enough for many batches."""
+        """Select the rows of lowest rank as candidates for many batches."""
         pool = np.flatnonzero(self._count >= self._threshold)
         rank = self._rank(pool)
         size = max(2 * number, math.isqrt(len(pool) * number))

@@ -20,11 +20,11 @@ class KeyColumn:
     """Convert one column to int64 keys.
 
     Args:
-        name: name of the column, which is hashed into the keys of categories.
-        key_type: 'id': the numbers are the keys. 'category': hashed by
-            `mindspore_rec.category_keys`. 'auto': by the column's first values,
-            'id' for numbers and 'category' for text.
-        from_text: whether the log is text, in which numbers are spelled out.
+        name: name of the column; it is hashed into the keys of categories.
+        key_type: 'id': the numbers are the keys. 'category': `mindspore_rec.category_keys` hashes
+            the values. 'auto' depends on the column's first values: 'id' for numbers and 'category'
+            for text.
+        from_text: whether the log is text, so that numbers are written as digits.
 
     Example:
         >>> keys, lengths = KeyColumn("user", "auto", False).convert(pa.array([[7, 9], []]))
@@ -38,14 +38,14 @@ class KeyColumn:
         self._from_text = from_text
 
     def convert(self, column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-        """Return the keys in order, and the number of keys of each row of the log.
+        """Return the keys in order, and the number of keys per row of the log.
 
-        A missing value (null; in text, nothing between two delimiters) is looked up under its
-        column's missing key if values are categories, and not at all if they are ids.
+        Missing values (null; in text, nothing between two delimiters) are looked up by the column's
+        missing key in columns of categories, and are not looked up in columns of ids.
 
         Raises:
             TypeError: the values are neither whole numbers nor text.
-            ValueError: a number is not an int64, or text is where numbers were before.
+            ValueError: a number is not an int64, or text follows numbers.
         """
         rows = len(column)
         if pa.types.is_dictionary(column.type):
@@ -68,7 +68,7 @@ class KeyColumn:
         return self._keys(values), lengths
 
     def _is_category(self, values: pa.Array) -> bool:
-        """Whether values are hashed; decided by the first ones that are not missing."""
+        """True if values are hashed; the first values that are not missing decide."""
         text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
         if self._type == "auto" and values.null_count < len(values):
             spelled_out = self._from_text and _spells_ints(values)
@@ -107,10 +107,10 @@ class TimeColumn:
         self._name = name
 
     def convert(self, column: pa.Array) -> np.ndarray:
-        """Seconds, float64, one per row of the log.
+        """Return the seconds as float64, one value per row of the log.
 
         Raises:
-            TypeError: the values are not numbers, timestamps or text.
+            TypeError: the values are neither numbers nor timestamps nor text.
             ValueError: a value is missing, not a time, or outside [0, 2^32) seconds.
         """
         if column.null_count:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Distinct keys as small numbers, and a batch as its distinct keys."""
+"""Index that maps distinct keys to small numbers, and a batch as its distinct keys."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True)
 class DistinctBatch:
-    """Distinct keys of a batch, in the order of their last occurrence in it.
+    """Distinct keys of a batch, in the order of their last occurrence in the batch.
 
     Args:
         codes: int32 `[n]`, the keys' numbers.
-        counts: int64 `[n]`, their occurrences.
-        positions: int64 `[n]`, their last occurrence, counted in lookups from the log's begin.
+        counts: int64 `[n]`, the number of occurrences of each key.
+        positions: int64 `[n]`, the last occurrence of each key, counted in lookups from the log's
+            start.
         lookups: of the batch.
-        keys_so_far: distinct keys of the log up to here; every code is below.
+        keys_so_far: number of distinct keys of the log up to this batch; every code is smaller.
     """
 
     codes: np.ndarray
@@ -37,7 +38,7 @@ class DistinctBatch:
 
 
 class KeyIndex:
-    """Numbers keys 0, 1, 2, ... in the order they first appear; close it after use.
+    """Map from keys to numbers 0, 1, 2, ... in the order of first occurrence; close it after use.
 
     Example:
         >>> index = KeyIndex()
@@ -48,8 +49,8 @@ class KeyIndex:
     """
 
     def __init__(self) -> None:
-        # The native hash table, with the bits of number + 1 in the one float of a row: an unknown
-        # key reads 0.0, whose bits are the bits of 0.
+        # The native hash table stores the bits of number + 1 in a row's only float: an unknown key
+        # reads 0.0, whose bits are the bits of 0.
         name = f"mindspore_rec.plan.index.{next(_numbers)}"
         self._table = _native.Table(name=name, dim=1)
         self._where = np.empty(0, np.int32)

@@ -16,7 +16,7 @@ from mindspore_rec.plan.readers import FORMATS, is_text, log_format, read_blocks
 
 __all__ = ["KeyBatch", "KeyLog"]
 
-# Keys of a block sample by sample, number of keys of each sample, event times.
+# Keys of a block in the order of the samples, number of keys per sample, event times.
 _Part = tuple[np.ndarray, np.ndarray, "np.ndarray | None"]
 
 
@@ -27,7 +27,7 @@ class KeyBatch:
     Args:
         keys: int64 `[lookups]`.
         samples: rows of the log.
-        time: the batch's greatest event time in whole seconds; None without a time column.
+        time: greatest event time of the batch in whole seconds; None without a time column.
     """
 
     keys: np.ndarray
@@ -36,22 +36,22 @@ class KeyBatch:
 
 
 class KeyLog:
-    """Log of one or several files, which can be read any number of times.
+    """Log in one or several files; it can be read any number of times.
 
     Args:
         paths: the files, in the order of training.
-        keys: columns whose values are looked up in the table: names, or numbers from 0 in CSV
+        keys: columns whose values are looked up in the table, as names; or as numbers from 0 in CSV
             and TSV without a header.
-        time: name or number of the column with the event time: seconds since the epoch, timestamps,
-            or ISO 8601 text. Default: none.
-        format: 'parquet', 'csv', 'tsv' or 'jsonl'. Default: by the endings of the names.
+        time: name or number of the column with the event time, which is seconds since the epoch,
+            timestamps or ISO 8601 text. Default: none.
+        format: 'parquet', 'csv', 'tsv' or 'jsonl'. Default: from the endings of the file names.
         header: whether CSV and TSV have a header. Default: True if a column is given
             by name.
-        key_type: 'id': numbers are the keys; 'category': values are hashed with their column's
-            name; 'auto': numbers 'id', text 'category'. Default: 'auto'.
+        key_type: 'id': numbers are the keys; 'category': values are hashed with the name of their
+            column; 'auto': numbers are 'id', text is 'category'. Default: 'auto'.
 
     Raises:
-        ValueError: an argument is out of range. While reading: a file is broken or a column is
+        ValueError: an argument is out of range; or, while reading, a file is broken or a column is
             missing.
 
     Example:
@@ -95,11 +95,11 @@ class KeyLog:
     def batches(
         self, batch_size: int, progress: Callable[[int], object] | None = None
     ) -> Iterator[KeyBatch]:
-        """Yield batches of `batch_size` samples; the last may have fewer.
+        """Yield batches of `batch_size` samples; the last batch may have fewer.
 
         Args:
             batch_size: samples of a batch, at least 1.
-            progress: called with the bytes read since its last call.
+            progress: function that is called with the number of bytes read since its last call.
         """
         check_int("batch_size", batch_size, 1, (1 << 31) - 1)
         pending: list[_Part] = []
@@ -142,7 +142,7 @@ class KeyLog:
 
 
 def _interleave(parts: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the keys of all columns sample by sample, and the number of keys of each sample."""
+    """Return the keys of all columns sample by sample, and the number of keys per sample."""
     rows = len(parts[0][1])
     if all(len(keys) == rows and (lengths == 1).all() for keys, lengths in parts):
         keys = np.stack([keys for keys, _ in parts], axis=1).reshape(-1)

@@ -13,20 +13,20 @@ class Outcome:
     """One choice and its result on a log.
 
     Args:
-        admission: occurrences that admit a key.
-        idle: steps or seconds without an occurrence that evict; None: never.
+        admission: number of occurrences that admits a key.
+        idle: steps or seconds without an occurrence after which a row is evicted; None: never.
         idle_unit: 'steps', 'seconds', or '' if there is no eviction by age.
-        capacity: rows held at most after a batch; None: no limit.
-        order: order in which rows are evicted, 'lru' or 'lfu'; '' without capacity.
-        hit_rate: share of lookups that read a row trained before their batch.
-        admitted_rate: share of lookups whose key is admitted, and trained.
+        capacity: most rows after a batch; None: no limit.
+        order: order of evictions, 'lru' or 'lfu'; '' without capacity.
+        hit_rate: share of lookups that read a row trained in an earlier batch.
+        admitted_rate: share of lookups whose key is admitted and so trained.
         peak_rows: the most rows after a batch.
         final_rows: rows at the end.
-        peak_counters: the most keys counted and not admitted after a batch.
-        final_counters: keys counted and not admitted at the end.
+        peak_counters: the most counters of keys not yet admitted, after a batch.
+        final_counters: counters of keys not yet admitted, at the end.
         peak_bytes: the most bytes of rows and counters together after a batch.
         final_bytes: bytes of rows and counters together at the end.
-        evictions: rows evicted; one key may be several times.
+        evictions: number of evicted rows; a key counts each time that it is evicted.
     """
 
     admission: int
@@ -46,7 +46,7 @@ class Outcome:
 
     @property
     def label(self) -> str:
-        """A short name of the choice.
+        """Short name of the choice.
 
         Example:
             >>> Outcome(3, 50, "steps", None, "", 0.5, 0.6, 1, 1, 0, 0, 48, 48, 0).label
@@ -69,7 +69,7 @@ class Curve:
         rows: rows at each point.
         bytes: bytes at each point.
         hit_rate: hit rate at each point.
-        names: names of the points; empty if there are too many.
+        names: names of the points; empty if the curve has too many points.
     """
 
     label: str

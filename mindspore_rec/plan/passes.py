@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Set up a simulation over a log: an index of its keys and a progress bar."""
+"""Set up a simulation over a log: an index of the log's keys and a progress bar."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ def dry_run(
 
     Args:
         log: the log.
-        batch_size: rows read at a time.
-        count_first: read the log once before, so that the index has all its keys from the start.
-        progress: whether to show the bar, if standard error is a terminal.
+        batch_size: rows of the log that are read at a time.
+        count_first: whether to read the log once before, so that the index has all keys from the
+            start.
+        progress: whether to show the bar; it needs a terminal as standard error.
 
     Example:
         >>> import tempfile

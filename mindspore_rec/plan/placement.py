@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cost of a table under each placement, and the placements of all tables that cost least."""
+"""Cost of a table under each placement, and the cheapest placements of all tables."""
 
 from __future__ import annotations
 
@@ -14,28 +14,29 @@ from mindspore_rec.plan.worker_loads import WorkerLoads
 __all__ = ["KEY_BYTES", "Machine", "Placed", "TableCost", "propose"]
 
 KEY_BYTES = 12  # a key and how often it occurs, on its way to the owner
-# Exchanges of a step, each a message to every other worker: of one lookup cell headers, keys,
-# verdict, rows; of gradients headers, gradients, verdict; of the training loop batches, losses. And
-# of dense gradients: headers, parts, sums.
+# Exchanges of a step; each exchange is one message to every other worker. A lookup cell exchanges
+# headers, keys, verdict and rows. The gradients of a lookup cell need headers, gradients and
+# verdict. The training loop exchanges batches and losses. The average of dense gradients exchanges
+# headers, parts and sums.
 _EXCHANGES = 9
 _AVERAGES = 3
-# A table of fewer rows per worker is small: its rows cannot be spread evenly.
+# A table with fewer rows per worker than this is small: its rows cannot be spread evenly.
 _SMALL_ROWS = 64
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Speeds of one worker, from which a step is predicted.
+    """Speeds of one worker, which predict the time of a step.
 
     Args:
         link_bytes: bytes per second of the link between hosts, in each direction. Default: 1.25e9,
             10 Gbit/s.
-        memory_bytes: bytes per second at which tables read and write rows, in no order. Default:
-            10e9.
-        latency: seconds of a message on the way. Default: 50e-6.
-        message: seconds of a worker's processor for each message. Default: 10e-6, of TCP; through
-            shared memory they are 2e-6.
-        workers_per_host: workers that share a link, and talk without it. Default: 1.
+        memory_bytes: bytes per second of random reads and writes of rows in tables. Default: 10e9.
+        latency: seconds that a message takes between hosts. Default: 50e-6.
+        message: processor time of a worker per message, in seconds. Default: 10e-6, for TCP; for
+            shared memory it is 2e-6.
+        workers_per_host: number of workers that share a host's link; they reach each other without
+            the link. Default: 1.
 
     Raises:
         ValueError: a number is out of range.
@@ -57,20 +58,20 @@ class Machine:
         check_int("workers_per_host", self.workers_per_host, 1, 1 << 16)
 
     def table_seconds(self, touched: np.ndarray) -> float:
-        """Return the seconds of the worker that touches most bytes of rows, mean over steps."""
+        """Return the seconds of table accesses on the busiest worker, as a mean over the steps."""
         return float(touched.max(axis=1).mean()) / self.memory_bytes
 
     def exchange_seconds(self, out: np.ndarray, into: np.ndarray, workers: int) -> float:
-        """Return the seconds of an exchange: the busiest host's link, and its messages."""
+        """Return the seconds of a step's exchanges: on the busiest link, and for messages."""
         remote = 1.0 - min(self.workers_per_host, workers) / workers
-        # The busiest worker of each step; workers of one host share its link.
+        # Take the busiest worker of each step; the workers of a host share its link.
         busiest = np.maximum(out, into).max(axis=1).mean() * self.workers_per_host
         return float(busiest) * remote / self.link_bytes + _EXCHANGES * self._message_seconds(
             workers
         )
 
     def average_seconds(self, dense_bytes: int, workers: int) -> float:
-        """Return the seconds of averaging dense gradients: scatter the parts, gather the sums."""
+        """Return the seconds of averaging dense gradients: scatter parts, then gather sums."""
         if workers == 1 or dense_bytes == 0:
             return 0.0
         remote = 1.0 - min(self.workers_per_host, workers) / workers
@@ -103,12 +104,12 @@ class Placed:
 class TableCost:
     """Cost of a table under each placement.
 
-    A lookup reads a row, an update reads and writes it. The value of each distinct key, and later
-    its gradient, is 4 bytes per float.
+    A lookup reads a row; an update reads and writes a row. The value of each distinct key takes 4
+    bytes per float, and its gradient takes the same.
 
     Args:
-        loads: keys of the table by worker.
-        dim: floats of a row's value.
+        loads: keys of the table, by worker.
+        dim: number of floats in a row's value.
         row_bytes: bytes of a row.
     """
 
@@ -117,7 +118,7 @@ class TableCost:
     row_bytes: int
 
     def placed(self, placement: str, owner: int | None = None) -> Placed:
-        """Return the load under 'sharded', 'owner' (on the worker given) or 'replicated'."""
+        """Return the load under 'sharded', 'owner' (on the worker `owner`) or 'replicated'."""
         loads, value = self.loads, 4 * self.dim
         sent, received, updated, rows = loads.sent, loads.received, loads.updated, loads.rows
         if placement == "owner":
@@ -134,11 +135,11 @@ class TableCost:
 
 
 def propose(costs: Mapping[str, TableCost], machine: Machine) -> dict[str, tuple[str, int | None]]:
-    """Return a placement for each table, and the worker for 'owner'.
+    """Return a placement for each table, and the owning worker if the placement is 'owner'.
 
-    Large tables are sharded. A small table, of fewer than 64 rows per worker, is put where the
-    busiest worker's step is shortest: sharded, on the least busy worker, or replicated. Ties go to
-    'sharded'.
+    Large tables are sharded. A small table has fewer than 64 rows per worker. A small table is
+    sharded, replicated or put on the least busy worker, whichever makes the busiest worker's step
+    shortest. Ties go to 'sharded'.
 
     Example:
         >>> loads = WorkerLoads(2, *(np.array(x) for x in ([5, 1], [[9, 1]], [[5, 1]], [[5, 1]],
@@ -170,7 +171,7 @@ def propose(costs: Mapping[str, TableCost], machine: Machine) -> dict[str, tuple
 
 
 class _Total:
-    """Sum of the tables' loads, as means over the steps."""
+    """Sum of the loads of all tables; each load is a mean over the steps."""
 
     def __init__(self, machine: Machine, workers: int) -> None:
         self._machine = machine

@@ -15,12 +15,12 @@ _ENDINGS = (".png", ".svg")
 
 
 def check_plot(path: Path) -> None:
-    """Check that a picture can be written to `path`, and make its directory.
+    """Check that a plot can be written to `path`, and make its directory.
 
     Raises:
         ImportError: matplotlib is not installed.
         ValueError: the name ends in neither .png nor .svg.
-        OSError: its directory cannot be made.
+        OSError: the directory of `path` cannot be made.
     """
     if path.suffix not in _ENDINGS:
         raise ValueError(f"plot must end in {' or '.join(_ENDINGS)}, got {path}")
@@ -29,7 +29,7 @@ def check_plot(path: Path) -> None:
 
 
 def save_plot(plan: Plan, path: Path) -> None:
-    """Draw hit rate over peak bytes: a line for each kind of choice, with named points."""
+    """Plot hit rate over peak bytes: one line with named points for each kind of choice."""
     figure = _figure_class()(figsize=(9, 6), layout="constrained")
     axes = figure.add_subplot()
     for number, curve in enumerate(plan.curves):

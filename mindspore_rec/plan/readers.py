@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read columns of a log as Arrow arrays, block by block: Parquet, CSV, TSV, lines of JSON."""
+"""Read columns of a Parquet, CSV, TSV or JSON lines log as Arrow arrays, block by block."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _ENDINGS = {
 _PARQUET_ROWS = 1 << 16
 _BLOCK_BYTES = 1 << 22
 
-# Columns in the order asked for, and the bytes of the file read so far.
+# The requested columns in order, and the number of bytes of the file read so far.
 Block = tuple[list[pa.Array], int]
 
 
 def log_format(path: Path, format: str | None) -> str:
-    """Return the format of a log: the given format, or the format of its name's ending.
+    """Return the format of a log: `format` if it is not None, or the format of the file's ending.
 
     Raises:
         ValueError: the ending is unknown.
@@ -58,7 +58,7 @@ def log_format(path: Path, format: str | None) -> str:
 
 
 def is_text(format: str) -> bool:
-    """Whether the format has only text, in which numbers are spelled out."""
+    """True if the format has only text, so that numbers are written as digits."""
     return format in ("csv", "tsv")
 
 
@@ -68,10 +68,10 @@ def read_blocks(
     """Yield the columns of one log block by block.
 
     Args:
-        path: the file; text may be gzip (`.gz`).
+        path: the file; a text file may be gzip (`.gz`).
         format: one of `FORMATS`.
-        columns: names; for CSV and TSV an int is a number from 0.
-        header: whether CSV or TSV has its names in the first line.
+        columns: names of columns; for CSV and TSV also numbers from 0.
+        header: whether the first line of CSV or TSV has the column names.
 
     Raises:
         OSError: the file cannot be read.
@@ -146,7 +146,7 @@ def _delimited(
             numbers.append(first.index(column))
         else:
             raise _missing(path, column, first)
-    # New names, since the file's names may have duplicates.
+    # Give the columns new names, since the file's names may have duplicates.
     names = [f"f{i}" for i in range(len(first))]
     raw, stream = _open(path)
     with raw, stream:
@@ -216,7 +216,7 @@ def _whole_lines(stream: Any) -> Iterator[bytes]:
 
 
 def _schema(path: Path, block: bytes, names: Sequence[str]) -> pa.Schema:
-    """Return the types of the fields, taken from the first event that has each."""
+    """Return the types of the fields; the first event with a field decides its type."""
     types: dict[str, pa.DataType] = {}
     seen: dict[str, None] = {}
     for number, line in enumerate(block.splitlines(), 1):

@@ -26,16 +26,17 @@ _MAX_COUNT = (1 << 30) - 1
 class Choices:
     """The choices to simulate.
 
-    Every admission threshold is tried without eviction and with each idle limit; every capacity in
-    each order with each of `capacity_admission`, without eviction by age.
+    Every admission threshold is tried without eviction and with each idle limit. Every capacity is
+    tried in each order and with each of `capacity_admission`, without eviction by age.
 
     Args:
-        admission: occurrences that admit a key, each in [1, 2^30 - 1].
-        idle_steps: limits of eviction by age in training steps, each at least 1.
-        idle_seconds: limits in seconds of event time, each in [1, 2^32).
-        capacity: rows (int, at least 1) or shares of the log's distinct keys (float in (0, 1]).
-        order: orders of eviction beyond a capacity: 'lru', 'lfu'.
-        capacity_admission: admission thresholds for the capacities.
+        admission: number of occurrences that admits a key, each in [1, 2^30 - 1].
+        idle_steps: idle limits in training steps, each at least 1.
+        idle_seconds: idle limits in seconds of event time, each in [1, 2^32).
+        capacity: numbers of rows (int, at least 1) or shares of the log's distinct keys (float in
+            (0, 1]).
+        order: orders of eviction if a table exceeds its capacity: 'lru', 'lfu'.
+        capacity_admission: admission thresholds that are tried with the capacities.
 
     Raises:
         TypeError: a value is of the wrong type.
@@ -81,12 +82,12 @@ class Plan:
 
     Args:
         samples: rows of the log.
-        steps: training steps of one pass over it.
+        steps: training steps of one pass over the log.
         lookups: keys looked up.
         keys: distinct keys.
         row_bytes: bytes of a row, without its digest.
         outcomes: one a choice.
-        curves: hit rate over memory, along each kind of choice.
+        curves: hit rate over memory, for each kind of choice.
     """
 
     samples: int = 0
@@ -107,19 +108,19 @@ def simulate(
 ) -> Plan:
     """Simulate rows, counters and evictions of a table, without values, for each choice.
 
-    Memory grows with the log's distinct keys, not with its length. A capacity given as a share
-    needs another pass over the log, which counts its keys.
+    Memory grows with the log's distinct keys, not with the log's length. A capacity that is a share
+    needs another pass over the log to count its keys.
 
     Args:
-        log: the keys, in the order of training.
+        log: the log of keys, in the order of training.
         choices: the choices to simulate.
-        row_bytes: bytes of a row, as `row_bytes()` computes it. If no rows leave with age, the
-            bytes of the row's digest are added.
+        row_bytes: bytes of a row, as computed by `row_bytes()`. The bytes of the row's digest are
+            added; eviction by age adds the bytes of a second digest.
         batch_size: samples of a training batch, at least 1.
-        progress: whether to show a bar on standard error if that is a terminal.
+        progress: whether to show a progress bar; it needs a terminal as standard error.
 
     Raises:
-        ValueError: the log has no keys, is broken, or has no times while `idle_seconds` are asked.
+        ValueError: the log has no keys, is broken, or has no times although `idle_seconds` is set.
 
     Example:
         >>> import tempfile
@@ -147,7 +148,7 @@ def _feed(
     plan, time = run.plan, 0
     for batch in log.batches(batch_size, update):
         distinct = index.distinct(batch.keys)
-        # Event time never goes back: a late batch does not turn the clock back.
+        # Event time never decreases: a late batch does not set the clock back.
         time = max(time, batch.time or 0)
         for sweep in run.by_steps:
             sweep.add(distinct, plan.steps)

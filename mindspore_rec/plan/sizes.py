@@ -21,7 +21,8 @@ __all__ = [
 _COUNTER = _native.row_sizes(0)  # a key that is counted and not admitted: a row without floats
 COUNTER_BYTES = _COUNTER.in_host()
 INDEX_BYTES = _COUNTER.index  # a row's part of the index; it does not move with the row
-# Of a row if RecCheckpoint keeps digests: in host memory; with eviction by age, twice that.
+# Bytes of a row's digest in host memory if RecCheckpoint keeps digests; eviction by age doubles
+# them.
 DIGEST_BYTES = _COUNTER.digest
 SSD_INDEX_BYTES = _COUNTER.ssd_index  # of memory per row, at most
 
@@ -32,7 +33,7 @@ def _state_of(rule: str, centered: bool = False) -> Callable[[int], int]:
     return lambda dim: _native.state_width(rule, dim, centered)
 
 
-# Floats of optimizer state of a row, by its dim.
+# Number of floats in a row's optimizer state, by the row's dim.
 OPTIMIZERS: dict[str, Callable[[int], int]] = {
     "Adagrad": _state_of("adagrad"),
     "Adam": _state_of("adam"),
@@ -47,7 +48,7 @@ OPTIMIZERS: dict[str, Callable[[int], int]] = {
 }
 
 
-# Optimizers whose states are sums, which stay float32 if states are narrower.
+# Optimizers whose states are sums; sums stay float32 if other states are narrower.
 _SUMS = ("Adagrad", "FTRL", "RowWiseAdagrad")
 VALUE_DTYPES = ("float32", "bfloat16", "float16")
 STATE_DTYPES = ("float32", "bfloat16")
@@ -57,17 +58,17 @@ STATE_DTYPES = ("float32", "bfloat16")
 def row_bytes(
     embedding_dim: int, optimizer: str, value_dtype: str = "float32", state_dtype: str = "float32"
 ) -> int:
-    """Return the bytes of a row: metadata, its part of the index, value and optimizer state.
+    """Return the bytes of a row: metadata, index entry, value and optimizer state.
 
-    Spare room of slabs and index for growth is not counted, nor `DIGEST_BYTES`, which only some
-    tables have.
+    The sum excludes the spare room of slabs and index for growth, and `DIGEST_BYTES`, which only
+    some tables have.
 
     Args:
-        embedding_dim: floats of the value, 1 to 8192.
+        embedding_dim: number of floats in the value, 1 to 8192.
         optimizer: a name of `OPTIMIZERS`.
         value_dtype: 'float32', 'bfloat16' or 'float16'. Default: 'float32'.
-        state_dtype: of states that are moving averages, 'float32' or 'bfloat16'; sums (of Adagrad,
-            FTRL, RowWiseAdagrad) are taken as float32. Default: 'float32'.
+        state_dtype: dtype of states that are moving averages, 'float32' or 'bfloat16'; states that
+            are sums (of Adagrad, FTRL, RowWiseAdagrad) count as float32. Default: 'float32'.
 
     Raises:
         ValueError: an argument is out of range.

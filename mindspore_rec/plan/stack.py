@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulate exact LRU tables of every capacity in one pass.
+"""Simulate exact LRU tables of every capacity in one pass over the log.
 
-An LRU table of C rows that admits every key at once holds, after a batch, the C keys used last. So
-a lookup hits exactly if fewer than C other keys were used since its key's last use, counted at the
-batch's begin: the stack distance of Mattson, Gecsei, Slutz and Traiger, "Evaluation techniques for
-storage hierarchies", IBM Systems Journal 9(2), 1970. Distances are counted with a Fenwick tree over
-times of last use (P. Fenwick, "A new data structure for cumulative frequency tables", 1994).
+After a batch, an LRU table of C rows that admits every key at once has the C most recently used
+keys. The stack distance of a lookup is the number of other keys used between its key's last use and
+the start of the batch (Mattson, Gecsei, Slutz and Traiger, "Evaluation techniques for storage
+hierarchies", IBM Systems Journal 9(2), 1970). A lookup hits if and only if its stack distance is
+less than C. A Fenwick tree over the times of last use counts the stack distances (Fenwick, "A new
+data structure for cumulative frequency tables", 1994).
 """
 
 from __future__ import annotations
@@ -64,21 +65,21 @@ class StackDistances:
 
     @property
     def keys(self) -> int:
-        """Number of distinct keys so far."""
+        """Number of distinct keys of the log so far."""
         return self._keys
 
     @property
     def distinct_lookups(self) -> int:
-        """Number of distinct keys of each batch, summed over batches."""
+        """Number of distinct keys per batch, summed over all batches."""
         return self._distinct_lookups
 
     @property
     def returns(self) -> np.ndarray:
-        """Number of `distinct_lookups` by distance d: an LRU table of more than d rows hits."""
+        """Number of `distinct_lookups` by stack distance d; tables of more than d rows hit."""
         return self._returns
 
     def outcome(self, capacity: int) -> Outcome:
-        """Return the outcome of a capacity so far."""
+        """Return the outcome of one capacity so far."""
         rows = min(capacity, self._keys)
         inserted = self._distinct_lookups - int(self._returns[:capacity].sum())
         return Outcome(
@@ -99,7 +100,7 @@ class StackDistances:
         )
 
     def curve(self, points: int = 64) -> Curve:
-        """Return the hit rate by capacity, in equal ratios from 1 % of the keys to all of them."""
+        """Return the hit rate at capacities in equal ratios, from 1 % to 100 % of the keys."""
         keys = max(self._keys, 1)
         rows = np.unique(np.geomspace(max(keys / 100, 1), keys, points).round().astype(np.int64))
         hits = np.cumsum(self._hits)[rows - 1] / max(self._lookups, 1)
@@ -129,7 +130,7 @@ class StackDistances:
             at = at + (at & -at)
 
     def _compact(self, room: int) -> None:
-        """Renumber the places without gaps, and add room for half as many more."""
+        """Renumber the places without gaps, and make room for half as many more."""
         codes = self._owner[self._owner >= 0]
         size = room + room // 2 + 1024
         self._owner = np.full(size, -1, np.int64)

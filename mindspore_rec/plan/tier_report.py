@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Format a plan of tiers as text: a line a choice with two tiers, a line a tier otherwise."""
+"""Format a tier plan as text: a line per choice if each has two tiers, or a line per tier."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["tier_text"]
 
 
 def tier_text(plan: TierPlan) -> str:
-    """Format the demand of the log, and what each choice of tiers serves and moves."""
+    """Format the demand of the log, and the served and moved rows of each choice of tiers."""
     lines = [
         f"{plan.samples:,} samples, {plan.steps:,} steps, {plan.lookups:,} lookups, "
         f"{plan.keys:,} distinct keys; {plan.row_bytes} bytes a row in host memory, "

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulate tiers under LRU and LFU: where the keys of a batch are found, how many rows move.
+"""Simulate tiers under LRU and LFU: which tier has a batch's keys, and how many rows move.
 
-Rows that a batch looks up are in the first tier while it trains. After it, each tier in turn
-demotes its rows beyond its capacity to the next one, lowest rank first; the last tier has no limit.
-A row's count moves with it, so LFU counts over the whole log.
+The rows of a batch are in the first tier while the batch trains. After the batch, each tier in turn
+demotes the rows beyond its capacity to the next tier, lowest rank first; the last tier has no
+limit. A row's count moves with the row, so LFU counts over the whole log.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mindspore_rec.plan.stack import StackDistances
 
 __all__ = ["LfuTiers", "LruTiers", "TierCounts", "TierRun"]
 
-# Count and position in one int64: counts from 2^22 on are the same to LFU.
+# A rank is count and position in one int64; LFU treats counts from 2^22 on as equal.
 _POSITION_BITS = 41
 _MAX_FREQUENCY = (1 << 22) - 1
 _EVERY = np.iinfo(np.int64).max
@@ -27,13 +27,13 @@ _EVERY = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class TierCounts:
-    """Sums over the batches since `start_counting`, by tier from the highest.
+    """Sums over the batches since `start_counting`, by tier from the highest tier down.
 
     Args:
-        found: distinct keys of a batch whose row was in the tier before the batch.
-        written: rows demoted to the tier; 0 for the first.
+        found: distinct keys per batch whose row was in the tier before the batch, summed up.
+        written: rows demoted to the tier; 0 for the first tier.
         rows: rows in the tier after the last batch.
-        new: distinct keys of a batch that had no row yet.
+        new: distinct keys per batch without a row before the batch, summed up.
     """
 
     found: list[int]
@@ -43,10 +43,10 @@ class TierCounts:
 
 
 class TierRun(Protocol):
-    """Tiers of given capacities, fed batch by batch."""
+    """Tiers with given capacities, simulated batch by batch."""
 
     def add(self, batch: DistinctBatch) -> None:
-        """Look up the next batch, then demote rows over capacity."""
+        """Look up the next batch, then demote the rows beyond capacity."""
 
     def start_counting(self) -> None:
         """Reset the counts; the rows stay in their tiers."""
@@ -63,7 +63,7 @@ class LruTiers:
         self.start_counting()
 
     def add(self, batch: DistinctBatch) -> None:
-        """Look up the next batch, then demote rows over capacity."""
+        """Look up the next batch, then demote the rows beyond capacity."""
         self._stack.add(batch)
 
     def start_counting(self) -> None:
@@ -82,7 +82,8 @@ class LruTiers:
             int(returns[low:high].sum())
             for low, high in zip(together, [*together[1:], len(returns)], strict=True)
         ]
-        # Rows that enter the tiers down to one and do not stay there are demoted to the next.
+        # Rows that enter the tiers down to tier i and do not stay there are demoted to the next
+        # tier.
         grew = np.minimum(together, self._stack.keys) - np.minimum(together, self._keys)
         written = [0, *(lookups - np.cumsum(hits)[:-1] - grew[1:]).tolist()]
         rows = np.minimum([*together, _EVERY], self._stack.keys)
@@ -90,10 +91,10 @@ class LruTiers:
 
 
 class LfuTiers:
-    """Tiers that demote the row with the fewest lookups first, of equals the least recently used.
+    """Tiers that demote the row with the fewest lookups first, and on a tie the least recent.
 
     Args:
-        capacities: rows of each tier but the last, which has no limit.
+        capacities: rows of each tier except the last tier, which has no limit.
     """
 
     def __init__(self, capacities: tuple[int, ...]) -> None:
@@ -103,13 +104,13 @@ class LfuTiers:
         self._count = np.empty(0, np.int64)
         self._position = np.empty(0, np.int64)
         self._rows = [0] * tiers
-        # Demotion candidates of each tier: every other row of it ranks above the limit.
+        # Candidates for demotion from each tier: all other rows of the tier rank above the limit.
         self._pools: list[list[np.ndarray]] = [[] for _ in capacities]
         self._limits = [-1] * len(capacities)
         self.start_counting()
 
     def add(self, batch: DistinctBatch) -> None:
-        """Look up the next batch, then demote rows over capacity."""
+        """Look up the next batch, then demote the rows beyond capacity."""
         codes = batch.codes
         self._tier = grown(self._tier, batch.keys_so_far, 0)
         self._count = grown(self._count, batch.keys_so_far, 0)
@@ -158,7 +159,7 @@ class LfuTiers:
     def _lowest(self, i: int, number: int) -> np.ndarray:
         """Select the rows that tier i demotes."""
         pool = np.concatenate([np.empty(0, np.int64), *self._pools[i]]).astype(np.int64)
-        # A row may have been promoted, and demoted again.
+        # A candidate may have been promoted, and may have been demoted again.
         pool = np.unique(pool[self._tier[pool] == i + 1])
         rank = self._rank(pool)
         low = rank <= self._limits[i]
@@ -170,7 +171,7 @@ class LfuTiers:
         return pool[order[:number]]
 
     def _new_pool(self, i: int, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Select the rows of lowest rank as candidates, enough for many batches."""
+        """Select the rows of lowest rank as candidates for many batches."""
         pool = np.flatnonzero(self._tier == i + 1)
         rank = self._rank(pool)
         size = max(2 * number, math.isqrt(len(pool) * number))

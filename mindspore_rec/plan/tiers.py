@@ -19,11 +19,12 @@ __all__ = ["TierOutcome", "TierPlan", "TierUse", "Tiers", "plan_tiers"]
 
 @dataclass(frozen=True)
 class Tiers:
-    """Tiers of a table below one another, as `CacheConfig` has them.
+    """The tiers of a table from the top down, as in `CacheConfig`.
 
     Args:
         host: rows (int, at least 1) or share of the log's distinct keys (float in (0, 1]).
-        remote: the same for the remote tier; None: no limit. Only with 'remote' in `lower`.
+        remote: rows or share for the remote tier; None: no limit. A limit is required if `lower` is
+            ('remote', 'ssd'), and refused if not.
         lower: tiers below host memory: ('ssd',), ('remote',) or ('remote', 'ssd').
 
     Raises:
@@ -55,7 +56,7 @@ class Tiers:
 
     @classmethod
     def parse(cls, text: str) -> list[Tiers]:
-        """Parse capacities of host memory, or one set of tiers by name.
+        """Parse several capacities of host memory, or one set of named tiers.
 
         Raises:
             ValueError: the text has neither form.
@@ -77,17 +78,17 @@ class Tiers:
 
 @dataclass(frozen=True)
 class TierUse:
-    """One tier of a choice. Figures of a step are means over the steps after the warm-up.
+    """One tier of a choice. Figures per step are means over the steps after the warm-up.
 
     Args:
         name: 'host', 'remote' or 'ssd'.
-        capacity: rows; None: no limit.
+        capacity: limit in rows; None: no limit.
         rows: rows in the tier at the end.
         served: share of a step's distinct keys whose row was in the tier before the step.
-        read_rows: rows promoted from it a step; 0 for host memory.
-        written_rows: rows demoted to it a step; 0 for host memory.
-        moved_bytes: bytes of both a step.
-        memory_bytes: bytes of host memory for its rows, or for its index of them.
+        read_rows: rows promoted from the tier per step; 0 for host memory.
+        written_rows: rows demoted to the tier per step; 0 for host memory.
+        moved_bytes: bytes of the promoted and the demoted rows per step.
+        memory_bytes: bytes of host memory for the tier: its rows, or the index of an SSD tier.
     """
 
     name: str
@@ -105,9 +106,9 @@ class TierOutcome:
     """The outcome of one choice of tiers.
 
     Args:
-        order: which rows are demoted first, 'lru' or 'lfu'.
+        order: order of demotion, 'lru' or 'lfu'.
         tiers: the tiers, host memory first.
-        new: share of a step's distinct keys that had no row yet.
+        new: share of a step's distinct keys without a row before the step.
         fits: whether host memory has room for the distinct keys of each batch.
     """
 
@@ -123,13 +124,13 @@ class TierPlan:
 
     Args:
         samples: rows of the log.
-        steps: training steps of one pass over it.
-        warm_up: first steps, which are left out of the figures.
+        steps: training steps of one pass over the log.
+        warm_up: number of first steps that the figures leave out.
         lookups: keys looked up.
         keys: distinct keys of the log.
         unique_keys: mean number of distinct keys per step, without the warm-up.
         most_unique_keys: greatest number of distinct keys in a step.
-        row_bytes: bytes of a row in host memory, its part of the index included.
+        row_bytes: bytes of a row in host memory, including its index entry.
         moved_row_bytes: bytes of a row that moves between tiers.
         outcomes: one per choice of tiers and order.
     """
@@ -155,20 +156,20 @@ def plan_tiers(
     warm_up: int = 0,
     progress: bool = False,
 ) -> TierPlan:
-    """Which tier serves the distinct keys of each batch, and how many rows move, without values.
+    """Simulate which tier serves the keys of each batch, and how many rows move, without values.
 
     Args:
         log: the keys, in the order of training.
         choices: the tiers to try.
-        row_bytes: bytes of a row, see `row_bytes`.
+        row_bytes: bytes of a row, as computed by `row_bytes`.
         batch_size: samples of a training batch, at least 1.
-        order: which rows go down first: 'lru', 'lfu'.
-        warm_up: steps at the log's begin that fill the tiers and do not count.
-        progress: whether to show a bar on standard error if that is a terminal.
+        order: orders of demotion to try: 'lru', 'lfu'.
+        warm_up: number of steps at the log's start that fill the tiers and do not count.
+        progress: whether to show a progress bar; it needs a terminal as standard error.
 
     Raises:
-        ValueError: an argument is out of range, the log has no keys or is broken, or no step is
-            left to count.
+        ValueError: an argument is out of range, the log has no keys or is broken, or no step
+            remains after the warm-up.
 
     Example:
         >>> import tempfile

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Count what each of N workers would hold, receive and update for one table of a key log."""
+"""Count the rows, received keys and updates of each of N workers for one table of a key log."""
 
 from __future__ import annotations
 
@@ -16,20 +16,22 @@ __all__ = ["WorkerLoads", "count_loads"]
 
 @dataclass(frozen=True)
 class WorkerLoads:
-    """Keys of one table by worker, for one number of workers; the table's rows spread by hash.
+    """Keys of one table by worker, for one number of workers; rows are spread by hash.
 
     A step trains one batch of the log on each worker. The last step is left out if the log does not
-    fill it; if the log fills no step, there is one step with what is expected of batches like the
-    log's.
+    fill it. If the log fills no step, there is one step of expected figures for batches like the
+    log's batches.
 
     Args:
         workers: number of workers, N.
         rows: int64 `[N]`, distinct keys of the log that each worker owns.
-        lookups: int64 `[steps, N]`, lookups of all workers by the owner of their key.
-        received: int64 `[steps, N]`, keys that each owner gets: distinct in each worker's batch.
-        updated: int64 `[steps, N]`, rows that each owner updates: distinct in the global batch.
-        sent: int64 `[steps, N]`, distinct keys of each worker's batch.
-        expected: whether the log fills no step, and the figures are expectations, float64.
+        lookups: int64 `[steps, N]`, lookups of all workers by the worker that owns the key.
+        received: int64 `[steps, N]`, keys that each owner receives; each worker sends its distinct
+            keys.
+        updated: int64 `[steps, N]`, rows that each owner updates: its distinct keys in the global
+            batch.
+        sent: int64 `[steps, N]`, number of distinct keys in each worker's batch.
+        expected: True if the log fills no step; the figures are then expectations, float64.
     """
 
     workers: int
@@ -42,7 +44,7 @@ class WorkerLoads:
 
     @property
     def steps(self) -> int:
-        """Number of steps counted, or 1 of an expectation."""
+        """Number of steps counted, or 1 for expected figures."""
         return len(self.sent)
 
 
@@ -58,7 +60,7 @@ def count_loads(
         log: the keys of one table, in the order of training.
         workers: the numbers of workers for which loads are counted, each at least 1.
         batch_size: samples of one worker's batch.
-        progress: called with the bytes read since its last call.
+        progress: function that is called with the number of bytes read since its last call.
 
     Example:
         >>> import tempfile
@@ -82,7 +84,7 @@ def count_loads(
 
 
 class _SeenKeys:
-    """Distinct keys of the log, in how many batches each occurs, and how often."""
+    """Distinct keys of the log, with the number of batches and of lookups of each key."""
 
     def __init__(self) -> None:
         self.keys = np.empty(0, np.int64)
@@ -110,7 +112,7 @@ class _SeenKeys:
 
 
 class _Counter:
-    """Loads of one number of workers, batch by batch: the i-th batch of a step is worker i's."""
+    """Loads for one number of workers, batch by batch; worker i gets the i-th batch of a step."""
 
     def __init__(self, workers: int) -> None:
         self._workers = workers

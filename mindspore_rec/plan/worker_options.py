@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of `python -m mindspore_rec.plan` for a training over workers."""
+"""Options of `python -m mindspore_rec.plan` for training over several workers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mindspore_rec.plan.workers import PlannedTable, WorkerPlan, plan_workers
 
 __all__ = ["add_worker_options", "check_no_worker_options", "columns", "worker_plan"]
 
-# Options for --workers alone, and their values if they are not given.
+# Options that need --workers, and their default values.
 _DEFAULTS: dict[str, Any] = {
     "table": None,
     "link_gbit": 10.0,
@@ -30,7 +30,7 @@ _DEFAULTS: dict[str, Any] = {
 
 
 def columns(text: str) -> list[str | int]:
-    """Return columns given as text: names, numbers, and ranges of numbers.
+    """Parse columns from text: names, numbers, and ranges of numbers.
 
     Raises:
         argparse.ArgumentTypeError: a part is empty.
@@ -69,7 +69,7 @@ def _table(text: str) -> tuple[str, int | None, list[str | int]]:
 
 
 def add_worker_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options; all but `--workers` are None if they are not given."""
+    """Add the options for `--workers`; each option that is left out is None."""
     add = parser.add_argument_group("over workers").add_argument
     add(
         "--workers",
@@ -95,21 +95,21 @@ def add_worker_options(parser: argparse.ArgumentParser) -> None:
 
 
 def check_no_worker_options(options: argparse.Namespace) -> None:
-    """Raise ValueError if an option for `--workers` is given without it."""
+    """Raise ValueError if an option for `--workers` is set without `--workers`."""
     for name in _DEFAULTS:
         if getattr(options, name) is not None:
             raise ValueError(f"--{name.replace('_', '-')} needs --workers")
 
 
 def worker_plan(options: argparse.Namespace, log: KeyLog | None) -> WorkerPlan:
-    """Return the plan that the options ask for, and write its placements if asked.
+    """Return the plan for the options; with `--placements`, write the placements too.
 
     Args:
         options: of the command.
         log: the log of `--keys`, or None.
 
     Raises:
-        ValueError: an option is out of range, or excludes another.
+        ValueError: an option is out of range, or excludes another option.
     """
     settings = {
         name: default if getattr(options, name) is None else getattr(options, name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Format a plan of workers as text: a line a table and number of workers, then a line a step."""
+"""Format a worker plan as text: a line per table and number of workers, then a line per step."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _STEP_HEAD = (
 
 
 def worker_text(plan: WorkerPlan) -> str:
-    """Format the tables over each number of workers, and the predicted steps."""
+    """Format the tables for each number of workers, and the predicted steps."""
     machine = plan.machine
     keys = ", ".join(f"{number:,} keys of '{name}'" for name, number in plan.keys.items())
     lines = [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Predict a training over many workers from a key log: `python -m mindspore_rec.plan --workers`."""
+"""Predict training over many workers from a key log: `python -m mindspore_rec.plan --workers`."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ __all__ = ["PlannedTable", "TableOnWorkers", "WorkerOutcome", "WorkerPlan", "pla
 @takes_old(Renamed("dim", "embedding_dim", replaces=True))
 @dataclass(frozen=True)
 class PlannedTable:
-    """One table of a plan.
+    """One table of a worker plan.
 
     Args:
-        log: the keys looked up in it.
-        embedding_dim: floats of a row's value.
+        log: log of the keys that are looked up in the table.
+        embedding_dim: number of floats in a row's value.
         optimizer: a name of `OPTIMIZERS`.
     """
 
@@ -38,20 +38,21 @@ class PlannedTable:
 
 @dataclass(frozen=True)
 class TableOnWorkers:
-    """One table over N workers. Imbalance is the busiest worker's share times N: 1.0 is even.
+    """One table over N workers. Imbalance is the busiest worker's share times N; 1.0 is even.
 
-    Figures of a step are means over the steps, per worker.
+    Figures per step are means over the steps, per worker.
 
     Args:
-        placement: 'sharded', 'owner' or 'replicated', as `TableConfig.placement` has them.
-        owner: the worker that has the table, with 'owner'; else None.
-        most_rows: rows of the worker that has most of them.
+        placement: 'sharded', 'owner' or 'replicated', as in `TableConfig.placement`.
+        owner: the worker that has the table if the placement is 'owner'; None for other placements.
+        most_rows: rows of the worker that has the most rows.
         row_imbalance: of rows.
-        lookup_imbalance: of lookups by the owner of their key, every occurrence counted.
-        key_imbalance: of the keys that owners get, distinct in each worker's batch.
-        sent_keys: distinct keys of a worker's batch.
-        sent_bytes: bytes that a worker sends per step, bytes to itself included: keys, rows as an
-            owner, gradients.
+        lookup_imbalance: imbalance of lookups by the owner of their key; every occurrence counts.
+        key_imbalance: imbalance of the keys that owners receive; each worker sends its distinct
+            keys.
+        sent_keys: number of distinct keys in a worker's batch.
+        sent_bytes: bytes that a worker sends per step as keys, rows and gradients, including bytes
+            to itself.
     """
 
     placement: str
@@ -66,21 +67,21 @@ class TableOnWorkers:
 
 @dataclass(frozen=True)
 class WorkerOutcome:
-    """A training with N workers.
+    """Predicted training with N workers.
 
     Args:
         workers: N.
         steps: whole steps of the log, of N batches each.
-        expected: whether the log fills no step, and figures of a step are expected ones: of N
-            batches, each of which has a key as often as the log's batches have it.
-        row_bytes: bytes of rows of the worker that has most, all tables.
+        expected: True if the log fills no step; the figures of a step are then expectations for N
+            batches in which each key is as likely as in the log's batches.
+        row_bytes: bytes of the rows of all tables on the worker that has the most bytes.
         tables: the tables by name.
-        compute_seconds: of a step: the dense part, as given.
-        table_seconds: the busiest worker's lookups and updates.
-        exchange_seconds: keys, rows and gradients.
-        average_seconds: the average of dense gradients.
+        compute_seconds: seconds of a step's dense part, from the argument.
+        table_seconds: seconds of the busiest worker's lookups and updates.
+        exchange_seconds: seconds of exchanging keys, rows and gradients.
+        average_seconds: seconds of averaging dense gradients.
         step_seconds: all of them.
-        samples_per_second: of all workers; None if the step takes no time.
+        samples_per_second: samples per second of all workers; None if the step takes no time.
     """
 
     workers: int
@@ -98,13 +99,13 @@ class WorkerOutcome:
 
 @dataclass
 class WorkerPlan:
-    """Figures of a log over workers.
+    """Figures of a log for training over workers.
 
     Args:
         samples: rows of the log.
         batch_size: samples of one worker's batch.
         keys: distinct keys of each table.
-        machine: speeds that the prediction is from.
+        machine: speeds behind the prediction.
         outcomes: one for each number of workers.
     """
 
@@ -135,16 +136,16 @@ def plan_workers(
     compute_seconds: float = 0.0,
     progress: bool = False,
 ) -> WorkerPlan:
-    """Predict rows, bytes and the step of a training over workers.
+    """Predict rows, bytes and step time of a training over workers.
 
     Args:
-        tables: the tables by name; their logs have the same samples.
+        tables: the tables by name; all logs have the same samples.
         workers: numbers of workers to try.
-        batch_size: samples of one worker's batch: N workers train N times as many a step.
+        batch_size: samples of one worker's batch; a step of N workers trains N times as many.
         machine: speeds of a worker. Default: `Machine()`.
         dense_bytes: bytes of the dense parameters' gradients. Default: 0.
         compute_seconds: seconds of the dense part of one worker's batch. Default: 0.
-        progress: whether to show a bar on standard error if that is a terminal.
+        progress: whether to show a progress bar; it needs a terminal as standard error.
 
     Raises:
         ValueError: an argument is out of range, or a log has no keys or is broken.

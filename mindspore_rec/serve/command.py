@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The server's command line: its options, and what they must be before anything is listened at."""
+"""The server's command line: its options, and their checks before the server listens."""
 
 from __future__ import annotations
 
@@ -100,11 +100,11 @@ def command_parser() -> argparse.ArgumentParser:
 
 
 def declared_models(options: argparse.Namespace) -> list[tuple[str, str]]:
-    """Return names and directories of the models that a command line declares.
+    """Return the names and directories of the models that a command line declares.
 
     Raises:
-        ValueError: it declares none, says of several what only one can be, or has an option that
-            could not be used once the server runs.
+        ValueError: the options declare no model, set several values for an option of one model, or
+            have a value that the running server could not use.
 
     Example:
         >>> parser = command_parser()
@@ -144,9 +144,10 @@ def _check_inputs(options: argparse.Namespace) -> None:
 
 
 def _check_features(name: str, apart: bool) -> None:
-    """Find the function; `apart`: in a process of its own.
+    """Check that the function can be imported; with `apart`, in a forked process.
 
-    Its module may start threads, as MindSpore does, which workers that are forked would not have.
+    The function's module may start threads, as MindSpore does; forked workers would lack these
+    threads.
     """
     error = _in_child(lambda: _features_error(name)) if apart else _features_error(name)
     if error:
@@ -169,7 +170,7 @@ _RAN = "ran:"  # before what a child says that came to its end
 
 
 def _in_child(run: Callable[[], str]) -> str:
-    """Return what a function returns in a forked process."""
+    """Run a function in a forked process and return its result."""
     read, write = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()

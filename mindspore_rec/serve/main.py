@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
 
 class _UsageError(Exception):
-    """The command line cannot be served."""
+    """Error for options that cannot be served."""
 
 
 @dataclass(frozen=True)
 class _Checked:
-    """Models and parts of a server that a command line asks for, checked."""
+    """Checked models and server parts of a command line."""
 
     models: list[tuple[str, str]]  # names and directories
     tiers: CacheConfig | None
@@ -51,7 +51,7 @@ class _Checked:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Serve until a signal ends it; return the exit code."""
+    """Serve until a signal stops the server; return the exit code."""
     parser = command_parser()
     options = parser.parse_args(arguments)
     counting = _counted_together() if options.workers > 1 else contextlib.nullcontext()
@@ -68,12 +68,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _check(options: argparse.Namespace) -> _Checked:
-    """Return what is to be served.
+    """Check the options, and return the models and server parts.
 
     Raises:
         _UsageError: the options are wrong.
-        ImportError: a package is missing; the sentence says how to install it.
-        OSError, ValueError: a file of the options cannot be used.
+        ImportError: a package is missing; the message says how to install it.
+        OSError, ValueError: a file in the options cannot be used.
     """
     _import_fronts(options)
     from mindspore_rec.serve.server.protection import Protection
@@ -101,11 +101,11 @@ def _import_fronts(options: argparse.Namespace) -> None:
 def _listen(
     options: argparse.Namespace, checked: _Checked, sockets: contextlib.ExitStack
 ) -> tuple[socket.socket, str]:
-    """Return the listening socket, and the line that says where it listens.
+    """Return the listening socket, and a line with its address to print.
 
     Raises:
-        OSError: a port is not to be had.
-        ValueError: other machines could ask without protection.
+        OSError: a port is not available.
+        ValueError: other machines could send requests without protection.
     """
     listener = _ports(options, sockets)
     host, port = listener.getsockname()[:2]
@@ -119,7 +119,7 @@ def _listen(
 def _serve(
     options: argparse.Namespace, checked: _Checked, listener: socket.socket, says: str
 ) -> int:
-    """Answer, in this process or by workers, until a signal ends it; return the exit code."""
+    """Answer requests, in this process or in workers, until a signal; return the exit code."""
     sys.setswitchinterval(0.0005)  # one thread decodes while others answer
     if options.workers > 1:
         print(says, flush=True)  # both ports are held
@@ -137,10 +137,10 @@ def _serve(
 
 
 def _ports(options: argparse.Namespace, sockets: contextlib.ExitStack) -> socket.socket:
-    """Return the listening socket; if workers share a port of gRPC, hold that too.
+    """Return the listening socket; if workers share a gRPC port, hold that port too.
 
     Raises:
-        OSError: one of the ports is not to be had.
+        OSError: one of the ports is not available.
     """
     port = options.port
     try:
@@ -155,7 +155,7 @@ def _ports(options: argparse.Namespace, sockets: contextlib.ExitStack) -> socket
 
 @contextlib.contextmanager
 def _counted_together() -> Iterator[None]:
-    """Have processes count in files that all of them read; before prometheus_client is imported."""
+    """Let all processes share files of counts; must precede the import of prometheus_client."""
     if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
         yield
         return
@@ -189,10 +189,10 @@ def _predictor(path: str, options: argparse.Namespace, tiers: CacheConfig | None
 
 
 def _work(shared: Shared, number: int, protection: Protection) -> int:
-    """Answer as one of several processes.
+    """Answer requests as one of several processes.
 
-    Only the first one listens before it has a state, to say so: once a client had an answer, no
-    process says that there is none.
+    Only the first process listens before there is a state, and tells clients so. Once a client has
+    got an answer, no process may say that there is no state.
     """
     options = shared.options
     early = number == 0 and not shared.answers
@@ -231,9 +231,9 @@ def _work(shared: Shared, number: int, protection: Protection) -> int:
 
 
 def _import_ahead() -> None:
-    """Import what all processes need; ONNX Runtime has threads, which a fork would not take along.
+    """Import modules that all processes need, except ONNX Runtime: a fork loses its threads.
 
-    They share the memory of it, and begin at once.
+    The processes share the memory of these modules and start at once.
     """
     import importlib
 
@@ -254,16 +254,16 @@ def _answer(
     early: bool = True,
     says: str | None = None,
 ) -> int:
-    """Answer with models until a signal ends it; return the exit code.
+    """Answer requests with models until a signal; return the exit code.
 
     Args:
         options: of the command.
         listener: the listening socket.
-        makers: names of the models, and what makes their predictors.
+        makers: names of the models, and functions that make their predictors.
         protection: what requests pass.
-        answers: called when all models answer.
-        early: listen before they do.
-        says: line that is printed once it listens. Default: none.
+        answers: function to call when all models can answer.
+        early: whether to listen before the models can answer.
+        says: line to print once the server listens. Default: none.
     """
     from mindspore_rec.serve.server.http import Front
 
@@ -303,7 +303,7 @@ def _answer(
     server = protection.server(front.app, grpc, loading.start if early else lambda: None, says)
     if not early:
         load()
-    # It takes these itself while it runs; one that comes before shall not be lost.
+    # The server handles SIGTERM and SIGINT only while it runs; an earlier signal must not be lost.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, server.handle_exit)
     code = 1
@@ -326,9 +326,10 @@ def _text(error: Any) -> str:
 
 
 def _exit(code: int) -> NoReturn:
-    """End the process, without the interpreter's own end while a thread still loads a model.
+    """End the process; skip the interpreter's shutdown while a thread still loads a model.
 
-    That thread may be in native code that waits for a tier, where the interpreter would end it.
+    A thread that loads a model may wait for a tier in native code, and the interpreter's shutdown
+    would end the thread there.
     """
     if any(each.daemon for each in threading.enumerate()):
         sys.stdout.flush()
@@ -338,5 +339,5 @@ def _exit(code: int) -> NoReturn:
 
 
 def run() -> NoReturn:
-    """Run the command of this process, and end it."""
+    """Run the command in this process, then end the process."""
     _exit(main())

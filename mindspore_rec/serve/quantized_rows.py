@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of int8 and int4 by key, without a network around them."""
+"""Rows of int8 and int4 by key, without a network."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ __all__ = ["QuantizedRows"]
 
 
 class QuantizedRows:
-    """Rows of int8 or int4, which are read a lot and changed now and then.
+    """Rows of int8 or int4, for many reads and few changes.
 
-    Any thread may call. Lookups run side by side, changes alone; a reader sees each change as a
-    whole. Keys without a row, and ids outside a vocabulary, read `unknown`.
+    Any thread may call. Lookups run at the same time, but changes run alone; a reader sees each
+    change as a whole. Keys without a row, and ids outside a vocabulary, read `unknown`.
 
     Args:
-        embedding_dim: numbers of a row, 1 to 8192.
+        embedding_dim: number of values in a row, 1 to 8192.
         rows: 'int8' or 'int4'.
-        vocabulary: ids are 0 up to it, and have rows of zeros at first; 0: keys are any int64.
-            Default: 0.
+        vocabulary: number of ids, which start at 0 and have rows of zeros at first; 0: keys are any
+            int64. Default: 0.
         unknown: float32 `[embedding_dim]`. Default: zeros.
 
     Raises:
@@ -52,16 +52,16 @@ class QuantizedRows:
         self._rows = _native.QuantisedRows(embedding_dim, BITS[rows], vocabulary, unknown)
 
     def upsert(self, keys: np.ndarray, values: np.ndarray) -> None:
-        """Set rows; of a key given twice the last one stays.
+        """Set rows; if a key occurs twice, its last row counts.
 
         Args:
             keys: int32 or int64 `[n]`.
-            values: float32 `[n, dim]`, which are quantized as `serving.quantize.quantize` does.
+            values: float32 `[n, dim]`; they are quantized as in `serving.quantize.quantize`.
         """
         self._rows.upsert(keys, values)
 
     def erase(self, keys: np.ndarray) -> int:
-        """Remove the rows of keys, int32 or int64 `[n]`; return how many there were."""
+        """Remove the rows of keys, int32 or int64 `[n]`; return the number of removed rows."""
         return self._rows.erase(keys)
 
     def clear(self) -> None:
@@ -69,7 +69,7 @@ class QuantizedRows:
         self._rows.clear()
 
     def lookup(self, ids: np.ndarray) -> np.ndarray:
-        """Return the rows of ids, int32 or int64 `[n]`: float32 `[n, dim]`."""
+        """Return the rows of ids, int32 or int64 `[n]`, as float32 `[n, dim]`."""
         return self._rows.lookup(ids)
 
     def pool(
@@ -79,13 +79,14 @@ class QuantizedRows:
         combiner: str = "sum",
         weights: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Return a row for each bag of ids, float32 `[bags, dim]`.
+        """Return one row per bag of ids, float32 `[bags, dim]`.
 
         Args:
             ids: int32 or int64 `[n]`.
             offsets: int32 or int64 `[bags]`: bag b has the ids from `offsets[b]` to
-                `offsets[b + 1]`, the last bag all ids up to the end.
-            combiner: 'sum', or 'mean', by weights if there are some. Default: 'sum'.
+                `offsets[b + 1]`; the last bag has all ids up to the end.
+            combiner: 'sum' or 'mean'; with weights, the weighted sum or the weighted mean. Default:
+                'sum'.
             weights: float32 `[n]`. Default: 1 each.
 
         Raises:
@@ -98,5 +99,5 @@ class QuantizedRows:
         return self._rows.keys()
 
     def stats(self) -> dict[str, int]:
-        """Return `rows`, and the bytes held with room for growth: `row_bytes`, `index_bytes`."""
+        """Return `rows`, and bytes in memory with room for growth: `row_bytes`, `index_bytes`."""
         return self._rows.stats()

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serving: predictions with a network that follows the checkpoints of a training.
+"""Serving: predictions with a network that follows the checkpoints of a training run.
 
-`Predictor` predicts in a program, `python -m mindspore_rec.serving` over HTTP. `QuantizedRows` are
-rows of int8 or int4 by themselves, `SharedRows` rows that processes share.
+`Predictor` predicts inside a program; `python -m mindspore_rec.serving` predicts over HTTP.
+`QuantizedRows` are rows of int8 or int4 without a network; `SharedRows` are rows that processes
+share.
 """
 
 from typing import TYPE_CHECKING

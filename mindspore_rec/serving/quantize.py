@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of int8 and int4 for those who evaluate what serving them costs: see `quantize`."""
+"""Quantize rows to int8 and int4, to evaluate the cost of serving them: see `quantize`."""
 
 from mindspore_rec.common.rows.quantise import (
     BITS,

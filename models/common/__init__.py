@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that all models share: configuration, data, embeddings, training, commands."""
+"""The code that all models share: configuration, data, embeddings, training, commands."""

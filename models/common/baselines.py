@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Logistic regression and boosted trees on the rows that the models train on.
 
-Needs scikit-learn (`pip install scikit-learn`) and, for LightGBM's trees, `pip install lightgbm`.
-All choose their settings by AUC on a fifth of the training rows, then fit all of them; test rows
-choose nothing.
+The module needs scikit-learn (`pip install scikit-learn`) and, for LightGBM's trees,
+`pip install lightgbm`. All baselines choose their settings by AUC on a fifth of the training rows,
+then fit all training rows. Test rows have no influence on the choice.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ def rows_of(batches: Iterable[dict[str, np.ndarray]]) -> Rows:
 
 
 def logistic_regression(train: Rows, test: Rows, most_rows: int = 300_000) -> dict[str, Any]:
-    """Evaluate logistic regression: one weight for each id and number.
+    """Evaluate logistic regression: one weight per id and per number.
 
     Args:
         train: training rows.
         test: test rows.
-        most_rows: most training rows on which the strength of L2 is chosen. Default: 300,000.
+        most_rows: most training rows for the choice of the L2 strength. Default: 300,000.
 
     Returns:
         `auc` and `log_loss` on the test rows, and `settings`.
@@ -73,10 +73,11 @@ def logistic_regression(train: Rows, test: Rows, most_rows: int = 300_000) -> di
 
 
 def boosted_trees(train: Rows, test: Rows, most_rows: int = 300_000) -> dict[str, Any]:
-    """Evaluate histogram gradient boosting; ids of many values enter as their targets' means.
+    """Evaluate histogram gradient boosting; ids of large fields become their targets' means.
 
-    Fields of up to 255 ids are native categories. Others become two numbers: the mean label of the
-    id (cross-fitted, smoothed; scikit-learn's TargetEncoder) and how often it occurs.
+    Fields of fewer than 255 ids are native categories. An id of a larger field becomes two numbers:
+    its mean label (cross-fitted, smoothed; scikit-learn's TargetEncoder) and its number of
+    occurrences.
 
     Args: as for `logistic_regression`.
     """
@@ -104,10 +105,10 @@ def boosted_trees(train: Rows, test: Rows, most_rows: int = 300_000) -> dict[str
 
 
 def lightgbm_trees(train: Rows, test: Rows, most_rows: int = 300_000) -> dict[str, Any]:
-    """Evaluate LightGBM; all ids are categories, which its trees split by sorted gradients.
+    """Evaluate LightGBM; all ids are categories, and its trees split them by sorted gradients.
 
-    On millions of rows it takes minutes where scikit-learn's trees take hours. The number of trees
-    is that after which the AUC on held-out rows stops rising.
+    On millions of rows LightGBM takes minutes, while scikit-learn's trees take hours. LightGBM
+    stops adding trees when the AUC on held-out rows stops rising.
 
     Args: as for `logistic_regression`.
 
@@ -159,7 +160,7 @@ def _chosen(
     test: Rows,
     most_rows: int,
 ) -> dict[str, Any]:
-    """Choose settings on some training rows, fit them to all; return the metrics on test rows."""
+    """Choose settings on some training rows, fit all rows; return the metrics on test rows."""
     some = tuple(part[:most_rows] for part in train)
     held_out = np.arange(len(some[0])) % HELD_OUT == 0
     kept: Any = tuple(part[~held_out] for part in some)
@@ -245,10 +246,10 @@ class _Encoder:
 
 
 def of_data(name: str, data: Data) -> dict[str, Any]:
-    """Evaluate a baseline on a data set that a model's configuration opened.
+    """Evaluate a baseline on the data set of a model's configuration.
 
     Args:
         name: name in `BASELINES`.
-        data: the data set; one epoch of it is held in memory.
+        data: the data set; one epoch of it must fit into memory.
     """
     return BASELINES[name](rows_of(data.train(1 << 16, 1)), rows_of(data.test))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check of numbers with a least value, beside the checks of `mindspore_rec.common.checks`."""
+"""Check of a number's range, in addition to the checks of `mindspore_rec.common.checks`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["check_least"]
 
 
 def check_least(name: str, value: Any, least: int, most: int | None = None) -> None:
-    """Raise ValueError where a number is below its least value, above its greatest or infinite.
+    """Raise ValueError if a number is too small, too large or infinite.
 
     Args:
-        name: the number's name, for the message.
+        name: the number's name, for the error message.
         value: the number.
         least: least legal value.
         most: greatest legal value. Default: None, no limit.

@@ -66,7 +66,7 @@ def training_parser(program: str, description: str, configs: Path) -> argparse.A
 
 
 def config_path(given: Path, configs: Path) -> Path:
-    """Return the file that is meant by a path or by the name of one of the model's configurations.
+    """Return the file of a path, or of the name of one of the model's configurations.
 
     Example:
         >>> config_path(Path("nowhere.yaml"), Path("configs")).as_posix()
@@ -77,10 +77,10 @@ def config_path(given: Path, configs: Path) -> Path:
 
 
 def seed_list(text: str) -> list[int]:
-    """Return the seeds of an option; a `type` of `argparse`.
+    """Parse the seeds of an option; usable as a `type` of `argparse`.
 
     Raises:
-        argparse.ArgumentTypeError: they are not different whole numbers of at least 0.
+        argparse.ArgumentTypeError: the seeds are not different whole numbers of at least 0.
 
     Example:
         >>> seed_list("0,1,5")
@@ -98,14 +98,14 @@ def seed_list(text: str) -> list[int]:
 
 
 def check_training_options(options: argparse.Namespace) -> None:
-    """Refuse options of a training command that do not go together; make the folders of its files.
+    """Refuse training options that contradict each other; make the folders of output files.
 
     Args:
         options: options with `seed`, `seeds`, `save`, `json` and `report`.
 
     Raises:
-        ValueError: a seed and seeds, several models to save or to report on, or a directory to save
-            in that exists.
+        ValueError: both a seed and seeds are given, several models are to be saved or reported, or
+            the directory to save in exists.
 
     Example:
         >>> check_training_options(argparse.Namespace(seed=1, seeds=[1, 2]))
@@ -136,7 +136,7 @@ class _Beside(logging.Handler):
 
 
 def show_log() -> None:
-    """Show the log, which has the evaluations during training, on standard error."""
+    """Show the log on standard error; it has the evaluations during training."""
     logger = logging.getLogger("mindspore_rec")
     if not any(isinstance(each, _Beside) for each in logger.handlers):
         logger.addHandler(_Beside())
@@ -144,7 +144,7 @@ def show_log() -> None:
 
 
 def save_json(path: Path | None, figures: dict[str, Any]) -> None:
-    """Write figures as JSON to a path, if one is given."""
+    """Write figures as JSON to a path, unless the path is None."""
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")

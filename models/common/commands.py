@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands of all models: train with one seed or several, and evaluate."""
+"""Commands of all models: train with one seed or several seeds, and evaluate."""
 
 from __future__ import annotations
 
@@ -121,9 +121,9 @@ def _train_once(
 
 
 def _close_tables(model: RecModel) -> None:
-    """Close a model's tables, so that the next model's may have their names.
+    """Close a model's tables, so that the next model's tables can have the same names.
 
-    First values depend on a table's name: every run must have the same.
+    Initial values depend on a table's name, so every run must use the same names.
     """
     for table in tables_of(model.train_network):
         table.close()
@@ -132,7 +132,7 @@ def _close_tables(model: RecModel) -> None:
 def _report(runs: list[dict[str, Any]], data: Data, options: argparse.Namespace) -> None:
     """Print means over several seeds, and write `--json`.
 
-    The file has the runs and their means; the figures of a single run are at its top level, too.
+    The file has the runs and their means; the figures of a single run are also at its top level.
     """
     if worker_group().rank != 0:
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configurations: dataclasses from YAML by dacite, strictly, and back to JSON."""
+"""Configurations: dataclasses from YAML by dacite, with strict checks, and back to JSON."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _MOST_DEPTH = 64
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML with numbers as in YAML 1.2, and with keys that occur once in a mapping."""
+    """YAML loader with numbers as in YAML 1.2; it refuses a mapping with a repeated key."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        # PyYAML takes seconds for thousands of brackets, and then Python's stack ends.
+        # PyYAML takes seconds for thousands of nested brackets, and then overflows Python's stack.
         self._depth = getattr(self, "_depth", 0) + 1
         if self._depth > _MOST_DEPTH:
             mark = self.peek_event().start_mark
@@ -52,7 +52,7 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-# PyYAML follows YAML 1.1, where 1e-3 is a text: its floats must have a point and a signed exponent.
+# PyYAML follows YAML 1.1, in which 1e-3 is a text: a float must have a point and a signed exponent.
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
     re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+\Z"),
@@ -61,7 +61,7 @@ _Loader.add_implicit_resolver(
 
 
 def read_yaml(path: Path, kind: type[T]) -> T:
-    """Return the configuration that a YAML file holds.
+    """Return the configuration in a YAML file.
 
     Numbers are read as in YAML 1.2: 1e-3 is a number.
 
@@ -70,8 +70,8 @@ def read_yaml(path: Path, kind: type[T]) -> T:
         kind: dataclass of the configuration.
 
     Raises:
-        ValueError: the file is missing, not YAML or has a key twice, or as `from_mapping`; the
-            message names it.
+        ValueError: the file is missing, is not YAML or repeats a key; or as for `from_mapping`. The
+            message names the file.
     """
     try:
         document = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
@@ -81,19 +81,19 @@ def read_yaml(path: Path, kind: type[T]) -> T:
 
 
 def from_mapping(kind: type[T], values: Mapping[str, Any]) -> T:
-    """Return a dataclass made from a mapping, with the dataclasses in it.
+    """Return a dataclass made from a mapping, including nested dataclasses.
 
-    A field may be a bool, int, float, str, Literal, a tuple of one of these, a dataclass, one of
-    these or None, or a union of dataclasses, which the key `kind` tells apart: each of them has a
-    field `kind`, a Literal of one value.
+    A field may be a bool, int, float, str, Literal, a tuple of one of these types, or a dataclass;
+    it may also be None. A field may also be a union of dataclasses. Each dataclass of a union has a
+    field `kind`, a Literal of one value, and the key `kind` selects the dataclass.
 
     Args:
         kind: the dataclass.
-        values: values of its fields, as YAML gives them; a field with a default may be left out.
+        values: values of the fields, as YAML parses them; a field with a default may be left out.
 
     Raises:
         ValueError: a key is unknown or missing, or a value is illegal. The message has the path of
-            the key and what is legal there.
+            the key and the legal values.
 
     Example:
         >>> @dataclasses.dataclass(frozen=True)
@@ -116,7 +116,7 @@ def from_mapping(kind: type[T], values: Mapping[str, Any]) -> T:
 
 
 def to_json(config: Any) -> dict[str, Any]:
-    """Return a configuration as JSON values, without the passwords in the URLs of caches.
+    """Return a configuration as JSON values, without passwords in the URLs of caches.
 
     Example:
         >>> from mindspore_rec import CacheConfig
@@ -137,7 +137,7 @@ def to_json(config: Any) -> dict[str, Any]:
 
 
 class _UnknownKeyError(DaciteFieldError):
-    """A key that is no field of its dataclass; dacite's own error has no path."""
+    """Error for a key that is not a field of its dataclass; dacite's own error has no path."""
 
     def __init__(self, key: str, known: list[str]) -> None:
         super().__init__(field_path=key)
@@ -148,7 +148,7 @@ Hooks = dict[Any, Callable[[Any], Any]]
 
 
 def _hooks(kind: Any, hooks: Hooks) -> Hooks:
-    """Add to `hooks` what dacite calls on values of a type, for a type and all that it holds."""
+    """Add to `hooks` the functions that dacite calls on values of a type and its members."""
     if kind in hooks:
         return hooks
     members = typing.get_args(kind)
@@ -166,7 +166,7 @@ def _hooks(kind: Any, hooks: Hooks) -> Hooks:
 
 
 def _of_known_keys(kind: Any, value: Any) -> Any:
-    """Return a mapping whose keys are fields of a dataclass; a ready object as it is."""
+    """Return a mapping if its keys are fields of a dataclass; return an instance unchanged."""
     if isinstance(value, kind):
         return value
     if not isinstance(value, Mapping):
@@ -174,7 +174,7 @@ def _of_known_keys(kind: Any, value: Any) -> Any:
     value = with_new_keys(kind, value)
     known = [field.name for field in dataclasses.fields(kind)]
     if "kind" in known and "kind" in value:
-        # Of another kind are probably the other keys too.
+        # If the key `kind` is wrong, the other keys are probably wrong, too.
         legal = typing.get_type_hints(kind)["kind"]
         if typing.get_origin(legal) is Literal and value["kind"] not in typing.get_args(legal):
             raise WrongTypeError(legal, value["kind"], "kind")
@@ -185,7 +185,7 @@ def _of_known_keys(kind: Any, value: Any) -> Any:
 
 
 def _of_its_kind(kinds: list[Any], hooks: Hooks, value: Any) -> Any:
-    """Return a value as the one of several dataclasses whose `kind` it has."""
+    """Return a value as the dataclass, among several, that has the value's `kind`."""
     if not isinstance(value, Mapping) or "kind" not in value:
         raise MissingValueError("kind")
     by_kind = {each.kind: each for each in kinds}
@@ -232,7 +232,7 @@ def _message(error: DaciteFieldError) -> str:
 
 
 def _legal(kind: Any) -> str:
-    """Return what values of a type are, in words for a message."""
+    """Return the legal values of a type, in words for a message."""
     if typing.get_origin(kind) is Literal:
         return f"one of {', '.join(map(repr, typing.get_args(kind)))}"
     named = {tuple: "a list", Mapping: "a mapping"}

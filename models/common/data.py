@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The section `data` of a configuration, and the data sets that it opens."""
+"""The section `data` of a configuration, and the data sets that it describes."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ _COLUMNS = ("ids", "dense", "label")
 
 @dataclass(frozen=True)
 class Synthetic:
-    """Rows in Criteo's form drawn from a planted model while they are read.
+    """Rows in Criteo's form, drawn from a planted model while they are read.
 
     Args:
         kind: 'synthetic'.
         rows: training rows.
         test_rows: test rows, drawn from the same model. Default: 200,000.
         max_cardinality: number of values of the largest fields. Default: 10,000.
-        pair_cardinality: number of values that a field which takes part in interactions has at
-            most. Default: 1,500, as in `datasets.synthetic.criteo_like`.
+        pair_cardinality: most values of a field that takes part in interactions. Default: 1,500, as
+            in `datasets.synthetic.criteo_like`.
         seed: seed of the planted model and its rows. Default: 1.
     """
 
@@ -70,7 +70,7 @@ class Synthetic:
 
 @dataclass(frozen=True)
 class Criteo:
-    """Criteo's data, or others in its form: two packed sets in one directory.
+    """Criteo's data, or other data in Criteo's form: two packed sets in one directory.
 
     Args:
         kind: 'criteo'.
@@ -89,11 +89,11 @@ class CensusIncome:
 
     Args:
         kind: 'census_income'.
-        tasks: labels to learn, of 'income' and 'never_married'. Default: income alone.
-        exact: amounts that are categories, too, by their exact value. Default: all four.
-        min_count: rows with which an amount is a category of its own. Default: 5.
-        validation: share of the training rows to hold out and evaluate on instead of the test rows,
-            for tuning; 0 holds out none. Default: 0.0.
+        tasks: labels to learn: 'income', 'never_married' or both. Default: income alone.
+        exact: amounts that are also categories, by their exact value. Default: all four.
+        min_count: number of rows from which an amount is its own category. Default: 5.
+        validation: share of the training rows to hold out, for tuning; the evaluation then uses
+            these rows instead of the test rows. 0 holds out no rows. Default: 0.0.
     """
 
     kind: Literal["census_income"] = "census_income"
@@ -105,14 +105,14 @@ class CensusIncome:
 
 @dataclass(frozen=True)
 class MovieLens:
-    """MovieLens; the label is whether a rating is 4 or more.
+    """MovieLens; the label is 1 if a rating is 4 or more.
 
     Args:
         kind: 'movielens'.
         split: 'random' or 'time', as for `datasets.movielens.load`. Default: 'random'.
         test: share of the ratings that are test rows. Default: 0.2.
-        validation: share of the training rows to hold out and evaluate on instead of the test rows,
-            for tuning; 0 holds out none. Default: 0.0.
+        validation: share of the training rows to hold out, for tuning; the evaluation then uses
+            these rows instead of the test rows. 0 holds out no rows. Default: 0.0.
     """
 
     kind: Literal["movielens"] = "movielens"
@@ -129,19 +129,19 @@ class Data:
     """An open data set.
 
     Args:
-        name: name of the data and the test rows, for people.
+        name: readable name of the data and of the test rows.
         fields: number of categorical fields.
         dense: number of numeric columns.
-        train: function of batch size and epochs that returns the training batches, one epoch after
-            the other.
-        train_rows: rows of an epoch.
-        test: batches to evaluate on, in memory or from disk, which can be read again and again.
-        bayes_auc: greatest AUC that a model can have on the test rows; None where it is unknown.
+        train: function of batch size and epochs that returns the training batches of all epochs in
+            order.
+        train_rows: number of rows in an epoch.
+        test: batches to evaluate on, in memory or on disk, which can be read repeatedly.
+        bayes_auc: greatest possible AUC of a model on the test rows; None if it is unknown.
         tasks: names of the tasks, one for each column of the labels.
-        groups: groups of test rows to evaluate apart, bool [rows of test] each, by name.
-        users: the user of each test row, [rows of test], for metrics by user; None where rows have
-            no user.
-        vocabulary: number of ids where they are numbered from 0; None where they are keys.
+        groups: groups of test rows to evaluate separately, bool [rows of test] each, by name.
+        users: user of each test row, [rows of test], for metrics by user; None if rows have no
+            user.
+        vocabulary: number of ids if they are numbered from 0; None if they are keys.
     """
 
     name: str
@@ -158,7 +158,7 @@ class Data:
 
     @property
     def endings(self) -> tuple[str, ...]:
-        """Ends of the names of each task's metrics: '.' and the task, '' where there is one."""
+        """Endings of each task's metric names: '.' and the task's name, or '' for a single task."""
         return tuple(f".{task}" for task in self.tasks) if len(self.tasks) > 1 else ("",)
 
 
@@ -167,13 +167,13 @@ def open_data(config: DataConfig, directory: Path | None, seed: int) -> Data:
 
     Args:
         config: the section `data` of a configuration.
-        directory: directory of the files. None: synthetic data have none; the directories of
-            Census-Income and MovieLens are named by the environment variables
-            `MINDSPORE_REC_CENSUS_DIR` and `MINDSPORE_REC_MOVIELENS_DIR`.
+        directory: directory of the files. None: synthetic data need no directory; for Census-Income
+            and MovieLens, the environment variables `MINDSPORE_REC_CENSUS_DIR` and
+            `MINDSPORE_REC_MOVIELENS_DIR` name the directory.
         seed: seed of the order of the rows.
 
     Raises:
-        ValueError: the directory is missing, is given for synthetic data, or has other files.
+        ValueError: the directory is missing, has other files, or is given for synthetic data.
     """
     if isinstance(config, Synthetic):
         return _open_synthetic(config, directory)
@@ -188,7 +188,7 @@ def _open_synthetic(config: Synthetic, directory: Path | None) -> Data:
     if directory is not None:
         raise ValueError("--data is not for synthetic data, which are made as they are read")
     planted = config.planted()
-    # Another range of rows is a sample of the same truth.
+    # Another range of rows is another sample of the same planted model.
     made = list(generate(config.test_rows, config.seed, config.rows, EVAL_BATCH, planted))
 
     def train(batch_size: int, epochs: int) -> Iterator[Batch]:
@@ -278,7 +278,7 @@ def _part(validation: float) -> str:
 
 
 def _in_memory(rows: Batch, seed: int) -> Callable[[int, int], Iterable[Batch]]:
-    """Return a maker of training batches whose rows are shuffled all together."""
+    """Return a function that makes training batches; it shuffles all rows together."""
     return lambda batch_size, epochs: batches(
         rows, batch_size, shuffle=True, seed=seed, repeat=epochs, shuffle_blocks=64
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The device that a configuration asks for: the dense layers of its network are made on it."""
+"""Device of a configuration, on which the network's dense layers are made."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["on_dense_device"]
 
 @contextmanager
 def on_dense_device(device: str | None) -> Iterator[None]:
-    """Let dense layers that are made in the block run on a device; others are not changed.
+    """Run dense layers made in the block on a device; other layers do not change.
 
     Args:
-        device: 'cpu', 'cuda:N', or None for what the process has.
+        device: 'cpu', 'cuda:N', or None for the process's device.
 
     Raises:
-        ValueError: `device` is none of these, or cannot be used.
+        ValueError: `device` has another value, or cannot be used.
 
     Example:
         >>> with on_dense_device("cpu"):

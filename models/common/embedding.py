@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cells that look the ids of a row up, in the tables that a configuration describes."""
+"""Cells that look up the ids of a row in the tables of a configuration."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class FieldEmbedding(nn.Cell):
     Args:
         fields: number of fields F, at least 1.
         config: description of the embeddings.
-        name: name of the table, or beginning of the tables' names.
-        seed: seed of the first values. Default: 0.
-        dim: floats of an embedding. Default: the configuration's.
-        initializer: first values. Default: normal ones with the configuration's deviation.
+        name: name of the table, or prefix of the tables' names.
+        seed: seed of the initial values. Default: 0.
+        dim: number of floats in an embedding. Default: the configuration's.
+        initializer: initial values. Default: normal values with the configuration's deviation.
 
     Inputs:
         ids: int64 Tensor `[B, F]`.
@@ -43,8 +43,8 @@ class FieldEmbedding(nn.Cell):
         float32 Tensor `[B, F, dim]`.
 
     Attributes:
-        dim: floats of an embedding.
-        table: the cell that looks rows up.
+        dim: number of floats in an embedding.
+        table: the cell that looks up rows.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -73,12 +73,12 @@ class FieldEmbedding(nn.Cell):
         self.table = _lookup_of(fields, config, described)
 
     def construct(self, ids: Tensor) -> Tensor:
-        """Return the rows of ids."""
+        """Return the rows of the ids."""
         return self.table(self.rows(ids))
 
 
 class FieldSum(nn.Cell):
-    """Lookup of one weight for each id, summed over the fields of a row: the first-order term.
+    """Lookup of one weight per id, summed over the fields of a row: the first-order term.
 
     Args: as for `FieldEmbedding`; the weights start at 0.
 
@@ -97,7 +97,8 @@ class FieldSum(nn.Cell):
     def __init__(self, fields: int, config: EmbeddingConfig, name: str, seed: int = 0) -> None:
         super().__init__()
         self.rows = _RowOfId(config)
-        # A bag sums inside the lookup's operator. There is one for a single table on the host.
+        # A bag sums inside the lookup's operator. An `EmbeddingBag` needs a single table on the
+        # host.
         self.sums = config.tables == "one" and config.host_device_mix and config.kind != "converted"
         if self.sums:
             described = config.table(name, seed, dim=1, initializer="zeros")
@@ -129,7 +130,7 @@ def embedding_parameters(net: nn.Cell) -> list[Parameter]:
 
 
 def _lookup_of(fields: int, config: EmbeddingConfig, described: TableConfig) -> nn.Cell:
-    """Return the cell that looks ids `[B, F]` up in a table or in tables like it."""
+    """Return the cell that looks up ids `[B, F]` in one table, or in one table per field."""
     if config.kind == "converted":
         return _converted(config, described)
     if config.tables == "per_field":
@@ -148,7 +149,7 @@ def _lookup_of(fields: int, config: EmbeddingConfig, described: TableConfig) -> 
 
 
 def _converted(config: EmbeddingConfig, described: TableConfig) -> nn.Cell:
-    """Return the hash lookup that `convert` makes of an `nn.Embedding` over the vocabulary."""
+    """Return the hash lookup that `convert` makes from an `nn.Embedding` over the vocabulary."""
     if config.buckets is None:
         raise ValueError(
             "'embedding.buckets' must be the size of the vocabulary with kind 'converted'"
@@ -163,7 +164,7 @@ def _converted(config: EmbeddingConfig, described: TableConfig) -> nn.Cell:
 
 
 class _LookupPerField(nn.Cell):
-    """Lookup of each field's ids in one table, by a lookup of its own."""
+    """Lookup of each field's ids in one table; each field has its own lookup."""
 
     def __init__(self, fields: int, table: MapParameter) -> None:
         super().__init__()
@@ -179,12 +180,13 @@ class _LookupPerField(nn.Cell):
 
 
 class _RowOfId(nn.Cell):
-    """Mapping of ids to themselves, or to their remainders if a static table has buckets."""
+    """Map ids to themselves, or to their remainders if a static table has buckets."""
 
     def __init__(self, config: EmbeddingConfig) -> None:
         super().__init__()
         self.buckets = None if config.numbers_ids else config.buckets
-        # MindSpore computes remainders of int64 in floating point: exact for short ones only.
+        # MindSpore computes int64 remainders in floating point, which is exact only for short
+        # numbers.
         self.low_bits = Tensor((1 << 31) - 1, ms.int64)
 
     def construct(self, ids: Tensor) -> Tensor:

@@ -27,49 +27,50 @@ class EmbeddingConfig:
     """Description of a model's embeddings.
 
     `embedding_dim`, `std`, `admission_threshold`, `max_idle_steps`, `max_rows`, `unknown_value`,
-    `buckets`, `cache`, `value_dtype`, `state_dtype` and `rounding` are the fields of
-    `mindspore_rec.TableConfig` in YAML: `table` maps them. The other keys say how many tables there
-    are and how ids reach them.
+    `buckets`, `cache`, `value_dtype`, `state_dtype` and `rounding` are fields of
+    `mindspore_rec.TableConfig` in YAML; the method `table` maps them. The other keys set the kind,
+    number and place of the tables and the form of ids and lookups.
 
     Args:
-        embedding_dim: floats of an embedding, 1 to 8192, as of the table. Default: 16.
-        std: standard deviation of the normal first values, at least 0; the table's `initializer`.
-            Default: 0.01.
+        embedding_dim: number of floats in an embedding, 1 to 8192, as in `TableConfig`. Default:
+            16.
+        std: standard deviation of the normal initial values, at least 0; it sets the table's
+            `initializer`. Default: 0.01.
         kind: 'hash': tables grow with the ids, and no two ids share a row. 'static': tables with a
             fixed number of rows. 'converted': an ordinary `nn.Embedding` over the ids of the
-            training rows, made a hash table by `mindspore_rec.convert`. Default: 'hash'.
-        tables: 'one' for all fields, whose ids must not collide, as keys that
-            `mindspore_rec.category_keys` salts with the field's name do not; or
-            'per_field'. Default: 'one'.
-        buckets: number of rows of a static table, 1 to 2**31 - 1, its `vocab_size`; an id's row is
-            the remainder of its low 31 bits. Only for 'static'. Default: None.
-        vocabulary: whether ids are numbered: ids of the training rows from 1 on, all others 0. A
-            static table then has a row for each number and no `buckets`; of kind 'converted' ids
-            are always numbered. Default: False.
-        host_device_mix: True: rows live on the host and are looked up and trained there, only those
-            that a batch has, while the dense part runs on the device. False: one static table is an
-            ordinary Parameter on the device with a dense gradient. Default: True.
-        multi_lookup: whether each field has a lookup of its own of the one hash table.
-            Default: False.
-        admission_threshold: occurrences in training with which an id gets a row, at least 1, the
-            table's `admission`; occurrences in all epochs count unless `train.admission_counts`
-            says otherwise. Only for 'hash'. Default: 1.
-        max_idle_steps: steps without an occurrence after which a row is removed; in the table's
-            `eviction`. Not for 'static'. Default: None, never.
-        max_rows: number of rows of each table at most, those seen longest ago are removed; in the
-            table's `eviction`. Not for 'static'. Default: None, no limit.
+            training rows, which `mindspore_rec.convert` makes a hash table. Default: 'hash'.
+        tables: 'one' table for all fields, or one 'per_field'. With 'one', ids of different fields
+            must not collide; keys of `mindspore_rec.category_keys` do not, since they are salted
+            with the field's name. Default: 'one'.
+        buckets: number of rows of a static table, 1 to 2**31 - 1; it sets the table's `vocab_size`.
+            An id's row is the remainder of its low 31 bits. Only for 'static'. Default: None.
+        vocabulary: whether ids are numbered: ids of the training rows from 1 on, and all other ids
+            0. With numbered ids, a static table has one row per number and no `buckets`; for kind
+               'converted', ids are always numbered. Default: False.
+        host_device_mix: True: rows are in host memory, and only the rows of a batch are looked up
+            and trained there, while the dense part runs on the device. False: the single static
+            table is an ordinary Parameter on the device with a dense gradient. Default: True.
+        multi_lookup: whether each field has its own lookup of the single hash table. Default:
+            False.
+        admission_threshold: occurrence in training at which an id gets a row, at least 1; it sets
+            the table's `admission`. Occurrences in all epochs count unless `train.admission_counts`
+            is 'first_epoch'. Only for 'hash'. Default: 1.
+        max_idle_steps: steps without an occurrence after which a row is evicted; it sets the
+            table's `eviction`. Not for 'static'. Default: None, never.
+        max_rows: most rows of each table, set in the table's `eviction`; the rows seen longest ago
+            are evicted. Not for 'static'. Default: None, no limit.
         unknown_value: number that an id without a row reads. Not for 'static'. Default: None, 0.
-        cache: the tiers in which the rows live, as for `mindspore_rec.CacheConfig`; only for tables
-            on the host that are not converted. Default: None, all rows in host memory.
+        cache: the tiers of the rows, as for `mindspore_rec.CacheConfig`; only for tables on the
+            host that are not converted. Default: None, all rows in host memory.
         value_dtype: type of the values in the tables, 'float32', 'bfloat16' or 'float16'; only for
             tables on the host. Default: 'float32'.
-        state_dtype: type of the optimizer's moving averages, 'float32' or 'bfloat16'; likewise.
-            Default: 'float32'.
-        rounding: how a step rounds numbers of two bytes, 'stochastic' or 'nearest'.
-            Default: 'stochastic'.
+        state_dtype: type of the optimizer's moving averages, 'float32' or 'bfloat16'; only for
+            tables on the host. Default: 'float32'.
+        rounding: rounding of two-byte numbers in a step, 'stochastic' or 'nearest'. Default:
+            'stochastic'.
 
     Raises:
-        ValueError: a value is out of range or does not go with another.
+        ValueError: a value is out of range or contradicts another value.
 
     Example:
         >>> EmbeddingConfig(kind="static", buckets=1000).table("ids").vocab_size
@@ -120,7 +121,7 @@ class EmbeddingConfig:
         self._check_life()
 
     def _check_rows(self) -> None:
-        """Check where the number of rows comes from."""
+        """Check the keys that set the number of rows."""
         if self.kind == "hash" and self.vocabulary:
             raise ValueError("'embedding.vocabulary' must be false with kind 'hash': ids are keys")
         bare = self.kind == "static" and self.buckets is None and not self.vocabulary
@@ -133,7 +134,7 @@ class EmbeddingConfig:
             check_least("'embedding.buckets'", self.buckets, 1, (1 << 31) - 1)
 
     def _check_place(self) -> None:
-        """Check on which side the tables are, how many there are and how they are looked up."""
+        """Check the device of the tables, their number and their lookups."""
         if not self.host_device_mix and (self.kind, self.tables) != ("static", "one"):
             raise ValueError(
                 "'embedding.host_device_mix' must be true unless kind is 'static' and tables "
@@ -158,7 +159,7 @@ class EmbeddingConfig:
             )
 
     def _check_life(self) -> None:
-        """Check what decides when an id has a row."""
+        """Check the keys that decide when an id has a row."""
         admits = self.admission_threshold != 1
         if self.kind == "static" and (admits or self.eviction or self.unknown_value is not None):
             raise ValueError(
@@ -173,12 +174,12 @@ class EmbeddingConfig:
 
     @property
     def numbers_ids(self) -> bool:
-        """Whether ids are numbers of a vocabulary instead of keys."""
+        """True if ids are numbers of a vocabulary instead of keys."""
         return self.vocabulary or self.kind == "converted"
 
     @property
     def eviction(self) -> Eviction | None:
-        """Rules by which rows are removed; None where they never are."""
+        """Rules of eviction; None if rows are never evicted."""
         if self.max_idle_steps is None and self.max_rows is None:
             return None
         return Eviction(max_idle_steps=self.max_idle_steps, max_rows=self.max_rows)
@@ -186,13 +187,13 @@ class EmbeddingConfig:
     def table(
         self, name: str, seed: int = 0, *, dim: int | None = None, initializer: Any = None
     ) -> TableConfig:
-        """Return the description of a table.
+        """Return the config of a table.
 
         Args:
             name: name of the table.
-            seed: seed of its first values. Default: 0.
-            dim: floats of a row. Default: the configuration's.
-            initializer: first values. Default: normal ones with the configuration's deviation.
+            seed: seed of the table's initial values. Default: 0.
+            dim: number of floats in a row. Default: the configuration's.
+            initializer: initial values. Default: normal values with the configuration's deviation.
         """
         is_hash = self.kind != "static"
         return TableConfig(

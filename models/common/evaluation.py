@@ -25,12 +25,13 @@ class Evaluation:
     """Result of an evaluation of a model on the test rows.
 
     Args:
-        metrics: `auc`, `log_loss`, `normalized_entropy` (log loss divided by that of always
-            predicting the mean label), `calibration` (mean prediction divided by mean label) and,
-            where rows have users, `gauc`, the mean of the users' AUCs weighted by their rows. With
-            several tasks `.<task>` is behind each name; of a group of rows `.<group>` is at its
-            end: `auc.income.adult`.
-        curves: predicted and observed rate on all test rows, in bins of equal numbers of rows, by
+        metrics: `auc`, `log_loss`, `normalized_entropy`, `calibration` and, if rows have users,
+            `gauc`. The normalized entropy is the log loss divided by the log loss of always
+            predicting the mean label. The calibration is the mean prediction divided by the mean
+            label. GAUC is the mean of the users' AUCs, weighted by their rows. With several tasks,
+            the name of each metric ends in `.<task>`. For a group of rows, the name of each metric
+            ends in `.<group>`, as in `auc.income.adult`.
+        curves: predicted and observed rates on all test rows, in bins of equally many rows, by
             task; a single task has the name ''.
     """
 
@@ -39,7 +40,7 @@ class Evaluation:
 
 
 def training_metrics(data: Data) -> dict[str, Any]:
-    """Return the metrics that are evaluated during training: AUC and log loss of each task."""
+    """Return the metrics for evaluations during training: AUC and log loss of each task."""
     aucs = {f"auc{end}": AUC(from_logits=True, task=k) for k, end in enumerate(data.endings)}
     losses = {
         f"log_loss{end}": LogLoss(from_logits=True, task=k) for k, end in enumerate(data.endings)
@@ -52,7 +53,7 @@ def evaluate(model: RecModel, data: Data) -> Evaluation:
 
     Args:
         model: the trained model.
-        data: the data that it was trained on.
+        data: the data that the model was trained on.
     """
     logit, label = predictions(model, data)
     metrics = {}
@@ -70,7 +71,7 @@ def evaluate(model: RecModel, data: Data) -> Evaluation:
 
 
 def calibration(logit: np.ndarray, label: np.ndarray) -> ReliabilityCurve:
-    """Return predicted and observed rate, in bins with as many rows each.
+    """Return predicted and observed rates, in bins with equally many rows.
 
     Args:
         logit: float32 `[rows]`.
@@ -85,15 +86,16 @@ def calibration(logit: np.ndarray, label: np.ndarray) -> ReliabilityCurve:
 def predictions(model: RecModel, data: Data) -> tuple[np.ndarray, np.ndarray]:
     """Return logits and labels of the test rows, float32 `[rows, tasks]` each.
 
-    Of several workers each predicts every so many-th batch, and has the logits of all. Batches stay
-    whole, so the bits are the same as if one worker predicted all of them.
+    With several workers, each worker predicts only its share of the batches and receives the logits
+    of all batches. Batches stay whole, so the bits are the same as if one worker predicted all
+    batches.
     """
     group = worker_group()
     logits: list[np.ndarray] = []
     labels: list[np.ndarray] = []
     batches = iter(data.test)
     while several := list(islice(batches, group.size)):
-        # One that has no batch any more takes part in the lookups with that of another worker.
+        # A worker without a batch takes part in the lookups with another worker's batch.
         mine = several[group.rank if group.rank < len(several) else 0]
         inputs = (mine["ids"], mine["dense"]) if data.dense else (mine["ids"],)
         logit = model.predict(*inputs).asnumpy()
@@ -110,7 +112,7 @@ def _of_all(group: WorkerGroup, logit: np.ndarray) -> list[np.ndarray]:
 
 
 def _groups(data: Data, rows: int) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield the end of the metrics' names and the rows, first of all rows, then of each group."""
+    """Yield the ending of metric names and the rows, first for all rows, then for each group."""
     yield "", np.ones(rows, bool)
     for name, chosen in data.groups.items():
         if chosen.any():

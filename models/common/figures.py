@@ -17,7 +17,7 @@ def mean_and_deviation(runs: Sequence[Mapping[str, float]]) -> dict[str, Any]:
         runs: the metrics of each run, all with the same names; at least one.
 
     Returns:
-        `mean`, and `deviation`, that of a sample (n - 1); it is None for a single run.
+        `mean`, and `deviation`, the standard deviation of a sample (n - 1); None for a single run.
 
     Raises:
         ValueError: no run.

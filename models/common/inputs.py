@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first cells of a network: embedded ids, and numbers in one of two ways."""
+"""First cells of a network: embedded ids, and numbers in one of two forms."""
 
 from __future__ import annotations
 
@@ -18,37 +18,38 @@ NUMBERS = ("concat", "embed")
 
 
 class InputLayer(nn.Cell):
-    r"""Embed the fields of a row as vectors, and return the parts that a row consists of.
+    r"""Embed the fields of a row as vectors, and return the parts of the row.
 
-    Numbers are appended to the embeddings ('concat', as in the papers on Wide & Deep and DCN), or
-    each is a field with a vector of its own that the number scales, :math:`x_n v_n` ('embed', as in
-    the paper on factorization machines, and in FuxiCTR and BARS for all models).
+    With 'concat', numbers are appended to the embeddings, as in the papers on Wide & Deep and DCN.
+    With 'embed', each number is a field with its own vector, which the number scales,
+    :math:`x_n v_n`, as in the paper on factorization machines, and in FuxiCTR and BARS for all
+    models.
 
-    The parts of a row are for cells that take several inputs, as `MLP(layer.widths, ...)(*parts)`,
-    which reads them where they are.
+    The parts of a row are for cells that take several inputs, as in
+    `MLP(layer.widths, ...)(*parts)`, and read the parts without a copy.
 
     Args:
         fields: number of categorical fields F, at least 1.
         dense: number of numeric fields N, at least 0.
         embedding: description of the embeddings.
         numbers: 'concat' or 'embed'.
-        name: name of the embeddings' table, or beginning of the tables' names.
-        seed: seed of the embeddings' first values. Default: 0.
+        name: name of the embeddings' table, or prefix of the tables' names.
+        seed: seed of the embeddings' initial values. Default: 0.
 
     Inputs:
         ids: int64 Tensor `[B, F]`.
-        numbers: float32 Tensor `[B, N]`; none where N is 0.
+        numbers: float32 Tensor `[B, N]`; left out if N is 0.
 
     Outputs:
-        Tuple of the parts of a row, float32 Tensors `[B, ...]` with so many floats a row as
-        `widths` says.
+        Tuple of the parts of a row, float32 Tensors `[B, ...]`; `widths` has their numbers of
+        floats per row.
 
     Attributes:
-        fields: number of vectors of a row: F, or F + N with 'embed'.
-        dim: floats of a vector.
-        widths: floats of each part of a row.
-        width: floats of the whole row.
-        vectors: the vectors of numbers, a Parameter `[N, dim]`, with 'embed'.
+        fields: number of vectors in a row: F, or F + N with 'embed'.
+        dim: number of floats in a vector.
+        widths: number of floats in each part of a row.
+        width: number of floats in the whole row.
+        vectors: the vectors of the numbers, a Parameter `[N, dim]`; only with 'embed'.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -85,7 +86,7 @@ class InputLayer(nn.Cell):
         if self.embeds:
             self.widths += (dense * self.dim,)
             self.scaled = NumberEmbedding(dense, self.dim, embedding.std)
-            # A parameter of this cell, too: its name and place in checkpoints.
+            # The parameter belongs to this cell, too, which sets its name and place in checkpoints.
             self.vectors = self.scaled.vectors
             self.vectors.name = "vectors"
         elif self.concats:
@@ -105,18 +106,19 @@ class InputLayer(nn.Cell):
 class FirstOrder(nn.Cell):
     r"""Compute the linear model over ids and numbers, :math:`b + \sum_f w_{i_f} + u^\top x`.
 
-    All weights start at 0. Without numbers there is no b: the network beside it has a bias.
+    All weights start at 0. Without numbers the linear model has no b, since the network beside it
+    has a bias.
 
     Args:
         fields: number of categorical fields F, at least 1.
         dense: number of numeric fields N, at least 0.
-        embedding: description of the weights' tables, apart from its `dim` and `std`.
-        name: name of the weights' table, or beginning of the tables' names.
+        embedding: description of the weights' tables; its `dim` and `std` have no effect.
+        name: name of the weights' table, or prefix of the tables' names.
         seed: seed of the table. Default: 0.
 
     Inputs:
         ids: int64 Tensor `[B, F]`.
-        numbers: float32 Tensor `[B, N]`; none where N is 0.
+        numbers: float32 Tensor `[B, N]`; left out if N is 0.
 
     Outputs:
         float32 Tensor `[B, 1]`.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model of the zoo, with one task or several: its configuration, its making, its training."""
+"""A model of the zoo, with one task or several tasks: configuration, construction, training."""
 
 from __future__ import annotations
 
@@ -45,25 +45,25 @@ __all__ = [
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Configuration of a run; each model derives its own, which adds `model`, its network.
+    """Configuration of a run; each model derives its own class, which adds the network, `model`.
 
     Args:
         data: data to train on.
         embedding: description of the embeddings.
-        optimizer: how the model learns.
+        optimizer: settings of the optimizer.
         train: length of the run and size of its batches.
-        compute_dtype: type of the factors of the dense layers' products: 'float32', 'bfloat16', or
-            'float16' for the perceptrons; weights and embeddings are float32 always. 'bfloat16'
-            does not pay on processors without instructions for it. Default: 'float32'.
+        compute_dtype: type of the factors in the dense layers' products: 'float32', 'bfloat16', or
+            'float16' for the perceptrons. Weights and embeddings are always float32. On processors
+            without bfloat16 instructions, 'bfloat16' does not pay. Default: 'float32'.
         dense_device: device of the dense layers, 'cpu' or 'cuda:N'. Default: None, for the
             device that `mindspore_rec.get_dense_device` returns.
 
     Attributes:
-        several_tasks: whether the network has an output for each task and takes their number as
-            `tasks`. Of the class. Default: False, one output.
+        several_tasks: class attribute, True if the network has an output for each task and takes
+            the number of tasks as `tasks`. Default: False, one output.
 
     Raises:
-        ValueError: the data have several tasks and the model one, or a type is unknown.
+        ValueError: the data have several tasks but the model has one, or a type is unknown.
     """
 
     data: Synthetic | Criteo | CensusIncome | MovieLens
@@ -101,15 +101,16 @@ def _adam(net: nn.Cell, config: Any, steps: int) -> nn.Optimizer:
 
 @dataclass(frozen=True)
 class ZooModel:
-    """Description of a model: what its folder adds to the code that all models share.
+    """Description of a model: the parts that its folder adds to the code of all models.
 
     Args:
-        name: name of the model's folder; the names of its tables begin with it.
+        name: name of the model's folder and prefix of its tables' names.
         title: name for people.
-        config: its configuration, a dataclass derived from `RunConfig`.
-        network: its network: a Cell made of the number of fields, the number of numeric columns and
-            an `EmbeddingConfig`, and by keyword of the fields of the configuration's `model`, of
-            `name` and `seed`, and where the configuration has `several_tasks` of `tasks`.
+        config: class of its configuration, a dataclass derived from `RunConfig`.
+        network: class of its network, a Cell. The arguments of the network are the number of
+            fields, the number of numeric columns and an `EmbeddingConfig`. The network's keyword
+            arguments are the fields of the configuration's `model`, `name` and `seed`, and `tasks`
+            if the configuration has `several_tasks`.
         optimizer: function of network, configuration and number of steps that returns the
             optimizer. Default: LazyAdam over all parameters.
     """
@@ -122,7 +123,7 @@ class ZooModel:
 
     @property
     def package(self) -> str:
-        """Name of the package in which the model is, such as 'models.deepfm'."""
+        """Name of the model's package, such as 'models.deepfm'."""
         return self.config.__module__.rpartition(".")[0]
 
     @property
@@ -147,13 +148,13 @@ class ZooModel:
             config: configuration of the class `self.config`.
             fields: number of categorical fields.
             dense: number of numeric columns.
-            name: beginning of the tables' names.
-            seed: seed of the tables' first values.
+            name: prefix of the tables' names.
+            seed: seed of the tables' initial values.
             tasks: number of tasks. Default: 1.
-            vocabulary: number of ids, where the configuration numbers them. Default: None.
+            vocabulary: number of ids, if the configuration numbers them. Default: None.
 
         Raises:
-            ValueError: values of the configuration that are out of range or do not go together.
+            ValueError: values of the configuration are out of range or contradict each other.
         """
         shape = {f.name: getattr(config.model, f.name) for f in dataclasses.fields(config.model)}
         if self.config.several_tasks:
@@ -170,11 +171,11 @@ class Run:
 
     Args:
         model: the model.
-        summary: figures of the training, with the metrics of the last evaluation during
+        summary: figures of the training, including the metrics of the last evaluation during
             training.
-        evaluation: more metrics on the test rows, at the end; None of an interrupted run.
+        evaluation: further metrics on the test rows at the end; None for an interrupted run.
         recorder: loss, rows and hit rates during training.
-        operators: times of the operators; None where they were not measured. Default: None.
+        operators: times of the operators; None if they were not measured. Default: None.
     """
 
     model: RecModel
@@ -185,16 +186,16 @@ class Run:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Metrics of the evaluation at the end, or, where there is none, of the last one before."""
+        """Metrics of the evaluation at the end, or of the last evaluation before it."""
         return self.summary.metrics if self.evaluation is None else self.evaluation.metrics
 
 
 def read_config(model: ZooModel, path: str | Path) -> Any:
-    """Return the configuration that a file has.
+    """Return the configuration in a file.
 
     Args:
         model: model of the configuration.
-        path: a file, or the name of one of the model's own.
+        path: a file, or the name of one of the model's own configurations.
 
     Raises:
         ValueError: the file is missing, has unknown or missing keys, or illegal values.
@@ -203,7 +204,7 @@ def read_config(model: ZooModel, path: str | Path) -> Any:
 
 
 def open_run(config: Any, directory: Path | None) -> Data:
-    """Return the data of a run, with numbered ids where the configuration asks for them.
+    """Return the data of a run; ids are numbered if the configuration asks for it.
 
     Args:
         config: configuration of the run.
@@ -217,7 +218,7 @@ def open_run(config: Any, directory: Path | None) -> Data:
 
 
 def build(model: ZooModel, config: Any, data: Data, name: str | None = None) -> RecModel:
-    """Return a model with its optimizer and metrics; sets MindSpore's seed.
+    """Return a model with its optimizer and metrics; set MindSpore's seed.
 
     The loss is the mean of the tasks' log losses.
 
@@ -225,11 +226,11 @@ def build(model: ZooModel, config: Any, data: Data, name: str | None = None) -> 
         model: model to build.
         config: configuration of the class `model.config`.
         data: data to train on, as `open_run` returns them.
-        name: beginning of the tables' names. Default: the model's name.
+        name: prefix of the tables' names. Default: the model's name.
 
     Raises:
-        ValueError: values of the configuration that are out of range or do not go together, or
-            with the data.
+        ValueError: values of the configuration are out of range, or contradict each other or the
+            data.
     """
     if not model.config.several_tasks:
         _check_one_task("data.tasks", data.tasks)
@@ -272,7 +273,7 @@ def train(
         model: model to train.
         config: configuration of the class `model.config`.
         data: data to train on, as `open_run` returns them.
-        name: beginning of the tables' names. Default: the model's name.
+        name: prefix of the tables' names. Default: the model's name.
         progress: whether to show a progress bar, as for `RecModel.train`. Default: True.
         operators: whether to measure operators in some steps. Default: False.
     """
@@ -286,7 +287,7 @@ def train(
 
 
 def figures(model: ZooModel, config: Any, data: Data, run: Run) -> dict[str, Any]:
-    """Return what `--json` has of one run; the password in a cache's URL is left out."""
+    """Return the figures of one run for `--json`, without the password in a cache's URL."""
     record = {
         "model": model.name,
         "data": data.name,

@@ -21,11 +21,12 @@ _NEW: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 
 
 def with_new_keys(kind: type, values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the section of a configuration with the keys that its dataclass has now.
+    """Return the section of a configuration with the present keys of its dataclass.
 
     Args:
         kind: the dataclass.
-        values: the section, with keys of an earlier version maybe; each of them gives a warning.
+        values: the section, which may have keys of an earlier version; each of these keys gives a
+            warning.
 
     Example:
         >>> from mindspore_rec import CacheConfig

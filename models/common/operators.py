@@ -33,11 +33,12 @@ class OperatorTime:
     """Time of all operators of one kind in one cell of the network.
 
     Args:
-        kind: MindSpore's name, such as 'MatMul'; for tables 'table lookup' or 'table gradient';
-            'dense layers' for a layer that runs as one operator, 'loss' for such a loss; 'optimizer
-            step' for the steps of a table, or of all dense parameters.
-        phase: 'forward', 'gradient', 'update', or 'expanded' for operators that MindSpore made of
-            others without keeping their place.
+        kind: MindSpore's name, such as 'MatMul', or one of these names: 'table lookup', 'table
+            gradient', 'dense layers' for a layer that runs as one operator, 'loss' for a loss that
+            runs as one operator, 'optimizer step' for the steps of a table or of all dense
+            parameters.
+        phase: 'forward', 'gradient', 'update', or 'expanded' for operators that MindSpore made from
+            other operators without keeping their place.
         cell: path of the cell in the network; '' for the network itself, and for the gradients of
             dense layers, whose place MindSpore does not keep.
         calls: number of calls in a step.
@@ -54,19 +55,20 @@ class OperatorTime:
 class OperatorTimes(Callback):
     """Measure operators in some steps in the middle of a run.
 
-    The profiler slows the measured steps little; to start and to stop takes some milliseconds.
-    It exists on the CPU only, one at a time; where it cannot start, the run continues without.
+    The profiler slows the measured steps only a little; its start and stop take some milliseconds.
+    The profiler exists only on the CPU, and only one can run at a time; if it cannot start, the run
+    continues without it.
 
     Args:
-        steps: steps of the run, at least 1.
-        evaluations: evaluations of the run, evenly spread; none is between two measured steps.
-            Default: 1.
+        steps: number of steps of the run, at least 1.
+        evaluations: number of evaluations of the run, evenly spread; no evaluation is between two
+            measured steps. Default: 1.
         window: greatest number of steps to measure, at least 1. Default: 20.
 
     Attributes:
         measured: number of measured steps.
-        found: the operators, the slowest first.
-        missing: why nothing was measured; '' where something was.
+        found: the operators, slowest first.
+        missing: reason why nothing was measured; '' if operators were measured.
 
     Example:
         >>> times = OperatorTimes(1000, evaluations=10)
@@ -102,7 +104,7 @@ class OperatorTimes(Callback):
                 self._end()
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Stop the profiler where the run ends inside the window."""
+        """Stop the profiler if the run ends inside the window."""
         if self._profiler is not None:
             self._end()
 
@@ -138,7 +140,7 @@ def _rows_of(path: Path) -> list[dict[str, str]]:
 
 
 def _grouped(rows: Iterable[Mapping[str, str]], steps: int) -> list[OperatorTime]:
-    """Return the times by kind, phase and cell, the slowest first.
+    """Return the times by kind, phase and cell, slowest first.
 
     Example:
         >>> path = "Gradients/Default/network-LossCell/network-DCN/deep-MLP/Grad_MatMul/MatMul-op"
@@ -165,7 +167,7 @@ def _grouped(rows: Iterable[Mapping[str, str]], steps: int) -> list[OperatorTime
 
 
 def _is_dense(name: str) -> bool:
-    """Return whether a custom operator is a layer, forward or, outside of all cells, backward.
+    """Return True if a custom operator is a layer: forward or, outside of all cells, backward.
 
     Example:
         >>> _is_dense("Default/network-LossCell/network-DCN/deep-MLP/Custom-op1")
@@ -176,7 +178,7 @@ def _is_dense(name: str) -> bool:
 
 
 def _names_of(base: type) -> set[str]:
-    """Return the names of all classes derived from one."""
+    """Return the names of all classes derived from a class."""
     derived: list[type] = base.__subclasses__()
     return {each.__name__ for each in derived}.union(*map(_names_of, derived))
 

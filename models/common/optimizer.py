@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The section `optimizer` of a configuration: LazyAdam over a network or most of it."""
+"""The section `optimizer` of a configuration: LazyAdam over all or most of a network."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class OptimizerConfig:
 
     Args:
         learning_rate: learning rate of the first step, at least 0. Default: 1e-3.
-        learning_rate_end: learning rate of the last step, to which it falls along half a cosine.
-            Default: None, constant.
-        dense_weight_decay: L2 penalty of everything but embeddings. Default: 0.0.
-        embedding_weight_decay: L2 penalty of the embeddings that a batch has. Default: 0.0.
+        learning_rate_end: learning rate of the last step; the rate falls along half a cosine to
+            this value. Default: None, constant.
+        dense_weight_decay: L2 penalty of all parameters except embeddings. Default: 0.0.
+        embedding_weight_decay: L2 penalty of the embeddings in a batch. Default: 0.0.
 
     Raises:
-        ValueError: a value below 0.
+        ValueError: a value is below 0.
     """
 
     learning_rate: float = 1e-3
@@ -50,17 +50,17 @@ def lazy_adam(
     steps: int,
     loss_scale: float = 1.0,
 ) -> LazyAdam:
-    """Return LazyAdam over embeddings and other parameters, each with its penalty.
+    """Return LazyAdam over embeddings and other parameters, each group with its own penalty.
 
     Args:
         config: rates and penalties.
         embeddings: parameters of the tables.
         others: all other parameters.
-        steps: steps of the whole run, for a rate that falls.
+        steps: number of steps of the whole run, for a falling rate.
         loss_scale: factor by which the loss was multiplied. Default: 1.0.
 
     Raises:
-        ValueError: the rate's end is not below its start.
+        ValueError: the last rate is not below the first rate.
     """
     groups = [
         {"params": list(embeddings), "weight_decay": config.embedding_weight_decay},

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures as SVG text that stands inside a page. Needs matplotlib: the extra `plot`."""
+"""Pictures as SVG text for use in a page. The module needs matplotlib: the extra `plot`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mixed precision: the dense layers' products in 16 bits, everything else in float32."""
+"""Mixed precision: products of dense layers in 16 bits, all other values in float32."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def check_compute_dtype(name: str) -> str:
     """Return a legal `compute_dtype`.
 
     Raises:
-        ValueError: it is not one of `COMPUTE_DTYPES`.
+        ValueError: `name` is not one of `COMPUTE_DTYPES`.
 
     Example:
         >>> check_compute_dtype("bfloat16")
@@ -29,12 +29,13 @@ def check_compute_dtype(name: str) -> str:
 
 
 def lower_precision(net: nn.Cell, name: str) -> None:
-    """Let the products of a network's layers compute in another type.
+    """Compute the products in a network's layers in another type.
 
-    Weights, embeddings and all sums stay float32. 'bfloat16' rounds the factors of the products of
-    all layers that have a fused form; it is faster where the processor multiplies bfloat16
-    (AVX-512 BF16 or AMX; Ascend), and slower than float32 elsewhere. 'float16' is for the linear
-    layers of perceptrons only, by MindSpore's own layers. With 'float32' nothing changes.
+    Weights, embeddings and all sums stay float32. With 'bfloat16', all layers that have a fused
+    form round the factors of their products. Type 'bfloat16' is faster on processors that multiply
+    bfloat16 (AVX-512 BF16 or AMX; Ascend), and slower than float32 on other processors. With
+    'float16', only the linear layers of perceptrons change; they are then MindSpore's own layers.
+    With 'float32' nothing changes.
 
     Args:
         net: the network, not yet compiled.
@@ -57,7 +58,7 @@ def _halve(mlp: MLP) -> None:
 
 
 def loss_scale(name: str) -> float:
-    """Return the factor of the loss, whose gradients are taken, for a compute type."""
+    """Return the factor by which the loss is scaled for a compute type."""
     return LOSS_SCALE if name == "float16" else 1.0
 
 

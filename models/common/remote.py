@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A try whether the Redis server of a run answers, before data are read."""
+"""Check that the Redis server of a run answers, before data are read."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _PORT = 6379
 
 
 def check_remote(config: Any) -> None:
-    """Check that a server of the configuration's remote tier answers, if it has one.
+    """Check that a server of the configuration's remote tier answers, if there is a remote tier.
 
-    A table would try for half a minute, as is right in the middle of a training. Nothing is checked
-    where the URL has `retry_seconds`, which asks for such tries at the start, too, or where the
-    tier will refuse the URL.
+    A table would retry for half a minute, which is right only in the middle of a training run.
+    Nothing is checked if the URL has `retry_seconds`, which asks for retries at the start, too, or
+    if the tier will refuse the URL.
 
     Args:
         config: configuration of a model.
 
     Raises:
-        ConnectionError: no server answers; the message has its address, and no password.
+        ConnectionError: no server answers; the message has its address but no password.
     """
     cache = config.embedding.cache
     if cache is None or cache.remote is None or "retry_seconds" in cache.remote:
@@ -47,7 +47,7 @@ def check_remote(config: Any) -> None:
 
 
 def _problem(host: str, port: int, is_plain: bool) -> str | None:
-    """Return why a server does not answer, or None; one with TLS need only take connections."""
+    """Return why a server does not answer, or None; with TLS, a connection is enough."""
     try:
         with socket.create_connection((host, port), timeout=_SECONDS) as connection:
             if is_plain:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A training as one HTML page that needs nothing else: curves, tables, calibration, operators."""
+"""Report of a training run as one HTML page: curves, tables, calibration, operators."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class Recorder(Callback):
     """Callback that records loss, tables and hit rates of tiers about 200 times in a run.
 
     Args:
-        model: the model that trains.
-        steps: steps of the run, at least 1.
+        model: the model to record.
+        steps: number of steps of the run, at least 1.
 
     Attributes:
         every: number of steps between two points.
@@ -92,10 +92,10 @@ class Recorder(Callback):
         self._losses = []
 
     def _rates(self, name: str, stats: dict[str, Any]) -> dict[str, float]:
-        """Return the keys found in each tier since the last point, divided by the keys looked up.
+        """Return the share of looked-up keys found in each tier since the last point.
 
-        A row that is read ahead counts in its lower tier and, when it is looked up, in host memory;
-        with much reading ahead a rate of a lower tier may exceed 1.
+        A row that is read ahead counts in its lower tier and, when it is looked up, in host memory.
+        With much reading ahead, the rate of a lower tier may exceed 1.
         """
         keys = {tier: stats[key] for tier, key in TIERS.items() if key in stats}
         now = {"": stats["looked_up_keys"], **keys}
@@ -107,7 +107,7 @@ class Recorder(Callback):
 
 
 def _megabytes(stats: dict[str, Any]) -> float:
-    """Return the memory of a table's rows and index."""
+    """Return the megabytes of a table's rows and index."""
     return (stats["row_bytes"] + stats["index_bytes"]) / 1e6
 
 
@@ -124,9 +124,9 @@ def write_report(
     Args:
         path: HTML file to write.
         title: title of the page.
-        figures: figures of the run, as `--json` has them.
+        figures: figures of the run, as for `--json`.
         points: points of a `Recorder`.
-        curves: predicted and observed rate, by task; empty where the run was interrupted.
+        curves: predicted and observed rates, by task; empty if the run was interrupted.
         operators: times of the operators. Default: None, not shown.
 
     Raises:

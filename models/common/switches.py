@@ -16,7 +16,7 @@ TIERS = ("device_rows", "host_rows", "remote")
 
 
 def add_switches(parser: argparse.ArgumentParser) -> None:
-    """Add the options; an option that is left out keeps what the configuration says."""
+    """Add the options; an option that is left out keeps the configuration's value."""
     group = parser.add_argument_group("embeddings, instead of what the configuration says")
     group.add_argument(
         "--embedding",
@@ -44,14 +44,14 @@ def add_switches(parser: argparse.ArgumentParser) -> None:
 
 
 def with_switches(config: Any, options: argparse.Namespace) -> Any:
-    """Return a configuration as the options change it.
+    """Return a configuration with the changes of the options.
 
     Args:
         config: configuration of a model.
         options: options that `add_switches` added.
 
     Raises:
-        ValueError: options that do not go together, or not with the configuration.
+        ValueError: the options contradict each other or the configuration.
     """
     embedding = config.embedding
     settings = {
@@ -74,7 +74,7 @@ def with_switches(config: Any, options: argparse.Namespace) -> Any:
 
 
 def _other_kind(kind: str) -> dict[str, Any]:
-    """Return the fields of an `EmbeddingConfig` that another kind changes."""
+    """Return the fields of an `EmbeddingConfig` that change with its kind."""
     default = EmbeddingConfig()
     return {
         "kind": kind,

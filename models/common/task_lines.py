@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lines in which the commands print metrics: one line for one task, a table for several."""
+"""Lines in which the commands print metrics: a line for one task, a table for several tasks."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def mean_lines(
     """Return the lines of several runs that differ by their seed.
 
     Args:
-        data: the data that they were evaluated on.
+        data: the data that the runs were evaluated on.
         runs: number of the runs.
         mean: means of the metrics over the runs.
-        deviation: their standard deviations; None for one run.
+        deviation: standard deviations of the metrics; None for one run.
     """
     what = f"mean (standard deviation) of {runs} seeds"
     if len(data.tasks) > 1:
@@ -57,13 +57,13 @@ def result_line(data: Data, metrics: Mapping[str, float]) -> str:
 def report(
     data: Data, what: str, mean: Mapping[str, float], deviation: Mapping[str, float] | None = None
 ) -> str:
-    """Return a table with a line for each task on all test rows and on each group of them.
+    """Return a table with a line per task, for all test rows and for each group of test rows.
 
     Args:
-        data: the data that was evaluated on.
-        what: the run or the runs, for the first line.
+        data: the data that the model was evaluated on.
+        what: name of the run or the runs, for the first line.
         mean: metrics of `evaluate`, or their means over runs.
-        deviation: their standard deviations over runs. Default: None, for one run.
+        deviation: standard deviations of the metrics over runs. Default: None, for one run.
 
     Example:
         >>> data = Data("toy rows", 1, 0, lambda *_: (), 1, [], tasks=("buy", "click"))

@@ -21,16 +21,18 @@ ADMISSION_COUNTS = ("every_epoch", "first_epoch")
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Length of a run, size of its batches, seed.
+    """Length of a run, size of its batches, and seed.
 
     Args:
-        batch_size: rows of a batch; of all workers together, where several train. Default: 4096.
+        batch_size: rows of a batch; with several workers, rows of all workers together. Default:
+            4096.
         epochs: passes over the data. Default: 1.
         evaluations: evaluations during training, evenly spread. Default: 10.
-        seed: seed of first values and of the order of rows. Default: 0.
+        seed: seed of initial values and of the order of rows. Default: 0.
         admission_counts: epochs in which a hash table counts occurrences of an id for its
-            admission: 'every_epoch', so that an id that the data have once reaches a threshold of 3
-            in the third; or 'first_epoch', the occurrences in the data. Default: 'every_epoch'.
+            admission. With 'every_epoch', an id that occurs once in the data reaches a threshold of
+            3 in the third epoch. With 'first_epoch', the occurrences in the data count only once.
+            Default: 'every_epoch'.
 
     Raises:
         ValueError: a value is out of range.
@@ -55,11 +57,11 @@ class TrainConfig:
 
 
 def with_changes(config: C, **changes: int | None) -> C:
-    """Return a configuration with another section `train`, as options of a command change it.
+    """Return a configuration with a changed section `train`, for the options of a command.
 
     Args:
         config: a frozen dataclass with a field `train`.
-        **changes: fields of `TrainConfig`; None leaves one as it is.
+        **changes: new values of fields of `TrainConfig`; None leaves a field unchanged.
 
     Raises:
         ValueError: as `TrainConfig`.
@@ -76,17 +78,17 @@ def with_changes(config: C, **changes: int | None) -> C:
 
 
 def step_count(config: TrainConfig, data: Data) -> int:
-    """Return the steps of the whole run; an epoch's last batch may be smaller."""
+    """Return the number of steps in the whole run; an epoch's last batch may be smaller."""
     return config.epochs * -(-data.train_rows // config.batch_size)
 
 
 def learning_rate(start: float, end: float | None, steps: int) -> Any:
-    """Return a constant rate, or one that falls along half a cosine over the whole run.
+    """Return a constant rate, or a rate that falls along half a cosine over the whole run.
 
     Args:
         start: rate of the first step.
-        end: rate of the last step, at least 0 and below `start`; None for a constant one.
-        steps: steps of the run.
+        end: rate of the last step, at least 0 and below `start`; None for a constant rate.
+        steps: number of steps of the run.
 
     Returns:
         A `learning_rate` for the optimizers of `mindspore_rec.optim`.

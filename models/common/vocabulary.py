@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data with a fixed vocabulary: keys become numbers from 0 on, as an ordinary embedding asks."""
+"""Data with a fixed vocabulary: keys become numbers from 0 on, as ordinary embeddings need."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ UNKNOWN = 0  # the number of all keys that the training rows do not have
 
 
 def with_vocabulary(data: Data) -> Data:
-    """Return the same data with numbered ids, and the size of the vocabulary in `vocabulary`.
+    """Return the same data with numbered ids, and with the vocabulary's size in `vocabulary`.
 
-    Keys of the training rows get the numbers from 1 on, in ascending order of the keys; all others
-    share the number `UNKNOWN`.
+    Keys of the training rows get the numbers from 1 on, in ascending order of the keys; all other
+    keys share the number `UNKNOWN`.
 
     Args:
         data: data whose ids are keys; one epoch of it is read.

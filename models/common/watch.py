@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The callbacks of a training: evaluations, points of the report, times of operators."""
+"""Callbacks of a training run: evaluations, points of the report, times of operators."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Watch:
     """Callbacks of a run.
 
     Args:
-        model: the model that trains.
-        data: the data that it trains on.
+        model: the model in training.
+        data: the data that the model trains on.
         config: length of the run.
         operators: whether to measure operators in some steps.
 
     Attributes:
         recorder: recorder of loss, rows and hit rates.
-        operators: times of the operators; None where they are not measured.
+        operators: times of the operators; None if they are not measured.
         callbacks: all callbacks, for `RecModel.train`.
     """
 
@@ -36,7 +36,7 @@ class Watch:
         self.recorder = Recorder(model, steps)
         self.operators = OperatorTimes(steps, config.evaluations) if operators else None
         evaluation = EvalCallback(model, data.test, every, at_epoch_end=False)
-        # The last step that is measured ends before an evaluation.
+        # The last measured step ends before an evaluation.
         first: list[Callback] = [] if self.operators is None else [self.operators]
         if config.admission_counts == "first_epoch":
             first.append(CountFirstEpoch(steps // config.epochs))

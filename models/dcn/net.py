@@ -21,7 +21,7 @@ class DCN(nn.Cell):
     .. math::
         z = w^\top [\text{cross}(x), \text{MLP}(x)] + b
 
-    with x the row that `InputLayer` makes of ids and numbers.
+    Here x is the row that `InputLayer` makes from ids and numbers.
 
     Source: Wang et al., "Deep & Cross Network for Ad Click Predictions", ADKDD 2017,
     https://doi.org/10.1145/3124749.3124754.
@@ -35,12 +35,12 @@ class DCN(nn.Cell):
         hidden: widths of the perceptron's layers. Default: (256, 128).
         dropout: dropout of the perceptron, in [0, 1). Default: 0.0.
         batch_norm: whether the perceptron normalizes batches. Default: False.
-        name: beginning of the tables' names. Default: 'dcn'.
-        seed: seed of the tables' first values. Default: 0.
+        name: prefix of the tables' names. Default: 'dcn'.
+        seed: seed of the tables' initial values. Default: 0.
 
     Inputs:
         ids: int64 Tensor `[B, F]`.
-        numbers: float32 Tensor `[B, N]`; none where N is 0.
+        numbers: float32 Tensor `[B, N]`; left out if N is 0.
 
     Outputs:
         float32 Tensor `[B, 1]`, logits.

@@ -20,26 +20,26 @@ class DeepFM(nn.Cell):
     .. math::
         z = b + \sum_f w_{i_f} + u^\top x + \sum_{j<k} \langle v_j, v_k \rangle + \text{MLP}(r)
 
-    with :math:`v` the vectors and r the row that `InputLayer` makes of ids and numbers x.
+    Here :math:`v` are the vectors, and r is the row that `InputLayer` makes from ids and numbers x.
 
     Source: Guo et al., "DeepFM: A Factorization-Machine based Neural Network for CTR Prediction",
     IJCAI 2017, https://doi.org/10.24963/ijcai.2017/239.
 
     Args:
-        fields: number of categorical fields F, at least 1; at least two vectors must come of
-            fields and numbers.
+        fields: number of categorical fields F, at least 1; fields and numbers together must give at
+            least two vectors.
         dense: number of numeric fields N, at least 0.
         embedding: description of the embeddings. Default: 16 floats in a hash table.
         numbers: 'concat' or 'embed', as for `InputLayer`. Default: 'embed'.
         hidden: widths of the perceptron's layers. Default: (256, 128).
         dropout: dropout of the perceptron, in [0, 1). Default: 0.0.
         batch_norm: whether the perceptron normalizes batches. Default: False.
-        name: beginning of the tables' names. Default: 'deepfm'.
-        seed: seed of the tables' first values. Default: 0.
+        name: prefix of the tables' names. Default: 'deepfm'.
+        seed: seed of the tables' initial values. Default: 0.
 
     Inputs:
         ids: int64 Tensor `[B, F]`.
-        numbers: float32 Tensor `[B, N]`; none where N is 0.
+        numbers: float32 Tensor `[B, N]`; left out if N is 0.
 
     Outputs:
         float32 Tensor `[B, 1]`, logits.

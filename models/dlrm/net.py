@@ -15,15 +15,15 @@ __all__ = ["DLRM"]
 
 
 class DLRM(nn.Cell):
-    r"""DLRM: dot products of all pairs of embeddings, the numbers being one embedding, too.
+    r"""DLRM: dot products of all pairs of embeddings; the numbers become one embedding, too.
 
     .. math::
         v_0 = a(\text{MLP}_{bottom}(x)), \quad
         z = \text{MLP}_{top}([v_0, \langle v_j, v_k \rangle : j < k])
 
-    with :math:`v_1, ..., v_F` the embeddings of the ids, x the numbers, and a the activation of the
-    bottom perceptron's layers, the last of which is as wide as an embedding. Without numbers there
-    is no :math:`v_0`.
+    Here :math:`v_1, ..., v_F` are the embeddings of the ids, x are the numbers, and a is the
+    activation of the bottom perceptron's layers. The last layer of the bottom perceptron is as wide
+    as an embedding. Without numbers there is no :math:`v_0`.
 
     Source: Naumov et al., "Deep Learning Recommendation Model for Personalization and
     Recommendation Systems", 2019, https://arxiv.org/abs/1906.00091.
@@ -32,24 +32,24 @@ class DLRM(nn.Cell):
         fields: number of categorical fields F, at least 1; at least 2 without numbers.
         dense: number of numeric fields N, at least 0.
         embedding: description of the embeddings. Default: 16 floats in a hash table.
-        bottom: widths of the bottom perceptron's layers before its last, which is as wide as an
-            embedding; () where there are no numbers. Default: (64, 32).
+        bottom: widths of the bottom perceptron's layers, except its last layer, which is as wide as
+            an embedding; () if there are no numbers. Default: (64, 32).
         top: widths of the top perceptron's hidden layers. Default: (256, 128).
         dropout: dropout of both perceptrons, in [0, 1). Default: 0.0.
         batch_norm: whether both perceptrons normalize batches. Default: False.
-        name: beginning of the tables' names. Default: 'dlrm'.
-        seed: seed of the tables' first values. Default: 0.
+        name: prefix of the tables' names. Default: 'dlrm'.
+        seed: seed of the tables' initial values. Default: 0.
 
     Inputs:
         ids: int64 Tensor `[B, F]`.
-        numbers: float32 Tensor `[B, N]`; none where N is 0.
+        numbers: float32 Tensor `[B, N]`; left out if N is 0.
 
     Outputs:
         float32 Tensor `[B, 1]`, logits.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type, out of range or does not go with
-            another.
+        TypeError, ValueError: an argument is of the wrong type, is out of range or contradicts
+            another argument.
 
     Example:
         >>> import mindspore as ms

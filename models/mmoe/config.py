@@ -23,7 +23,7 @@ class ModelConfig:
         experts: number of experts. Default: 8.
         expert_hidden: widths of an expert's layers. Default: 16.
         tower_hidden: widths of a tower's hidden layers. Default: 8.
-        input_dropout: dropout of what experts and gates read. Default: 0.0.
+        input_dropout: dropout of the inputs of experts and gates. Default: 0.0.
         expert_dropout: dropout of the experts' units. Default: 0.0.
     """
 
@@ -41,9 +41,8 @@ class Config(RunConfig):
 
     Args: as for `RunConfig`, and
 
-        data: Census-Income, the data set with several labels.
-        embedding: description of the embeddings. Default: 8 floats, first values of deviation 0.05.
-        model: the network.
+        data: Census-Income, the data set with several labels. embedding: description of the
+        embeddings. Default: 8 floats, initial values of deviation 0.05. model: the network.
     """
 
     data: CensusIncome

@@ -15,12 +15,12 @@ __all__ = ["MMoENet"]
 
 
 class MMoENet(nn.Cell):
-    r"""Several tasks on one mixture of experts: embeddings, experts and gates, a tower a task.
+    r"""Several tasks on one mixture of experts: embeddings, experts and gates, one tower per task.
 
     .. math::
         z_k = \text{tower}_k(\text{MMoE}(x)_k)
 
-    with x the row that `InputLayer` makes of ids and numbers.
+    Here x is the row that `InputLayer` makes from ids and numbers.
 
     Source: Ma et al., "Modeling Task Relationships in Multi-task Learning with Multi-gate
     Mixture-of-Experts", KDD 2018, https://doi.org/10.1145/3219819.3220007.
@@ -35,14 +35,14 @@ class MMoENet(nn.Cell):
         tower_hidden: widths of a tower's hidden layers. Default: (8,).
         input_dropout: probability that an input of the experts and gates is dropped in training,
             in [0, 1). Default: 0.0.
-        expert_dropout: the same of an expert's units. Default: 0.0.
+        expert_dropout: probability that a unit of an expert is dropped in training. Default: 0.0.
         tasks: number of tasks T, at least 1. Default: 2.
-        name: beginning of the tables' names. Default: 'mmoe'.
-        seed: seed of the tables' first values. Default: 0.
+        name: prefix of the tables' names. Default: 'mmoe'.
+        seed: seed of the tables' initial values. Default: 0.
 
     Inputs:
         ids: int64 Tensor `[B, F]`.
-        numbers: float32 Tensor `[B, N]`; none where N is 0.
+        numbers: float32 Tensor `[B, N]`; left out if N is 0.
 
     Outputs:
         float32 Tensor `[B, T]`, logits.

@@ -42,7 +42,7 @@ class FtrlConfig:
 
     Args:
         learning_rate: learning rate, at least 0. Default: 0.05.
-        l1: L1 penalty, at least 0; makes weights of rare ids exactly 0. Default: 1e-6.
+        l1: L1 penalty, at least 0; it makes weights of rare ids exactly 0. Default: 1e-6.
         l2: L2 penalty, at least 0. Default: 1e-6.
     """
 
@@ -57,11 +57,11 @@ class FtrlConfig:
 
 @dataclass(frozen=True)
 class WideDeepOptimizer(OptimizerConfig):
-    """FTRL over the wide part, as in the paper, and LazyAdam over the deep one.
+    """FTRL over the wide part, as in the paper, and LazyAdam over the deep part.
 
     Args: as for `OptimizerConfig`, and
 
-        wide: FTRL of the wide part; None for LazyAdam over the whole network.
+        wide: settings of FTRL for the wide part; None for LazyAdam over the whole network.
     """
 
     wide: FtrlConfig | None = field(default_factory=FtrlConfig)
@@ -83,12 +83,12 @@ class Config(RunConfig):
 def make_optimizer(
     net: WideDeep, config: WideDeepOptimizer, steps: int = 1, loss_scale: float = 1.0
 ) -> nn.Optimizer:
-    """Return the optimizer of both parts; a step of it is one step of each.
+    """Return the optimizer of both parts; each of its steps updates both parts.
 
     Args:
         net: the network.
         config: the section `optimizer`.
-        steps: steps of the whole run, for a rate that falls. Default: 1.
+        steps: number of steps of the whole run, for a falling rate. Default: 1.
         loss_scale: factor by which the loss was multiplied. Default: 1.0.
     """
     of_ids = embedding_parameters(net if config.wide is None else net.inputs)

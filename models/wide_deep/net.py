@@ -20,8 +20,8 @@ class WideDeep(nn.Cell):
     .. math::
         z = b + \sum_f w_{i_f} + u^\top x + \text{MLP}(r)
 
-    with r the row that `InputLayer` makes of ids and numbers x. The wide part's tables hold the
-    weights w, the deep part's the embeddings.
+    Here r is the row that `InputLayer` makes from ids and numbers x. The tables of the wide part
+    have the weights w, and the tables of the deep part have the embeddings.
 
     Source: Cheng et al., "Wide & Deep Learning for Recommender Systems", DLRS 2016,
     https://doi.org/10.1145/2988450.2988454.
@@ -29,18 +29,18 @@ class WideDeep(nn.Cell):
     Args:
         fields: number of categorical fields F, at least 1.
         dense: number of numeric fields N, at least 0.
-        embedding: description of weights' and embeddings' tables. Default: 16 floats in a hash
+        embedding: description of the tables of weights and embeddings. Default: 16 floats in a hash
             table.
         numbers: 'concat' or 'embed', as for `InputLayer`. Default: 'concat'.
         hidden: widths of the perceptron's layers. Default: (256, 128).
         dropout: dropout of the perceptron, in [0, 1). Default: 0.0.
         batch_norm: whether the perceptron normalizes batches. Default: False.
-        name: beginning of the tables' names. Default: 'wide_deep'.
-        seed: seed of the tables' first values. Default: 0.
+        name: prefix of the tables' names. Default: 'wide_deep'.
+        seed: seed of the tables' initial values. Default: 0.
 
     Inputs:
         ids: int64 Tensor `[B, F]`.
-        numbers: float32 Tensor `[B, N]`; none where N is 0.
+        numbers: float32 Tensor `[B, N]`; left out if N is 0.
 
     Outputs:
         float32 Tensor `[B, 1]`, logits.

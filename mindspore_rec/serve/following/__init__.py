@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Predictor`, and how it finds, checks and applies the checkpoints of a run that goes on."""
+"""`Predictor`, which finds, checks and applies the checkpoints of a running training."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Look for checkpoints when they are announced."""
+"""Check for new checkpoints when they are announced."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def listen(place: str, wake: Callable[[], object]) -> None:
         wake: the function.
 
     Raises:
-        ValueError: the place is written otherwise.
+        ValueError: the place is not of the form 'BROKERS/TOPIC'.
     """
     from mindspore_rec.common.stream.announcements import AnnouncementReader
 
@@ -25,10 +25,10 @@ def listen(place: str, wake: Callable[[], object]) -> None:
 
 
 def brokers_and_topic(place: str) -> tuple[list[str], str]:
-    """Return the brokers and the topic of 'BROKERS/TOPIC'.
+    """Split 'BROKERS/TOPIC' into the brokers and the topic.
 
     Raises:
-        ValueError: the place is written otherwise.
+        ValueError: the place is not of the form 'BROKERS/TOPIC'.
 
     Example:
         >>> brokers_and_topic("a:9092,b:9092/news")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the checkpoints of a run, and the chain from one state to the newest."""
+"""Find the checkpoints of a run, and the chain of checkpoints from a state to the newest state."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Catalog", "ChainError"]
 
 
 class ChainError(CheckpointError):
-    """A checkpoint that cannot be applied; the message names the file and the reason.
+    """Error for a checkpoint that cannot be applied; the message names the file and the reason.
 
     Attributes:
         path: its directory.
@@ -28,17 +28,17 @@ class ChainError(CheckpointError):
 
 
 class Catalog:
-    """Checkpoints of a directory; each manifest is read once, while its directory stays the same.
+    """Checkpoints of a directory; a manifest is read again only if its directory has changed.
 
-    A run may have thousands of deltas, and a follower looks ten times per second: a checkpoint that
-    is known already costs one call of stat.
+    A run may have thousands of deltas, and a follower looks ten times per second: a known
+    checkpoint costs only one stat call per look.
 
     Args:
-        root: the directory of a run, which may be missing yet; or a single full checkpoint.
+        root: the directory of a run, which may not exist yet; or a single full checkpoint.
 
     Attributes:
-        good: checkpoints whose manifests are right and that nobody rejected, by step.
-        names: (step, kind) of all directories by name, the bad ones included.
+        good: checkpoints with valid manifests that were not rejected, by step.
+        names: (step, kind) of all directories by name, including bad ones.
     """
 
     def __init__(self, root: Path) -> None:
@@ -52,7 +52,7 @@ class Catalog:
         """Read the directory again.
 
         Raises:
-            OSError: it cannot be read.
+            OSError: the directory cannot be read.
         """
         if (self.root / MANIFEST).is_file():
             self._refresh_single()
@@ -73,8 +73,8 @@ class Catalog:
                     continue
                 del self._bad[each.name]
             try:
-                # Not the inode alone: a directory that was removed and written again, by a
-                # training that went back, often has the same.
+                # The inode alone is not enough: a directory that was removed and written again, by
+                # a training that went back, often has the same inode.
                 identity = _identity(each.stat())
                 before = self._known.get(each.name)
                 if before is None or before[0] != identity:
@@ -97,7 +97,7 @@ class Catalog:
         self.good = sorted(entries, key=lambda entry: (entry.step, entry.kind))
 
     def _refresh_single(self) -> None:
-        """Read a directory that is a checkpoint itself, as `save_checkpoint` writes them."""
+        """Read a directory that is itself a checkpoint, as `save_checkpoint` writes it."""
         if self.good:
             return
         self.names = {self.root.name: (0, "full")}
@@ -115,8 +115,8 @@ class Catalog:
     def reject(self, error: ChainError) -> None:
         """Ignore a checkpoint until its files change.
 
-        If they have changed already, the files of one checkpoint were read by the manifest of
-        another: the next refresh sees the new one.
+        If the files have changed already, they were read with the manifest of an earlier
+        checkpoint. The next refresh then finds the new checkpoint.
         """
         known = self._known.pop(error.path.name, None)
         if known is None or known[0] == _identity_of(error.path):
@@ -127,7 +127,7 @@ class Catalog:
         self._bad[error.path.name] = (_fingerprint(error.path), error)
 
     def absence(self) -> str | None:
-        """Return that there is no checkpoint any more, and why; None if there are some."""
+        """Return a message that says why no checkpoint is left; None if there are checkpoints."""
         if self.names:
             return None
         if not self.root.exists():
@@ -135,7 +135,7 @@ class Catalog:
         return f"there is no checkpoint in {self.root} any more"
 
     def errors(self, after: int) -> list[ChainError]:
-        """Return why checkpoints of later steps are passed over, the first one first."""
+        """Return the errors of passed-over checkpoints at later steps, earliest step first."""
         by_step = [
             (self.names[name][0], error)
             for name, (_, error) in self._bad.items()
@@ -148,18 +148,19 @@ class Catalog:
         return sum(kind == "delta" and at > step for at, kind in self.names.values())
 
     def first_chain(self) -> list[Entry]:
-        """Return a full checkpoint and the deltas to the newest state within reach; maybe empty."""
+        """Return a full checkpoint and its deltas to the newest reachable state, or no entry."""
         return self._chain_to(self.good) or []
 
     def next_chain(self, applied: Entry) -> list[Entry]:
-        """Return the checkpoints to apply to a state: a delta; or a full checkpoint with deltas,
-        which replace everything; or none.
+        """Return the checkpoints to apply next: one delta, a full checkpoint with deltas, or none.
 
-        A training that went back to an earlier step has removed newer checkpoints: then go to the
-        state of its newest checkpoint.
+        A full checkpoint with its deltas replaces the whole state.
+
+        A training that went back to an earlier step has removed newer checkpoints: the state then
+        goes back to the newest remaining checkpoint.
 
         Raises:
-            ChainError: there are newer checkpoints, but no way there.
+            ChainError: there are newer checkpoints, but no chain leads to them.
         """
         own = [entry for entry in self.good if entry.run == applied.run]
         for entry in own:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The feature pipeline of a predictor: from raw columns to the network's inputs."""
+"""Feature pipeline of a predictor: converts raw columns to the network's inputs."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ __all__ = ["InputMaker", "with_learned"]
 
 
 def with_learned(features: FeaturePipeline, entry: Entry) -> FeaturePipeline:
-    """Return a copy of a pipeline with the statistics that it had learned at a checkpoint.
+    """Return a copy of a pipeline with the statistics that a checkpoint has saved.
 
-    That is the object 'features' of `RecCheckpoint(states=)`, else what the transform of the
-    `StreamingDataset`, or the pipeline of the `FeatureBatches`, that was trained on had learned. A
-    pipeline that learns nothing needs none.
+    The statistics are the object 'features' of `RecCheckpoint(states=)`. Without an object
+    'features', the statistics are the statistics of the training data's pipeline: the transform of
+    a `StreamingDataset`, or the pipeline of a `FeatureBatches`. A pipeline that learns nothing
+    needs no statistics.
 
     Raises:
-        ValueError: the checkpoint has no state of a pipeline, or another pipeline's.
-        CheckpointError: its file is damaged.
+        ValueError: the checkpoint has no state of a pipeline, or the state of another pipeline.
+        CheckpointError: the file of the state is damaged.
     """
     if not features.learns:
         return features
@@ -50,22 +51,22 @@ def with_learned(features: FeaturePipeline, entry: Entry) -> FeaturePipeline:
 
 
 def _learned(dataset: Any) -> Any:
-    """Return the state of a pipeline in the state of a stream, or of FeatureBatches of one."""
+    """Return the pipeline's state from the state of a stream, or of a stream's FeatureBatches."""
     if not isinstance(dataset, dict):
         return None
     return dataset.get("learned", dataset.get("transform"))
 
 
 class InputMaker:
-    """Transform of raw columns to the inputs of a network, in the order of its training.
+    """Transform from raw columns to a network's inputs, in the order used in training.
 
     Args:
-        features: its first arrays are the first inputs; if it keeps the rest, further inputs are
-            columns of their names.
+        features: pipeline whose arrays are the network's first inputs; if it keeps the rest, the
+            further inputs are the columns with the inputs' names.
         inputs: the network's inputs.
 
     Attributes:
-        columns: raw columns that are read; None if `prepare` decides.
+        columns: raw columns that the pipeline reads; None if its `prepare` decides.
 
     Raises:
         ValueError: the pipeline makes fewer arrays than the network takes.
@@ -85,10 +86,10 @@ class InputMaker:
         self.columns = None if read is None else [*map(str, read), *rest]
 
     def __call__(self, features: FeaturePipeline, rows: pa.RecordBatch) -> list[np.ndarray]:
-        """Return the inputs by the statistics of the pipeline, which learns nothing here.
+        """Return the network's inputs for raw rows; the pipeline learns nothing here.
 
         Raises:
-            TypeError, ValueError: a column is missing, or does not become an input of the network.
+            TypeError, ValueError: a column is missing, or cannot be an input of the network.
         """
         made = features.apply(rows, self._made)
         arrays = []
@@ -109,5 +110,5 @@ def _column(made: Mapping[str, Any], name: str) -> Any:
 
 
 def _fitted(spec: TensorSpec, array: np.ndarray) -> np.ndarray:
-    """Return one value per row as a column, if the network takes a column."""
+    """Reshape an array with one value per row to a column, if the network takes a column."""
     return array[:, None] if array.ndim == 1 and spec.shape[1:] == (1,) else array

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A served state that is kept at the newest state of a run's directory."""
+"""Keep a served state at the newest state of a run's directory."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ logger = logging.getLogger("mindspore_rec")
 
 
 class FollowedRun:
-    """Load the newest state of a run, then the newer ones each time `catch_up` is called.
+    """Load the newest state of a run, then apply newer states at each call of `catch_up`.
 
     Args:
         path: the directory of the run.
-        served: the state to change, not loaded.
-        wait_seconds: how long to wait for a first checkpoint.
-        poll_seconds: how often to look until then.
+        served: the served state to change, not loaded yet.
+        wait_seconds: seconds to wait for a first checkpoint.
+        poll_seconds: seconds between two looks for the first checkpoint.
         scrub_seconds: as for `Predictor`. Default: 0, never.
-        pulse: in which looks at the run are noted. Default: one of its own.
+        pulse: record of the looks at the run. Default: a new Pulse.
 
     Attributes:
         served: the state.
-        pulse: of the looks at the run.
+        pulse: record of the looks at the run.
 
     Raises:
         As `Predictor`.
@@ -102,12 +102,12 @@ class FollowedRun:
 
     @property
     def applied(self) -> Entry:
-        """The newest checkpoint that is in it."""
+        """Newest checkpoint that the served state includes."""
         return self.served.progress.entry
 
     @property
     def features(self) -> FeaturePipeline | None:
-        """Feature pipeline with the statistics of the state that answers, or None."""
+        """Feature pipeline with the statistics of the served state, or None."""
         return self.served.features
 
     # ---- the first state
@@ -135,7 +135,7 @@ class FollowedRun:
             time.sleep(poll_seconds)
 
     def _reject_damaged(self, chain: Sequence[Entry], error: ValueError) -> None:
-        """Ignore the damaged checkpoint of a chain, or raise the error if there is none."""
+        """Reject the damaged checkpoint of a chain; raise the error if no checkpoint is damaged."""
         for entry in chain:
             if not entry.path.is_dir():
                 self._catalog.refresh()  # removed meanwhile
@@ -158,13 +158,13 @@ class FollowedRun:
     ) -> None:
         """Apply the checkpoints of the run as they appear.
 
-        Whatever fails, the last good state answers and the next look tries again; repeated failures
-        with the same message are logged once.
+        After a failure, the last good state answers and the next look tries again; repeated
+        failures with the same message are logged once.
 
         Args:
-            poll_seconds: seconds between two looks at its directory.
-            awake: ends the wait for the next look when it is set.
-            closed: ends the function when it is set. Default: it never returns.
+            poll_seconds: seconds between two looks at the run's directory.
+            awake: event that ends the wait for the next look.
+            closed: event that ends the function. Default: it never returns.
         """
         last_error = ""
         while closed is None or not closed.is_set():
@@ -181,12 +181,12 @@ class FollowedRun:
             awake.wait(poll_seconds)
 
     def catch_up(self) -> None:
-        """Apply all checkpoints that follow the present state; `status` says why if it cannot.
+        """Apply all checkpoints after the present state; on failure, `status` has the reason.
 
         Raises:
             OSError: the directory cannot be read.
-            _native.SharedReaderStuckError: a reader of shared memory reads an old state for too
-                long.
+            SharedReaderStuckError: (of `_native`) a reader of shared memory reads an old state for
+                too long.
         """
         try:
             self.served.settle()
@@ -233,7 +233,7 @@ class FollowedRun:
         """Apply one checkpoint.
 
         Raises:
-            ChainError: it is damaged, or not the next one.
+            ChainError: the checkpoint is damaged, or does not follow the present state.
             FileNotFoundError: it was removed.
         """
         with self._updating:
@@ -282,7 +282,7 @@ class FollowedRun:
             self._scrubber.settle()
 
     def _set_error(self, text: str | None = None) -> None:
-        """Set the error: damaged files first, since they leave gaps."""
+        """Set the error; errors of damaged files come first, since damaged files leave gaps."""
         damaged = self._catalog.errors(self.applied.step)
         text = str(damaged[0]) if damaged else text
         if text is not None and text != self._error:
@@ -297,13 +297,14 @@ class FollowedRun:
         return 1 if self.runner.network is not None else len(os.sched_getaffinity(0))
 
     def run(self, start: Callable[[], Callable[[], Any]]) -> tuple[Any, int]:
-        """Call `start()`, then the function that it returns; return its result and the step.
+        """Call `start()`, then the function that `start` returns; return its result and the step.
 
         Args:
-            start: called while nothing changes; the function that it returns is called afterwards.
+            start: called while no update changes the state; the function that it returns is called
+                afterwards.
 
         Raises:
-            RuntimeError: an update broke off, and there is no whole state.
+            RuntimeError: an update was interrupted, so there is no whole state.
         """
         with self.runner.lock.reading():
             if not self.served.whole:
@@ -312,14 +313,14 @@ class FollowedRun:
         return finish(), step
 
     def table_stats(self) -> dict[str, dict[str, Any]]:
-        """Return numbers of rows, bytes and operations of each table, as its `stats` does."""
+        """Return numbers of rows, bytes and operations of each table, from the table's `stats`."""
         with self.runner.lock.reading():
             return {name: dict(table.stats()) for name, table in self.runner.tables.items()}
 
     # ---- status
 
     def look(self) -> None:
-        """Read the directory again, for `status`, without applying anything."""
+        """Read the directory again for `status`, without applying a checkpoint."""
         if self._updating.acquire(blocking=False):
             try:
                 self._catalog.refresh()
@@ -328,11 +329,11 @@ class FollowedRun:
                 self._updating.release()
 
     def status(self, following: bool, poll_seconds: float = 0.0) -> Status:
-        """Return the state that predictions are of, and its age.
+        """Return the status of the served state, including its age.
 
         Args:
             following: whether a thread of this process follows the run.
-            poll_seconds: time between two of its looks. Default: 0.
+            poll_seconds: seconds between two looks of the following thread. Default: 0.
         """
         progress = self.served.progress
         late = self.pulse.complaint(poll_seconds) if following else None
@@ -363,10 +364,10 @@ class FollowedRun:
         return None if self._scrubber is None else self._scrubber.report()
 
     def digests(self, parts: int) -> StateDigests:
-        """Return the digests of all tables; no checkpoint is applied meanwhile.
+        """Return the digests of all tables; checkpoints wait until the digests are complete.
 
         Raises:
-            NoStateError: an update broke off, and there is no whole state.
+            NoStateError: an update was interrupted, so there is no whole state.
         """
 
         def start() -> StateDigests:
@@ -377,10 +378,10 @@ class FollowedRun:
         return self._while_nothing_changes(start)
 
     def row_digests(self, table: str, part: int, parts: int) -> RowDigests:
-        """Return the digests of the rows of a part of a table.
+        """Return the digests of the rows in one part of a table.
 
         Raises:
-            NoStateError: an update broke off, and there is no whole state.
+            NoStateError: an update was interrupted, so there is no whole state.
         """
 
         def start() -> RowDigests:
@@ -390,14 +391,15 @@ class FollowedRun:
         return self._while_nothing_changes(start)
 
     def _while_nothing_changes(self, start: Callable[[], T]) -> T:
-        # Not the lock of answers: an update that waited for that one would hold up new answers.
+        # Do not use the lock of answers here: an update that waits for that lock would block new
+        # answers.
         with self._state:
             if not self.served.whole:
                 raise NoStateError(f"there is no whole state to answer from: {self._error}")
             return start()
 
     def close(self) -> None:
-        """End scrubbing, and free what is served."""
+        """End scrubbing, and free the served state."""
         if self._scrubber is not None:
             self._scrubber.close()
         with self._state:

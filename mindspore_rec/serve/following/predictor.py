@@ -37,56 +37,57 @@ _ROWS_AT_ONCE = 64  # with one thread of ONNX Runtime, more rows at once do not 
 
 
 class Predictor:
-    """Predictor with the newest checkpoint of a run, which applies new checkpoints as they appear.
+    """Predictor with the newest checkpoint of a run; it applies new checkpoints as they appear.
 
-    Files are read, checked and decoded while predictions continue; then all tables and dense
-    parameters change together between two predictions: no answer ever mixes two states. A
-    checkpoint with a wrong checksum, or that does not start from the present state, is never
-    applied: the last good state answers, and `status().error` is the reason. As soon as a valid
-    checkpoint follows, it is applied. If needed deltas are gone, the newest full checkpoint
-    replaces everything, and predictions wait while its rows are copied, which takes memory twice.
+    Predictions continue while files are read, checked and decoded. Then all tables and dense
+    parameters change together between two predictions, so that no answer mixes two states. A
+    checkpoint is never applied if its checksum is wrong or if it does not start from the present
+    state. The last good state then answers, and `status().error` has the reason. The next valid
+    checkpoint is applied as soon as it appears. If needed deltas are gone, the newest full
+    checkpoint replaces everything. Predictions wait while the rows of a full checkpoint are copied,
+    which needs twice the memory.
 
-    Tables hold values without optimizer state. Any number of threads may predict: at the same time
-    if ONNX Runtime computes, one after the other if MindSpore does. `status().runtime` says which,
-    and `docs/serving.md` when.
+    Tables have values without optimizer state. Any number of threads may predict. ONNX Runtime
+    computes predictions at the same time; MindSpore computes one after another. `status().runtime`
+    names the library, and `docs/serving.md` explains the choice.
 
     Args:
-        path: the directory that `RecCheckpoint` writes; or one that `save_checkpoint` wrote, which
-            is served as well.
-        network: the Cell, or a function that makes it; from inputs to predictions, with tables and
-            parameters of the names that were trained. Default: the `builder` that `RecCheckpoint`
-            was given.
+        path: a directory written by `RecCheckpoint` or by `save_checkpoint`.
+        network: the Cell that computes predictions from inputs, or a function that makes the Cell;
+            its tables and parameters must have the same names as in training. Default: the
+            `builder` of `RecCheckpoint`.
         inputs: inputs of the network, `TensorSpec` objects or texts such as 'ids:INT64:-1,26'. With
-            them (or `set_inputs` of the network) one graph for all batch sizes is compiled at once.
-            Default: as `set_inputs`; else, if the network is the builder's, the `builder_inputs` of
-            `RecCheckpoint`; else any.
-        follow: apply new deltas by a thread. Default: True.
+            inputs (or `set_inputs` of the network) one graph for all batch sizes is compiled at the
+            start. Default: the inputs of `set_inputs`; without them, for the builder's network, the
+            `builder_inputs` of `RecCheckpoint`; without both, any inputs.
+        follow: whether a thread applies new deltas. Default: True.
         poll_seconds: seconds between two looks for new deltas, above 0. Default: 0.1.
         wait_seconds: seconds to wait for a first checkpoint, at least 0. Default: 60.
-        features: the FeaturePipeline that makes the network's inputs of raw columns, as it did in
-            training, with the statistics of the checkpoint that answers; this object itself is not
-            changed. Default: the pipeline that `network`, or the builder, returns in
-            `(cell, pipeline)`; without one, inputs are arrays.
-        rows: type of the numbers in the tables' rows: 'float32'; or 'int8' or 'int4': rows are
-            quantised as they are loaded and as deltas are applied, whatever the precision of the
-            training. The network's tables must then be without rows, optimizer and tiers. Default:
-            'float32'.
-        tiers: `CacheConfig` of the tiers for the rows of each table beyond `host_rows` or
-            `host_bytes`: `remote` or `ssd`, in names or a directory of this predictor's own,
-            which it makes anew and removes. Reading moves no row. Default: all rows are in host
-            memory.
-        scrub_seconds: seconds in which a thread compares every row once with its digest, which is
-            kept apart from it in 15 to 23 bytes per row; `status().scrub` has what it found, and an
-            error is logged. Default: 0, never.
+        features: the FeaturePipeline that makes the network's inputs from raw columns, as in
+            training. The predictor uses a copy of this pipeline with the statistics of the served
+            checkpoint. Default: the pipeline that `network`, or the builder, returns in
+            `(cell, pipeline)`; without a pipeline, inputs are arrays.
+        rows: number type of the tables' rows: 'float32', 'int8' or 'int4'. For 'int8' and 'int4',
+            rows are quantised when they are loaded and when deltas are applied, for any precision
+            of the training. With 'int8' or 'int4', the network's tables must have no rows, no
+            optimizer and no tiers. Default: 'float32'.
+        tiers: `CacheConfig` with the tiers `remote` or `ssd` for the rows of each table beyond
+            `host_rows` or `host_bytes`. The predictor makes its own Redis names or directory at the
+            start and removes them at the end. Reading moves no row between tiers. Default: all rows
+            are in host memory.
+        scrub_seconds: seconds in which a thread compares every row once with its digest. Digests
+            take 15 to 23 bytes per row, apart from the rows. Damaged rows are logged as an error,
+            and `status().scrub` has their number. Default: 0, never.
 
     Attributes:
         inputs: inputs of the network, `TensorSpec` objects, or None if they are not known.
-        outputs: its outputs, if `inputs` is known; a first dimension of -1 is the batch's.
+        outputs: outputs of the network, if `inputs` is known; a first dimension of -1 is the batch
+            size.
 
     Raises:
-        TypeError, ValueError: an argument is wrong; a file is damaged; tables or parameters are not
-            the checkpoint's.
-        TimeoutError: no checkpoint appeared in `wait_seconds`.
+        TypeError, ValueError: an argument is wrong; a file is damaged; tables or parameters do not
+            match the checkpoint.
+        TimeoutError: no checkpoint appeared within `wait_seconds`.
 
     Example:
         >>> import tempfile
@@ -173,12 +174,12 @@ class Predictor:
 
     @property
     def network(self) -> Any:
-        """MindSpore's Cell that computes the predictions; None if ONNX Runtime does."""
+        """MindSpore's Cell that computes the predictions; None with ONNX Runtime."""
         return self._runner.network
 
     @property
     def features(self) -> FeaturePipeline | None:
-        """Feature pipeline with the statistics of the state that answers; None without one."""
+        """Feature pipeline with the statistics of the served state; None without a pipeline."""
         return self._run.features
 
     @property
@@ -188,35 +189,35 @@ class Predictor:
 
     @property
     def rows_at_once(self) -> int:
-        """Number of rows of a prediction beyond which a row does not get cheaper."""
+        """Number of rows per prediction above which more rows do not make each row cheaper."""
         return 1 << 30 if self._runner.network is not None else _ROWS_AT_ONCE
 
     @property
     def raw_columns(self) -> list[str] | None:
-        """Raw columns that its features read; None if there are none, or `prepare` decides."""
+        """Raw columns that the features read; None without features, or if `prepare` decides."""
         return None if self._maker is None else self._maker.columns
 
     # ---- predictions
 
     def predict(self, *inputs: Any) -> Any:
-        """Return the network's output: an array, or a tuple of arrays if it gives several.
+        """Return the network's output: an array, or a tuple of arrays if there are several outputs.
 
         Args:
-            *inputs: arrays or Tensors, in the order of its arguments. Keys without a row read the
-                table's default. Or, if there are `features`, raw columns: one dict of lists or
-                arrays, DataFrame or Arrow RecordBatch, which may lack the label.
+            *inputs: arrays or Tensors, in the order of the network's arguments. Keys without a row
+                read the table's default. With `features`, raw columns: one dict of lists or arrays,
+                DataFrame or Arrow RecordBatch; the label may be missing.
 
         Raises:
-            TypeError, ValueError: they are not what the network, or a feature, takes.
-            RuntimeError: the network fails on them, or the predictor is closed.
+            TypeError, ValueError: the network, or a feature, does not take the inputs.
+            RuntimeError: the network fails on the inputs, or the predictor is closed.
         """
         outputs, _ = self.predict_versioned(*inputs)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def predict_versioned(self, *inputs: Any) -> tuple[list[np.ndarray], int]:
-        """Return all outputs, and the version that they are of (`Status.version`).
+        """Return all outputs, and the version of the state that computed them (`Status.version`).
 
-        Args and Raises: as for `predict`.
+        Args and Raises: the same as for `predict`.
         """
         if len(inputs) == 1 and _are_rows(inputs[0]):
             return self._predict_rows(inputs[0])
@@ -243,14 +244,15 @@ class Predictor:
     # ---- checkpoints
 
     def apply(self, entry: Entry | str | os.PathLike[str]) -> None:
-        """Apply a checkpoint: the delta that starts from the present state, or a newer full one.
+        """Apply a checkpoint: a delta of the present state, or a newer full checkpoint.
 
         Args:
             entry: the checkpoint, or its directory.
 
         Raises:
-            ChainError: (a ValueError) it is damaged, of another run, applied already, older, or
-                starts from another state; the message names the file. Nothing has changed.
+            ChainError: (a ValueError) the checkpoint is damaged, belongs to another run, was
+                applied already, is older, or starts from another state; the message names the file.
+                Nothing has changed.
             FileNotFoundError: there is no checkpoint.
         """
         if not isinstance(entry, Entry):
@@ -262,37 +264,37 @@ class Predictor:
         self._run.apply(entry)
 
     def wake(self) -> None:
-        """Let the following thread look for new checkpoints now."""
+        """Make the following thread look for new checkpoints now."""
         self._awake.set()
 
     def status(self) -> Status:
-        """Return the state that predictions are of, and its age."""
+        """Return the status of the served state, including its age."""
         following = self._thread is not None and self._thread.is_alive()
         if not following:
             self._run.look()
         return self._run.status(following, self._poll_seconds)
 
     def digests(self, parts: int = 1) -> StateDigests:
-        """Return the digest of each table, of the rows as they are in memory or in its tiers.
+        """Return the digest of each table, over its rows in memory and in tiers.
 
-        Reads every row: predictions of a table wait while its rows are read, and checkpoints are
-        applied afterwards. `python -m mindspore_rec.checkpoint verify --live` compares them with
-        the digests of the checkpoint's files. Rows of int8 and int4 have digests of their scale,
-        offset and codes.
+        The method reads every row: predictions from a table wait while its rows are read, and new
+        checkpoints wait until the end. `python -m mindspore_rec.checkpoint verify --live` compares
+        the digests with the digests of the checkpoint's files. Digests of int8 and int4 rows cover
+        the rows' scale, offset and codes.
 
         Args:
             parts: number of parts of each digest, 1 to 65,536. Default: 1.
 
         Raises:
             ValueError: `parts` is out of range.
-            NoStateError: there is no whole state; or, with rows that processes share, newer states
-                came while they were read. It is a RuntimeError.
+            NoStateError: (a RuntimeError) there is no whole state; or, if processes share the rows,
+                newer states arrived while the rows were read.
         """
         check_parts(parts)
         return self._run.digests(parts)
 
     def row_digests(self, table: str, part: int = 0, parts: int = 1) -> RowDigests:
-        """Return the keys of a part of a table, and the digest of each row.
+        """Return the keys in one part of a table, and the digest of each key's row.
 
         Args:
             table: name of the table.
@@ -309,16 +311,16 @@ class Predictor:
         return self._run.row_digests(table, part, parts)
 
     def table_stats(self) -> dict[str, dict[str, Any]]:
-        """Return numbers of rows, bytes and operations of each table, as its `stats` does."""
+        """Return numbers of rows, bytes and operations of each table, from the table's `stats`."""
         return self._run.table_stats()
 
     @property
     def shared_bytes(self) -> int | None:
-        """Bytes of rows that all processes of a server share; None if this process has its own."""
+        """Bytes of rows that all processes of a server share; None if the rows are not shared."""
         return self._run.shared_bytes
 
     def close(self) -> None:
-        """Stop following, and free the tables of a network that it made itself."""
+        """Stop following, and free the tables of a network that the predictor made."""
         self._closed.set()
         self._awake.set()
         if self._thread is not None and self._thread is not threading.current_thread():

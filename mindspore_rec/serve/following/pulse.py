@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pulse of whoever follows a run: time of its last look, by which it is known that it hangs."""
+"""Pulse of the thread or process that follows a run: the time of its last look shows a hang."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ _SLOW_SECONDS = 600.0  # for one checkpoint, which may have hundreds of GB
 
 
 class Pulse:
-    """Time of the last look at a run, and whether a checkpoint is being applied since then.
+    """Time of the last look at a run, and whether a checkpoint is being applied.
 
-    One process or thread beats, and any others read. All processes of a machine share the clock.
+    One process or thread writes the pulse, and other processes or threads read it. All processes of
+    a machine share the clock.
 
     Args:
-        memory: of `PULSE_BYTES` zeros, which several processes may share. Default: of its own.
+        memory: buffer of `PULSE_BYTES` zeros, which several processes may share. Default: a new
+            buffer.
 
     Example:
         >>> pulse = Pulse()
@@ -36,20 +38,20 @@ class Pulse:
         self._memory = bytearray(PULSE_BYTES) if memory is None else memory
 
     def beat(self, applying: bool = False) -> None:
-        """Note that the run was looked at now.
+        """Note a look at the run, with the present time.
 
         Args:
-            applying: whether a checkpoint is applied from now on. Default: False.
+            applying: whether a checkpoint is being applied from now on. Default: False.
         """
-        # The time last: whoever reads between the two takes an old time, which is no news.
+        # Write the time last: a reader between the two writes sees an old time, which does no harm.
         struct.pack_into("=q", self._memory, _APPLYING, int(applying))
         self._note(_LOOKED)
 
     def show_life(self) -> None:
-        """Have a thread note from now on that the process runs.
+        """Start a thread that notes from now on that the process runs.
 
-        A checkpoint may take minutes, so only this tells a process that applies one from a process
-        that was stopped.
+        Applying a checkpoint may take minutes; only these notes distinguish a process that applies
+        one from a stopped process.
         """
 
         def live() -> None:
@@ -61,11 +63,11 @@ class Pulse:
         threading.Thread(target=live, name="pulse", daemon=True).start()
 
     def seconds(self) -> float | None:
-        """Return the seconds since the last look; None if there was none."""
+        """Return the seconds since the last look; None before the first look."""
         return self._since(_LOOKED)
 
     def complaint(self, poll_seconds: float) -> str | None:
-        """Return why whoever follows the run seems to hang; None if it does not.
+        """Return the reason why the follower of the run seems to hang; None if it does not.
 
         Args:
             poll_seconds: time between two looks.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Served: interface of the state that a predictor's answers are of."""
+"""Served: interface of the state that a predictor answers from."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Report = Callable[[], dict[str, Any]]
 
 
 class Progress(NamedTuple):
-    """Newest checkpoint of a state, and the numbers of checkpoints that led to it."""
+    """Newest checkpoint of a state, and the numbers of deltas and full checkpoints before it."""
 
     entry: Entry
     deltas_applied: int
@@ -32,24 +32,25 @@ class Progress(NamedTuple):
         return cls(chain[-1], len(chain) - 1, 1)
 
     def after(self, chain: Sequence[Entry]) -> Progress:
-        """Return the progress after one more chain."""
+        """Return the progress after another chain."""
         deltas = sum(entry.kind == "delta" for entry in chain)
         fulls = len(chain) - deltas
         return Progress(chain[-1], self.deltas_applied + deltas, self.fulls_loaded + fulls)
 
 
 class Served(ABC):
-    """Network, rows, dense parameters and features of the state that answers are of.
+    """Network, rows, dense parameters and features that answers are computed from.
 
-    `ServedInProcess` has the rows in tables of this process, `ServedInSharedMemory` in memory that
-    other processes read. `FollowedRun` gives either the checkpoints of a run.
+    `ServedInProcess` keeps the rows in tables of this process; `ServedInSharedMemory` keeps them in
+    memory that other processes read. `FollowedRun` passes the checkpoints of a run to an object of
+    either class.
 
     Attributes:
-        tables: tables that checkpoints are applied to, by name.
+        tables: tables that receive the checkpoints' rows, by name.
         features: the feature pipeline with the statistics of the state, or None.
-        progress: the state. It changes together with the rows.
-        whole: whether the state is whole: no change of it broke off.
-        reason: why MindSpore runs the network; None if it does not.
+        progress: the state. The progress changes together with the rows.
+        whole: True unless a change of the state was interrupted.
+        reason: reason why MindSpore runs the network; None with ONNX Runtime.
     """
 
     tables: Mapping[str, Any]
@@ -66,39 +67,39 @@ class Served(ABC):
 
     @abstractmethod
     def resume(self) -> bool:
-        """Go on from the state that another process left; return whether there is one."""
+        """Resume from the state that another process left; return False if there is none."""
 
     @abstractmethod
     def load(self, chain: Sequence[Entry]) -> None:
-        """Load a first state, and the network before it.
+        """Make the network, then load a first state.
 
         Raises:
-            NotYetError: there is no file of the network yet.
+            NotYetError: the network has no file yet.
             FileNotFoundError: a checkpoint was removed meanwhile.
-            ValueError: a file is damaged, or is not of this network.
+            ValueError: a file is damaged, or belongs to another network.
         """
 
     @abstractmethod
     def show(self, report: Report) -> None:
-        """Let readers see the first state."""
+        """Make the first state visible to readers."""
 
     @abstractmethod
     def read(self, chain: Sequence[Entry]) -> Any:
         """Read and check the checkpoints of a chain; return them for `put`.
 
         Raises:
-            ChainError: a file is damaged, or is of another network.
+            ChainError: a file is damaged, or belongs to another network.
             FileNotFoundError: a checkpoint was removed meanwhile.
         """
 
     @abstractmethod
     def put(self, checkpoints: Any, progress: Progress, report: Report) -> None:
-        """Change the state at once.
+        """Replace the state in one step.
 
         Args:
             checkpoints: of `read`.
-            progress: the progress with them.
-            report: for readers of the state.
+            progress: the progress after these checkpoints.
+            report: function that returns the report for readers.
 
         Raises:
             As `read`.
@@ -106,11 +107,11 @@ class Served(ABC):
 
     @abstractmethod
     def settle(self) -> None:
-        """Free what only answers of earlier states needed."""
+        """Free the memory that only answers of earlier states needed."""
 
     @abstractmethod
     def tell(self, report: Report) -> None:
-        """Tell readers what is new in the report."""
+        """Pass a new report to the readers."""
 
     @abstractmethod
     def compared_rows(self) -> dict[str, ComparedRows]:
@@ -122,12 +123,12 @@ class Served(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Free what was made for this object."""
+        """Free everything that this object made."""
 
     def learned(self, entry: Entry) -> FeaturePipeline | None:
         """Return the feature pipeline with the statistics of a checkpoint, or None.
 
         Raises:
-            ValueError: the checkpoint has none, or another pipeline's.
+            ValueError: the checkpoint has no state of a pipeline, or the state of another pipeline.
         """
         return None if self._pipeline is None else with_learned(self._pipeline, entry)

@@ -21,13 +21,13 @@ __all__ = ["ServedInProcess"]
 class ServedInProcess(Served):
     """Served state in tables of this process, and in their tiers.
 
-    Answers wait while a change is copied; all reading, checking and decoding is done before.
+    Answers wait while a change is copied; reading, checking and decoding are finished before.
 
     Args:
         opener: makes the network.
         features: as for `Predictor`. Default: the pipeline of the network's builder.
         rows: as for `Predictor`. Default: 'float32'.
-        tiers: as for `Predictor`, checked. Default: none.
+        tiers: as for `Predictor`, already checked. Default: none.
     """
 
     def __init__(
@@ -50,11 +50,11 @@ class ServedInProcess(Served):
         return self._runner
 
     def resume(self) -> bool:
-        """Return False: the rows of a process end with it."""
+        """Return False: the rows of a process end with the process."""
         return False
 
     def load(self, chain: Sequence[Entry]) -> None:
-        """Load a first state, and the network before it."""
+        """Make the network, then load a first state."""
         if self._runner is None:
             self._runner = self._open(chain[-1])
             self.tables = self._runner.tables
@@ -80,14 +80,14 @@ class ServedInProcess(Served):
         return runner
 
     def show(self, report: Report) -> None:
-        """Do nothing: answers read the tables."""
+        """Do nothing: answers read the tables directly."""
 
     def read(self, chain: Sequence[Entry]) -> Update:
         """Read and check the checkpoints of a chain."""
         return Update(self, chain)
 
     def put(self, checkpoints: Update, progress: Progress, report: Report) -> None:
-        """Change the state between two answers."""
+        """Replace the state between two answers."""
         with self.runner.lock.writing():
             self.whole = False
             checkpoints.apply()
@@ -95,10 +95,10 @@ class ServedInProcess(Served):
             self.progress = progress
 
     def settle(self) -> None:
-        """Do nothing: no answer is of an earlier state."""
+        """Do nothing: no answer uses an earlier state."""
 
     def tell(self, report: Report) -> None:
-        """Do nothing: no other process reads."""
+        """Do nothing: no other process reads the state."""
 
     def compared_rows(self) -> dict[str, ComparedRows]:
         """Return the rows of each table as the scrubber reads them."""
@@ -110,7 +110,7 @@ class ServedInProcess(Served):
         return None if self._tiers is None else self._tiers.stats(self.runner.tables)
 
     def close(self) -> None:
-        """Free the tables of a network that was made here, and the tiers."""
+        """Free the tiers, and the tables of a network that this object made."""
         if self._tiers is not None:
             self._tiers.release()
         if self._runner is not None:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tiers of a predictor: the rows of its tables in host memory, on Redis and on an SSD.
 
-They are copies of rows of the checkpoints, so nothing of them outlives the predictor: each start
-makes them anew, in a directory and under names on Redis that no other predictor or training has.
+The tiers have copies of the checkpoints' rows, so nothing in them outlives the predictor. Each
+start of a predictor makes new tiers, in a directory and under Redis names that no other predictor
+or training uses.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ _PREFIX = "predictor-"
 
 
 class ServedTiers:
-    """The tiers below host memory of one predictor's tables.
+    """Tiers below host memory for the tables of one predictor.
 
     Args:
         config: from `check_tiers`.
 
     Attributes:
-        names: names of the tiers, as messages have them.
+        names: names of the tiers in messages.
 
     Raises:
         OSError: the directory cannot be made.
@@ -61,7 +62,7 @@ class ServedTiers:
         )
 
     def attach(self, tables: Mapping[str, Any]) -> None:
-        """Give tiers to tables, which have no rows yet.
+        """Add tiers to tables that have no rows yet.
 
         Raises:
             ValueError: a table has tiers, a device cache or rows of 8 bits.
@@ -75,9 +76,11 @@ class ServedTiers:
             table.add_tiers(self._config, f"{self._name}/{name}", opened)
 
     def stats(self, tables: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-        """Return, for each table: distinct `keys` of requests, of these `host_hits` and
-        `below_hits`, rows found in the `remote` and `ssd` tiers, and the seconds that lookups
-        waited for them.
+        """Return the use of the tiers by requests, for each table.
+
+        `keys` are distinct keys of requests. `host_hits` and `below_hits` are the keys with rows in
+        host memory and in the `remote` and `ssd` tiers. `wait_seconds` is the time that lookups
+        waited for the tiers below host memory.
         """
         by_table = {}
         for name, table in tables.items():
@@ -93,7 +96,7 @@ class ServedTiers:
         return by_table
 
     def release(self) -> None:
-        """Remove rows from Redis, while the tables are still open."""
+        """Remove the rows from Redis; the tables must still be open."""
         for table, tier in self._remote:
             try:
                 table.clear_rows()
@@ -104,7 +107,7 @@ class ServedTiers:
         self._remote = []
 
     def close(self) -> None:
-        """Remove the directory, after the tables were closed."""
+        """Remove the directory; the tables must be closed."""
         if self._directory is not None:
             shutil.rmtree(self._directory, ignore_errors=True)
             os.close(self._lock)
@@ -119,8 +122,8 @@ def check_tiers(tiers: Any, rows: str) -> CacheConfig | None:
         rows: as for `Predictor`.
 
     Raises:
-        TypeError: it is no CacheConfig.
-        ValueError: a setting is of no use to a predictor.
+        TypeError: `tiers` is not a CacheConfig.
+        ValueError: a predictor cannot use one of the settings.
 
     Example:
         >>> check_tiers(CacheConfig(device_rows=5), "float32")
@@ -142,7 +145,7 @@ def check_tiers(tiers: Any, rows: str) -> CacheConfig | None:
 
 
 def _own_directory(parent: Path) -> tuple[Path, int]:
-    """Make a directory and lock it; remove directories of predictors that were killed."""
+    """Make and lock a directory; remove the directories of predictors that were killed."""
     parent.mkdir(parents=True, exist_ok=True)
     gate = os.open(parent / "predictors.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -196,10 +199,10 @@ def add_tier_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def tiers_of(options: argparse.Namespace) -> CacheConfig | None:
-    """Return the tiers that the options name, or None.
+    """Return the tiers that the options describe, or None.
 
     Raises:
-        ValueError: they do not fit together, or with several workers.
+        ValueError: the options contradict each other, or do not work with several workers.
     """
     names = ("host_rows", "host_bytes", "remote", "remote_rows")
     settings = {name: getattr(options, name) for name in names}

@@ -17,16 +17,16 @@ __all__ = ["Update"]
 
 
 class Update:
-    """One checkpoint, or a chain of them that replaces everything.
+    """One checkpoint, or a chain of checkpoints that replaces the whole state.
 
-    All reading, checking and decoding is done here; `apply` only copies.
+    The constructor reads, checks and decodes the files; `apply` only copies.
 
     Args:
         served: the state to change.
         chain: a delta; or a full checkpoint and the deltas after it.
 
     Raises:
-        ChainError: a file is damaged, or is of another network.
+        ChainError: a file is damaged, or belongs to another network.
         FileNotFoundError: a checkpoint was removed meanwhile.
     """
 
@@ -54,7 +54,7 @@ class Update:
             raise ChainError(self.last.path, str(error)) from error
 
     def apply(self) -> None:
-        """Change the network and its features; nobody may use them meanwhile."""
+        """Change the network and its features; no other thread may use them meanwhile."""
         self._served.features = self._features
         for name, update in self._tables:
             update.apply(self._served.tables[name])

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A served network: opened as ONNX or by MindSpore, run, and exported."""
+"""A served network: opened with ONNX Runtime or MindSpore, run, and exported."""

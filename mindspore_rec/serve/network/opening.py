@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open the network of a run: as ONNX if there is a file of it, else by MindSpore."""
+"""Open the network of a run: as ONNX if the run has an ONNX file, or else with MindSpore."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from mindspore_rec.common.run.network_file import NETWORK, NetworkFile, read_net
 __all__ = ["NetworkOpener", "NotYetError", "features_of"]
 
 
-# Training has the runner of networks that ONNX cannot express, and an installation that only serves
-# has no training. It is named here and not in the metadata of the package, so that a clone that is
-# not installed finds it too.
+# The runner for networks that ONNX cannot express is part of training, which an installation for
+# serving does not have. The entry point is here and not in the package's metadata, so that a clone
+# without installation finds it too.
 _BY_MINDSPORE = EntryPoint(
     name="mindspore",
     value="mindspore_rec.train.export.opening:open_by_mindspore",
@@ -31,18 +31,18 @@ _BY_MINDSPORE = EntryPoint(
 
 
 class NotYetError(Exception):
-    """The run has no file of its network yet, and MindSpore is not installed; wait for the file."""
+    """Error while the run has no network file and MindSpore is missing; wait for the file."""
 
 
 class NetworkOpener:
     """Maker of the `Runner` of a run.
 
     Args:
-        path: directory of the run, or of one checkpoint.
+        path: directory of the run, or of a single checkpoint.
         network, inputs, features: as for `Predictor`.
 
     Attributes:
-        reason: why MindSpore runs the network; None if it does not.
+        reason: reason why MindSpore runs the network; None with ONNX Runtime.
     """
 
     def __init__(
@@ -62,12 +62,12 @@ class NetworkOpener:
         """Make the network, without values.
 
         Args:
-            entry: checkpoint that is to be loaded into it.
+            entry: checkpoint that the network will load.
 
         Raises:
-            NotYetError: MindSpore is not installed, and there is no file of the network yet.
-            TypeError, ValueError: an argument is wrong; or MindSpore, which is not installed, is
-                needed.
+            NotYetError: MindSpore is not installed, and the network has no file yet.
+            TypeError, ValueError: an argument is wrong; or the network needs MindSpore, which is
+                not installed.
         """
         missing = False
         if self._network is not None:
@@ -88,14 +88,14 @@ class NetworkOpener:
         return OnnxRunner(network, features=features_of(network, self._features))
 
     def read(self, entry: Entry) -> NetworkFile:
-        """Return the run's file of its network.
+        """Return the network file of the run.
 
         Args:
             entry: as for `open`.
 
         Raises:
             FileNotFoundError: there is none.
-            ValueError: it cannot be used.
+            ValueError: the file cannot be used.
         """
         network = read_network(self._path / NETWORK)
         model = entry.manifest["model"]
@@ -111,7 +111,7 @@ class NetworkOpener:
         return network
 
     def _by_mindspore(self, entry: Entry, missing: bool) -> Runner:
-        # Whoever has imported MindSpore may have chosen a mode for it.
+        # A program that has imported MindSpore may have chosen a mode for MindSpore.
         choose_mode = "mindspore" not in sys.modules
         try:
             open_network = _BY_MINDSPORE.load()
@@ -127,7 +127,7 @@ class NetworkOpener:
 
 
 def features_of(network: NetworkFile, given: FeaturePipeline | None) -> FeaturePipeline | None:
-    """Return the given pipeline, or the pipeline that a network's file describes, or None."""
+    """Return `given`, or the pipeline that the network's file describes, or None."""
     if given is None and isinstance(network.features, dict):
         return described_pipeline(network.features)
     return given

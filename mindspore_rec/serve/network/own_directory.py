@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Temporary directories of a server, which the next one removes if the server was killed."""
+"""Temporary directories of a server; the next server removes them if the server was killed."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _TRIES = 100
 
 
 class OwnDirectory:
-    """A new directory in the system's temporary one, locked while a process has this object open.
+    """New directory in the system's temporary directory, locked while this object is open.
 
-    Processes that are forked have it open too. Making one removes directories of the same user that
-    nobody has locked: their servers were killed.
+    Forked processes keep the directory locked, too. A new object removes the same user's
+    directories that no process has locked, since their servers were killed.
 
     Attributes:
         path: of it.
@@ -60,10 +60,11 @@ class OwnDirectory:
 
 
 def _locked(path: Path) -> int:
-    """Return a descriptor of a directory of this user's, locked.
+    """Open and lock a directory of this user, and return the descriptor.
 
     Raises:
-        OSError: it is not there, no directory, another user's, or locked by another process.
+        OSError: the path is missing, is no directory, belongs to another user, or is locked by
+            another process.
     """
     opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Protection of a server: tokens, TLS, limits of what clients may do, metrics, the access log."""
+"""Protection of a server: tokens, TLS, limits for clients, metrics, the access log."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Access log: a line of JSON a request, without bodies, queries and tokens."""
+"""Access log: one line of JSON per request, without bodies, queries and tokens."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ _MOST_TEXT = 512  # characters of a value that a client chooses
 
 
 class AccessLog:
-    """Log of requests, in a file that may be moved away while it is written.
+    """Log of requests in a file; the file may be moved away while the server runs.
 
-    Several processes may write to one file: a line is one write at its end. A line that cannot be
-    written, to a full disk for example, is dropped and counted; no request fails for it.
+    Several processes may write to one file: each line is a single write at the file's end. A line
+    that cannot be written, for example to a full disk, is dropped and counted; its request does not
+    fail.
 
     Args:
-        path: the file, whose directory exists; '-': standard output.
+        path: the file, whose directory must exist; '-' is standard output.
 
     Raises:
         OSError: the file cannot be opened.
@@ -48,7 +49,7 @@ class AccessLog:
         """Write a line.
 
         Args:
-            **fields: values that JSON has; None: left out.
+            **fields: JSON values; fields with None are left out.
         """
         now = datetime.datetime.now(datetime.timezone.utc)
         if _time is not None:
@@ -66,7 +67,7 @@ class AccessLog:
         self._handler.close()
 
     def drop(self) -> None:
-        """Count a line that could not be written; the first one is reported."""
+        """Count a line that could not be written; report the first such line."""
         self.dropped += 1
         if self.dropped == 1:
             logger.error("lines of the access log are dropped: %s", sys.exc_info()[1])

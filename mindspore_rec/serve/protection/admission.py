@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Admission of requests: a limit on requests under way, and refusal while a server stops.
+"""Admission of requests: a limit on requests in flight, and refusal while a server stops.
 
 HTTP and gRPC share these objects.
 """
@@ -12,10 +12,10 @@ __all__ = ["Drain", "InFlight"]
 
 
 class InFlight:
-    """Counter of requests under way, with a bound. Any thread may call it.
+    """Counter of requests in flight, with a limit. Any thread may call the counter's methods.
 
     Args:
-        most: requests at the same time.
+        most: highest number of requests in flight.
 
     Example:
         >>> requests = InFlight(1)
@@ -46,11 +46,11 @@ class InFlight:
 
 
 class Drain:
-    """State of a server that stops, in two steps: not ready, then refusing.
+    """State of a server that stops in two steps: first not ready, then refusing.
 
     Attributes:
-        ready: False from the first signal on: balancers send nothing new.
-        refusing: True when new requests are refused; requests under way are still answered.
+        ready: False from the first signal on, so that load balancers send no new requests.
+        refusing: True while new requests are refused; requests in flight are still answered.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class Drain:
         self.refusing = False
 
     def begin(self) -> None:
-        """Report that the server is not ready; requests are still answered."""
+        """Report that the server is not ready; it still answers requests."""
         self.ready = False
 
     def refuse(self) -> None:

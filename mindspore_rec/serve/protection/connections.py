@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits of HTTP connections: their number, and the time that each may be idle or slow.
+"""Limits on HTTP connections: on their number, and on the time that they are idle or slow.
 
-uvicorn bounds neither the bytes of a request's head nor the time in which it comes, and waits for
-ever for a client that does not read its answer.
+uvicorn limits neither the size of a request's head nor its time of arrival, and it waits forever
+for a client that does not read its response.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def bounded_protocol(bounds: Bounds, metrics: Metrics) -> type[HttpToolsProtocol
     class Bounded(HttpToolsProtocol):
         """One connection.
 
-        Bytes that are not of a body are counted from the end of one request to the end of the next:
-        the head, and the framing of chunked bodies. Times are checked by a sweep over all
-        connections, once per second: a request costs no timer.
+        The bytes outside bodies are counted from the end of one request to the end of the next: the
+        head and the framing of chunked bodies. A sweep over all connections checks all times once
+        per second, so a request needs no timer.
         """
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -70,7 +70,7 @@ def bounded_protocol(bounds: Bounds, metrics: Metrics) -> type[HttpToolsProtocol
                 self._close(431, f"the headers must have at most {most} bytes")
 
         def _feed(self, data: bytes) -> bytes:
-            """Parse data; return what is to be parsed next."""
+            """Parse data; return the bytes to parse next."""
             try:
                 self.parser.feed_data(data)
             except httptools.HttpParserUpgrade as upgrade:
@@ -86,8 +86,8 @@ def bounded_protocol(bounds: Bounds, metrics: Metrics) -> type[HttpToolsProtocol
 
         def on_headers_complete(self) -> None:
             if self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT":
-                # The parser takes the body for bytes of the other protocol. This server speaks no
-                # other one, and a request may be answered as if it had not asked.
+                # The parser takes the body for bytes of another protocol. This server speaks no
+                # other protocol, and may answer as if the request asked for no upgrade.
                 self._again = self._head_without_upgrade()
                 return
             self._begun = True
@@ -119,7 +119,7 @@ def bounded_protocol(bounds: Bounds, metrics: Metrics) -> type[HttpToolsProtocol
                 super().timeout_keep_alive_handler()
 
         def look(self, now: float) -> None:
-            """End the connection if it has done the same for too long."""
+            """Close the connection if its activity has not changed for too long."""
             doing = self._what()
             if doing != self._doing:
                 self._doing, self._since = doing, now
@@ -166,13 +166,13 @@ def bounded_protocol(bounds: Bounds, metrics: Metrics) -> type[HttpToolsProtocol
 
 
 class _Sweep:
-    """One timer for all connections of a server, while there are any."""
+    """One timer for all connections of a server; it runs while there are connections."""
 
     def __init__(self) -> None:
         self._runs = False
 
     def start(self, loop: asyncio.AbstractEventLoop, connections: AbstractSet[Any]) -> None:
-        """Begin, unless it runs already."""
+        """Start the timer unless it runs already."""
         if not self._runs:
             self._runs = True
             loop.call_later(_SWEEP_SECONDS, self._look, loop, connections)
@@ -187,7 +187,7 @@ class _Sweep:
 
 
 def raise_file_limit(connections: int) -> None:
-    """Let the process have so many connections open, if the system allows it."""
+    """Raise the limit of open files for this many connections, if the system allows it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + _OTHER_FILES
     unlimited = resource.RLIM_INFINITY

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages of gRPC calls that are arriving: bounded in number, and so in bytes, and in time.
+"""Limits on arriving gRPC messages: on their number, and so their bytes, and on their time.
 
-gRPC hands a message over when all of it is there. Until then its bytes are out of sight, and each
-call that asks for one may hold as many as the largest message has; a call that does not ask is held
-to the window of its stream. So few calls ask at a time, and other calls wait in line, the newest
-first: whoever sends nothing but headers keeps nobody waiting for longer than `patience`.
+gRPC hands over a message only when the whole message has arrived. Before a message has arrived, the
+server cannot see its bytes, and a call that reads may take the bytes of the largest message. A call
+that does not read takes at most the window of its stream. So only a few calls read at a time, and
+the other calls wait in line, the newest call first. A client that sends only headers delays other
+calls by at most `patience`.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ _LOOKS = 4  # in the time of `patience`
 
 
 class RefusedError(Exception):
-    """A call is not waited for any longer.
+    """Error for a call whose message the server no longer waits for.
 
     Args:
-        reason: as metrics count it.
+        reason: reason of the refusal, as a label of metrics.
         code: of the call.
-        text: that its client gets.
-        aborted: what ended the call already, to be raised in its handler. Default: nothing has.
+        text: error message for the client.
+        aborted: exception that has already ended the call, to raise in its handler. Default: none.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class RefusedError(Exception):
 
 
 class _Reader:
-    """A call that has a place."""
+    """Call that has a place and reads its message."""
 
     def __init__(self, context: Any, since: float) -> None:
         self.context, self.since = context, since
@@ -46,15 +47,16 @@ class _Reader:
 
 
 class Arrivals:
-    """Places of messages that are arriving, for the calls of one event loop.
+    """Places for arriving messages, for the calls of one event loop.
 
     Args:
-        places: messages at a time.
-        line: calls that wait for a place; if there are more, the oldest call is refused.
-        line_of_peer: waiting calls that one connection may have; one more is refused.
-        seconds: for a message, and before it for the wait in line.
-        patience: seconds after which a message that has not come gives its place to a call that
-            waits.
+        places: number of messages that may arrive at the same time.
+        line: number of calls that may wait for a place; if more calls wait, the oldest waiting call
+            is refused.
+        line_of_peer: number of calls of one connection that may wait; a further call is refused.
+        seconds: time limit for a message to arrive, and also for the wait in line before.
+        patience: seconds after which a message that has not arrived gives its place to a waiting
+            call.
 
     Example:
         >>> arrivals = Arrivals(places=4, line=100, line_of_peer=9, seconds=20, patience=1)
@@ -86,8 +88,8 @@ class Arrivals:
         self._readers[reader] = None
         self._look_soon(loop)
         try:
-            # Not cancelled if it takes too long, but ended with its call: gRPC goes on writing to
-            # what a cancelled read has given up.
+            # A read that takes too long is not cancelled but ended with its call: gRPC would go on
+            # writing to the memory of a cancelled read.
             data = await context.read()
         except Exception:
             if reader.ending is None:
@@ -122,7 +124,7 @@ class Arrivals:
                 del self._of_peers[peer]
 
     def _leave(self) -> None:
-        """Give a place that is free to the newest call of the line."""
+        """Give a free place to the newest waiting call."""
         while self._line:
             place, _ = self._line.popitem()
             if not place.done():

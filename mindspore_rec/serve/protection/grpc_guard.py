@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check gRPC calls before they are answered, by the same rules and objects as `Guard`.
+"""Check gRPC calls before they are answered, with the same rules and objects as `Guard`.
 
 Needs grpcio (extra `grpc`).
 """
@@ -35,9 +35,10 @@ _OPEN = frozenset([f"{_SERVICE}ServerLive", f"{_SERVICE}ServerReady"])
 _MOST_SMALL = 1 << 16  # bytes of a message for another service
 _MOST_STREAMS = 256
 
-# Each message that is arriving may hold as many bytes as the largest one has, 49 MiB.
+# Each arriving message may take the bytes of the largest message, 49 MiB.
 _PLACES, _LINE_OF_PEER, _PATIENCE = 5, 128, 1.0
-# Of calls that need no token, which are small: a probe must not wait for whoever sends slowly.
+# Calls without a token have their own places; these calls are small, and a probe must not wait for
+# slow clients.
 _OPEN_PLACES, _OPEN_LINE, _OPEN_LINE_OF_PEER, _OPEN_PATIENCE = 2, 256, 8, 0.1
 
 Behaviour = Callable[[Any, Any], Awaitable[Any]]
@@ -46,11 +47,12 @@ Behaviour = Callable[[Any, Any], Awaitable[Any]]
 class GuardInterceptor(grpc.aio.ServerInterceptor):
     """Interceptor of a `grpc.aio` server: tokens, limits, drain, metrics and the access log.
 
-    Without a valid token (metadata `authorization: Bearer ...`) a call ends with UNAUTHENTICATED,
-    and with a token that has not the role for it with PERMISSION_DENIED, except for health and
-    readiness, and its message is not read. A prediction ends with RESOURCE_EXHAUSTED if as many are
-    under way as may be, UNAVAILABLE if the server is stopping, and DEADLINE_EXCEEDED if it takes
-    too long or its message does not come.
+    Without a valid token (metadata `authorization: Bearer ...`) a call ends with UNAUTHENTICATED.
+    With a token that lacks the required role, a call ends with PERMISSION_DENIED. The message of a
+    call without the required token is not read. Health and readiness calls need no token. A
+    prediction ends with RESOURCE_EXHAUSTED if too many predictions are in flight, and with
+    UNAVAILABLE if the server is stopping. A prediction ends with DEADLINE_EXCEEDED if it takes too
+    long or its message does not arrive.
 
     Args:
         metrics, tokens, bounds, in_flight, drain, log: as for `Guard`.
@@ -185,7 +187,7 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
 
     @contextlib.contextmanager
     def _counted(self, method: str, operation: str, metadata: Any, call: _Call) -> Iterator[None]:
-        """Count a call and log it."""
+        """Count and log one call."""
         metrics, begin = self._metrics, time.perf_counter()
         metrics.began("grpc")
         try:
@@ -232,9 +234,9 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
 
 
 class _Streams:
-    """Calls that may last: if there are too many, the oldest one ends.
+    """Long-lived calls; if there are too many, the oldest call ends.
 
-    A client that watches, and a client of a balancer, begins again when its stream ends.
+    When its stream ends, a watching client or a load balancer's client starts a new stream.
     """
 
     def __init__(self, most: int) -> None:
@@ -243,7 +245,7 @@ class _Streams:
 
     @contextlib.contextmanager
     def entered(self, context: Any) -> Iterator[None]:
-        """Count a call, of the task that runs."""
+        """Count the call of the current task while it runs."""
         if len(self._tasks) >= self._most:
             oldest = next(iter(self._tasks))
             asyncio.create_task(_end(oldest, self._tasks.pop(oldest)))
@@ -263,7 +265,7 @@ async def _end(task: asyncio.Task[Any], context: Any) -> None:
 
 
 class _Call:
-    """One call, and why it was refused."""
+    """One call, and the reason of its refusal."""
 
     def __init__(self, context: Any) -> None:
         self.context = context
@@ -287,7 +289,7 @@ class _Call:
         raise AssertionError("abort raises")
 
     def name(self) -> str:
-        """Return the name of the status."""
+        """Return the name of the call's status."""
         if self.code is not None:
             return self.code
         status = self.context.code()

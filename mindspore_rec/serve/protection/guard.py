@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guard: check requests before the application sees them, then count and log them.
+"""Guard: check requests before the application gets them, then count and log them.
 
-ASGI without a framework: it costs a request some ten microseconds.
+Guard is plain ASGI without a framework and adds some ten microseconds to a request.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ _LOOK_SECONDS = 1.0  # between two looks at a request whose body nobody has aske
 
 @dataclass(frozen=True)
 class Bounds:
-    """Limits that hold before a request is read.
+    """Limits that apply before a request is read.
 
     Args:
-        connections: open at the same time.
-        requests: predictions under way at the same time, waiting ones included.
-        head_bytes: of a request's line and headers.
-        receive_seconds: for its head, and for its body.
-        request_seconds: from its head to the end of its answer.
-        idle_seconds: that a connection may do nothing.
+        connections: number of open connections.
+        requests: number of predictions in flight, including waiting ones.
+        head_bytes: bytes of a request's line and headers.
+        receive_seconds: seconds for a request's head to arrive, and again for its body.
+        request_seconds: seconds from a request's head to the end of its response.
+        idle_seconds: seconds that a connection may be idle.
     """
 
     connections: int = 2048
@@ -57,20 +57,20 @@ class Bounds:
 
 
 class Guard:
-    """ASGI application around another one: tokens, limits, drain, /metrics and the access log.
+    """Guard around an ASGI application: tokens, limits, drain, /metrics and the access log.
 
-    A request is refused with 401 without a valid token and 403 with a token that has not the role
-    for it; a prediction with 429 if as many are under way as may be, and 503 if the server is
-    stopping; any request with 431 for a head that is too large, 408 if its body does not come, and
-    503 if its answer takes too long.
+    A request without a valid token gets 401; a request with a token that lacks the required role
+    gets 403. A prediction gets 429 if too many predictions are in flight, and 503 if the server is
+    stopping. Any request gets 431 if its head is too large, 408 if its body does not arrive, and
+    503 if its response takes too long.
 
     Args:
         app: the application.
         metrics: counts requests.
-        tokens: tokens that are let in, with what each may do. Default: everybody may everything.
+        tokens: valid tokens, with the rights of each. Default: requests need no token.
         bounds: limits.
-        in_flight: counter of predictions, which other protocols share. Default: one of its own.
-        drain: whether the server is stopping. Default: never.
+        in_flight: counter of predictions, shared with other protocols. Default: a new counter.
+        drain: tells if the server is stopping. Default: never.
         log: the access log. Default: none.
     """
 
@@ -197,7 +197,7 @@ class Guard:
 
 
 class _Exchange:
-    """A request and its answer, observed as they pass through."""
+    """A request and its response, recorded while they pass through."""
 
     def __init__(self, scope: Message, receive: Receive, send: Send) -> None:
         self.scope = scope
@@ -248,7 +248,7 @@ class _Exchange:
         await self.respond(status, json.dumps({"error": text}).encode(), _JSON, *headers)
 
     def line(self, seconds: float) -> dict[str, Any]:
-        """Return the fields of its line in the access log."""
+        """Return the fields of the request's line in the access log."""
         client = self.scope.get("client")
         request_ids = [v for name, v in self.headers if name == b"x-request-id"]
         return {
@@ -266,7 +266,7 @@ class _Exchange:
 
 
 def _operation(path: str, method: str) -> str:
-    """Return the operation of a request, one of a few: metrics have a series for each."""
+    """Return the operation of a request; there are only a few, since each is a metric series."""
     if path.startswith("/v2/models/"):
         if path.endswith("/infer") or method == "POST":
             return "infer"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files in which the processes of one server count together, as prometheus_client maps them.
+"""Files that prometheus_client maps, in which all processes of one server count together.
 
-A process that writes to a mapped page of a full disk is ended by SIGBUS. So each process takes the
-space of its files before it counts, where lack of space is an error, and no page of them is missing
+A process that writes to a mapped page of a full disk is killed by SIGBUS. So each process reserves
+the space of its files before it counts. Lack of space is then an error, and no page is missing
 later.
 """
 
@@ -21,7 +21,7 @@ _BYTES = {"counter": 1 << 16, "histogram": 1 << 18, "gauge_livesum": 1 << 16}
 
 
 def reserve() -> None:
-    """Take the space of this process's files, if it counts in files.
+    """Reserve the space of this process's files, if it counts in files.
 
     Raises:
         OSError: the disk is full.
@@ -40,7 +40,7 @@ def reserve() -> None:
 
 
 def give_back(pid: int) -> None:
-    """Give back the space that a process which has ended did not use; its counts stay."""
+    """Free the space that a process which has ended did not use; its counts stay."""
     from prometheus_client.multiprocess import mark_process_dead
 
     directory = os.environ.get(_VARIABLE)

@@ -30,7 +30,7 @@ _SECONDS = (
 _ROWS = tuple(float(1 << i) for i in range(14))
 _PREFIX = "mindspore_rec_serving_"
 
-# Statistics of a table: the metric, whether it only grows, its help text.
+# By statistic of a table: name of the metric, True if it only grows, help text.
 _OF_TABLES = {
     "rows": ("table_rows", False, "Rows in all tiers."),
     "row_bytes": ("table_row_bytes", False, "Bytes of memory for rows, room for growth included."),
@@ -48,11 +48,11 @@ _HITS = {"host": "evaluated_host_hits", "remote": "remote_hits", "ssd": "ssd_hit
 
 
 class Metrics:
-    """Counters of a server, for every protocol, and the state of its models at the time of asking.
+    """Counters of a server for all protocols, and the current state of its models.
 
-    If the environment has PROMETHEUS_MULTIPROC_DIR, an empty directory that several processes of
-    one server share, counters are of all these processes together; the figures of a model are of
-    the process that answers. Any thread may call the methods.
+    If PROMETHEUS_MULTIPROC_DIR is set, to an empty directory that the processes of one server
+    share, the counters are sums over these processes. The figures of a model come from the process
+    that answers. Any thread may call the methods.
 
     Raises:
         ValueError: PROMETHEUS_MULTIPROC_DIR does not name a directory.
@@ -106,7 +106,7 @@ class Metrics:
     # ---- reports of the protocols
 
     def began(self, protocol: str) -> None:
-        """Count a request that begins; `answered` ends it."""
+        """Count a request that begins; `ended` counts its end."""
         self._child(self._under_way, protocol).inc()
 
     def answered(self, protocol: str, operation: str, code: str, seconds: float) -> None:
@@ -114,7 +114,7 @@ class Metrics:
 
         Args:
             protocol: 'http' or 'grpc'.
-            operation: of a few: 'infer', 'status', ...
+            operation: one of a few names such as 'infer' and 'status'.
             code: '200', or 'OK'.
             seconds: that it took.
         """
@@ -122,7 +122,7 @@ class Metrics:
         self._child(self._seconds, protocol, operation).observe(seconds)
 
     def ended(self, protocol: str) -> None:
-        """Count a request that has ended, answered or not."""
+        """Count a request that has ended, with or without an answer."""
         self._child(self._under_way, protocol).dec()
 
     def refused(self, protocol: str, reason: str) -> None:
@@ -136,7 +136,7 @@ class Metrics:
         self._child(self._refused, protocol, reason).inc()
 
     def of_batches(self, model: str) -> Callable[[int, int, int], None]:
-        """Return the `observe` of a `Batcher`: it counts calls, their requests and rows."""
+        """Return the `observe` of a `Batcher`, which counts calls, their requests and rows."""
         waiting, rows = self._waiting.labels(model), self._rows.labels(model)
         together = self._together.labels(model)
 
@@ -157,18 +157,18 @@ class Metrics:
     # ---- read when metrics are asked for
 
     def watch(self, model: str, predictor: Any) -> None:
-        """Show the state of a predictor from now on, under the name of its model.
+        """Show a predictor's state from now on, under the name of its model.
 
-        A second one of the same name, another version of it, is shown as 'name#2'.
+        A second version of the same model is shown as 'name#2'.
         """
         self._models.add(model, predictor)
 
     def forget(self, predictor: Any) -> None:
-        """Show no more of a predictor."""
+        """Stop showing a predictor's state."""
         self._models.remove(predictor)
 
     def text(self) -> bytes:
-        """Return all of them as `CONTENT_TYPE` has them."""
+        """Return all metrics in the format of `CONTENT_TYPE`."""
         counted = self._registry
         if self._several:
             counted = CollectorRegistry()
@@ -179,7 +179,7 @@ class Metrics:
 
 
 class _Models(Collector):
-    """Reads versions, ages and tables of the models."""
+    """Collector of versions, ages and tables of the models."""
 
     def __init__(self) -> None:
         self._predictors: dict[str, Any] = {}

@@ -102,7 +102,7 @@ def add_protection_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def addresses(text: str) -> tuple[str, ...]:
-    """Return the IP addresses and networks of a list.
+    """Parse a list of IP addresses and networks.
 
     Example:
         >>> addresses("10.0.0.7, 192.168.0.0/16")
@@ -123,11 +123,11 @@ def addresses(text: str) -> tuple[str, ...]:
 
 
 def counted(low: int, high: int) -> Callable[[str], int]:
-    """Return a type of arguments: whole numbers in [low, high], written in decimal digits alone.
+    """Return an argument type: whole numbers in [low, high], written only in decimal digits.
 
     Args:
-        low: the least, at least 0.
-        high: the greatest, below 10**18.
+        low: least number, at least 0.
+        high: greatest number, below 10**18.
 
     Example:
         >>> counted(1, 10)("11")
@@ -148,7 +148,7 @@ def counted(low: int, high: int) -> Callable[[str], int]:
 def seconds(
     low: float = 0.0, high: float = 86400.0, low_open: bool = False
 ) -> Callable[..., float]:
-    """Return a type of arguments: seconds in [low, high], or above `low` with `low_open`.
+    """Return an argument type: seconds in [low, high], or above `low` with `low_open`.
 
     Example:
         >>> seconds(low_open=True)("nan")

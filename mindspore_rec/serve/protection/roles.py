@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Roles of clients: what may be asked by whoever predicts, observes or controls a server."""
+"""Roles of clients: the requests of clients that predict, observe or control a server."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _METHODS = {
 
 @dataclass(frozen=True)
 class Security:
-    """What a server asks of its clients.
+    """Requirements of a server for its clients.
 
     Attributes:
         tokens: whether requests need a token.
@@ -51,17 +51,18 @@ class Security:
 
 
 class RoleTokens:
-    """Tokens of a server whose clients have roles, each with a file of its own.
+    """Tokens of a server whose clients have roles; each role has its own file.
 
-    A token of `infer` may predict, one of `observe` may ask for status, digests, metrics,
-    statistics and the index of models, one of `control` may load and unload models, and observe.
-    All may ask for metadata and readiness. A token that is in several files has all their roles.
+    A token of `infer` may predict. A token of `observe` may request status, digests, metrics,
+    statistics and the index of models. A token of `control` may load and unload models, and
+    observe. Every token may request metadata and readiness. A token in several files has the roles
+    of all these files.
 
     Args:
-        infer, observe, control: files of tokens, as for `Tokens`; None: nobody has the role.
+        infer, observe, control: files of tokens, as for `Tokens`; None: no client has the role.
 
     Raises:
-        OSError, ValueError: as `Tokens` does.
+        OSError, ValueError: as for `Tokens`.
 
     Example:
         >>> import tempfile
@@ -82,14 +83,14 @@ class RoleTokens:
         self._tokens = {role: Tokens(path) for role, path in files.items() if path is not None}
 
     def allows(self, authorization: bytes | str | None) -> bool:
-        """Return whether the value of an Authorization header has a token of any role."""
+        """Return True if an Authorization header has a valid token of any role."""
         allowed = False
         for tokens in self._tokens.values():  # all of them, whichever has it
             allowed |= tokens.allows(authorization)
         return allowed
 
     def permits(self, authorization: bytes | str | None, role: str) -> bool:
-        """Return whether a token that `allows` lets in may do what needs a role."""
+        """Return True if a valid token may make requests that need the role."""
         if role == ANY:
             return True
         roles = (OBSERVE, CONTROL) if role == OBSERVE else (role,)
@@ -101,7 +102,7 @@ class RoleTokens:
 
 
 def role_of_path(path: str, method: str) -> str:
-    """Return the role that a request over HTTP needs; `CONTROL` if nothing is known of it.
+    """Return the role that an HTTP request needs; `CONTROL` for an unknown path.
 
     Example:
         >>> role_of_path("/v2/models/click/infer", "POST"), role_of_path("/metrics", "GET")
@@ -119,7 +120,7 @@ def role_of_path(path: str, method: str) -> str:
 
 
 def role_of_method(method: str) -> str:
-    """Return the role that a call of gRPC needs; `CONTROL` if nothing is known of it.
+    """Return the role that a gRPC call needs; `CONTROL` for an unknown method.
 
     Example:
         >>> role_of_method("/inference.GRPCInferenceService/ModelInfer")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TLS of a server: certificate, key and clients' authorities, read again when they are renewed."""
+"""TLS of a server: certificate, key and client authorities, read again after a renewal."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ logger = logging.getLogger("mindspore_rec")
 
 
 class Tls:
-    """Certificate and key of a server, TLS 1.2 or later; with `client_ca` TLS 1.3 alone.
+    """Certificate and key of a server, for TLS 1.2 or later; with `client_ca`, only TLS 1.3.
 
-    Sessions are not resumed with `client_ca`: each connection shows a certificate that the
-    authorities of that moment have signed.
+    With `client_ca`, sessions are not resumed: each connection shows a certificate signed by the
+    current authorities.
 
     Args:
         certificate: PEM file of the certificate, followed by the certificates between it and the
             root.
-        key: PEM file of its private key, without a passphrase.
-        client_ca: PEM file of authorities, one of which must have signed the certificate of each
-            client. Default: clients need none.
+        key: PEM file of the private key, without a passphrase.
+        client_ca: PEM file of authorities; one of them must have signed each client's certificate.
+            Default: clients need no certificate.
 
     Attributes:
-        context: for a server that accepts connections; each gets the files of that moment.
+        context: TLS context for a server; each new connection uses the current files.
         asks_clients: whether clients must have a certificate.
 
     Raises:
         OSError: a file cannot be read.
-        ValueError: other users may read the key, it and the certificate do not fit together, or
+        ValueError: other users may read the key, the key does not fit the certificate, or
             `client_ca` has no certificate.
     """
 
@@ -48,14 +48,15 @@ class Tls:
         self._now = self._new_context()
         self._text = self._read()
         self.context = self._new_context()
-        # A context that is in use can take another key, and no authority from it: it is exchanged.
+        # A context in use can take another key but cannot drop an authority, so the context is
+        # replaced.
         self.context.sni_callback = self._exchange
 
     def _exchange(self, connection: Any, name: str | None, context: ssl.SSLContext) -> None:
         connection.context = self._now
 
     def grpc_credentials(self) -> Any:
-        """Return `grpc.ServerCredentials` of the files, which follow them too."""
+        """Return `grpc.ServerCredentials` of the files, which also follow renewed files."""
         import grpc
 
         def configuration() -> Any:
@@ -75,9 +76,9 @@ class Tls:
         return grpc.dynamic_ssl_server_credentials(configuration(), renewed, self.asks_clients)
 
     def refresh(self) -> None:
-        """Read the files again if they have changed; open connections keep what they have.
+        """Read the files again if they have changed; open connections keep their certificate.
 
-        Any thread may call it. Files that are wrong change nothing.
+        Any thread may call this method. Files with errors change nothing.
         """
         with self._refreshing:
             try:
@@ -121,7 +122,8 @@ class Tls:
     def _identity_now(self) -> tuple[tuple[int, ...], ...]:
         paths = (self._certificate, self._key, self._client_ca)
         file_stats = (os.stat(path) for path in paths if path is not None)
-        # The mode too: times of changes within a tick of the kernel, some milliseconds, are equal.
+        # Compare the mode too: two changes within a kernel tick, some milliseconds, have equal
+        # times.
         return tuple(
             (at.st_ino, at.st_size, at.st_mode, at.st_mtime_ns, at.st_ctime_ns) for at in file_stats
         )

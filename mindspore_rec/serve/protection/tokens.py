@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bearer tokens of a server, from a file that may change while it runs."""
+"""Bearer tokens of a server, from a file that may change while the server runs."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _LOOK_SECONDS = 1.0  # between two checks whether the file has changed
 
 
 class Tokens:
-    """Bearer tokens that a file lists, one a line; empty lines and lines with # are left out.
+    """Bearer tokens from a file, one per line; empty lines and lines with # are skipped.
 
-    Several are valid at the same time, so that clients can change from one to the next. The file is
-    read again when it changes, within a second or so. If it is
-    removed or has no tokens, every request is refused. Replace it by a rename, so that it is never
-    half written. Any thread may ask.
+    Several tokens are valid at the same time, so that clients can change to a new token. After a
+    change, the file is read again within a second or so. If the file is removed or has no tokens,
+    every request is refused. Replace the file by a rename, so that it is never half written. Any
+    thread may call the methods.
 
     Args:
-        path: the file; tokens are of 16 characters or more, without spaces.
+        path: the file; a token has 16 characters or more, and no spaces.
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: other users may read it, it has no tokens, or a token is too short.
+        ValueError: other users may read the file, the file has no tokens, or a token is too short.
 
     Example:
         >>> import tempfile
@@ -53,9 +53,9 @@ class Tokens:
         self._looked = time.monotonic()
 
     def allows(self, authorization: bytes | str | None) -> bool:
-        """Return whether the value of an Authorization header has a token that is valid.
+        """Return True if the value of an Authorization header has a valid token.
 
-        Takes as long for a wrong token as for a right one.
+        The check takes as long for a wrong token as for a valid token.
         """
         if time.monotonic() - self._looked >= _LOOK_SECONDS:
             self._refresh()
@@ -66,7 +66,7 @@ class Tokens:
         scheme, _, token = authorization.partition(b" ")
         if scheme.lower() != b"bearer":
             return False
-        # Digests have one length, so the time does not reveal the length of a token either.
+        # All digests have one length, so the time does not reveal the length of a token.
         token_digest = hashlib.sha256(token.strip()).digest()
         allowed = False
         for digest in self._digests:
@@ -74,7 +74,7 @@ class Tokens:
         return allowed
 
     def permits(self, authorization: bytes | str | None, role: str) -> bool:
-        """Return True: without roles, whoever `allows` lets in may do everything."""
+        """Return True: without roles, a token that `allows` accepts may do everything."""
         return True
 
     def _refresh(self) -> None:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests and answers of the Open Inference Protocol as bytes, checked before they are decoded."""
+"""Requests and responses of the Open Inference Protocol in bytes, checked before decoding."""

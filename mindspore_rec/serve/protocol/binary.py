@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The binary tensor extension of the Open Inference Protocol: arrays behind the JSON of a body.
+"""Binary tensor extension of the Open Inference Protocol: arrays follow the JSON in a body.
 
-    JSON, of as many bytes as the header Inference-Header-Content-Length says
-    data of the first input that has the parameter binary_data_size, then of the second, ...
+    JSON (its number of bytes is in the header Inference-Header-Content-Length),
+    then the data of the first input with the parameter binary_data_size, of the second, ...
 
-Data are row-major and little-endian, without padding. Nothing is converted before its size is known
-to fit its shape and datatype. In an answer, outputs for which the request has the parameter
-`binary_data`, or all of them by `binary_data_output`, come the same way.
+Data are row-major and little-endian, without padding. Data are converted only if their size fits
+their shape and datatype. In a response, an output is binary if the request sets `binary_data` for
+it or `binary_data_output` for all outputs.
 
 Source: https://github.com/triton-inference-server/server, docs/protocol/extension_binary_data.md.
 """
@@ -26,14 +26,14 @@ __all__ = ["array_of_bytes", "bytes_of_array", "check_bytes", "header_length", "
 
 
 def header_length(text: str, body: int) -> int:
-    """Return the bytes of JSON in a body, as the header says.
+    """Return the number of JSON bytes in a body, from the header.
 
     Args:
         text: of the header.
-        body: bytes of the body.
+        body: number of bytes of the body.
 
     Raises:
-        RequestError: the header is no number from 1 to `body`.
+        RequestError: the header is not a number from 1 to `body`.
 
     Example:
         >>> header_length("10", 12)
@@ -50,14 +50,15 @@ def header_length(text: str, body: int) -> int:
 def parts_of_inputs(
     inputs: Mapping[str, Mapping[str, Any]], data: memoryview | None
 ) -> dict[str, memoryview]:
-    """Return, by input name, the bytes of each input whose data follow the JSON in the body.
+    """Return the bytes of each input whose data follow the JSON in the body, by input name.
 
     Args:
-        inputs: inputs of a request by name, in its order; their parameters are objects.
-        data: the bytes behind the JSON; None if there must be none.
+        inputs: inputs of a request by name, in the request's order; their parameters are JSON
+            objects.
+        data: the bytes after the JSON; None if there must be none.
 
     Raises:
-        RequestError: a binary_data_size is wrong, or their sum is not the size of `data`.
+        RequestError: a binary_data_size is wrong, or the sizes do not sum to the size of `data`.
     """
     parts: dict[str, memoryview] = {}
     at = 0
@@ -88,16 +89,16 @@ def parts_of_inputs(
 def array_of_bytes(
     where: str, data: memoryview | bytes, shape: list[int], dtype: np.dtype
 ) -> np.ndarray:
-    """Return data as an array of its own, which may be read only.
+    """Return data as an independent array, which may be read-only.
 
     Args:
-        where: 'input ...', for messages.
+        where: 'input ...', for error messages.
         data: the bytes.
-        shape: sizes, of at least 0.
-        dtype: of numbers or bool.
+        shape: sizes, each at least 0.
+        dtype: dtype of numbers or bool.
 
     Raises:
-        RequestError: another number of bytes; a number that is not finite; a bool that is neither 0
+        RequestError: the number of bytes is wrong, a number is not finite, or a bool is neither 0
             nor 1.
 
     Example:
@@ -105,7 +106,7 @@ def array_of_bytes(
         array([1, 2], dtype=int16)
     """
     check_bytes(where, data, shape, dtype)
-    # A copy, because numbers need an aligned address.
+    # Copy the data, because numbers need an aligned address.
     array = np.frombuffer(bytes(data), dtype)
     if sys.byteorder == "big":
         array = array.byteswap()
@@ -117,7 +118,7 @@ def array_of_bytes(
 
 
 def check_bytes(where: str, data: memoryview | bytes, shape: list[int], dtype: np.dtype) -> None:
-    """Raise RequestError if data have another size than a shape has; as `array_of_bytes`."""
+    """Raise RequestError if the size of data does not fit a shape; see `array_of_bytes`."""
     size = math.prod(shape) * dtype.itemsize
     if len(data) != size:
         raise RequestError(
@@ -126,7 +127,7 @@ def check_bytes(where: str, data: memoryview | bytes, shape: list[int], dtype: n
 
 
 def bytes_of_array(array: np.ndarray) -> bytes:
-    """Return the numbers of an array, row-major and little-endian."""
+    """Return the numbers of an array as bytes, row-major and little-endian."""
     if sys.byteorder == "big":
         array = array.astype(array.dtype.newbyteorder("<"))
     return array.tobytes()

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON of a request and of an answer: read strictly, and quickly if orjson is installed.
+"""JSON of requests and responses: read strictly, and quickly if orjson is installed.
 
-orjson reads and writes several times as fast as the standard library, but if an object has a name
-twice it keeps the last value, and it makes floats of integers beyond 64 bits. Its result is used if
-neither can have happened; everything else is read by the standard library, whose errors also say
-more.
+orjson reads and writes several times as fast as the standard library. But orjson keeps the last
+value of a repeated name in an object, and turns integers beyond 64 bits into floats. The result of
+orjson is used if the text certainly has no repeated names and no integers beyond 64 bits. The
+standard library reads all other texts, and its errors also give more detail.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ _PLAIN = {int, float, bool, type(None)}
 def read_json(
     body: bytes | bytearray, limits: Limits, where: Callable[[Any], object] | None = None
 ) -> Any:
-    """Return the objects of a JSON text, after its size and punctuation were counted.
+    """Return the objects of a JSON text, after counting its bytes and punctuation.
 
     Args:
-        body: JSON in UTF-8: without repetition of a name in an object, and with finite numbers.
+        body: JSON in UTF-8, with finite numbers and without repeated names in an object.
         limits: largest sizes.
-        where: called with the objects of a text with numbers that are none, to raise the
-            RequestError that says where one is. Default: none.
+        where: function that takes the objects of a text with invalid numbers, and raises a
+            RequestError that names the input with the invalid number. Default: none.
 
     Raises:
-        RequestError: it is something else, or too large.
+        RequestError: the body is invalid or too large.
 
     Example:
         >>> read_json(b'{"x": [1, 2.5]}', Limits())
@@ -78,24 +78,26 @@ def read_json(
 
 
 def _is_as_written(made: Any, body: bytes | bytearray) -> bool:
-    """Return whether orjson certainly read a text as the standard library does."""
-    # If an object has a name twice, one value and its texts are lost. An escaped quotation mark
-    # only adds one to the count of the text, so it cannot hide a lost name.
+    """Return True if orjson certainly read a text like the standard library."""
+    # If an object repeats a name, one of the values and its texts are lost. An escaped quotation
+    # mark only adds one to the text's count, so it cannot hide a lost name.
     if 2 * _texts_in(made, _MOST_DEPTH) != body.count(b'"'):
         return False
-    # Integers beyond 64 bits became floats. The data of a tensor are the same either way.
+    # orjson turns integers beyond 64 bits into floats. For the data of a tensor, floats in place of
+    # integers make no difference.
     return type(made) is dict and ("inputs" in made or not _BEYOND_64_BITS.search(body))
 
 
 def dump_json(value: Any) -> bytes:
-    """Return a value as JSON; arrays in it must be contiguous, and finite.
+    """Return a value as JSON; its arrays must be contiguous and finite.
 
     Example:
         >>> dump_json({"data": np.array([0.5, 2.0], np.float32)})
         b'{"data":[0.5,2.0]}'
     """
     if _FAST is not None:
-        # The standard library also writes lone surrogates, which are no valid Unicode text.
+        # orjson refuses lone surrogates, which are not valid Unicode text; the standard library
+        # writes them.
         with contextlib.suppress(TypeError):
             return bytes(_FAST.dumps(value, option=_FAST.OPT_SERIALIZE_NUMPY))
     return json.dumps(value, separators=(",", ":"), default=_plain).encode()
@@ -108,7 +110,7 @@ def _plain(value: Any) -> Any:
 
 
 def _texts_in(value: Any, depth: int) -> int:
-    """Return the number of texts in a value, names included; less if it is nested deeper."""
+    """Return the number of texts in a value, names included, down to a nesting of `depth`."""
     kind = type(value)
     if kind is str:
         return 1
@@ -149,7 +151,7 @@ def _read_slowly(body: bytes | bytearray, where: Callable[[Any], object] | None)
 
 
 class _ConstantError(ValueError):
-    """A text has NaN or an infinity, which JSON does not."""
+    """Error for a text with NaN or an infinity, which JSON does not have."""
 
 
 def _no_constant(name: str) -> None:
@@ -179,7 +181,7 @@ _LENIENT = json.JSONDecoder(object_pairs_hook=_object, parse_int=_long_integer)
 
 
 def _reason(error: ValueError, text: str, where: Callable[[Any], object] | None) -> str:
-    """Return the error in a text; if it is a number, also the input that has it."""
+    """Return the error in a text; for an error in a number, also the input with the number."""
     if isinstance(error, json.JSONDecodeError):
         return str(error)
     words = str(error)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data of a tensor in a request, checked and converted: numbers in JSON, or bytes behind it."""
+"""Check and convert the data of a request's tensor: JSON numbers, or bytes after the JSON."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def tensor_of_json(
 
     Args:
         spec: the input of the network.
-        given: `datatype`, `shape` and, without `part`, `data` of the request.
-        rows: that a request may have; 0: any number.
-        elements: that this input may have.
-        part: its data behind the JSON.
+        given: `datatype`, `shape` and, without `part`, `data` from the request.
+        rows: most rows of a request; 0: any number.
+        elements: most elements of this input.
+        part: the input's data after the JSON.
 
     Raises:
-        RequestError: it is something else, or too large.
+        RequestError: the input is invalid or too large.
     """
     where = f"input '{spec.name}'"
     datatype, shape = given.get("datatype"), given.get("shape")
@@ -71,7 +71,7 @@ def tensor_of_json(
 
 
 def checked_shape(spec: TensorSpec, shape: Any) -> list[int]:
-    """Return a shape that an input may have; arguments and errors are as for `tensor_of_json`."""
+    """Check and return the shape of an input; arguments and errors are as for `tensor_of_json`."""
     where = f"input '{spec.name}'"
     if (
         not isinstance(shape, list)
@@ -91,7 +91,7 @@ def checked_shape(spec: TensorSpec, shape: Any) -> list[int]:
 
 
 def check_elements(spec: TensorSpec, shape: list[int], rows: int, elements: int) -> None:
-    """Raise RequestError if a shape has more rows or elements; as for `tensor_of_json`."""
+    """Raise RequestError if a shape has too many rows or elements; see `tensor_of_json`."""
     if 0 < rows < shape[0] and spec.shape[0] == -1 and spec.offsets is None:
         raise RequestError(
             f"input '{spec.name}' has {shape[0]} rows: a request must have at most {rows} "
@@ -105,7 +105,7 @@ def check_elements(spec: TensorSpec, shape: list[int], rows: int, elements: int)
 
 
 def check_ragged(inputs: Sequence[TensorSpec], arrays: Sequence[np.ndarray]) -> None:
-    """Raise RequestError if offsets do not fit the values."""
+    """Raise RequestError if offsets do not fit their values."""
     try:
         check_starts(inputs, arrays)
     except ValueError as error:
@@ -116,7 +116,7 @@ def fitted_input(spec: TensorSpec, array: np.ndarray) -> np.ndarray:
     """Return an array converted to the network's type.
 
     Raises:
-        RequestError: it is of another type or shape, or too large for the network's type.
+        RequestError: the array has another type or shape, or is too large for the network's type.
     """
     try:
         if array.dtype == spec.dtype:
@@ -135,7 +135,7 @@ def fitted_input(spec: TensorSpec, array: np.ndarray) -> np.ndarray:
 
 
 def _flat(where: str, data: list[Any]) -> list[Any]:
-    """Return the elements of lists in lists, which must have one length at each level."""
+    """Return the elements of nested lists; at each level, all lists must have one length."""
     for _ in range(_MOST_NESTED):
         if not data or type(data[0]) is not list:
             break
@@ -149,10 +149,10 @@ def _flat(where: str, data: list[Any]) -> list[Any]:
 
 
 def _usual_numbers(data: list[Any], dtype: np.dtype) -> np.ndarray | None:
-    """Return the numbers of a usual request, fast; None if they must be checked one by one.
+    """Return the numbers of a usual request quickly; None if each number must be checked.
 
-    It is a single conversion that keeps the interpreter's lock: to release the lock and get it back
-    costs more than the conversion.
+    The function is a single conversion that keeps the interpreter's lock, since releasing and
+    regaining the lock costs more than the conversion.
     """
     types = set(map(type, data))
     with contextlib.suppress(OverflowError):
@@ -166,7 +166,7 @@ def _usual_numbers(data: list[Any], dtype: np.dtype) -> np.ndarray | None:
 
 
 def _numbers(where: str, data: list[Any], spec: TensorSpec, dtype: np.dtype) -> np.ndarray:
-    """Return the numbers of a list unchanged; types are checked before anything else."""
+    """Return the numbers of a list unchanged; types are checked first."""
     if not data:
         return np.empty(0, dtype)
     types = set(map(type, data))
@@ -199,13 +199,15 @@ def _numbers(where: str, data: list[Any], spec: TensorSpec, dtype: np.dtype) -> 
         except OverflowError:
             raise wrong from None
     if dtype.kind == "f":
-        # An int64 is in the range of all but the half floats; of NaN the comparison is false.
+        # Any int64 is in the range of all floats except half floats; for NaN the comparison is
+        # false.
         fits = (array.dtype.kind == "i" and limit > _MOST_SIZE) or bool(
             np.abs(array.astype(np.float64, copy=False)).max() <= limit
         )
     else:
         if array.dtype.kind == "f" and bool((np.abs(array) <= _EXACT).all()):
-            # To JSON 1.0 and 1 are one number, and some clients write all of them with a point.
+            # In JSON, 1.0 and 1 are the same number, and some clients write all numbers with a
+            # point.
             whole = array.astype(np.int64)
             array = whole if np.array_equal(whole, array) else array
         fits = array.dtype.kind == "i"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits of a request's size, so that none costs memory or time out of proportion."""
+"""Limits on a request's size, so that no request costs memory or time out of proportion."""
 
 from __future__ import annotations
 
@@ -29,15 +29,17 @@ MOST_MESSAGE_BYTES = _BYTES_BESIDES + _MOST_ELEMENTS * _BYTES_A_NUMBER
 
 @dataclass(frozen=True)
 class Limits:
-    """Largest sizes of a request that is accepted.
+    """Size limits of accepted requests.
 
     Args:
-        rows: in the first dimension of an input if that is free; 0: any number.
-        elements: numbers in all its inputs together.
-        body_bytes: bytes of its body.
-        lists, objects, strings: numbers of these in its body; a list or an object of a few bytes of
-            text takes 20 to 40 times as many in memory. (Their signs are counted, in texts too.)
-        string_length: characters of a string in a raw column.
+        rows: most rows in the first dimension of an input, if that dimension is free; 0: any
+            number.
+        elements: most numbers in all inputs of a request together.
+        body_bytes: most bytes of the body.
+        lists, objects, strings: most lists, objects and strings in the body. In memory, a list or
+            an object takes 20 to 40 times the bytes of its short text. (The signs are counted, also
+            inside texts.)
+        string_length: most characters of a string in a raw column.
     """
 
     rows: int = 0
@@ -50,8 +52,10 @@ class Limits:
 
     @staticmethod
     def of(inputs: Sequence[TensorSpec], rows: int) -> Limits:
-        """For a network: as many elements as its inputs have with so many rows, if that is known,
-        and a body that has room for them.
+        """Return the limits of a network's requests.
+
+        The limit of elements is the size of the network's inputs with `rows` rows, if this size is
+        known. The limit of body bytes follows from the limit of elements.
 
         Example:
             >>> limits = Limits.of([TensorSpec("ids", "INT64", (-1, 26))], 1024)
@@ -72,10 +76,10 @@ class Limits:
         return Limits(rows, elements, body_bytes)
 
     def with_columns(self, columns: int | None) -> Limits:
-        """Return limits that have room for raw columns too.
+        """Return limits that also have room for raw columns.
 
         Args:
-            columns: how many; None: unknown.
+            columns: number of raw columns; None: unknown.
 
         Example:
             >>> limits = Limits(rows=1024, elements=10, body_bytes=100).with_columns(4)
@@ -97,7 +101,7 @@ class Limits:
 
     @property
     def message_bytes(self) -> int:
-        """Number of bytes of a message of gRPC.
+        """Most bytes of a gRPC message.
 
         Example:
             >>> Limits(elements=26624).message_bytes
@@ -107,5 +111,5 @@ class Limits:
 
     @property
     def commas(self) -> int:
-        """Number of commas of a body with that many elements, and some more."""
+        """Most commas of a body with `elements` elements, with some to spare."""
         return self.elements + self.lists + _SIGNS_BESIDES

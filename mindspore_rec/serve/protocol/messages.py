@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests and answers of the Open Inference Protocol, version 2, over HTTP.
+"""Requests and responses of the Open Inference Protocol, version 2, over HTTP.
 
 Source: https://github.com/kserve/open-inference-protocol, specification/protocol/inference_rest.md.
-Data are numbers in JSON, or behind it by the binary tensor extension (`binary.py`). In place of
-inputs a request may have raw rows or columns, if the model has features.
+Data are numbers in JSON, or bytes after the JSON by the binary tensor extension (`binary.py`). If
+the model has features, a request may have raw rows or columns in place of inputs.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ __all__ = [
 ]
 
 _MOST_ID = 1024
-# Parameters of other servers which would make the answer another one.
+# Parameters of other servers that would change the answer.
 _NOT_KNOWN = ("shared_memory_region", "classification")
 
 
 @dataclass(frozen=True)
 class InferRequest:
-    """A request that was read and checked.
+    """A request after reading and checking.
 
     Attributes:
-        id: of the request, if it has one.
+        id: id of the request, if it has one.
         inputs: arrays, in the order of the network's arguments; or raw rows.
-        outputs: names of the outputs it wants; None: all.
-        binary: by name of an output, whether its data shall come behind the JSON; under None, of
-            all other outputs.
+        outputs: names of the requested outputs; None: all outputs.
+        binary: by output name, whether the output's data follow the JSON; the key None is for all
+            other outputs.
     """
 
     id: str | None
@@ -57,10 +57,10 @@ class InferRequest:
 
 @dataclass(frozen=True)
 class RawColumns:
-    """Raw columns that a model's features read.
+    """The raw columns that a model's features read.
 
     Attributes:
-        names: their names; None: a request may have any.
+        names: names of the columns; None: a request may have any columns.
     """
 
     names: list[str] | None
@@ -76,19 +76,20 @@ def parse_request(
 ) -> InferRequest:
     """Read and check a request.
 
-    Types and sizes are checked before anything is converted: time and memory are in proportion to
-    the body.
+    Types and sizes are checked before any conversion, so time and memory are in proportion to the
+    body.
 
     Args:
-        body: JSON, in UTF-8, and the data behind it.
+        body: JSON in UTF-8, and the data after it.
         inputs: the network's inputs.
         outputs: the network's outputs.
-        limits: largest sizes of a request. Default: as for a network of unknown sizes.
-        raw: the columns that a request may have in place of inputs. Default: none.
-        json_bytes: bytes of JSON, by `header_length`. Default: all, and no data behind it.
+        limits: size limits of a request. Default: the limits for a network of unknown sizes.
+        raw: the columns that may replace a request's inputs. Default: none.
+        json_bytes: number of JSON bytes, from `header_length`. Default: all bytes of the body,
+            without data after the JSON.
 
     Raises:
-        RequestError: it is no request, or not one for this network.
+        RequestError: the body is not a request, or not a request for this network.
 
     Example:
         >>> body = b'{"inputs": [{"name": "x", "shape": [2], "datatype": "INT64", "data": [1, 2]}]}'
@@ -155,7 +156,7 @@ def _checked(
 
 
 def _is_raw(request: dict[str, Any], raw: RawColumns | None) -> bool:
-    """Return whether a request has raw rows."""
+    """Return True if a request has raw rows."""
     members = [name for name in ("rows", "columns") if name in request]
     if not members or (raw is None and "inputs" in request):
         return False
@@ -173,10 +174,10 @@ def infer_response(
     specs: Sequence[TensorSpec],
     outputs: Sequence[np.ndarray],
 ) -> tuple[bytes, int | None]:
-    """Return the body of the answer; and the bytes of its JSON, if data are behind it.
+    """Return the response's body, and the number of its JSON bytes if data follow the JSON.
 
     Raises:
-        ArithmeticError: a number in it is not finite, which JSON cannot say.
+        ArithmeticError: an output has a number that is not finite, which JSON cannot represent.
     """
     tensors: list[dict[str, Any]] = []
     parts: list[bytes] = []
@@ -220,7 +221,7 @@ def _parameters(what: str, of: dict[str, Any]) -> dict[str, Any]:
 
 
 def _flag(what: str, parameters: dict[str, Any]) -> bool:
-    """Return the parameter that a name ends with, which is true or false."""
+    """Return the bool parameter that is named by the last word of `what`."""
     value = parameters.get(what.rpartition(" ")[2], False)
     if type(value) is not bool:
         raise RequestError(f"{what} must be true or false, got {shown(value)}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages of `open_inference.proto`, in a pool of their own.
+"""Messages of `open_inference.proto`, in a separate descriptor pool.
 
 Needs protobuf (extra `grpc`).
 """

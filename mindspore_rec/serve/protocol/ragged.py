@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inputs whose rows have any number of values: the values of all rows, and each row's offset."""
+"""Inputs with any number of values per row: the values of all rows, and each row's offset."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Ragged", "with_starts"]
 
 
 class Ragged:
-    """Joins the inputs of several requests to the inputs of one request.
+    """Joiner of the inputs of several requests into the inputs of one request.
 
     Args:
         inputs: the network's inputs.
@@ -38,13 +38,13 @@ class Ragged:
         }
 
     def rows(self, arrays: Sequence[np.ndarray]) -> set[int]:
-        """Return the numbers of rows that a request's inputs have: one number, if it is right."""
+        """Return the numbers of rows of a request's inputs; a valid request has only one number."""
         if not self._of_values:
             return {len(each) for each in arrays}
         return {len(each) for i, each in enumerate(arrays) if i not in self._of_values}
 
     def joined(self, parts: Sequence[Any]) -> list[np.ndarray]:
-        """Return the inputs of requests one after the other."""
+        """Return the inputs of several requests, joined one after the other."""
         made = []
         for i in range(len(parts[0])):
             arrays = [part[i] for part in parts]
@@ -62,15 +62,16 @@ class Ragged:
 def with_starts(
     inputs: Sequence[TensorSpec], given: dict[str, dict[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    """Return a request's inputs, in which lists of different lengths became values and offsets.
+    """Return a request's inputs, with lists of different lengths as values and offsets.
 
     Args:
         inputs: the network's inputs.
-        given: inputs of a request by name. An input of values may have as `data` a list for each
-            row and the shape `[rows, -1]`; its offsets are then left out.
+        given: inputs of a request by name. The `data` of an input of values may be one list per
+            row, with the shape `[rows, -1]`; the request must then leave out the input's offsets.
 
     Raises:
-        RequestError: the lists have other rows than another input with these offsets.
+        RequestError: the lists' lengths differ from the lengths in another input with the same
+            offsets.
     """
     made = dict(given)
     for spec in inputs:

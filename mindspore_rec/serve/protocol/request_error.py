@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of requests, and the form in which messages show values of a request."""
+"""Errors of requests, and functions that show values of a request in messages."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ __all__ = ["NotFoundError", "NotReadyError", "RequestError", "named", "shown"]
 
 
 class RequestError(ValueError):
-    """A request is wrong, and answered with status 400; the message gives the reason."""
+    """Error for a wrong request: status 400; the message gives the reason."""
 
 
 class NotFoundError(LookupError):
-    """There is no model of that name, or none of that version: status 404."""
+    """Error for an unknown model or an unknown version of a model: status 404."""
 
 
 class NotReadyError(RuntimeError):
-    """The model is known, but does not answer now: status 503."""
+    """Error for a known model that does not answer now: status 503."""
 
 
 _REPR = reprlib.Repr()
@@ -27,7 +27,7 @@ _REPR.maxlevel = 3
 
 
 def shown(value: Any) -> str:
-    """Return a value as text for a message; of a large one only the beginning is read."""
+    """Return a value as text for a message; only the start of a large value is read."""
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 256:
         return f"an integer of {value.bit_length()} bits"
     return _REPR.repr(value)[:100]

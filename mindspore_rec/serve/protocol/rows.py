@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Raw columns of a request: JSON's lists and objects as an Arrow record batch."""
+"""Convert a request's raw columns from JSON lists and objects to an Arrow record batch."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 def read_rows(
     request: dict[str, Any], columns: Sequence[str] | None, limits: Limits
 ) -> pa.RecordBatch:
-    """Return the rows of a request, which has them as `rows` or as `columns`.
+    """Return the rows of a request from its `rows` or its `columns`.
 
     Args:
-        request: `rows`, a list of objects, of which an object that lacks a column has a missing
-            value there; or `columns`, an object of lists. Values are strings, numbers, null, or
-            lists of them that have one length in a column.
-        columns: the columns that are read; other columns are left out. None: all are read.
-        limits: how many rows, values and characters there may be.
+        request: `rows` is a list of objects; a column that an object lacks is a missing value. In
+            place of `rows`, a request may have `columns`, an object of lists. Values are strings,
+            numbers, null, or lists of these; all lists in a column have the same length.
+        columns: names of the columns to read; None: all columns. None: all are read.
+        limits: limits on the numbers of rows, values and characters.
 
     Raises:
-        RequestError: it is something else, or too large.
+        RequestError: the request is invalid or too large.
 
     Example:
         >>> request = {"rows": [{"user": "ann", "age": 7}, {"user": "bob"}]}
@@ -96,7 +96,7 @@ def _check_count(rows: int, limits: Limits) -> None:
 
 
 def _flat(where: str, values: list[Any]) -> tuple[list[Any], int]:
-    """Return the values of lists in a list, and how many each has; 0 if there are no lists."""
+    """Return the values of a list of lists, and the lists' length; 0 if there are no lists."""
     if type(values[0]) is not list:
         return values, 0
     widths = {len(each) if type(each) is list else -1 for each in values}

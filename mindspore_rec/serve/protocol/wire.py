@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Take a ModelInferRequest apart before protobuf sees it: none costs memory out of proportion.
+"""Split a ModelInferRequest before protobuf reads it: no request may take too much memory.
 
-Two bytes of a message are enough for an empty input, which takes some hundred bytes once it is
-decoded. So the fields are counted first. The numbers are cut out, to be decoded by NumPy once the
-shape says how many they must be; protobuf gets the rest, which is small.
+An empty input takes two bytes of a message, but some hundred bytes after decoding. So the fields of
+a message are counted before decoding. Numbers are cut out of the message, and NumPy decodes them
+after a check of their count against the shape. Protobuf gets the remaining bytes, which are few.
 
 Source: https://protobuf.dev/programming-guides/encoding/.
 """
@@ -48,7 +48,7 @@ _DTYPES = {
 
 
 class ManyFieldsError(RequestError):
-    """A message has more fields than it may."""
+    """Error for a message with too many fields."""
 
 
 @dataclass
@@ -57,8 +57,8 @@ class InferParts:
 
     Attributes:
         rest: the message without numbers, for protobuf.
-        contents: of each input, the bytes of its numbers by the names of their fields; None if it
-            has no `contents`.
+        contents: for each input, the bytes of its numbers by field name; None if the input has no
+            `contents`.
         raw: `raw_input_contents`.
     """
 
@@ -72,12 +72,13 @@ def split_infer(data: bytes, most_fields: int = _MOST_FIELDS) -> InferParts:
 
     Args:
         data: the message.
-        most_fields: the most fields it may have, its inputs' fields included; numbers that are
-            packed, as they are by default, are one. Default: 16,384.
+        most_fields: most fields of the message, including its inputs' fields; packed numbers, which
+            are the default, are one field. Default: 16,384.
 
     Raises:
-        ManyFieldsError: it has more.
-        RequestError: it is no message, or too large without its numbers.
+        ManyFieldsError: the message has more fields.
+        RequestError: the bytes are not a ModelInferRequest, or are too many even without the
+            numbers.
 
     Example:
         >>> parts = split_infer(bytes.fromhex("0a016d 2a08 0a0178 2a031a0105"))
@@ -104,14 +105,14 @@ def split_infer(data: bytes, most_fields: int = _MOST_FIELDS) -> InferParts:
 
 
 def count_of(name: str, pieces: list[memoryview]) -> int:
-    """Return how many numbers a field of `contents` has.
+    """Return the number of values in a field of `contents`.
 
     Args:
-        name: of the field, of numbers or bool.
-        pieces: its bytes, in their order.
+        name: name of the field, which has numbers or bools.
+        pieces: bytes of the field, in order.
 
     Raises:
-        RequestError: the bytes are no numbers of that field.
+        RequestError: the bytes are not numbers of this field.
 
     Example:
         >>> count_of("int_contents", [memoryview(b"\\x01\\x96\\x01")])
@@ -128,10 +129,10 @@ def count_of(name: str, pieces: list[memoryview]) -> int:
 
 
 def numbers_of(name: str, pieces: list[memoryview], count: int) -> np.ndarray:
-    """Return the numbers of a field of `contents`; `count` is what `count_of` said.
+    """Return the numbers of a field of `contents`; `count` is the result of `count_of`.
 
     Raises:
-        RequestError: the bytes are no numbers of that field.
+        RequestError: the bytes are not numbers of this field.
 
     Example:
         >>> numbers_of("int_contents", [memoryview(b"\\x01\\x96\\x01")], 2)
@@ -174,7 +175,7 @@ class _Walk:
         self.data, self._most, self._left = data, most, most
 
     def fields(self, at: int, end: int) -> Iterator[tuple[int, int, slice, slice]]:
-        """Yield number and kind of each field, and where the field and its value are."""
+        """Yield number and kind of each field, and the slices of the field and of its value."""
         while at < end:
             self._left -= 1
             if self._left < 0:
@@ -223,7 +224,7 @@ def _varint(number: int) -> bytes:
 
 
 def _cut(data: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield consecutive parts of at most `_PART` bytes, each of whole numbers."""
+    """Yield consecutive parts of at most `_PART` bytes; each part has only whole numbers."""
     at = 0
     while at < len(data):
         end = min(at + _PART, len(data))

@@ -36,22 +36,22 @@ Inputs: TypeAlias = list[np.ndarray] | pa.RecordBatch
 
 
 class Answers(Protocol):
-    """Protocol of a predictor that answers requests: `Predictor`, or a client of one elsewhere."""
+    """Protocol of a predictor that answers requests: `Predictor`, or a client of one."""
 
     @property
     def inputs(self) -> Sequence[TensorSpec] | None:
-        """Inputs of its network; None if they are not known."""
+        """Inputs of the predictor's network; None if they are not known."""
 
     @property
     def outputs(self) -> Sequence[TensorSpec] | None:
-        """Outputs of its network; None if they are not known."""
+        """Outputs of the predictor's network; None if they are not known."""
 
     def predict_versioned(self, *inputs: Any) -> Answer:
-        """Return all outputs, and the version that they are of."""
+        """Return all outputs, and the version of the state that computed them."""
 
 
 class BusyError(RuntimeError):
-    """More requests wait than will be answered in time."""
+    """Error if more requests wait than can be answered in time."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class _Request:
     future: Future[Answer] | asyncio.Future[Answer]
 
     def goes_with(self, other: _Request) -> bool:
-        """Return whether both are arrays, or rows of the same columns."""
+        """Return True if both requests have arrays, or rows of the same columns."""
         return _schema(self.inputs) == _schema(other.inputs)
 
 
@@ -75,7 +75,7 @@ class _Outcome:
     error: Exception | None = None
 
     def tell(self) -> None:
-        """Complete the future of the request, unless it was cancelled; call it in its thread."""
+        """Complete the request's future unless it was cancelled; call this in its thread."""
         future = self.request.future
         if self.error is not None:
             if not future.done():
@@ -86,21 +86,22 @@ class _Outcome:
 
 
 class Batcher:
-    """Threads that call the predictor, each time with all requests that arrived meanwhile.
+    """Threads that call the predictor, each time with all requests that are waiting.
 
-    A call with one row costs nearly what one with ten does. Nobody waits for a batch to fill: a
-    request that comes alone goes alone. A future may be cancelled until its request goes to the
-    network: then it is left out, and nobody else notices.
+    A call with one row costs nearly as much as a call with ten rows. No request waits for a batch
+    to fill, so a single request runs alone. A future may be cancelled until its request goes to the
+    network. A cancelled request is left out of its batch, without effect on other requests.
 
     Args:
-        predictor: answers requests; each row of its inputs must give a row of its outputs that does
-            not depend on the other rows.
-        max_rows: rows of a call, unless one request has more. 0: requests go one by one. No more
-            than the predictor's `rows_at_once`: it gains nothing by more, and requests in the call
-            wait longer.
-        observe: called for each call of the predictor, with its requests, its rows (0 if requests
-            go one by one), and the requests that still wait. Default: nothing is.
-        statistics: counts calls and their times. Default: none are counted.
+        predictor: answers requests; each row of its outputs must depend only on the same row of its
+            inputs.
+        max_rows: most rows of a call, unless one request has more. 0: each request gets its own
+            call. The predictor's `rows_at_once` is an upper limit: more rows gain nothing, and
+            requests in the call wait longer.
+        observe: function that is called at each call of the predictor. The arguments of `observe`
+            are the call's number of requests, its number of rows (0 if each request gets its own
+            call), and the number of requests that still wait. Default: none.
+        statistics: counter of calls and their times. Default: none.
 
     Example:
         >>> batcher = Batcher(predictor, 1024)  # doctest: +SKIP
@@ -137,23 +138,24 @@ class Batcher:
             thread.start()
 
     def submit(self, inputs: Inputs) -> Future[Answer]:
-        """Queue a request of a thread.
+        """Queue a request from a thread.
 
         Args:
-            inputs: as `Predictor.predict` takes them; the first dimensions of arrays are the same,
-                if requests go together.
+            inputs: as for `Predictor.predict`; if requests are batched, all arrays have the same
+                first dimension.
 
         Raises:
-            BusyError: too many wait already, or it is closed.
-            ValueError: inputs of different first dimensions.
+            BusyError: too many requests wait already, or the batcher is closed.
+            ValueError: inputs have different first dimensions.
         """
         return self._queue(inputs, Future())
 
     def submit_from_loop(self, inputs: Inputs) -> asyncio.Future[Answer]:
-        """Queue a request of the event loop that runs, which is told once for all that were
-        answered together.
+        """Queue a request from the running event loop.
 
-        Args and Raises: as for `submit`.
+        One call informs the loop of all requests that were answered together.
+
+        Args and Raises: the same as for `submit`.
         """
         return self._queue(inputs, asyncio.get_running_loop().create_future())
 
@@ -177,7 +179,7 @@ class Batcher:
         return request.future
 
     def close(self) -> None:
-        """Answer the requests that wait, and end the threads."""
+        """Answer the waiting requests, and end the threads."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -186,7 +188,8 @@ class Batcher:
 
     def _work(self) -> None:
         while (batch := self._next()) is not None:
-            # Futures of threads cannot be cancelled from here on, so that setting one cannot fail.
+            # From here on, the futures of threads cannot be cancelled, so setting a future cannot
+            # fail.
             batch = [each for each in batch if _is_wanted(each.future)]
             if batch:
                 begin = time.perf_counter_ns()
@@ -218,13 +221,13 @@ class Batcher:
         return batch
 
     def _outcomes(self, batch: list[_Request]) -> list[_Outcome]:
-        """Return the outcome of each request, whatever happens: nobody may wait for ever."""
+        """Return an outcome for each request in every case: no request may wait forever."""
         try:
             answers = self._answers(batch)
         except BaseException as error:
             if len(batch) == 1:
                 return [_Outcome(batch[0], None, _for_a_future(error))]
-            # One request is to blame, the other requests are not.
+            # Only one request is at fault, so run each request alone.
             return [each for request in batch for each in self._outcomes([request])]
         return [_Outcome(request, answer) for request, answer in zip(batch, answers, strict=True)]
 
@@ -244,7 +247,7 @@ class Batcher:
         return answers
 
     def _joined(self, parts: list[Inputs]) -> list[Any]:
-        """Return the inputs of requests that go together, one after the other."""
+        """Return the inputs of the requests in a batch, joined one after the other."""
         if len(parts) == 1:
             return [parts[0]] if isinstance(parts[0], pa.RecordBatch) else list(parts[0])
         if isinstance(parts[0], pa.RecordBatch):
@@ -259,7 +262,7 @@ def _is_wanted(future: Future[Answer] | asyncio.Future[Answer]) -> bool:
 
 
 def _tell(outcomes: list[_Outcome]) -> None:
-    """Complete the futures: of threads at once, of an event loop by one call."""
+    """Complete the futures: for threads directly, for each event loop by one call."""
     loops: dict[asyncio.AbstractEventLoop, list[_Outcome]] = {}
     for each in outcomes:
         if isinstance(each.request.future, Future):
@@ -281,7 +284,7 @@ def _schema(inputs: Inputs) -> pa.Schema | None:
 
 
 def _for_a_future(error: BaseException) -> Exception:
-    """Return the error, or a RuntimeError in its place if a future cannot hold it.
+    """Return the error, or a RuntimeError if a future cannot take the error.
 
     A SystemExit would end the loop, and asyncio refuses a StopIteration.
     """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gRPC front of models: GRPCInferenceService, health checks and server reflection.
+"""gRPC front of models: GRPCInferenceService, health checks and server reflection.
 
-It runs in the event loop of the HTTP front, and asks the same models. Needs grpcio and what goes
-with it (extra `grpc`).
+This front runs in the event loop of the HTTP front and uses the same models. The module needs
+grpcio and related packages (extra `grpc`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class GrpcFront:
     """Methods of the service, for the models of an HTTP front.
 
     Args:
-        front: has the models, and says whether clients may load and unload them.
+        front: has the models, and decides whether clients may load and unload them.
     """
 
     def __init__(self, front: Front) -> None:
@@ -59,11 +59,11 @@ class GrpcFront:
         self._models = front.models
 
     def handler(self) -> grpc.GenericRpcHandler:
-        """Return what a server adds to answer."""
+        """Return the handler that a gRPC server adds."""
         methods = {}
         for name in METHODS:
             answer = getattr(self, "_" + _snake(name))
-            # Bytes come as they are: the size of a request is known before it is decoded.
+            # Pass bytes on undecoded: the size of a request is then known before it is decoded.
             methods[name] = grpc.unary_unary_rpc_method_handler(
                 _guarded(answer, message(f"{name}Request")),
                 response_serializer=message(f"{name}Response").SerializeToString,
@@ -71,8 +71,8 @@ class GrpcFront:
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 
     async def _model_infer(self, kind: Any, data: bytes) -> Any:
-        # Until the name is read, the largest limit of a model is what a request may have. The
-        # message is split by then, and nothing of it was decoded but names.
+        # Until the model's name is read, a request may have the size that the largest model allows.
+        # Until the name is read, the message is only split, and only names in it are decoded.
         counted = 0
         counter = self._front.held
         try:
@@ -168,7 +168,7 @@ def _check_size(data: bytes, most: int) -> None:
 
 
 def _guarded(answer: Callable[[Any, bytes], Awaitable[Any]], kind: Any) -> Any:
-    """Return a method that answers errors by their status."""
+    """Return a method that turns errors into their gRPC statuses."""
 
     async def method(data: bytes, context: Any) -> Any:
         try:
@@ -197,22 +197,22 @@ def _status_of(error: Exception) -> tuple[grpc.StatusCode, str]:
 
 
 class GrpcServer:
-    """A server at a port, for an event loop.
+    """gRPC server at a port, in an event loop.
 
     Args:
         front: has the models.
         host: to listen at.
-        port: 0 for any that is free.
+        port: port to listen at; 0: any free port.
         reuse_port: whether several processes may listen at this port. Default: False.
-        announces: whether it is said where it listens. Default: True.
+        announces: whether the server prints its address. Default: True.
         credentials: `grpc.ServerCredentials`, for TLS. Default: none.
         interceptors: of `grpc.aio`. Default: none.
-        options: further ones of gRPC, by name and value. Default: none.
+        options: further gRPC options, by name and value. Default: none.
 
     Attributes:
         host, announces: as given.
-        port: at which it listens, after `start`.
-        address: with the scheme, as in 'grpc://127.0.0.1:8001'; 'grpcs' with TLS.
+        port: the server's port, known after `start`.
+        address: address with scheme, as in 'grpc://127.0.0.1:8001'; the scheme is 'grpcs' with TLS.
     """
 
     def __init__(
@@ -246,7 +246,7 @@ class GrpcServer:
 
     @property
     def address(self) -> str:
-        """Return where it listens, with the scheme."""
+        """Return the server's address, with the scheme."""
         scheme = "grpc" if self._credentials is None else "grpcs"
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{scheme}://{host}:{self.port}"

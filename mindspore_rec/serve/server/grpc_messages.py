@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests and answers of the Open Inference Protocol, version 2, over gRPC.
+"""Requests and responses of the Open Inference Protocol, version 2, over gRPC.
 
 Source: as `open_inference.proto`.
 """
@@ -50,7 +50,7 @@ def read_message(kind: Any, data: bytes) -> Any:
     """Return a message.
 
     Raises:
-        RequestError: the bytes are none of that kind.
+        RequestError: the bytes are not a message of this kind.
     """
     try:
         return kind.FromString(data)
@@ -60,11 +60,11 @@ def read_message(kind: Any, data: bytes) -> Any:
 
 @dataclass(frozen=True)
 class Asked:
-    """A ModelInferRequest, of which the numbers are bytes still.
+    """ModelInferRequest whose numbers are not decoded yet.
 
     Attributes:
-        request: the message without them.
-        parts: have them.
+        request: the message without its numbers.
+        parts: bytes of the numbers.
     """
 
     request: Any
@@ -79,21 +79,21 @@ def read_asked(data: bytes, *most_fields: int) -> Asked:
         most_fields: as for `split_infer`.
 
     Raises:
-        ManyFieldsError, RequestError: as `split_infer` raises.
+        ManyFieldsError, RequestError: as for `split_infer`.
     """
     parts = split_infer(data, *most_fields)
     return Asked(read_message(_ASKED, parts.rest), parts)
 
 
 def read_infer(asked: Asked, model: ServedModel) -> InferRequest:
-    """Return a request that was read and checked, as `parse_request` does for HTTP.
+    """Read and check a request, as `parse_request` does for HTTP.
 
     Args:
-        asked: a ModelInferRequest, with data as `raw_input_contents` or as `contents`.
-        model: that it is for.
+        asked: a ModelInferRequest, with data in `raw_input_contents` or in `contents`.
+        model: model that the request is for.
 
     Raises:
-        RequestError: it is not one for this model, or too large.
+        RequestError: the request does not fit this model, or is too large.
     """
     try:
         return _read(asked.request, asked.parts, model)
@@ -134,7 +134,7 @@ def _read(request: Any, parts: InferParts, model: ServedModel) -> InferRequest:
 def infer_answer(
     request: InferRequest, model: ServedModel, version: int, outputs: Sequence[np.ndarray]
 ) -> Any:
-    """Return the ModelInferResponse, with data as `raw_output_contents`."""
+    """Return the ModelInferResponse, with data in `raw_output_contents`."""
     answer = _ANSWER(model_name=model.name, model_version=str(version), id=request.id or "")
     for spec, array in zip(model.outputs, outputs, strict=True):
         if request.outputs is not None and spec.name not in request.outputs:

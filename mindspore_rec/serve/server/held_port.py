@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A port that belongs to the processes of one server, though each of them binds it by itself."""
+"""A port that belongs to the processes of one server, although each process binds it."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ __all__ = ["hold_port"]
 
 
 def hold_port(host: str, port: int) -> socket.socket:
-    """Take a port for processes that share it by SO_REUSEPORT; return the socket that holds it.
+    """Reserve a port for processes that share it by SO_REUSEPORT; return the reserving socket.
 
-    SO_REUSEPORT alone would let another server of the same user bind the same port, and connections
-    would go to either. Here the port is first listened at without it, which fails if anybody else
-    has the port, and then never given up: the socket stops listening and stays bound, and another
-    call of this function fails until it is closed. No connection goes to it.
+    With SO_REUSEPORT alone, another server of the same user could bind the same port, and
+    connections would go to either server. So the socket first listens without SO_REUSEPORT, which
+    fails if another process has the port. Then the socket stops listening and stays bound, and
+    another call of this function fails until the socket is closed. No connection goes to this
+    socket.
 
     Args:
         host: to bind.
         port: in [1, 65535].
 
     Raises:
-        OSError: the port is taken, or is not to be had.
+        OSError: the port is taken or not available.
 
     Example:
         >>> with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The HTTP front of models: the Open Inference Protocol, version 2, /status and /digests.
+"""HTTP front of models: the Open Inference Protocol, version 2, /status and /digests.
 
 Needs starlette (extra `serving`).
 """
@@ -61,16 +61,17 @@ class Front:
     """The models of a server over HTTP.
 
     Args:
-        name: of its model; or Models, if there are several.
-        max_rows: as for `Batcher`, and the most rows of one request. 0: no such limit. Default:
-            1024. For Models it is what they say.
+        name: name of the only model; or a `Models` object, if there are several models.
+        max_rows: as for `Batcher`, and also the most rows of one request. 0: no such limit.
+            Default:
+            1024. If `name` is a `Models` object, the limit of this object counts.
         control: whether clients may load and unload models. Default: False.
-        security: what is asked of clients, for the OpenAPI page. Default: nothing is.
+        security: requirements for clients, as the OpenAPI page describes them. Default: none.
 
     Attributes:
         app: the ASGI application.
         models: the models that answer.
-        routes: of Starlette, of all requests that it answers.
+        routes: Starlette's routes for all requests that the front answers.
 
     Example:
         >>> Front("click").models.names
@@ -124,7 +125,7 @@ class Front:
         self.routes = self._others.routes
 
     def open(self, predictor: Served, name: str | None = None) -> None:
-        """Begin to answer with a predictor.
+        """Start to answer with a predictor.
 
         Args:
             predictor: answers the requests.
@@ -136,7 +137,7 @@ class Front:
         self.models.open(self.models.names[0] if name is None else name, predictor)
 
     def close(self) -> None:
-        """Answer the requests that have arrived, and close the predictors."""
+        """Answer the requests that have arrived, then close the predictors."""
         self.models.close()
         self._loader.shutdown()
         self._digester.shutdown(cancel_futures=True)
@@ -144,7 +145,7 @@ class Front:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, as ASGI has it."""
-        # Nearly all requests are of this kind: they take the short way.
+        # Nearly all requests are predictions and take this short path.
         if scope["type"] == "http" and scope["method"] == "POST":
             match = _INFER.fullmatch(scope["path"])
             if match is not None:
@@ -189,7 +190,8 @@ class Front:
         known = body, model.inputs, model.outputs, model.limits, model.raw, size
         if text <= MOST_SMALL_JSON and len(body) - text <= _MOST_BINARY:
             return parse_request(*known)
-        # Others are read meanwhile. One at a time: in memory it is many times as large.
+        # A thread parses larger bodies, while the loop reads other requests. The thread parses one
+        # body at a time, since a parsed body takes many times its size in memory.
         return await asyncio.get_running_loop().run_in_executor(self.coder, parse_request, *known)
 
     async def _answer(
@@ -240,7 +242,8 @@ class Front:
             raise BusyError("digests are computed for another request")
         self._digesting = True
         work = self._digester.submit(read)
-        # The thread goes on if the request is given up, and no other thread may begin before.
+        # The thread goes on if the request is cancelled; no other thread may start before this
+        # thread ends.
         work.add_done_callback(self._digested)
         text = await asyncio.shield(asyncio.wrap_future(work))
         return Response(text, media_type="application/json")
@@ -357,7 +360,7 @@ async def _send(send: Send, status: int, body: bytes, json_bytes: int | None) ->
 
 
 def _status_of(error: Exception) -> tuple[int, str]:
-    """Return the status and the sentence for an error."""
+    """Return the status and the message for an error."""
     if isinstance(error, HTTPException):
         return error.status_code, error.detail
     if isinstance(error, ClientDisconnect):
@@ -386,5 +389,5 @@ async def _answer_error(request: Request, error: Exception) -> Response:
 
 
 def _first_lines(error: Exception) -> str:
-    """Return the first part of a message: MindSpore's go on with its call stack."""
+    """Return the first part of a message: messages of MindSpore go on with a call stack."""
     return str(error).split("\n---")[0].strip()[:1000]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read the body of a request, up to a size; discard the rest of one that was refused."""
+"""Read the body of a request, up to a size; discard the rest of a refused body."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _DROP_SECONDS = 5.0  # for which they are read
 
 
 class HeldBytes:
-    """Count of the bytes of requests that are not answered yet.
+    """Count of the bytes of all requests without an answer yet.
 
     Attributes:
-        bytes: number of bytes of all of them.
+        bytes: number of bytes of all requests without an answer.
     """
 
     def __init__(self) -> None:
         self.bytes = 0
 
     def add(self, before: int, now: int) -> int:
-        """Count a request that has grown; return the bytes that are counted of it.
+        """Count a request that has grown; return the number of its bytes that are counted.
 
         Raises:
-            BusyError: all requests together have too many.
+            BusyError: all requests together have too many bytes.
         """
         if now <= _COUNTED:
             return 0
@@ -54,7 +54,7 @@ class BodyReader:
         held: counts it.
 
     Attributes:
-        complete: whether all of it was read.
+        complete: True if the whole body was read.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class BodyReader:
 
     @property
     def expects(self) -> bool:
-        """Whether the client waits for an answer before it sends the body."""
+        """True if the client waits for an answer before it sends the body."""
         return self._headers.get(b"expect", b"").lower() == b"100-continue"
 
     def release(self) -> None:

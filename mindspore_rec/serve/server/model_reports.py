@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configuration and statistics of a model, as clients of Triton ask for them.
+"""Configuration and statistics of a model, in the format of Triton's clients.
 
 Source: https://github.com/triton-inference-server/server, docs/protocol, extensions
 model_configuration and statistics; https://github.com/triton-inference-server/common,
@@ -20,7 +20,7 @@ __all__ = ["Statistics", "configuration", "statistics"]
 
 
 class Statistics:
-    """Counters of a model's requests, in nanoseconds. Any thread may call it.
+    """Counters of a model's requests, in nanoseconds. Any thread may call the methods.
 
     Example:
         >>> counted = Statistics()
@@ -43,8 +43,8 @@ class Statistics:
         """Count a call of the network.
 
         Args:
-            waited: of each of its requests, the nanoseconds that it waited for the call.
-            rows: of all of them.
+            waited: for each request of the call, the nanoseconds that it waited.
+            rows: rows of all requests together.
             took: nanoseconds of the call.
         """
         with self._lock:
@@ -60,7 +60,7 @@ class Statistics:
         """Count a request.
 
         Args:
-            took: nanoseconds until its answer, without its reading and writing.
+            took: nanoseconds until the request's answer, without reading and writing.
             failed: whether the answer is an error.
         """
         with self._lock:
@@ -69,7 +69,7 @@ class Statistics:
             sums[1] += took
 
     def to_json(self) -> dict[str, Any]:
-        """Return them as the extension has them."""
+        """Return the counters in the format of the statistics extension."""
         with self._lock:
             return {
                 "last_inference": int(self._last * 1000),
@@ -82,17 +82,17 @@ class Statistics:
 
 
 def statistics(model: ServedModel) -> dict[str, Any]:
-    """Return the statistics of a model, since it was loaded and in this process."""
+    """Return the statistics of a model in this process, since the model was loaded."""
     version = str(model.status().version)
     return {"name": model.name, "version": version, **model.statistics.to_json()}
 
 
 def configuration(model: ServedModel) -> dict[str, Any]:
-    """Return the configuration of a model, by the names of `ModelConfig`.
+    """Return the configuration of a model, with the field names of `ModelConfig`.
 
-    `max_batch_size` is the number of rows that a request may have, and `dims` are of one row; if
-    the first size of an input or output is not the number of rows, or any number of rows may come,
-    `max_batch_size` is 0 and `dims` are of the whole arrays.
+    `max_batch_size` is the most rows of a request, and `dims` describe one row. `max_batch_size` is
+    0 and `dims` describe whole arrays if the first size of an input or output is not the number of
+    rows, or if the number of rows has no limit.
     """
     specs = (*model.inputs, *model.outputs)
     batched = model.max_rows > 0 and all(

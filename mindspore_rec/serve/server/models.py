@@ -28,7 +28,7 @@ LOADING, READY, UNLOADING, UNAVAILABLE = "LOADING", "READY", "UNLOADING", "UNAVA
 
 @dataclass
 class _Place:
-    """One version of a model: there, or to come."""
+    """One version of a model, already loaded or to be loaded."""
 
     make: Callable[[], Served] | None
     model: ServedModel | None = None
@@ -37,16 +37,16 @@ class _Place:
 
 
 class Models:
-    """Models by name. Several may have one name: they differ in the version they have reached.
+    """Models by name. Models of one name differ in the version that they have reached.
 
-    Any number of threads may ask; `load`, `unload` and `open` wait for each other.
+    Any number of threads may read; `load`, `unload` and `open` wait for each other.
 
     Args:
         max_rows: as for `ServedModel`.
-        drain: whether the server is stopping: then they are not ready. Default: never.
+        drain: tells if the server is stopping, so that the models are not ready. Default: never.
         metrics: as for `ServedModel`. Default: none.
-        max_age_seconds: age of the newest state of each name up to which they are ready; 0: any.
-            Default: 0. Requests are answered whatever the age.
+        max_age_seconds: highest age of a model's newest state with which the model is ready; 0: any
+            age. Default: 0. Requests are answered at any age of the state.
 
     Example:
         >>> models = Models()
@@ -72,14 +72,14 @@ class Models:
         self._closed = False
 
     def add(self, name: str, make: Callable[[], Served] | None = None) -> None:
-        """Declare a model; the same name once more declares another version of it.
+        """Declare a model; declaring the same name again adds another version of the model.
 
         Args:
             name: at least one character, without '/'.
-            make: makes its predictor. Default: it is given to `open`.
+            make: makes its predictor. Default: `open` takes the predictor.
 
         Raises:
-            ValueError: the name cannot be in an address.
+            ValueError: the name cannot be in a URL.
         """
         if not name or "/" in name:
             raise ValueError(f"the name of a model must be a text without '/', got {name!r}")
@@ -92,8 +92,10 @@ class Models:
 
     @property
     def ready(self) -> bool:
-        """Whether the server is not stopping, and all models answer that were not unloaded, by
-        states that are not too old."""
+        """True if the server is not stopping and all models that were not unloaded are ready.
+
+        A model is ready if it answers and its state is not too old.
+        """
         if not self._drain.ready:
             return False
         places = [place for places in self._places.values() for place in places]
@@ -104,10 +106,10 @@ class Models:
         )
 
     def model_ready(self, name: str, version: str | None) -> bool:
-        """Return whether a model answers; without a version, by a state that is not too old.
+        """Return True if a model answers; without a version, its state must not be too old.
 
         Raises:
-            NotFoundError: there is no such model, or it is of other versions.
+            NotFoundError: there is no such model, or it has other versions.
         """
         try:
             self.find(name, version)
@@ -116,7 +118,7 @@ class Models:
         return version is not None or self.fresh(name)
 
     def fresh(self, name: str) -> bool:
-        """Return whether the newest state of a name is not too old; True if none answers.
+        """Return True if the newest state of a model is not too old, or if no version answers.
 
         Raises:
             NotFoundError: there is no such model.
@@ -128,7 +130,7 @@ class Models:
         return not models or min(model.age_seconds for model in models) <= self._max_age
 
     def open(self, name: str, predictor: Served) -> None:
-        """Begin to answer with a predictor, in the first place of a name that has none.
+        """Start to answer with a predictor, in the first place of a model without a predictor.
 
         Raises:
             ValueError: the inputs of the predictor's network are not known.
@@ -138,11 +140,12 @@ class Models:
             self._put(place, ServedModel(name, predictor, self._max_rows, self._metrics))
 
     def load(self, name: str) -> None:
-        """Make the predictors of a name that are not there.
+        """Make the missing predictors of a model's versions.
 
         Raises:
             NotFoundError: there is no such model.
-            Exception: of the first that cannot be made; it stays unavailable, and says why.
+            Exception: the error of the first predictor that cannot be made; its version stays
+                unavailable, with this reason.
         """
         with self._changing:
             for place in self._of(name):
@@ -180,7 +183,7 @@ class Models:
             place.state, place.reason = UNAVAILABLE, "unloaded"
 
     def unload(self, name: str) -> None:
-        """Answer the requests that have arrived for a name, then free its memory.
+        """Answer the requests that have arrived for a model, then free its memory.
 
         Raises:
             NotFoundError: there is no such model.
@@ -197,8 +200,8 @@ class Models:
             version: the model's version. Default: the newest.
 
         Raises:
-            NotFoundError: there is no such model, or it is of other versions.
-            NotReadyError: it does not answer yet, or no longer.
+            NotFoundError: there is no such model, or it has other versions.
+            NotReadyError: the model does not answer yet, or no longer answers.
         """
         places = self._of(name)
         models = [place.model for place in places if place.model is not None]
@@ -222,12 +225,12 @@ class Models:
         raise NotFoundError(f"version {version[:80]} does not answer, version {there} {does}")
 
     def versions(self, name: str) -> list[str]:
-        """Return the versions of a name that answer, the newest last."""
+        """Return the versions of a model that answer, the newest version last."""
         numbers = {status.version for status in self.statuses(name)}
         return [str(number) for number in sorted(numbers)]
 
     def statuses(self, name: str) -> list[Status]:
-        """Return the states of a name that answer."""
+        """Return the states of a model's versions that answer."""
         models = (place.model for place in self._of(name))
         return [model.status() for model in models if model is not None]
 
@@ -235,11 +238,11 @@ class Models:
         """Return the statistics of models that answer.
 
         Args:
-            name: of the model; '': of all. Default: ''.
+            name: name of the model; '' for all models. Default: ''.
             version: the model's version. Default: all versions.
 
         Raises:
-            NotFoundError, NotReadyError: as `find` does, with a version.
+            NotFoundError, NotReadyError: as for `find`, if a version is set.
         """
         if version is not None:
             return [statistics(self.find(name, version))]
@@ -248,10 +251,10 @@ class Models:
         return [statistics(model) for model in models if model is not None]
 
     def index(self, ready: bool = False) -> list[dict[str, str]]:
-        """Return name, version, state and reason of each.
+        """Return name, version, state and reason of each model.
 
         Args:
-            ready: only of models that answer. Default: False.
+            ready: whether to list only models that answer. Default: False.
         """
         entries = []
         for name, places in self._places.items():
@@ -266,7 +269,7 @@ class Models:
         return entries
 
     def close(self) -> None:
-        """Unload all models; one that is being loaded is closed later, without a wait."""
+        """Unload all models; a model that is still loading is closed later, without a wait."""
         with self._placing:
             self._closed = True
         for places in self._places.values():
@@ -298,10 +301,10 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def parsed_models(path: str | None, name: str, models: list[str] | None) -> list[tuple[str, str]]:
-    """Return names and directories of the models that a command line gives.
+    """Return the names and directories of the models in a command line.
 
     Raises:
-        ValueError: it gives none, or not NAME=PATH.
+        ValueError: the options have no model, or a model that is not NAME=PATH.
 
     Example:
         >>> parsed_models(None, "model", ["click=runs/a", "buy=runs/b"])
@@ -330,14 +333,15 @@ def change_model(
     Args:
         models: has it.
         name: of it.
-        load: whether to load it.
+        load: True to load the model, False to unload it.
         allowed: whether clients may.
-        parameters: of the request: `unload_dependents`, of which there are none.
+        parameters: parameters of the request: only `unload_dependents`, which has no effect.
 
     Raises:
-        RequestError: they may not, or it is to be another model than was declared.
+        RequestError: clients may not load and unload, or the request describes a model other than
+            the declared model.
         NotFoundError: there is no such model.
-        NotReadyError: it cannot be loaded.
+        NotReadyError: the model cannot be loaded.
     """
     if not allowed:
         raise RequestError("loading and unloading is off: start with --model-control explicit")

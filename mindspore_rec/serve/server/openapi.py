@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The OpenAPI page of a server: the requests that it answers over HTTP, and its models.
+"""OpenAPI page of a server: the HTTP requests that the server answers, and its models.
 
 Source: https://spec.openapis.org/oas/v3.1.0.
 """
@@ -42,10 +42,10 @@ def openapi_page(
     """Return the page.
 
     Args:
-        models: of the server; one that answers gives the example of a request.
-        control: whether clients may load and unload models. Default: no, and the page does not
+        models: models of the server; a model that answers gives the example of a request.
+        control: whether clients may load and unload models. Default: no, and then the page does not
             list these operations.
-        security: what is asked of clients. Default: nothing is.
+        security: requirements for clients. Default: none.
 
     Example:
         >>> models = Models()
@@ -137,7 +137,7 @@ def openapi_page(
 
 
 def _add_what_all_need(security: Security, paths: dict[str, Any]) -> dict[str, Any]:
-    """Add to all operations what the guard asks and may answer; return the security schemes."""
+    """Add the guard's requirements and responses to all operations; return security schemes."""
     schemes: dict[str, Any] = {}
     if security.tokens:
         schemes["token"] = {"type": "http", "scheme": "bearer"}
@@ -187,7 +187,7 @@ def _infer(parameters: list[dict[str, Any]], examples: dict[str, Any]) -> dict[s
 
 
 def _examples(models: Models) -> dict[str, Any]:
-    """Return a request for each model that answers, and whose inputs have no further free size."""
+    """Return a request per answering model, if only the first size of its inputs is free."""
     examples = {}
     for name in models.names:
         try:

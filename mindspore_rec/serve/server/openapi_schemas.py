@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Schemas of the OpenAPI page: bodies of requests and answers."""
+"""Schemas of the OpenAPI page: bodies of requests and responses."""
 
 from __future__ import annotations
 

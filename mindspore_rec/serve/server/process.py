@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The server process: HTTP by uvicorn and, if asked for, gRPC, in one event loop."""
+"""The server process: HTTP by uvicorn and optional gRPC, in one event loop."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Server(uvicorn.Server):
     Args:
         app: the ASGI application.
         grpc: the other server. Default: none.
-        started: called once it listens. Default: none.
-        says: line that is printed once it listens, at both ports. Default: none.
+        started: function to call once the server listens. Default: none.
+        says: line to print once the server listens at both ports. Default: none.
         options: of `uvicorn.Config`.
     """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Protection of a server by the options of its command line, and the HTTP server with all of it.
+"""Protection of a server by its command line's options, and the HTTP server with this protection.
 
 Needs uvicorn (extra `serving`).
 """
@@ -34,17 +34,17 @@ _TLS_TICKS = 50  # of a tenth of a second
 
 
 class Protection:
-    """Tokens, limits, metrics and logs that the protocols of one server process share.
+    """Tokens, limits, metrics and logs that all protocols of one server process share.
 
     Args:
-        options: parsed by a parser that `add_protection_arguments` has extended.
+        options: result of a parser that `add_protection_arguments` has extended.
 
     Attributes:
-        metrics, tokens, tls, bounds, in_flight, drain, log: the parts; None if an option of them
-            was not given.
+        metrics, tokens, tls, bounds, in_flight, drain, log: the parts of the protection; None for a
+            part whose option is missing.
 
     Raises:
-        OSError, ValueError: a file that an option names cannot be used; an option is out of range.
+        OSError, ValueError: a file in the options cannot be used, or an option is out of range.
     """
 
     def __init__(self, options: argparse.Namespace) -> None:
@@ -82,7 +82,7 @@ class Protection:
 
     @property
     def security(self) -> Security:
-        """Return what is asked of clients."""
+        """Return the requirements for clients."""
         return Security(
             self.tokens is not None,
             isinstance(self.tokens, RoleTokens),
@@ -90,13 +90,13 @@ class Protection:
         )
 
     def check_address(self, address: str) -> str | None:
-        """Check where a server listens; return a warning, or None.
+        """Check the address of a server; return a warning, or None.
 
         Args:
-            address: as `getsockname` gives it.
+            address: address in the form of `getsockname`.
 
         Raises:
-            ValueError: other machines reach it, and there is neither TLS nor a token.
+            ValueError: other machines reach the address, and there is neither TLS nor a token.
         """
         if ipaddress.ip_address(address.partition("%")[0]).is_loopback or self._unprotected:
             return None
@@ -113,7 +113,7 @@ class Protection:
         return None
 
     def guard(self, app: App) -> Guard:
-        """Return the application with the checks of requests around it."""
+        """Return the application inside a guard that checks its requests."""
         return Guard(
             app, self.metrics, self.tokens, self.bounds, self.in_flight, self.drain, self.log
         )
@@ -143,7 +143,7 @@ class Protection:
             ws="none",
             http=bounded_protocol(self.bounds, self.metrics),
             server_header=False,
-            # uvicorn's own default is to believe whoever asks from this machine.
+            # By default uvicorn trusts the proxy headers of every client on this machine.
             proxy_headers=bool(self._trusted_proxies),
             forwarded_allow_ips=",".join(self._trusted_proxies),
             timeout_keep_alive=int(self.bounds.idle_seconds),
@@ -154,7 +154,7 @@ class Protection:
         return server
 
     def grpc_options(self) -> dict[str, Any]:
-        """Return arguments of `GrpcServer`: TLS, and the checks of calls."""
+        """Return the arguments of `GrpcServer` for TLS and for the checks of calls."""
         from mindspore_rec.serve.protection.grpc_guard import GuardInterceptor
 
         credentials: dict[str, Any] = {}
@@ -174,7 +174,8 @@ class Protection:
                 ("grpc.max_connection_idle_ms", int(self.bounds.idle_seconds * 1000)),
                 ("grpc.max_allowed_incoming_connections", self.bounds.connections),
                 ("grpc.server_handshake_timeout_ms", receive),
-                # Of clients that do not read, and so do not answer: the connection is closed.
+                # Close connections of clients that do not read, and so do not answer keepalive
+                # probes.
                 ("grpc.keepalive_time_ms", receive),
                 ("grpc.keepalive_timeout_ms", receive),
             ],
@@ -187,10 +188,10 @@ class Protection:
 
 
 def _tokens(options: argparse.Namespace) -> Tokens | RoleTokens | None:
-    """Return the tokens that options name, with their roles.
+    """Return the tokens of the options, with their roles.
 
     Raises:
-        OSError, ValueError: a file cannot be used, or nobody would have a role that is needed.
+        OSError, ValueError: a file cannot be used, or no client would have a required role.
     """
     plain, observe, control = (
         None if path is None else Path(path)
@@ -212,17 +213,17 @@ def _tokens(options: argparse.Namespace) -> Tokens | RoleTokens | None:
 
 
 class DrainingServer(Server):
-    """Server that a signal stops in steps.
+    """Server that stops in steps after a signal.
 
-    It is not ready any more, and answers for `drain_seconds`, in which balancers learn of it; then
-    it listens no more, refuses new requests, answers requests under way, and ends. Another signal
-    ends the first step.
+    First the server is not ready but still answers for `drain_seconds`, so that load balancers
+    notice. Then the server stops listening, refuses new requests, answers the requests in flight,
+    and ends. A second signal ends the first step.
 
     Args:
         app, grpc, started, says, **options: as for `Server`.
-        drain: shared with other protocols.
+        drain: state of the stop, shared with other protocols.
         drain_seconds: at least 0.
-        tls: looked at for a renewed certificate. Default: none.
+        tls: TLS whose certificate is checked for renewal. Default: none.
     """
 
     def __init__(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One model of a server, whatever protocol asks it."""
+"""One model of a server, for all protocols."""
 
 from __future__ import annotations
 
@@ -27,47 +27,47 @@ _AGE_SECONDS = 1.0
 
 
 class Served(Answers, Protocol):
-    """Protocol of a predictor as a server uses it; `Predictor` is one."""
+    """Protocol of a predictor as a server uses it; `Predictor` implements it."""
 
     @property
     def features(self) -> Any:
-        """Its feature pipeline; None if it takes no raw columns."""
+        """Feature pipeline of the predictor; None if it takes no raw columns."""
 
     @property
     def raw_columns(self) -> list[str] | None:
-        """Names of the raw columns that it reads; None if a request may have any."""
+        """Names of the raw columns that the predictor reads; None if a request may have any."""
 
     def status(self) -> Status:
-        """Return the state that answers."""
+        """Return the status of the served state."""
 
     def digests(self, parts: int = 1) -> StateDigests:
         """Return the digest of each table."""
 
     def row_digests(self, table: str, part: int = 0, parts: int = 1) -> RowDigests:
-        """Return the digests of the rows of a part of a table."""
+        """Return the digests of the rows in one part of a table."""
 
     def table_stats(self) -> dict[str, dict[str, Any]]:
-        """Return figures of each table, its number of rows among them."""
+        """Return figures of each table, including its number of rows."""
 
     def close(self) -> None:
         """Stop."""
 
 
 class ServedModel:
-    """A model that answers, with the limits of its requests.
+    """A model that answers requests, with the limits of its requests.
 
     Args:
-        name: that requests call it.
+        name: name of the model in requests.
         predictor: answers the requests.
-        max_rows: as for `Batcher`, and the most rows of one request. 0: no such limit.
-        metrics: that show it from now on until it is closed. Default: none.
+        max_rows: as for `Batcher`, and also the most rows of one request. 0: no such limit.
+        metrics: metrics that show the model until it is closed. Default: none.
 
     Attributes:
-        inputs, outputs: its network's inputs and outputs.
+        inputs, outputs: inputs and outputs of the model's network.
         max_rows: as given.
         statistics: of its requests.
         limits: of a request.
-        raw: columns that a request may have in place of inputs, or None.
+        raw: columns that may replace a request's inputs, or None.
 
     Raises:
         ValueError: the inputs of the predictor's network are not known.
@@ -103,14 +103,15 @@ class ServedModel:
         self.batcher = Batcher(predictor, max_rows, observe, self.statistics)
 
     def status(self) -> Status:
-        """Return the state that answers."""
+        """Return the status of the served state."""
         return self._predictor.status()
 
     @property
     def age_seconds(self) -> float:
-        """Seconds since the trainer took the state, which is looked up once per second at most.
+        """Seconds since the trainer took the state; the state is read at most once per second.
 
-        Balancers ask for it often, and anybody may; a whole status takes longer.
+        Load balancers and other clients ask for the age often, and reading a whole status takes
+        longer.
         """
         now = time.monotonic()
         if self._saved is None or now - self._saved[0] > _AGE_SECONDS:
@@ -122,15 +123,15 @@ class ServedModel:
         return self._predictor.digests(parts)
 
     def row_digests(self, table: str, part: int, parts: int) -> RowDigests:
-        """Return the digests of the rows of a part of a table, as `Predictor` does."""
+        """Return the digests of the rows in one part of a table, as `Predictor` does."""
         return self._predictor.row_digests(table, part, parts)
 
     def rows_of(self, table: str) -> int:
-        """Return the number of rows of a table; 0 if there is no table of that name."""
+        """Return the number of rows of a table; 0 for an unknown table."""
         return int(self._predictor.table_stats().get(table, {"rows": 0})["rows"])
 
     def metadata(self) -> dict[str, Any]:
-        """Return the model metadata of the protocol."""
+        """Return the model metadata of the Open Inference Protocol."""
         status = self.status()
         more: dict[str, Any] = {} if self.raw is None else {"columns": self.raw.names}
         ragged = {spec.name: spec.offsets for spec in self.inputs if spec.offsets is not None}
@@ -166,7 +167,7 @@ class ServedModel:
             self.statistics.answered(time.perf_counter_ns() - begin, failed)
 
     def close(self) -> None:
-        """Answer the requests that have arrived, and close the predictor."""
+        """Answer the requests that have arrived, then close the predictor."""
         self.batcher.close()
         if self._metrics is not None:
             self._metrics.forget(self._predictor)

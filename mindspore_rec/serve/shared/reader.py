@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answer from rows that another process writes."""
+"""Answer from rows in shared memory that another process writes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _KEPT = 2  # states: the newest, and the state of answers under way
 
 @dataclass(frozen=True)
 class _State:
-    """A state, without rows, in the memory of this process."""
+    """A state in the memory of this process, without its rows."""
 
     published: PublishedState
     weights: Mapping[str, Any]
@@ -46,7 +46,7 @@ class _State:
 
 
 class _Runner(OnnxRunner):
-    """Network with the dense parameters of the state that the calling thread is in."""
+    """Network with the dense parameters of the calling thread's state."""
 
     def __init__(
         self, network: NetworkFile, tables: Mapping[str, Any], state: Callable[[], _State]
@@ -55,14 +55,15 @@ class _Runner(OnnxRunner):
         self._state = state
 
     def weights(self) -> Mapping[str, Any]:
-        """Return the dense parameters of the state."""
+        """Return the dense parameters of the calling thread's state."""
         return self._state().weights
 
 
 class _States:
-    """The states that are published; answers of one process are of the newest when they begin.
+    """The published states; an answer uses the state that is newest when the answer begins.
 
-    ONNX Runtime and the dense parameters are this process's own; rows are read in the memory.
+    ONNX Runtime and the dense parameters belong to this process; rows are read from the shared
+    memory.
     """
 
     at_once = 1  # there is a process for each processor
@@ -92,7 +93,7 @@ class _States:
 
     @contextmanager
     def inside(self) -> Iterator[_State]:
-        """Be in the newest state, while the rows that the calling thread reads are of it."""
+        """Enter the newest state: inside, the calling thread reads only rows of this state."""
         place = self._reader.enter()
         try:
             self._here.place = place
@@ -124,7 +125,7 @@ class _States:
 
     @property
     def features(self) -> FeaturePipeline | None:
-        """Feature pipeline with the statistics of the state: of the calling thread, or newest."""
+        """Feature pipeline with the statistics of the thread's state, or of the newest state."""
         if getattr(self._here, "state", None) is not None:
             here: _State = self._here.state
             return here.features
@@ -132,7 +133,7 @@ class _States:
             return state.features
 
     def run(self, start: Callable[[], Callable[[], Any]]) -> tuple[Any, int]:
-        """Call `start()`, then the function that it returns; return its result and the step."""
+        """Call `start()`, then the function that it returns; return the result and the step."""
         with self.inside() as state:
             finish = start()
         return finish(), state.published.entry.step
@@ -145,14 +146,14 @@ class _States:
 
     @property
     def shared_bytes(self) -> int:
-        """Bytes of the memory that all processes have together."""
+        """Bytes of the memory that all processes share."""
         return self._memory.bytes_held()
 
     def digests(self, parts: int) -> StateDigests:
         """Return the digests of all tables.
 
         Raises:
-            NoStateError: newer states came while the rows were read.
+            NoStateError: newer states were published while the rows were read.
         """
         sums = {
             name: DigestSum(rows_of_bits(self._memory.bits(i)), parts)
@@ -166,7 +167,7 @@ class _States:
         return StateDigests.of(entry, {name: each.total for name, each in sums.items()})
 
     def row_digests(self, table: str, part: int, parts: int) -> RowDigests:
-        """Return the digests of the rows of a part of a table; raise as `digests` does."""
+        """Return the digests of the rows in one part of a table; errors are as for `digests`."""
         pieces: list[tuple[np.ndarray, np.ndarray]] = []
 
         def take(name: str, keys: np.ndarray, digests: np.ndarray) -> None:
@@ -180,10 +181,10 @@ class _States:
     def _visit(
         self, tables: list[str], take: Callable[[str, np.ndarray, np.ndarray], None]
     ) -> Entry:
-        """Call a function with the digests of all rows of tables; return the state's checkpoint.
+        """Call `take` with the digests of all rows of some tables; return the state's checkpoint.
 
-        The state is entered anew for each part of the index: the process that writes waits for
-        whoever reads an older one, and gives up after some seconds.
+        The state is entered again for each part of the index: the writing process waits for readers
+        of older states, and gives up after some seconds.
         """
         with self.inside() as state:
             first, entry = self._reader.state(self._here.place), state.published.entry
@@ -198,13 +199,13 @@ class _States:
         return entry
 
     def look(self) -> None:
-        """Do nothing: the process that writes looks."""
+        """Do nothing: the writing process looks at the run."""
 
     def status(self, following: bool, poll_seconds: float) -> Status:
-        """Return the state that answers, with the lag and error that the writer reports.
+        """Return the status of the served state, with the lag and error that the writer reports.
 
         Args:
-            following: as for `FollowedRun`, which does not matter here.
+            following: as for `FollowedRun`; it has no effect here.
             poll_seconds: time between two looks of the writer.
         """
         following = self._memory.following
@@ -226,7 +227,7 @@ class _States:
         )
 
     def apply(self, entry: Entry) -> None:
-        """Refuse: the process that writes applies checkpoints.
+        """Refuse to apply a checkpoint: the writing process applies checkpoints.
 
         Raises:
             RuntimeError: always.
@@ -243,7 +244,7 @@ class _States:
                     pass
 
     def close(self) -> None:
-        """Do nothing: the memory is there as long as a process has it."""
+        """Do nothing: the memory exists as long as a process has it open."""
 
 
 def shared_predictor(
@@ -256,24 +257,23 @@ def shared_predictor(
     pulse: Pulse | None = None,
     poll_seconds: float = 0.1,
 ) -> Predictor:
-    """Return a predictor that shares rows with other processes; one more follows the run.
+    """Return a predictor that shares rows with other processes; a writing process follows the run.
 
-    It answers as any predictor does, each time from one state, the newest that is published. It
-    never waits for a change.
+    Each answer uses one state, the newest published state. The predictor never waits for a change.
 
     Args:
         path: the directory of the run, for `status`.
-        copy: directory with the copy of the network that the writing process made.
-        fd: descriptor of the memory.
+        copy: directory with the writing process's copy of the network.
+        fd: descriptor of the shared memory.
         places: this process's places among the memory's places for readers.
-        wait_seconds: to wait for a first state.
+        wait_seconds: seconds to wait for a first state.
         features: as for `Predictor`.
-        pulse: of the process that follows the run. Default: not known.
-        poll_seconds: time between two of its looks. Default: 0.1.
+        pulse: pulse of the process that follows the run. Default: not known.
+        poll_seconds: time between two looks of the process that follows the run. Default: 0.1.
 
     Raises:
-        ValueError: the features are not the run's.
-        TimeoutError: no state was published in time.
+        ValueError: the features do not match the run.
+        TimeoutError: no state was published within `wait_seconds`.
     """
     deadline = time.monotonic() + wait_seconds
     while True:

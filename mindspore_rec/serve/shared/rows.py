@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SharedRows: rows by key that one process writes and others read."""
+"""SharedRows: rows by key that one process writes and other processes read."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ __all__ = ["SharedRows"]
 
 
 class SharedRows:
-    """Rows in a file of memory: one process publishes versions of them, any number look them up.
+    """Rows in shared memory: one process publishes versions, other processes look rows up.
 
-    Readers never wait for the writer, and each lookup is of one version: the newest when it begins.
-    Rows of a version that nobody reads any more are freed. The server's `--workers` keep their rows
-    in this memory.
+    Readers never wait for the writer, and each lookup reads one version: the version that is newest
+    when the lookup begins. Rows that no reader needs any more are freed. The server's `--workers`
+    keep their tables in this memory.
 
     Args:
-        fd: descriptor of an empty file, which is laid out, or of one that was: of
-            `os.memfd_create`, inherited by the processes that share it.
-        embedding_dim: numbers of a row, 1 to 8192.
-        rows: type of their numbers, 'float32', 'int8' or 'int4'. Default: 'float32'.
-        readers: numbers of the places by which this process reads, of 0 to 511; a lookup under way
-            takes one, and no two processes have the same. Default: 0 to 3.
+        fd: descriptor of `os.memfd_create`, which all sharing processes inherit. The first use lays
+            out an empty file; later uses open the same file.
+        embedding_dim: number of values in a row, 1 to 8192.
+        rows: number type of the values, 'float32', 'int8' or 'int4'. Default: 'float32'.
+        readers: numbers of this process's places for reading, from 0 to 511. Each lookup in flight
+            takes one place, and two processes must not share a place. Default: 0 to 3.
 
     Raises:
-        ValueError: an argument is outside its range.
+        ValueError: an argument is out of range.
 
     Example:
         >>> rows = SharedRows(os.memfd_create("doc"), 2)
@@ -66,7 +66,7 @@ class SharedRows:
     # ---- the one process that writes
 
     def clear(self, reserved: int = 0) -> None:
-        """Drop all rows, and reserve an index for so many; readers see it with the next version."""
+        """Drop all rows, and reserve an index for `reserved` rows, for the next version."""
         self._writer.clear(0)
         self._writer.reserve(0, reserved)
 
@@ -79,25 +79,25 @@ class SharedRows:
         self._writer.erase(0, keys)
 
     def publish(self, version: bytes) -> None:
-        """Let readers see all changes since the last version, at once."""
+        """Make all changes since the last version visible to readers in one step."""
         self._writer.publish(version, b"")
 
     def settle(self) -> None:
-        """Free rows that no reader needs any more; `publish` does it for the version before.
+        """Free the rows that no reader needs; `publish` frees the rows of the version before.
 
         Raises:
-            RuntimeError: a reader has been at one lookup for 10 s.
+            RuntimeError: a reader has been in one lookup for 10 s.
         """
         self._writer.settle()
 
     # ---- any process
 
     def ready(self) -> bool:
-        """Return whether a version is published."""
+        """Return True if a version is published."""
         return self._memory.sequence > 0
 
     def version(self) -> bytes:
-        """Return the newest version's name."""
+        """Return the name of the newest version."""
         place = self._reader.enter()
         try:
             return self._reader.blob(place)
@@ -107,7 +107,7 @@ class SharedRows:
     def lookup(self, ids: np.ndarray) -> tuple[np.ndarray, int]:
         """Return rows of one version, float32 `[*ids.shape, dim]`, and the version's number.
 
-        Keys without a row read zeros. Numbers of versions rise.
+        Keys without a row read zeros. Version numbers rise. Numbers of versions rise.
 
         Args:
             ids: int32 or int64 array of any shape.

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""State in shared memory besides rows: dense parameters, statistics, the checkpoint's name.
+"""State in shared memory besides rows: dense parameters, statistics, name of the checkpoint.
 
-A blob is the length of a JSON text (8 bytes, little-endian), the text, and a safetensors file.
+A blob consists of the length of a JSON text (8 bytes, little-endian), the text, and a safetensors
+file.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ _DENSE = "dense/"
 
 @dataclass(frozen=True)
 class PublishedState:
-    """A state that readers answer from.
+    """A published state that readers answer from.
 
     Attributes:
-        entry: the checkpoint; of its manifest only the fields that `Status` has.
-        deltas_applied, fulls_loaded: as in `Status`.
+        entry: the checkpoint; its manifest has only the fields that `Status` needs.
+        deltas_applied, fulls_loaded: as for `Status`.
         dense: the dense parameters by name.
-        learned: state of the feature pipeline; None without one.
+        learned: state of the feature pipeline; None without a pipeline.
 
     Example:
         >>> manifest = {"saved_at": 5.0, "watermark": None}
@@ -70,7 +71,7 @@ class PublishedState:
         """Return the state; its arrays are parts of the blob.
 
         Raises:
-            ValueError: it is not the blob of a state.
+            ValueError: the bytes are not the blob of a state.
         """
         length = int.from_bytes(blob[:8], "little")
         if length > len(blob) - 8:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many processes that answer from one table: start them, and start again whichever ends.
+"""Processes that answer from the same tables: start them, and restart a process that ends.
 
-The supervisor has imported what its processes need, and forks them: they share its memory. It makes
-the shared memory and the listening socket, which are there as long as it is, whichever of these
-processes ends. Then it only waits.
+The supervisor has imported the modules that its processes need and forks the processes, so that
+they share its memory. The supervisor makes the shared memory and the listening socket. The memory
+and the socket exist as long as the supervisor runs, even if one of its processes ends. Then the
+supervisor only waits.
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ class Shared:
         listener: the listening socket.
 
     Attributes:
-        fd: descriptor of the memory.
-        copy: directory for the network.
-        pulse: of the process that follows the run.
+        fd: descriptor of the shared memory.
+        copy: directory for a copy of the network.
+        pulse: pulse of the process that follows the run.
     """
 
     def __init__(self, options: argparse.Namespace, listener: socket.socket) -> None:
@@ -67,7 +68,7 @@ class Shared:
 
     @property
     def answers(self) -> bool:
-        """Whether the first worker has a state to answer from."""
+        """True if the first worker has a state to answer from."""
         return self._answers[0] != 0
 
     def answer(self) -> None:
@@ -75,12 +76,12 @@ class Shared:
         self._answers[0] = 1
 
     def places(self, worker: int) -> range:
-        """Return the memory's places for readers that a worker has; the writer has the last."""
+        """Return a worker's places for readers in the memory; the writer has the last place."""
         each = (_native.SHARED_READERS - 1) // self.options.workers
         return range(worker * each, (worker + 1) * each)
 
     def close(self) -> None:
-        """Remove what is on the disk."""
+        """Remove the directory from the disk."""
         self._own.close()
 
 
@@ -97,7 +98,7 @@ def add_worker_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class _Process:
-    """One process that is kept running."""
+    """A process that is restarted when it ends."""
 
     def __init__(self, name: str, run: Callable[[], int], signal_at_end: signal.Signals) -> None:
         self.name = name
@@ -115,7 +116,8 @@ class _Process:
         sys.stdout.flush()
         sys.stderr.flush()
         parent = os.getpid()
-        # A signal that comes before the child has its own handlers would be lost in the parent's.
+        # A signal that arrives before the child has its own handlers would be lost in the parent's
+        # handlers.
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
             self.pid = os.fork()
@@ -149,7 +151,7 @@ class _Process:
             os._exit(code)
 
     def ended(self, status: int) -> str:
-        """Note that it ended, decide when it is started again, and return how it ended."""
+        """Note the end of the process, set the time of its restart, and return how it ended."""
         self.pid = 0
         lived = time.monotonic() - self._started
         self._pause = (
@@ -161,7 +163,7 @@ class _Process:
         return f"ended with exit code {os.WEXITSTATUS(status)}"
 
     def kill(self, number: signal.Signals) -> None:
-        """Send it a signal, if it runs."""
+        """Send the process a signal, if it runs."""
         if self.pid:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
@@ -173,15 +175,16 @@ def supervise(
     work: Callable[[Shared, int], int],
     ended: Callable[[int], object] = lambda pid: None,
 ) -> int:
-    """Run a writer and the workers until a signal ends them; return the exit code.
+    """Run a writer and the workers until a signal stops them; return the exit code.
 
     Args:
         options: of the command.
         listener: the listening socket.
-        work: what a worker of a number does, until SIGTERM; it returns its exit code.
-        ended: called with the id of each process that has ended. Default: nothing is.
+        work: function of a worker, called with its number; it runs until SIGTERM and returns the
+            exit code.
+        ended: function that is called with the id of each process that has ended. Default: none.
 
-    A process that ends with `FATAL` ends all.
+    A process that ends with `FATAL` ends all processes.
     """
     arrived = _signal_pipe()  # first: a signal must not leave the directory of `Shared` behind
     shared = Shared(options, listener)
@@ -224,7 +227,7 @@ def supervise(
 
 
 def _signal_pipe() -> int:
-    """Return a descriptor from which the numbers of signals that arrive can be read."""
+    """Return a descriptor from which the numbers of arriving signals can be read."""
     arrived, write = os.pipe()
     for each in (arrived, write):
         os.set_blocking(each, False)
@@ -252,7 +255,7 @@ def _ended(processes: list[_Process]) -> list[tuple[_Process, int]]:
 
 
 def _forget(shared: Shared, ended: _Process, writer: _Process, workers: list[_Process]) -> None:
-    """Take a process that ended off the memory: it may have been reading."""
+    """Free the memory's places of a process that ended: it may have been reading."""
     if not _native.SharedMemory.is_created(shared.fd):
         return
     memory = _native.SharedMemory(shared.fd)
@@ -265,7 +268,7 @@ def _forget(shared: Shared, ended: _Process, writer: _Process, workers: list[_Pr
 
 
 def _end(processes: list[_Process], writer: _Process, seconds: float) -> None:
-    """End all, workers after they have answered what arrived."""
+    """End all processes; workers first answer the requests that have arrived."""
     for each in processes:
         each.kill(signal.SIGKILL if each is writer else signal.SIGTERM)
     deadline = time.monotonic() + seconds
@@ -279,7 +282,7 @@ def _end(processes: list[_Process], writer: _Process, seconds: float) -> None:
 
 
 def named_error(error: BaseException) -> str:
-    """Return an error's name and text; if memory could not be had, what else limits it."""
+    """Return an error's name and text; for lack of memory, also name a limit that may cause it."""
     text = f"{type(error).__name__}: {error}"
     limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
     if limited and ("allocate memory" in text or isinstance(error, MemoryError)):
@@ -291,7 +294,7 @@ def named_error(error: BaseException) -> str:
 
 
 def _write(shared: Shared) -> int:
-    """Follow the run, for ever."""
+    """Follow the run until the process ends."""
     from mindspore_rec.serve.following.followed_run import FollowedRun
     from mindspore_rec.serve.shared.writer import ServedInSharedMemory
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables in shared memory: one class for the process that writes, one for processes that read."""
+"""Tables in shared memory: a class for the writing process and a class for reading processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def table_spec(arguments: Mapping[str, Any], rows: str) -> dict[str, Any]:
     """Return the description of a table for `_native.SharedMemory.create`.
 
     Args:
-        arguments: the arguments of `_native.Table`.
+        arguments: arguments of `_native.Table`.
         rows: 'float32', 'int8' or 'int4'.
     """
     check_rows(rows)
@@ -36,7 +36,7 @@ def table_spec(arguments: Mapping[str, Any], rows: str) -> dict[str, Any]:
 
 
 def unknown_row(arguments: Mapping[str, Any], key_dtype: str) -> np.ndarray:
-    """Return the values of a key without a row, float32 `[dim]`."""
+    """Return the values that keys without a row read, float32 `[dim]`."""
     if arguments.get("vocabulary", 0):
         return np.zeros(arguments["dim"], np.float32)  # every id has a row
     table = ServedTable(arguments, key_dtype)
@@ -47,21 +47,21 @@ def unknown_row(arguments: Mapping[str, Any], key_dtype: str) -> np.ndarray:
 
 
 class WrittenTable:
-    """Table that checkpoints are applied to; nobody sees a change before it is published.
+    """Table that takes checkpoints; readers see its changes only when they are published.
 
-    It has the methods of `ServedTable` that `check_tables` and `TableUpdate` call.
+    The class has the methods of `ServedTable` that `check_tables` and `TableUpdate` call.
 
     Args:
         name: of the table.
-        number: of the table in the memory.
-        arguments, key_dtype: as of `ServedTable`.
-        rows: type of the numbers, 'float32', 'int8' or 'int4'.
+        number: number of the table in the memory.
+        arguments, key_dtype: as for `ServedTable`.
+        rows: number type of the rows, 'float32', 'int8' or 'int4'.
         writer: function that returns the memory's writer.
 
     Attributes:
-        number: of the table in the memory.
+        number: number of the table in the memory.
         spec: `arguments` and `key_dtype`.
-        drops_old_rows: whether rows leave it with age.
+        drops_old_rows: whether the table drops rows by age.
     """
 
     has_optimizer = False
@@ -94,11 +94,11 @@ class WrittenTable:
         self._swept = (0, 0)
 
     def quantise_rows(self, rows: str) -> None:
-        """Do nothing: the memory was made for these rows."""
+        """Do nothing: the memory was made for this number type."""
         assert rows == self._rows
 
     def clear_rows(self) -> None:
-        """Drop all rows; rows of a vocabulary get their first values."""
+        """Drop all rows; rows of a vocabulary get their initial values."""
         self._writer().clear(self._number)
         self._writer().set_first_time(self._number, 0)
         self.event_time = None
@@ -115,7 +115,7 @@ class WrittenTable:
             table.close()
 
     def reserve(self, rows: int) -> None:
-        """Reserve an index for `rows` rows; after `clear_rows`."""
+        """Reserve an index for `rows` rows, after `clear_rows`."""
         self._writer().reserve(self._number, rows)
 
     def import_rows(
@@ -127,8 +127,11 @@ class WrittenTable:
         last_times: np.ndarray | None = None,
         codes: np.ndarray | None = None,
     ) -> None:
-        """Set rows: keys int64 `[n]`, values float32 `[n, dim]`, or codes uint8 `[n, 4 + dim]` of
-        rows of int8; the others uint32 `[n]`."""
+        """Set rows by their values or their codes.
+
+        `keys` are int64 `[n]`, `values` float32 `[n, dim]`, and `codes` of int8 rows uint8
+        `[n, 4 + dim]`. Counts, steps and times are uint32 `[n]`.
+        """
         if codes is not None:
             if self._rows == "int8":
                 self._writer().upsert_codes(self._number, keys, codes, last_steps, last_times)
@@ -142,16 +145,16 @@ class WrittenTable:
         self._writer().erase(self._number, keys)
 
     def set_event_time(self, seconds: int) -> None:
-        """Set the first event time: older rows count from it."""
+        """Set the first event time; the ages of older rows count from this time."""
         self.event_time = seconds
         self._writer().set_first_time(self._number, seconds)
 
     def set_clock(self, step: int, event_time: int) -> None:
-        """Set the watermark; 0 for none."""
+        """Set the watermark; an `event_time` of 0 means none."""
         self.event_time = event_time or None
 
     def set_horizon(self, step: int, event_time: int) -> None:
-        """Set step and time at which ages are measured; now and then drop rows that are due."""
+        """Set the step and time at which ages are measured; sometimes drop rows that are old."""
         writer = self._writer()
         writer.set_ages_at(self._number, step, event_time)
         passed = max(step - self._swept[0], event_time - self._swept[1])
@@ -160,11 +163,11 @@ class WrittenTable:
             self._swept = step, event_time
 
     def close(self) -> None:
-        """Do nothing: the memory is there as long as a process has it."""
+        """Do nothing: the memory exists as long as a process has it open."""
 
 
 class SharedTableRows:
-    """Rows of a table in shared memory, of the newest state, as the scrubber reads them.
+    """Rows of a table in shared memory, in the newest state, for the scrubber.
 
     Args:
         table: the table that this process writes.
@@ -181,7 +184,7 @@ class SharedTableRows:
         self._unknown = unknown_row(*table.spec)
 
     def keys(self) -> Iterator[np.ndarray]:
-        """Yield all keys, a part at a time."""
+        """Yield all keys, one part of the index at a time."""
         for part in range(_native.SHARED_PARTS):
             place = self._reader.enter()
             try:
@@ -191,10 +194,10 @@ class SharedTableRows:
             yield keys
 
     def digests(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the digest of each key's row, and whether it has one.
+        """Return the digest of each key's row, and an array that is True if the key has a row.
 
-        If rows do not leave with age, every key has a digest: a row that reads as unknown keys do
-        is not told from a missing one.
+        If rows do not leave with age, every key gets a digest: a row with the values of unknown
+        keys cannot be distinguished from a missing row.
         """
         place = self._reader.enter()
         try:
@@ -210,14 +213,14 @@ class SharedTableRows:
 
 
 class ReadTable:
-    """Table that answers read; the calling thread is inside a state (`_States.inside`).
+    """Table that answers read from; the calling thread must be inside a state (`_States.inside`).
 
     Args:
         name: of the table.
-        number: of the table in the memory.
-        unknown: values of a key without a row, float32 `[dim]`.
+        number: number of the table in the memory.
+        unknown: values that a key without a row reads, float32 `[dim]`.
         reader: the memory's reader.
-        place: function that returns the place by which the thread reads.
+        place: function that returns the calling thread's place for reading.
     """
 
     def __init__(
@@ -236,7 +239,7 @@ class ReadTable:
         self._place = place
 
     def read_rows(self, ids: np.ndarray, padding_key: int | None = None) -> np.ndarray:
-        """Return values as `ServedTable.read_rows` does."""
+        """Return values like `ServedTable.read_rows`."""
         return self._reader.lookup(
             self._place(), self._number, ids, padding_key, self._unknown, self.name
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ServedInSharedMemory: a served state that one process writes and others answer from."""
+"""ServedInSharedMemory: a served state that one process writes and other processes read."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _REPORT_SECONDS = 2.0  # between two counts of scrubbed rows that readers see
 
 
 class _Writer(Runner):
-    """Network of the writer: tables in shared memory, and no way to compute answers."""
+    """Network of the writing process: its tables are in shared memory; it never answers."""
 
     name = "onnxruntime"
 
@@ -70,10 +70,10 @@ class _Writer(Runner):
         return
 
     def load(self, chain: Sequence[Entry]) -> None:
-        """Prepare a state that replaces everything.
+        """Prepare a state that replaces all rows and parameters.
 
-        Files are read once from the disk: they are checked by one thread while another one brings
-        the rows of the same table into memory, where nobody sees them yet.
+        Files are read only once from the disk. One thread checks a file while another thread brings
+        rows of the same table into the memory, where no reader sees the rows yet.
         """
         last = chain[-1]
         check_tables(self.tables, last)
@@ -102,23 +102,23 @@ class _Writer(Runner):
 
 
 class ServedInSharedMemory(Served):
-    """Served state in shared memory, of the one process that writes it.
+    """Served state in shared memory, for the one process that writes it.
 
-    Readers see a change when it is published, and wait for nothing. If another process wrote the
-    memory before and ended, this one goes on from the state that is published.
+    Readers see a change when it is published, and never wait. If another process wrote the memory
+    before and has ended, this process goes on from the published state.
 
     Args:
         path: directory of the run.
-        copy: directory for a copy of the network: a training that starts again writes its network
-            anew, and all processes must have the same.
-        fd: descriptor of the memory.
+        copy: directory for a copy of the network; a restarted training writes its network anew, but
+            all processes must have the same network.
+        fd: descriptor of the shared memory.
         rows: as for `Predictor`. Default: 'float32'.
         inputs, features: as for `Predictor`. Default: the network's.
-        place: the place, of the memory's places for readers, by which rows are scrubbed. Default:
-            the last.
+        place: number of the reader place in the memory by which rows are scrubbed. Default: the
+            last.
 
     Attributes:
-        writer: writer of the memory; None before a state is loaded.
+        writer: writer of the memory; None before the first state is loaded.
 
     Raises:
         _native.SharedDamagedError: the memory's contents are not consistent.
@@ -159,7 +159,7 @@ class ServedInSharedMemory(Served):
     # ---- the first state
 
     def resume(self) -> bool:
-        """Go on from the state that another process left; return whether there is one."""
+        """Resume from the state that another process left; return False if there is none."""
         if not _native.SharedMemory.is_created(self._fd):
             return False
         if not _native.SharedMemory(self._fd).sequence:
@@ -173,11 +173,11 @@ class ServedInSharedMemory(Served):
         return True
 
     def load(self, chain: Sequence[Entry]) -> None:
-        """Load a first state, and the network before it.
+        """Make the network, then load a first state.
 
         Raises:
-            NotYetError: there is no file of the network yet.
-            ValueError: the network is not served without MindSpore.
+            NotYetError: the network has no file yet.
+            ValueError: the network cannot be served without MindSpore.
         """
         if self._runner is None:
             self._open(chain[-1])
@@ -207,13 +207,13 @@ class ServedInSharedMemory(Served):
         self.tables = self._runner.tables
 
     def show(self, report: Report) -> None:
-        """Let readers see the first state."""
+        """Make the first state visible to readers."""
         self._publish(self.progress, report)
 
     # ---- the next ones
 
     def read(self, chain: Sequence[Entry]) -> Update | Sequence[Entry]:
-        """Read and check a delta; a full checkpoint is read by `put`, a part at a time."""
+        """Read and check a delta; `put` reads a full checkpoint, part by part."""
         return chain if chain[0].kind == "full" else Update(self, chain)
 
     def put(
@@ -232,7 +232,7 @@ class ServedInSharedMemory(Served):
         self.progress = progress
 
     def _replace(self, chain: Sequence[Entry]) -> None:
-        """Prepare a full checkpoint, without all its rows in this process's memory."""
+        """Prepare a full checkpoint without holding all its rows in this process's own memory."""
         try:
             self.runner.load(chain)
             self.features = self.learned(chain[-1])
@@ -250,7 +250,7 @@ class ServedInSharedMemory(Served):
         self._status = status
 
     def settle(self) -> None:
-        """Free rows that only answers of earlier states needed.
+        """Free the rows that only answers of earlier states needed.
 
         Raises:
             _native.SharedReaderStuckError: a reader reads an old state for too long.
@@ -260,7 +260,7 @@ class ServedInSharedMemory(Served):
     # ---- for readers and the scrubber
 
     def tell(self, report: Report) -> None:
-        """Tell readers what is new in the report."""
+        """Publish a new report to the readers."""
         status = self._report_bytes(report)
         if status != self._status:
             self.runner.writer.publish_status(status)
@@ -271,7 +271,7 @@ class ServedInSharedMemory(Served):
         return json.dumps(fields | {"scrub": self._seldom(fields["scrub"])}).encode()
 
     def _seldom(self, scrub: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Return what scrubbing found, anew if there is news or some time has passed."""
+        """Return the scrub report, or the last one if it is recent and there is no news."""
         if scrub is None:
             return None
         now = time.monotonic()
@@ -283,12 +283,12 @@ class ServedInSharedMemory(Served):
         return scrub
 
     def compared_rows(self) -> dict[str, ComparedRows]:
-        """Return the rows of each table as the scrubber reads them."""
+        """Return the rows of each table for the scrubber."""
         reader = _native.SharedReader(self.memory, self._place, 1)
         return {name: SharedTableRows(table, reader) for name, table in self.runner.tables.items()}
 
     def close(self) -> None:
-        """Do nothing: the memory is there as long as a process has it."""
+        """Do nothing: the memory exists as long as a process has it open."""
 
 
 def _news(report: dict[str, Any]) -> list[Any]:
@@ -296,10 +296,10 @@ def _news(report: dict[str, Any]) -> list[Any]:
 
 
 def _wrong_of(chain: Sequence[Entry]) -> Path:
-    """Return the damaged checkpoint of a chain; without one the last, which does not fit.
+    """Return the damaged checkpoint of a chain; if none is damaged, the last checkpoint.
 
     Raises:
-        FileNotFoundError: one was removed meanwhile.
+        FileNotFoundError: a checkpoint was removed meanwhile.
     """
     for entry in chain:
         try:
