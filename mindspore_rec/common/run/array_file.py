@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays by name as one safetensors file."""
+"""Read and write arrays by name as one safetensors file."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def write_arrays(arrays: Mapping[str, np.ndarray], path: Path) -> None:
         >>> read_arrays(path)
         {'weight': array([1., 1.], dtype=float32)}
     """
-    # safetensors' own function to write a file raises errors other than OSError.
+    # The function of safetensors that writes files raises errors other than OSError.
     path.write_bytes(save(dict(sorted(arrays.items()))))
 
 
