@@ -47,7 +47,7 @@ _ARROW = {"f4": pa.float32(), "f2": pa.float16()}
 
 
 class _Lists(pa.ExtensionType):
-    """Base class of Arrow types of fixed-size lists. Subclasses set the name and the number type."""
+    """Base class of Arrow types of fixed-size lists. Subclasses set the name and number type."""
 
     _name: ClassVar[str]
     _number: ClassVar[pa.DataType]

@@ -91,7 +91,7 @@ class BadMessages:
             self._letters.close()
 
     def state_dict(self, reading: bool) -> dict[str, Any]:
-        """Return the counts, and the offsets from which a later run looks letters up, as JSON values.
+        """Return the counts and the start offsets of a later look-up of letters, as JSON values.
 
         Args:
             reading: whether messages have been read. If True, the marks of an earlier run are

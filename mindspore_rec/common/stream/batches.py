@@ -170,6 +170,8 @@ class BatchSource(ABC):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Resume at the position of a state. Must be called before the first batch.
+
+        Raises:
             TypeError, ValueError: `state` is not a state of this kind of source.
             RuntimeError: batches have been read.
         """
@@ -188,7 +190,7 @@ class BatchSource(ABC):
 
     @property
     def reads_on(self) -> bool:
-        """True if `read()` may be called again after its iterator raised, and then loses no batch."""
+        """True if `read()` may be called again after its iterator raised, without losing a batch."""
         return False
 
     @property
@@ -198,7 +200,7 @@ class BatchSource(ABC):
 
     @property
     def learns(self) -> bool:
-        """True if reading a batch changes learned statistics, so that batches are for training only."""
+        """True if reading a batch changes learned statistics, as only training should."""
         return False
 
     # ---- several workers
@@ -242,7 +244,7 @@ class BatchSource(ABC):
 
 
 class BatchWrapper(BatchSource):
-    """Source that changes the batches of another source and delegates all other calls to that source.
+    """Source that changes the batches of another source, and delegates all other calls to it.
 
     So nested wrappers around a stream have the stream's state. A wrapper may leave out batches. The
     state is still the state after the last trained batch.

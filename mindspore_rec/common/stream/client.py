@@ -53,13 +53,13 @@ class LogClient(Protocol):
         """
 
     def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """Return for each partition the offset of the first message, and the offset after the last."""
+        """Return each partition's offset of the first message, and its offset after the last."""
 
     def seek(self, offsets: Mapping[int, int]) -> None:
         """Read these partitions, and no other partitions, from these offsets on."""
 
     def poll(self, seconds: float, paused: Sequence[int]) -> dict[int, list[Message]]:
-        """Return new messages by partition, in order. Wait up to `seconds` if there are no messages.
+        """Return new messages by partition, in order. Wait up to `seconds` if there are none.
 
         Messages of a paused partition are returned later.
         """
@@ -71,7 +71,7 @@ class LogClient(Protocol):
         """
 
     def ends(self) -> dict[int, int]:
-        """Return for each partition the last known offset after its last message, without a request."""
+        """Return each partition's known offset after the last message, without a request."""
 
     def close(self) -> None:
         """Release connections."""

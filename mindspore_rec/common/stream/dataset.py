@@ -190,7 +190,7 @@ class StreamingDataset(BatchSource):
         return [self.source]
 
     def event_tables(self, tables: Iterable[Any]) -> list[Any]:
-        """Return the tables whose event time is set: the tables of the transform's features, or all.
+        """Return the tables whose event time is set: tables of the transform's features, or all.
 
         Args:
             tables: tables of the network that is trained.

@@ -82,7 +82,7 @@ class DeadLetters:
     def _read(
         self, client: LogClient, marks: Mapping[str, int]
     ) -> tuple[set[bytes | None], dict[str, int], dict[str, int]]:
-        """Return the keys of the dead letters from marks on, and the marks of their begin and end."""
+        """Return the keys of the dead letters from marks on, and their first and last marks."""
         bounds = client.bounds(client.partitions())
         begins = {p: max(first, marks.get(str(p), 0)) for p, (first, _) in bounds.items()}
         behind = {p for p, begin in begins.items() if begin < bounds[p][1]}
@@ -98,7 +98,7 @@ class DeadLetters:
 
     @property
     def marks(self) -> dict[str, int]:
-        """For each partition of the dead-letter topic, the offset from which a later run must look."""
+        """Offsets at which a later run starts to look, by partition of the dead-letter topic."""
         return self._old_marks if self._there else self._new_marks
 
     def close(self) -> None:
