@@ -190,7 +190,7 @@ class BatchSource(ABC):
 
     @property
     def reads_on(self) -> bool:
-        """True if `read()` may be called again after its iterator raised, without losing a batch."""
+        """True if `read()` may be called again after an exception without losing a batch."""
         return False
 
     @property

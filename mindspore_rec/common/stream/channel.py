@@ -193,7 +193,7 @@ class DataSender:
         self._message_rows, self.num_shards, self._full_batch = (settings[n] for n in _SETTINGS)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the sender's position, which must be saved together with its position in the input.
+        """Return the sender's position, to save together with the sender's position in its input.
 
         Raises:
             RuntimeError: some rows did not get into the channel.
@@ -237,7 +237,7 @@ class DataSender:
         return self._last
 
     def last_after(self, state: Mapping[str, Any]) -> int:
-        """Return the number of this sender's last message in the channel; -1 if the state has all."""
+        """Return the number of this sender's last message; -1 if all were sent before the state."""
         ends = {int(shard): int(end) for shard, end in state.get("ends", {}).items()}
         begins = {shard: ends.get(shard, 0) for shard in range(self._shards)}
         last = last_number(self._open_reader(), self.sender_name, begins)
@@ -381,7 +381,7 @@ def _reader(address: Any, topic: str, options: Mapping[str, Any]) -> LogClient:
 
 
 def _check_address(address: Any) -> None:
-    """Check the address of brokers. Programs for mindpandas.channel pass a node's address instead."""
+    """Check the address of brokers. Programs for mindpandas.channel may pass a node's address."""
     each = [address] if isinstance(address, str) else address
     if not isinstance(each, Sequence) or not each or not all(isinstance(a, str) for a in each):
         raise TypeError(

@@ -63,7 +63,7 @@ class DeadShare:
             self._look()
 
     def bad(self, reason: str, detail: str) -> None:
-        """Count a bad message. Raise TooManyDeadLettersError if the share of bad messages is too large."""
+        """Count a bad message. Raise TooManyDeadLettersError if too many messages are bad."""
         # All details may differ, for example if each has an offset. Then only the reason is
         # counted.
         kind = f"{reason}: {detail}"

@@ -93,7 +93,7 @@ class Decisions:
         self._made = self._made_before()
 
     def read_alike(self) -> None:
-        """Keep further decisions in memory, because all workers make the same, and add no partition."""
+        """Keep further decisions, which all workers make alike, in memory, and add no partition."""
         self._journal = self._journal.in_memory()
         self.adds = "restart"
 
@@ -137,7 +137,7 @@ class Decisions:
         return decision
 
     def check_not_stuck(self) -> None:
-        """Raise ValueError if all partitions are idle and the next decision belongs to a later message."""
+        """Raise ValueError if all partitions are idle but the next decision is not due yet."""
         if self.order.current is None and self.next is not None:
             raise ValueError(
                 f"the journal is of another stream: its decision {self._made + 1} is of message "

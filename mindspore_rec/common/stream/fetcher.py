@@ -144,7 +144,7 @@ class Fetcher:
         return self._client.position(partition) >= self._first_ends[partition]
 
     def _full(self) -> set[int]:
-        """Return the partitions with enough waiting bytes, which pause until half of them are taken."""
+        """Return the partitions with enough waiting bytes, which pause until half are taken."""
         with self._changed:
             waiting = {p: self._interleaver.waiting_bytes(p) for p in self._next}
         share = max(1, self._limits.buffer_bytes // len(waiting))
@@ -163,7 +163,7 @@ class Fetcher:
         return block
 
     def _missing(self, partition: int, messages: list[Message]) -> np.ndarray | None:
-        """Return the number of removed messages before each message; None if no message was removed."""
+        """Return the number of removed messages before each message; None if all numbers are 0."""
         begin = self._next[partition]
         self._next[partition] = messages[-1].offset + 1
         if messages[-1].offset + 1 - begin == len(messages):

@@ -193,7 +193,7 @@ class Format(ABC):
         return ""
 
     def _weigh(self, value: bytes) -> int:
-        """Return the approximate bytes of a message's rows. Raise BadMessageError for a bad message."""
+        """Return the approximate bytes of a message's rows, or raise BadMessageError."""
         why = self._refusal(value)
         if why:
             raise BadMessageError("format", why)
@@ -214,7 +214,7 @@ class Format(ABC):
 
     @abstractmethod
     def _read(self, values: Sequence[bytes]) -> tuple[pa.RecordBatch, np.ndarray]:
-        """Return rows and their number in each message. Raise BadMessageError if a message is bad."""
+        """Return rows and their number in each message. A bad message raises BadMessageError."""
 
     def _checked(self, rows: pa.Table) -> pa.RecordBatch:
         """Return the schema's columns, with the right types and no forbidden missing values."""

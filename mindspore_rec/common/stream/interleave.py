@@ -171,7 +171,7 @@ class Interleaver:
         return bool(self._blocks[partition])
 
     def next_offset(self, partition: int) -> int | None:
-        """Return the offset of a partition's first waiting message; None if no message is waiting."""
+        """Return the offset of a partition's first waiting message; None without a message."""
         for block in self._blocks[partition]:
             return int(block.offsets[block.place])
         return None
@@ -264,7 +264,7 @@ class Interleaver:
         return got
 
     def _take_several(self, partition: int, block: Block, stop: int, most: int) -> pa.RecordBatch:
-        """Take messages before `stop` until there are `most` rows. The last message may be partly taken."""
+        """Take messages before `stop` up to `most` rows. The last message may be partly taken."""
         begin = block.begin(block.place) + self.row
         goal = begin + most
         whole = int(np.searchsorted(block.ends, goal))
@@ -297,7 +297,7 @@ class Interleaver:
         return block.rows.slice(begin, end - begin)
 
     def _is_left_out(self, partition: int, sequence: Sequence) -> bool:
-        """Return True for a duplicate, a message of a replaced producer, or the begin of an epoch."""
+        """Return True for a duplicate, a replaced producer's message, or the begin of an epoch."""
         producer, number, epoch = sequence
         epochs = self.epochs[partition]
         if epoch < epochs.get(producer, 0):

@@ -35,7 +35,7 @@ class NotedBatches:
         self._noted.clear()
 
     def between(self, partition: int, begin: int, end: int) -> int:
-        """Return the number of recorded offsets in `[begin, end)`, and drop offsets before `end`."""
+        """Return the number of recorded offsets in `[begin, end)`. Drop offsets before `end`."""
         noted = self._noted.get(partition)
         offsets: set[int] = set()
         while noted and noted[0][0] < end:
