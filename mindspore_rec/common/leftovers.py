@@ -41,7 +41,7 @@ def warn_of_upstream() -> None:
     """
     folders = dict.fromkeys(sys.path)
     where = next((f"{each} in {folder}" for folder in folders for each in _infos(folder)), None)
-    # This library has no `ops`.
+    # Only upstream's package has a package `ops`.
     if where is None and (_HERE / "ops" / "embedding.py").is_file():
         where = f"0.3.0, whose modules are among those in {_HERE}"
     if where is not None:

@@ -2,8 +2,8 @@
 """Accept arguments of earlier versions that were moved into settings, renamed or removed.
 
 Old arguments work until version 1.0, with a DeprecationWarning that names the new form. A decorator
-accepts the old arguments, so the signature has only the new form. docs/upgrading.md lists old and
-new forms.
+accepts the old arguments, so the signature has only the new form. The page docs/upgrading.md lists
+old and new forms.
 """
 
 from __future__ import annotations

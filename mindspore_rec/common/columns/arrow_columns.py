@@ -29,7 +29,7 @@ def to_arrays(rows: pa.RecordBatch, *, text: bool = False) -> dict[str, np.ndarr
     Args:
         rows: columns of numbers or of fixed-size lists of numbers. A missing float becomes NaN;
             other missing values are illegal.
-        text: whether columns of text are legal too. They become arrays ``[B]`` of str and None,
+        text: whether columns of text are legal too. Text becomes arrays ``[B]`` of str and None,
             which a `FeatureSpec` reads. Default: False.
 
     Returns:
@@ -95,7 +95,7 @@ def to_record_batch(rows: Any) -> pa.RecordBatch:
 
     Raises:
         TypeError: `rows` is of another type.
-        ValueError: columns have different lengths, or an array has not 1 or 2 dimensions.
+        ValueError: columns have different lengths, or an array does not have 1 or 2 dimensions.
 
     Example:
         >>> to_record_batch({"ids": np.array([[1, 2]])}).schema.field("ids").type
@@ -137,7 +137,7 @@ def to_column(name: str, values: Any) -> pa.Array:
 
     Raises:
         TypeError: the values have several types, or a type that Arrow lacks.
-        ValueError: `values` has not 1 or 2 dimensions, or its lists have different lengths.
+        ValueError: `values` does not have 1 or 2 dimensions, or its lists have different lengths.
     """
     where = f"column {name!r} must"
     dims = _dims(where, values)
@@ -153,14 +153,15 @@ def to_column(name: str, values: Any) -> pa.Array:
 def values_array(where: str, values: Any, legal: str = "have values of one type") -> pa.Array:
     """Return one-dimensional values of any container as one Arrow array.
 
-    All readers of columns convert values here. So they agree about types, errors and missing values
-    (None, `pandas.NA`, NaT, and NaN among objects).
+    All readers of columns convert values with this function. So types, errors and missing values
+    (None, `pandas.NA`, NaT, and NaN among objects) are the same for all readers.
 
     Args:
         where: beginning of an error message, up to "must".
         values: a list, a NumPy array, a pandas Series, Index or Categorical, or an Arrow array or
             chunked array. Bytes of a NumPy array are UTF-8.
-        legal: text of an error message for values of several types: the required values.
+        legal: end of the error message for values of several types, which names the required
+            values.
 
     Returns:
         One array that is not chunked, has no run-end encoding and has no views of text.

@@ -26,13 +26,14 @@ class BatchRows:
             places for a tuple.
 
     Attributes:
-        names: names of the columns. If `rows` is a tuple or list, these are the places as texts.
+        names: names of the columns. If `rows` is a tuple or list, the names are the places as
+            texts.
         by_place: True if features refer to columns by place, False if by name, None if both are
             legal.
 
     Raises:
         TypeError: `rows` is of another type.
-        ValueError: two columns have one name.
+        ValueError: two columns have the same name.
 
     Example:
         >>> rows = BatchRows((np.array([7, 9]), np.array(["a", "b"])))
@@ -55,7 +56,7 @@ class BatchRows:
         self._known = frozenset(self.names)
 
     def name_of(self, column: str | int) -> str | None:
-        """Return the name of a column that has this name or place; None if no column has."""
+        """Return the name of the column with this name or place; None if there is no such column."""
         if isinstance(column, int):
             return self.names[column] if column < len(self.names) else None
         return column if column in self._known else None

@@ -27,15 +27,15 @@ def key_column(spec: FeatureSpec, column: Any) -> np.ndarray:
 
     Args:
         spec: the feature.
-        column: array `[rows, ...]` of integers or strings, in which None is a missing value. Or an
-            Arrow array of integers, strings, or fixed-size lists of integers or strings.
+        column: array `[rows, ...]` of integers or strings, in which None is a missing value. An
+            Arrow array of integers, of strings or of fixed-size lists is legal too.
 
     Returns:
         int32 or int64 array of the column's shape.
 
     Raises:
         TypeError: the values are neither integers nor strings.
-        ValueError: the column is a single value, it has other than `spec.batch_size` rows, or an
+        ValueError: the column is a single value, its number of rows is not `spec.batch_size`, or an
             integer is missing or does not fit int64.
 
     Example:
@@ -60,7 +60,7 @@ def key_column(spec: FeatureSpec, column: Any) -> np.ndarray:
 
 
 def check_batch_size(spec: FeatureSpec, rows: int) -> None:
-    """Raise ValueError if a column has other than `spec.batch_size` rows."""
+    """Raise ValueError if the number of rows of a column is not `spec.batch_size`."""
     if spec.batch_size is not None and rows != spec.batch_size:
         raise ValueError(
             f"feature '{spec.name}': column '{spec.column}' must have {spec.batch_size} rows, the "
@@ -108,15 +108,15 @@ def event_time(spec: FeatureSpec, column: Any) -> int:
     """Return the time of a batch's events: the latest of its timestamps.
 
     Args:
-        spec: the feature, a timestamp.
-        column: at least one time: integers or floats in seconds since 1970, or datetime64 (UTC).
-            May be an Arrow array.
+        spec: the feature, which must be a timestamp.
+        column: at least one time: integers or floats in seconds since 1970, or datetime64 (UTC), as
+            an array or Arrow array.
 
     Returns:
         Whole seconds since 1970, at least 1.
 
     Raises:
-        TypeError: the values are no times of a legal type.
+        TypeError: the values are neither numbers nor datetime64.
         ValueError: the column is empty, or a time is missing, before 1970 or past 2106.
 
     Example:

@@ -21,7 +21,7 @@ class ColumnsAmong(NamedTuple):
 
     Attributes:
         read: columns from which the pipeline makes its arrays.
-        made: names of the arrays. The event time's name follows if the caller wants the event time.
+        made: names of the arrays. If the caller wants the event time, the timestamp's name follows.
         kept: columns that the pipeline passes on unchanged.
     """
 
@@ -51,7 +51,7 @@ def map_dataset(pipeline: _Pipeline, dataset: Any, learn: bool, with_time: bool 
         dataset: `mindspore.dataset.Dataset` of whole batches.
         learn: whether the pipeline learns. A pipeline that learns runs in one thread, in order.
         with_time: whether the Dataset also returns the event time, int64 ``[1]``, after the arrays.
-            Its column has the timestamp's name.
+            The column of the event time has the timestamp's name.
 
     Raises:
         ValueError: a column is missing, or has the name of an array.

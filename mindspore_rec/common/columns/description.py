@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convert a FeaturePipeline to JSON values, which are stored with a network, and back.
+"""Convert a FeaturePipeline to JSON values, which can be stored with a network, and back.
 
 The description has the arguments of the pipeline. The learned state is not part of the description:
 it is the pipeline's `state_dict`, which checkpoints store. Only transforms of this library have a
-description: the name and the arguments of the class. So reading a description never runs foreign
-code.
+description, which is the name and the arguments of the class. So reading a description never runs
+foreign code.
 """
 
 from __future__ import annotations

@@ -50,15 +50,16 @@ class FeaturePipeline:
 
     Args:
         outputs: dict from the name of each array to its feature or features. A single FeatureSpec
-            gives keys in the shape of its column, and the array has its name. Several features are
-            stacked side by side: int64 ``[B, F]`` of keys or float32 ``[B, N]`` of numbers. A
-            FeatureSpec that is the timestamp declares the event time, and gives no array. The label
-            is the last output. An iterable of FeatureSpec objects is legal too: each is one output.
-        prepare: functions from a DataFrame to a DataFrame. The pipeline applies them first, in
-            order. They may add columns and drop rows. Default: none.
+            gives keys in the shape of its column, and the array has its name. Several features give
+            one array with their columns side by side, int64 ``[B, F]`` of keys or float32 ``[B,
+            N]`` of numbers. A FeatureSpec that is the timestamp declares the event time, and gives
+            no array. The label is the last output. An iterable of FeatureSpec objects is legal too:
+            each is one output.
+        prepare: functions from a DataFrame to a DataFrame. The pipeline applies these functions
+            first, in order. The functions may add columns and drop rows. Default: none.
         threads: number of columns that are transformed at a time, at least 1 (default 1).
-        keep_rest: whether columns that no feature reads follow the arrays unchanged. Not with
-            `prepare`. Default: False.
+        keep_rest: whether columns that no feature reads follow the arrays unchanged. Must be False
+            with `prepare`. Default: False.
 
     Attributes:
         column_names: names of the arrays, without the columns of `keep_rest`.
@@ -156,7 +157,7 @@ class FeaturePipeline:
                 arrays read. Default: all arrays.
 
         Raises:
-            TypeError, ValueError: a call would raise it, or no array has a name in `columns`.
+            TypeError, ValueError: as for a call, or `columns` has a name that no array has.
         """
         if _is_dataset(rows):
             return map_dataset(self, rows, learn=False)
@@ -170,8 +171,8 @@ class FeaturePipeline:
         Args:
             rows: a batch.
             learn: whether the statistics learn from the batch first. Default: True.
-            with_time: whether the timestamps are read. With False, rows need no timestamps.
-                Default: True.
+            with_time: whether the timestamps are read. If False, rows need no timestamps. Default:
+                True.
 
         Returns:
             The arrays, and the latest timestamp of the batch in whole seconds since 1970. The
@@ -179,8 +180,7 @@ class FeaturePipeline:
             `with_time` is False.
 
         Raises:
-            TypeError, ValueError: a call would raise it, or a time is missing, before 1970 or past
-                2106.
+            TypeError, ValueError: as for a call, or a time is missing, before 1970 or past 2106.
         """
         return self._made(rows, learn, with_time=with_time)
 
@@ -316,8 +316,8 @@ class FeaturePipeline:
     def received(self) -> FeaturePipeline:
         """Return the pipeline for arrays that a feature worker made by `with_times()`.
 
-        The new pipeline declares the same tables, thresholds and event time. It passes the arrays
-        on unchanged and learns nothing.
+        The new pipeline declares the same tables, thresholds and event time. The new pipeline
+        passes the arrays on unchanged and learns nothing.
         """
         made = copy.copy(self)
         made._outputs = [MadeOutput(output.name) for output in self._outputs]
@@ -353,7 +353,8 @@ class FeaturePipeline:
 
         Raises:
             TypeError, ValueError, KeyError: the state belongs to a pipeline with other features, or
-                its columns have other names or another order. The pipeline is unchanged then.
+                its columns have other names or another order. After an error, the pipeline is
+                unchanged.
         """
         self._check_state(state)
         tried = copy.deepcopy([output.transforms for output in self._outputs])

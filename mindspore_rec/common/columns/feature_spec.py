@@ -22,7 +22,7 @@ _NAME = re.compile(r"[0-9A-Za-z_.]{1,100}")
 
 
 def check_name(argument: str, value: Any) -> str:
-    """Check the name of a feature or table, and return it.
+    """Check the name of a feature or table, and return the name.
 
     Raises:
         TypeError: `value` is not a str.
@@ -47,36 +47,35 @@ class FeatureSpec:
     """Declare a column of a batch: the keys of a table, or the time of the events.
 
     One object describes a feature completely. `create_table`, `SparseLookup`, `FeatureBatches`,
-    `FeaturePipeline` and `EventTime` all take it.
+    `FeaturePipeline` and `EventTime` all take FeatureSpec objects.
 
     Args:
         name: 1 to 100 letters, digits, '_' and '.'. The array of the keys has this name.
-        table_name: name of the table that has the rows of the keys; the same characters are legal
-            as in `name`. Features of one table have the same thresholds. Default: `name`.
+        table_name: name of the table with the rows of the keys, of the same characters as `name`.
+            Features of one table have the same thresholds. Default: `name`.
         index_key: the column of a batch: a name (1 to 255 characters), or a place from 0 to 255.
             Default: `name`.
-        access_threshold: number of occurrences that admits a key, at most 2**30 - 1. The key is
-            admitted in the batch in which its count reaches this number. 0: admission is on, and
-            counts are frozen. None or -1: admission is off.
+        access_threshold: number of occurrences that admits a key, at most 2**30 - 1. A key is
+            admitted in the batch in which its count reaches `access_threshold`. With 0, admission
+            is on, and counts are frozen. With None or -1, admission is off.
         eviction_threshold: seconds of event time, 1 to 2**31 - 1, after which the row of an unseen
-            key is evicted. None or -1: eviction is off.
+            key is evicted. With None or -1, eviction is off.
         is_timestamp: whether the column is the time of the events, in seconds since 1970. A
             timestamp feature has no table. Default: False.
         batch_size: required number of rows of a batch, at least 1. Default: any number.
         faae_coefficient: weight of one occurrence of this feature in the counts for admission and
-            for eviction by frequency, 1 to 2**20. This is Rec SDK's coefficient of "feature
+            for eviction by frequency, 1 to 2**20. Rec SDK calls it the coefficient of "feature
             admission and eviction". Default: 1.
-        transform: transform of the column to keys: a `Category`, `Key`, `TimePart`,
-            `QuantileBucket` or other `Feature` of keys. The transform names the column, so
-            `index_key` is left out. Default: integers are their own keys, and strings are hashed
-            with `table_name`.
+        transform: transform from the column to keys, such as a `Category`, `Key`, `TimePart` or
+            `QuantileBucket`. The transform names the column, so `index_key` is left out. Default:
+            integers are their own keys, and strings are hashed with `table_name`.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, out of range, or illegal for a
             timestamp.
 
-    The class follows `mx_rec.core.asc.feature_spec.FeatureSpec` of Rec SDK. docs/from_rec_sdk.md
-    lists the differences.
+    The class follows `mx_rec.core.asc.feature_spec.FeatureSpec` of Rec SDK, with the differences in
+    docs/from_rec_sdk.md.
 
     Example:
         >>> spec = FeatureSpec("clicked_item", table_name="items", access_threshold=3)
@@ -192,7 +191,7 @@ def _check_eviction(where: str, value: Any) -> None:
 
 
 def check_specs(specs: Any) -> tuple[FeatureSpec, ...]:
-    """Check that the features of one batch fit together, and return them.
+    """Check that the features of one batch fit together, and return the features.
 
     Args:
         specs: a FeatureSpec, an iterable of FeatureSpec objects, or a FeaturePipeline.

@@ -37,8 +37,7 @@ row out
 
 
 def finite_fault(column: Any) -> str:
-    """Return what a message says of a column with NaN or infinity, without its name; '' if it has
-    neither.
+    """Return the error text, without a name, for a column with NaN or infinity; '' without error.
 
     Example:
         >>> finite_fault(np.array([1.5, np.inf], np.float32))
@@ -50,7 +49,8 @@ def finite_fault(column: Any) -> str:
         column = column.asnumpy()
     if column.dtype.kind != "f":
         return ""
-    # If the sum is finite, all numbers are finite. This cheap test suffices for nearly all batches.
+    # If the sum is finite, all numbers are finite. This cheap check suffices for nearly all
+    # batches.
     if column.size <= _FEW:
         flat = column.ravel()
         total = flat.dot(flat)  # BLAS warns of nothing: a request of 13 numbers takes 1 us, not 7

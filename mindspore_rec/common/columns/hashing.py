@@ -41,21 +41,22 @@ def category_keys(field: str, values: Any) -> np.ndarray:
     """Hash the values of one categorical field to int64 keys.
 
     Args:
-        field: Name of the field, not empty. It salts the hash, so equal values of two fields get
-            unrelated keys.
+        field: Name of the field, not empty. The name salts the hash, so equal values of two fields
+            get unrelated keys.
         values: One-dimensional strings or integers of length N: a list, a NumPy array, a pandas
             Series or Categorical, or an Arrow array, chunked array or dictionary array. ``None``,
             NaN, ``pandas.NA`` and Arrow nulls are missing. A list must not mix strings and
             integers. Unsigned integers must be below ``2**63``. Pandas converts integers to floats
-            if one is missing, so floats are read as integers if all are whole (up to ``2**53``,
-            float32 up to ``2**24``). A `Category` in a FeaturePipeline takes the same values.
+            if one integer is missing. So floats are read as integers if all floats are whole (up to
+            ``2**53``, float32 up to ``2**24``). A `Category` in a FeaturePipeline takes the same
+            values.
 
     Returns:
         int64 array ``[N]``. Any int64 value may occur.
 
     Raises:
-        TypeError: ``field`` is not a string, or ``values`` are not strings or integers. Floats that
-            are not whole have no stable spelling: format or bin them first.
+        TypeError: ``field`` is not a string, or ``values`` are not strings or integers. Format or
+            bin floats that are not whole first, because such floats have no stable spelling.
         ValueError: ``field`` is empty, ``values`` is not one-dimensional, an integer does not fit
             int64, or a string is not valid Unicode.
 
@@ -86,7 +87,7 @@ def keys_of(field: str, values: pa.Array, where: str) -> np.ndarray:
         where: beginning of an error message, up to "must".
 
     Raises:
-        TypeError, ValueError: `category_keys` would raise it.
+        TypeError, ValueError: as for `category_keys`.
 
     Example:
         >>> int(keys_of("C1", pa.array(["68fd1e64"]), "column 'C1' must")[0])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Outputs of a FeaturePipeline: each makes one array of a batch."""
+"""Outputs of a FeaturePipeline: each output makes one array of a batch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Map = Callable[..., Iterable[Any]]
 
 
 class Output(ABC):
-    """One array of a batch.
+    """Base class of outputs, each of which makes one array of a batch.
 
     Args:
         name: name of the array.

@@ -34,9 +34,11 @@ class QuantileScale(Number):
 
     Args:
         column: numbers.
-        buckets: number of intervals between quantiles, 2 to 65536. There are this many intervals
-            for all numbers, and this many for the distinct numbers. Default: 256.
-        sample: number of a stream's first values to learn from, 1 to 2**20. Default: 10,000.
+        buckets: number of intervals between quantiles, 2 to 65536. Both the quantiles of all
+            numbers and the quantiles of the distinct numbers have this number of intervals.
+            Default: 256.
+        sample: number of first values of a stream from which the scale learns, 1 to 2**20. Default:
+            10,000.
         missing: result for a missing value or NaN (default 0). Missing values have a separate
             bucket.
 
@@ -168,8 +170,8 @@ class QuantileScale(Number):
             self._points, self._ranks, self._edges = np.zeros(1), np.full(1, 0.5), np.empty(0)
             return
         ordered = np.sort(values)
-        # Use quantiles of all values and of the distinct values. The latter serve columns of mostly
-        # 0.
+        # Use quantiles of all values and of distinct values. Distinct values serve columns of
+        # mostly 0.
         points = np.union1d(
             _spread(ordered, self.buckets), _spread(np.unique(ordered), self.buckets)
         )

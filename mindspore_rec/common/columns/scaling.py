@@ -73,10 +73,10 @@ class MinMaxScale(Number):
         return list(self._seen) if self._seen[0] <= self._seen[1] else []
 
     def load_state_dict(self, state: Any) -> None:
-        """Take over what `state_dict` returned.
+        """Load a state that `state_dict` returned.
 
         Raises:
-            ValueError: it is the state of something else.
+            ValueError: `state` belongs to another transform.
         """
         extremes = _numbers_of(self, state, (0, 2))
         if extremes and extremes[0] > extremes[1]:
@@ -121,7 +121,7 @@ class LogScale(MinMaxScale):
         return super().state_dict() if self.running else None
 
     def load_state_dict(self, state: Any) -> None:
-        """Take over what `state_dict` returned."""
+        """Load a state that `state_dict` returned."""
         if self.running == (state is None):
             raise ValueError(f"state of column {self.column!r} must be of the same setting")
         if self.running:
@@ -171,10 +171,10 @@ class StandardScale(Number):
         return [self._count, self._mean, self._squares]
 
     def load_state_dict(self, state: Any) -> None:
-        """Take over what `state_dict` returned.
+        """Load a state that `state_dict` returned.
 
         Raises:
-            ValueError: it is the state of something else.
+            ValueError: `state` belongs to another transform.
         """
         count, mean, squares = _numbers_of(self, state, (3,))
         if count < 0 or not count.is_integer() or squares < 0:
@@ -186,7 +186,7 @@ class StandardScale(Number):
 
 
 def _numbers_of(transform: Number, state: Any, lengths: tuple[int, ...]) -> list[float]:
-    """Return the finite numbers of a state. The number of them must be in `lengths`."""
+    """Return the finite numbers of a state, whose count must be in `lengths`."""
     numbers = isinstance(state, (list, tuple)) and all(
         isinstance(each, (int, float)) and not isinstance(each, bool) and math.isfinite(each)
         for each in state

@@ -52,12 +52,12 @@ class TensorSpec:
     """Name, type and shape of an input or output.
 
     Args:
-        name: its name in requests.
+        name: name of the tensor in requests.
         datatype: 'INT64', 'FP32', ...: a key of `DATATYPES`.
         shape: sizes of the dimensions; -1 means any size. The first dimension is the batch.
-        offsets: name of the input, of shape [-1], with the position of each row's first value. It
-            is for rows that differ in their number of values. The first dimension then counts the
-            values of all rows. Default: None, the first dimension counts rows.
+        offsets: name of the input, of shape [-1], with the position of each row's first value.
+            Offsets are for rows that differ in their number of values. With offsets, the first
+            dimension counts the values of all rows. Default: None, the first dimension counts rows.
 
     Raises:
         ValueError: the datatype is unknown, the shape is empty, or a size is below -1.

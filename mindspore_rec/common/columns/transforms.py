@@ -101,7 +101,7 @@ class Category(Feature):
 
 
 class Key(Feature):
-    """Integers as keys, unchanged, as int64.
+    """Use integers as keys, unchanged, as int64.
 
     Args:
         column: integers without missing values.
@@ -125,7 +125,7 @@ class Key(Feature):
 
 
 class Number(Feature):
-    """Numbers, unchanged, as float32; False and True are 0 and 1.
+    """Use numbers unchanged, as float32. False and True become 0 and 1.
 
     Args:
         column: numbers or bools.

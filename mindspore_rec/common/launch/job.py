@@ -39,10 +39,9 @@ class Outcome:
 
     Attributes:
         code: exit code of the first worker that failed, or 128 plus the signal that ended the
-            worker. 0 if all workers succeeded.
+            worker. It is 0 if all workers succeeded.
         seconds: seconds from the job's start to its end.
-        end: end of the first worker that failed; None if no worker failed, or mpirun did not report
-            it.
+        end: end of the first worker that failed; None if mpirun did not report a failed worker.
         stopped: whether Ctrl-C, SIGTERM or output without a reader asked the job to stop.
     """
 
@@ -129,7 +128,7 @@ def _run_once(job: Job, stop: Stop) -> Outcome:
     if code and end is not None and end.code:
         code = end.code
     if stop.lost is not None:
-        # This is the exit code of a program that writes to a pipe without a reader.
+        # A program that writes to a pipe without a reader has the exit code 128 + SIGPIPE.
         code = 128 + signal.SIGPIPE if isinstance(stop.lost, BrokenPipeError) else 1
     return Outcome(code, time.monotonic() - start, end, stop.requested)
 
@@ -144,10 +143,10 @@ def run(job: Job, restarts: int = 0) -> Outcome:
     """Run a job and copy its output. Return the outcome, and print it in one line on stderr.
 
     The first Ctrl-C or SIGTERM asks the workers to stop. The second signal ends the workers at
-    once. The workers are also asked to stop if their output cannot be written any more: its reader
-    is gone (`| head`), or the disk is full. Then further output is dropped, and workers that still
-    run after 20 s are ended. The exit code is 141 for a pipe without a reader, and 1 for another
-    error.
+    once. The workers are also asked to stop if their output cannot be written any more, because its
+    reader is gone (`| head`) or the disk is full. In this case, further output is dropped, and
+    workers that still run after 20 s are ended. The exit code is 141 for a pipe without a reader,
+    and 1 for another error.
 
     Args:
         job: what to run.

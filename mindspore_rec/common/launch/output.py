@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copy the output of a job with the workers' ranks, and read mpirun's report of their end."""
+"""Copy the output of a job with the workers' ranks, and read mpirun's report of a worker's end."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class End:
 
     Attributes:
         rank: its rank.
-        code: the worker's exit code, or 128 plus the signal that ended the worker. 0 if the worker
-            ended before the other workers.
+        code: the worker's exit code, or 128 plus the signal that ended the worker. It is 0 if the
+            worker ended before the other workers.
     """
 
     rank: int
@@ -95,7 +95,7 @@ class Lines:
         lost: function that gets the error if writing fails. Default: the error is raised.
 
     Attributes:
-        end: end of the first worker that failed, as mpirun reports it; None before.
+        end: end of the first worker that failed; None until mpirun reports it.
     """
 
     def __init__(self, to: Output, lost: Callable[[OSError], None] | None = None) -> None:

@@ -38,7 +38,7 @@ class Stop:
 
     The first Ctrl-C or SIGTERM asks the workers to stop, without a time limit. The second signal
     makes mpirun end the workers. If mpirun takes more than 5 s, all processes are killed. If nobody
-    reads the output any more, the workers are asked to stop too. If they still run after 20 s,
+    reads the output any more, the workers are asked to stop too. If workers still run after 20 s,
     mpirun ends them.
 
     Attributes:

@@ -3,8 +3,8 @@
 
 The order of arguments is ``(label, prediction)``, as in scikit-learn. A MindSpore metric's
 ``update`` takes ``(prediction, label)``, the order of ``mindspore.Model``. All arrays are ``[B]``
-or ``[B, 1]``: labels 0 or 1 of any dtype, predictions finite floats. If a quantity is undefined
-because only one class occurs, the value is NaN. All sums are taken in float64.
+or ``[B, 1]``. Labels are 0 or 1 of any dtype, and predictions are finite floats. If a quantity is
+undefined because only one class occurs, the value is NaN. All sums are taken in float64.
 
 Every function raises ValueError for empty arrays, different lengths, another shape, labels other
 than 0 and 1, and predictions that are NaN or infinite. Probabilities outside ``[0, 1]`` raise
@@ -54,7 +54,7 @@ PROBABILITY_EPS = 1e-7
 
 
 class ReliabilityCurve(NamedTuple):
-    """Predicted against observed click rate, by bins of the predicted probability.
+    """Predicted and observed click rate by bins of the predicted probability.
 
     All fields are arrays with one value per bin. Bin ``i`` contains the probabilities ``lower[i] <
     p <= upper[i]``. The first bin contains ``p = 0`` too. The means of an empty bin are NaN.
@@ -135,9 +135,9 @@ def auc_from_counts(positive: npt.NDArray[np.number], negative: npt.NDArray[np.n
 def auc_error_bound(positive: npt.NDArray[np.number], negative: npt.NDArray[np.number]) -> float:
     """Compute a bound of the error of :func:`auc_from_counts` against the AUC of the scores.
 
-    Only pairs within one bin are uncertain, each by at most one half, so the bound is half the
-    share of these pairs: ``0.5 * sum_b(P_b * N_b) / (P * N)``. The bound holds for any scores. It
-    is reached if every positive of a bin is above (or below) every negative of the bin.
+    Only pairs within one bin are uncertain, each by at most one half. So the bound ``0.5 *
+    sum_b(P_b * N_b) / (P * N)`` is half the share of these pairs. The bound holds for any scores.
+    It is reached if every positive of a bin is above (or below) every negative of the bin.
 
     Examples:
         >>> auc_error_bound(np.array([0, 1, 1]), np.array([1, 1, 0]))
@@ -150,9 +150,9 @@ def auc_error_bound(positive: npt.NDArray[np.number], negative: npt.NDArray[np.n
 def gauc(label: npt.ArrayLike, score: npt.ArrayLike, group: npt.ArrayLike) -> float:
     """Compute the mean of the groups' AUCs, weighted by the groups' rows (impressions).
 
-    ``sum_g(rows_g * AUC_g) / sum_g(rows_g)`` over the groups with both classes. Other groups are
-    skipped. Source: Zhou et al. 2018, Deep Interest Network (https://arxiv.org/abs/1706.06978),
-    section 6.3, with impressions as the weight.
+    The result is ``sum_g(rows_g * AUC_g) / sum_g(rows_g)`` over the groups with both classes. Other
+    groups are skipped. Source: Zhou et al. 2018, Deep Interest Network
+    (https://arxiv.org/abs/1706.06978), section 6.3, with impressions as the weight.
 
     Args:
         label: ``[B]``, 0 or 1.
@@ -247,7 +247,8 @@ def normalized_entropy(
         from_logits: whether the predictions are logits. Default: False.
 
     Returns:
-        The normalized entropy (0 is perfect), or NaN with one class only, whose entropy is 0.
+        The normalized entropy (0 is perfect), or NaN if all labels are equal, because the entropy
+        is then 0.
 
     Examples:
         >>> normalized_entropy([1, 0], [0.5, 0.5])
@@ -259,7 +260,7 @@ def normalized_entropy(
 
 
 def background_entropy(positives: int, rows: int) -> float:
-    """Entropy in nats of the rate ``positives / rows``: the log loss of predicting just that rate.
+    """Compute the entropy in nats of the rate ``positives / rows``, the log loss of this constant rate.
 
     The result is NaN if the rate is 0 or 1, because an entropy of 0 is no baseline.
 

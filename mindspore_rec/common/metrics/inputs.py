@@ -35,7 +35,7 @@ def task_column(values: Any, name: str, task: int = 0) -> npt.NDArray[Any]:
         task: column of ``[B, T]``. Default: 0.
 
     Returns:
-        A view ``[B]`` if the input is an array already.
+        An array ``[B]``, which is a view if the input is an array.
 
     Raises:
         ValueError: the array has another number of dimensions or no column, or ``task`` is outside

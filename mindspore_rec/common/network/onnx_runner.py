@@ -30,7 +30,7 @@ _FATAL = 4  # of ONNX Runtime's log, which else warns of each weight that is an 
 
 
 class OnnxRunner(Runner):
-    """Network that ONNX Runtime runs. Any number of threads may call it at the same time.
+    """Network that ONNX Runtime runs. Any number of threads may call one runner at the same time.
 
     A call reads rows and dense parameters under a lock that concurrent calls share. The call then
     computes without the lock. Dense parameters are inputs of the model, so a delta can replace them

@@ -24,10 +24,10 @@ class Lock(Protocol):
     """Lock of a network: shared by answers, exclusive for changes of the network."""
 
     def reading(self) -> AbstractContextManager[None]:
-        """Hold the lock for an answer. The network does not change meanwhile."""
+        """Hold the lock for an answer, during which the network does not change."""
 
     def writing(self) -> AbstractContextManager[None]:
-        """Hold the lock for a change of the network. No answer reads the network meanwhile."""
+        """Hold the lock for a change of the network, during which no answer reads the network."""
 
 
 class Runner(ABC):
@@ -57,8 +57,8 @@ class Runner(ABC):
 
         Raises:
             TypeError, ValueError: the inputs do not have the network's types and shapes, or a
-                number is not finite. From such a number, ONNX Runtime would compute NaN, and
-                MindSpore an ordinary prediction.
+                number is not finite. From a number that is not finite, ONNX Runtime would compute
+                NaN, and MindSpore an ordinary prediction.
         """
         if self.inputs is None:
             made = [
@@ -82,7 +82,7 @@ class Runner(ABC):
         """Return the outputs.
 
         Raises:
-            TypeError, ValueError: the inputs are not of the network's types and shapes.
+            TypeError, ValueError: the inputs do not have the network's types and shapes.
             RuntimeError: the network fails on the inputs.
         """
         arrays = self.arrays(given)
@@ -114,7 +114,7 @@ class Runner(ABC):
 
     @abstractmethod
     def set_parameters(self, values: Sequence[tuple[Any, np.ndarray]]) -> None:
-        """Set the dense parameters. No answer may read them meanwhile.
+        """Set the dense parameters, while no answer reads the parameters.
 
         Args:
             values: pairs of a parameter and its array, from `matched`.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A readers-writer lock: many threads read at the same time, or one writes."""
+"""A readers-writer lock: many threads read at the same time, or one thread writes."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 __all__ = ["pack_arrays", "unpack_arrays"]
 
 _LENGTH = 8  # bytes of the length of the description
-# Dtypes as `pack_arrays` writes them.
+# Pattern of the dtypes that `pack_arrays` writes.
 _KIND = re.compile(r"[<>|](b1|[iu][1248]|f(2|4|8|12|16)|c(8|16|24|32))")
 _MOST_AXES = 32  # of NumPy
 
@@ -23,7 +23,7 @@ def pack_arrays(arrays: Mapping[str, npt.NDArray[np.generic]]) -> bytes:
     """Return arrays of numbers and bools as one message.
 
     Args:
-        arrays: arrays by name. bfloat16, which NumPy does not know, becomes float32.
+        arrays: arrays by name. An array of bfloat16, which NumPy does not know, becomes float32.
 
     Raises:
         TypeError: an array has objects or texts.

@@ -84,7 +84,7 @@ class WorkerGroup:
         return [json.loads(data) for data in self._gather(json.dumps(value).encode())]
 
     def broadcast(self, data: bytes | None, root: int = 0) -> bytes:
-        """Return the bytes of worker `root`; `data` of other workers is not used.
+        """Return the bytes of worker `root`. The `data` of other workers is not used.
 
         Raises:
             ValueError: no worker has the rank `root`.
@@ -122,8 +122,8 @@ class WorkerGroup:
         """Check that several digests, by name, are the same on all workers.
 
         Raises:
-            WorkerError: digests differ. The message names the first such digest, and the ranks that
-                differ from the majority.
+            WorkerError: digests differ. The message names the first digest that differs, and the
+                ranks that differ from the majority.
         """
         every = self.all_gather_json(digests)
         for what in [*digests, *(key for one in every for key in one)]:
@@ -140,8 +140,8 @@ class WorkerGroup:
             arrays: C-contiguous arrays.
 
         Raises:
-            WorkerError: arrays differ. The message names the first such array, and the ranks that
-                differ from worker 0.
+            WorkerError: arrays differ. The message names the first array that differs, and the
+                ranks that differ from worker 0.
         """
         self._require_main_thread("require_same_arrays")
         difference = self._control.find_difference(list(arrays))
@@ -165,7 +165,7 @@ class WorkerGroup:
                 added instead of averaged. Default: False.
 
         Raises:
-            ValueError: `samples` has not one number per worker, or a number is below 0.
+            ValueError: `samples` does not have one number per worker, or a number is below 0.
         """
         self._native.begin_step(step, list(samples), summed)
 
@@ -191,7 +191,7 @@ class WorkerGroup:
         `finish`, the group cannot exchange data.
 
         Raises:
-            RuntimeError: an asynchronous operator has failed.
+            RuntimeError: an operator that ran asynchronously has failed.
             WorkerError: another worker waits for this worker in an exchange.
         """
         if self._over or not self._started:

@@ -13,8 +13,8 @@ __all__ = ["ALONE", "STOP_SIGNAL", "WORKER_PROCESS", "Launched", "launched"]
 
 # Variable that users set to 'none' to train in one process although a launcher's variables are set.
 ALONE = "MINDSPORE_REC_LAUNCHER"
-# Variable with the worker's process id. Child processes inherit it, so they know that they are not
-# workers.
+# Variable with the worker's process id. Child processes inherit the variable, which tells them that
+# they are not workers.
 WORKER_PROCESS = "MINDSPORE_REC_WORKER_PROCESS"
 
 # The launcher sends this signal in place of SIGTERM, which mpirun does not forward to workers.
@@ -36,8 +36,8 @@ class Launched:
     """Environment that Open MPI's launcher gave this process.
 
     Attributes:
-        size: number of workers; 0 if the launcher did not set it.
-        local_size: number of workers on this host; 0 if the launcher did not set it.
+        size: number of workers; 0 if the launcher did not set the number.
+        local_size: number of workers on this host; 0 if the launcher did not set the number.
     """
 
     size: int

@@ -18,7 +18,7 @@ Array = npt.NDArray[np.generic]
 
 
 def arrays_of_first(group: Group, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Return by name the arrays of worker 0 that differ from this worker's arrays.
+    """Return, by name, the arrays of worker 0 that differ from this worker's arrays.
 
     The call is collective. Only arrays that differ on some worker are sent.
 

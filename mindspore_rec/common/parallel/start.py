@@ -67,7 +67,7 @@ def hang_limit() -> float:
     """Return the seconds after which a wait for another worker ends the job: 300 by default.
 
     Raises:
-        WorkerError: `MINDSPORE_REC_HANG_LIMIT` in the environment is no number of seconds.
+        WorkerError: `MINDSPORE_REC_HANG_LIMIT` in the environment is not a legal number of seconds.
     """
     text = os.environ.get(HANG_LIMIT, "300")
     try:

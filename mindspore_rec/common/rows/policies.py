@@ -35,13 +35,13 @@ class CountAdmission:
     """Policy that admits a key in the training batch in which its count reaches the threshold.
 
     The count is exact: the number of occurrences in training, times the lookup's
-    `faae_coefficient`. A key is admitted for the whole batch or not at all. Before its admission, a
-    key reads the table's `unknown_value` and is not trained. A second epoch counts its keys again.
-    `CountFirstEpoch` restricts counting to the first epoch.
+    `faae_coefficient`. A key is admitted either for a whole batch or not at all. Before its
+    admission, a key reads the table's `unknown_value` and is not trained. A second epoch counts the
+    same keys again. `CountFirstEpoch` restricts counting to the first epoch.
 
     Args:
-        threshold: count by which a key is admitted, 1 to 2**30 - 1; -1 or None: every key is
-            admitted at once; 0: counts are frozen and no new key is admitted.
+        threshold: count that admits a key, 1 to 2**30 - 1. With -1 or None, every key is admitted
+            at once. With 0, counts are frozen and no new key is admitted.
         max_candidates: maximum number of counters for keys that are not admitted, at least 16. A
             counter takes 20 to 35 bytes. At the maximum, a few counters are compared, and the
             counter with the least count is dropped. Among equal counts, the oldest counter is
@@ -77,16 +77,17 @@ class SketchAdmission:
 
     The sketch is a counting Bloom filter of a fixed size with four counters per key. The highest
     threshold determines the width of the counters. Keys that share counters may be admitted early.
-    If eviction by age is on, all counts are halved once per idle limit. With a threshold of 2, the
-    keys seen only once that are wrongly admitted are 16 % at 1 byte of sketch per counted key, 5 %
-    at 2 bytes, 0.9 % at 4 bytes and 0.12 % at 8 bytes (`benchmarks/sketch_accuracy.py`). An exact
+    If eviction by age is on, all counts are halved once per idle limit. With a threshold of 2, some
+    keys seen only once are admitted: 16 % of them at 1 byte of sketch per counted key, 5 % at 2
+    bytes, 0.9 % at 4 bytes and 0.12 % at 8 bytes (`benchmarks/sketch_accuracy.py`). An exact
     counter costs about 28 bytes.
 
     Args:
         threshold: as for `CountAdmission`, at most 65535.
         sketch_bytes: bytes of the filter, at least 1024. Default: 64 MiB.
-        max_threshold: the highest threshold that may be set later, 1 to 65535. It determines the
-            counters' width: 4 bits up to 15, 8 bits up to 255, 16 bits above. Default: `threshold`.
+        max_threshold: the highest threshold that may be set later, 1 to 65535. A counter has 4 bits
+            up to a `max_threshold` of 15, 8 bits up to 255, and 16 bits above. Default:
+            `threshold`.
 
     The policy follows Fan et al., "Summary cache" (2000), and the CBF filter of DeepRec.
 
@@ -123,8 +124,8 @@ class SketchAdmission:
 class ProbabilityAdmission:
     """Policy that admits a key without a row in each training batch with a fixed probability.
 
-    The policy needs no counters. The decision is a function of (seed, table name, key, step). So it
-    is the same for the whole batch, and the same in a repeated run.
+    The policy needs no counters. The decision is a function of (seed, table name, key, step). So
+    the decision is the same for the whole batch and in a repeated run.
 
     Args:
         probability: probability of being admitted, above 0, at most 1.
@@ -163,8 +164,8 @@ class Eviction:
 
     Args:
         max_idle_steps: number of whole steps, at least 1, after which a row that training has not
-            seen is evicted. With 1, a row must be seen in every step. A row written between two
-            steps counts as seen in the next step. Default: off (None or -1), as for the other
+            seen is evicted. With 1, a row must be seen in every step to stay. A row written between
+            two steps counts as seen in the next step. Default: off (None or -1), as for the other
             limits.
         max_idle_seconds: seconds of event time, at least 1, after which a row that training has not
             seen is evicted. A row's age is the watermark (greatest event time of the batches so
@@ -177,8 +178,8 @@ class Eviction:
             least often, where an occurrence counts half after `half_life_steps`. With 'score', the
             rows with the lowest score from `table.set_scores` (0 without a score). Among equal
             rows, the row seen longest ago is evicted first. Default: 'lru'.
-        half_life_steps: number of steps, above 0, after which an occurrence counts half. It is
-            required with 'lfu_decay' and illegal with other orders.
+        half_life_steps: number of steps, above 0, after which an occurrence counts half.
+            `half_life_steps` is required with 'lfu_decay' and illegal with other orders.
         min_norm: minimum L2 norm of a row's value, above 0. The sweep evicts a row with a smaller
             norm within 256 steps. Initial values have a norm too, so choose a limit below their
             norm, or a trigger.
@@ -256,10 +257,10 @@ class Eviction:
 
 
 def check_admission(value: Any) -> Admission | None:
-    """Check that `value` is an admission policy or None, and return it.
+    """Check that `value` is an admission policy or None, and return `value`.
 
     Raises:
-        TypeError: it is something else.
+        TypeError: `value` is of another type.
 
     Example:
         >>> check_admission(None)
@@ -274,10 +275,10 @@ def check_admission(value: Any) -> Admission | None:
 
 
 def check_eviction(value: Any) -> Eviction | None:
-    """Check that `value` is an Eviction or None, and return it.
+    """Check that `value` is an Eviction or None, and return `value`.
 
     Raises:
-        TypeError: it is something else.
+        TypeError: `value` is of another type.
 
     Example:
         >>> check_eviction(None)

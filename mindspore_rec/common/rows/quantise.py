@@ -42,12 +42,12 @@ def quantise(rows: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray, np.nd
 
     The offset is the row's least number, rounded down to a float16. The scale is the least float16
     with which the codes reach the row's greatest number. So the error of each number is at most
-    half the scale. In a row of equal numbers, all codes are equal. This code is the least code with
-    which a float16 scale reaches the number, and the scale is the nearest float16. Up to 65504, the
-    error of such a row is a part in a million, or 3e-8 if that is more. Above 65504, the error is
-    at most a part in 2048. A float16 is too small for numbers below -65504 or above 65504 * (2^bits
-    - 1), which become the nearest possible number. A row with an infinity or a NaN becomes NaN as a
-    whole: its scale and offset are NaN, and its codes are 0.
+    half the scale. A row of equal numbers has one code for all numbers. It is the least code with
+    which a float16 scale reaches the number, and the scale is the nearest float16. For equal
+    numbers up to 65504, the error is a part in a million, or 3e-8 if that is more. For greater
+    equal numbers, the error is at most a part in 2048. Numbers below -65504 or above 65504 *
+    (2^bits - 1) do not fit, and become the nearest possible number. In a row with an infinity or a
+    NaN, all numbers become NaN: the scale and the offset are NaN, and the codes are 0.
 
     Args:
         rows: floats `[n, dim]`.
@@ -149,7 +149,7 @@ def from_bytes(rows: np.ndarray, bits: int, dim: int) -> np.ndarray:
     """Return the rows, float32 `[n, dim]`, from the bytes of `to_bytes`.
 
     Raises:
-        ValueError: `dequantise` would raise it.
+        ValueError: shapes do not fit, or the number of bits is not supported.
     """
     halves = np.ascontiguousarray(rows[:, :4]).view("<f2")
     return dequantise(halves[:, 0], halves[:, 1], rows[:, 4:], bits, dim)

@@ -23,7 +23,7 @@ def current_scope() -> int:
 def next_number(kind: str) -> int:
     """Return the number, from 0, of the next unnamed table of a kind in the current scope.
 
-    So a program's first network and the same network in a new scope have the same table names.
+    So a program's first network has the same table names as the same network in a new scope.
     """
     counts: dict[str, itertools.count[int]] = getattr(_here, "counts", _counts)
     return next(counts.setdefault(kind, itertools.count()))

@@ -34,7 +34,7 @@ class TableState(NativeAccess):
 
     @property
     def has_optimizer(self) -> bool:
-        """True if an optimizer covers the table. Rows then have optimizer state."""
+        """True if an optimizer covers the table, so that rows have optimizer state."""
         return self._synchronised().has_optimizer
 
     @property
@@ -84,13 +84,13 @@ class TableState(NativeAccess):
         return self._synchronised().event_time or None
 
     def set_event_time(self, seconds: Any) -> None:
-        """Set the event time of the next batch. Must be called before the batch's lookups.
+        """Set the event time of the next batch, before the lookups of the batch.
 
         The table's watermark is the greatest event time so far. Late events never decrease the
         watermark. Rows of a late batch count as seen at the watermark.
 
         Args:
-            seconds: whole seconds since 1970, 1 to 2**32 - 1. Of an array or Tensor, the greatest
+            seconds: whole seconds since 1970, 1 to 2**32 - 1. For an array or Tensor, the greatest
                 value is used.
 
         Raises:
@@ -114,7 +114,7 @@ class TableState(NativeAccess):
 
     @property
     def horizon(self) -> tuple[int, int]:
-        """Step and event time at which ages of rows are measured, if a trigger evicts."""
+        """Step and event time at which the ages of rows are measured if a trigger evicts rows."""
         return self._synchronised().horizon
 
     def set_clock(self, step: int, event_time: int) -> None:
@@ -133,7 +133,7 @@ class TableState(NativeAccess):
     # ---- counters of keys that are not admitted
 
     def export_counters(self) -> dict[str, np.ndarray]:
-        """Return the counters of keys without a row: `keys`, `counts`, `last_steps`, `last_times`.
+        """Return counters of keys without a row: `keys`, `counts`, `last_steps` and `last_times`.
 
         The arrays are empty if the table counts by a sketch or does not count.
         """

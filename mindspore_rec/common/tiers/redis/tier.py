@@ -318,7 +318,7 @@ class RedisTier:
     def _scan(
         self, bucket: int, place: int, life: int, most: int
     ) -> tuple[int, int, list[bytes], list[bytes]]:
-        """Return part of a bucket from an HSCAN cursor that a server returned in its life `life`."""
+        """Return part of a bucket from an HSCAN cursor of a server's life `life`."""
         while True:
             words = (b"HSCAN", self._names[bucket], b"%d" % place, b"COUNT", b"%d" % most)
             command = Command(bucket, (pack(*words),), is_page)
