@@ -56,7 +56,7 @@ class BatchRows:
         self._known = frozenset(self.names)
 
     def name_of(self, column: str | int) -> str | None:
-        """Return the name of the column with this name or place; None if there is no such column."""
+        """Return the name of the column with this name or place; None without such a column."""
         if isinstance(column, int):
             return self.names[column] if column < len(self.names) else None
         return column if column in self._known else None

@@ -260,7 +260,7 @@ def normalized_entropy(
 
 
 def background_entropy(positives: int, rows: int) -> float:
-    """Compute the entropy in nats of the rate ``positives / rows``, the log loss of this constant rate.
+    """Compute the entropy of ``positives / rows`` in nats, the log loss of this constant rate.
 
     The result is NaN if the rate is 0 or 1, because an entropy of 0 is no baseline.
 

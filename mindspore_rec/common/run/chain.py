@@ -79,7 +79,7 @@ def parse_entry_name(name: str) -> tuple[int, str] | None:
 
 
 def entry_at(path: Path) -> Entry:
-    """Return the checkpoint in a directory. Its manifest is checked, but its files are not.
+    """Return the checkpoint in a directory. The manifest is checked, but the files are not.
 
     Raises:
         FileNotFoundError: there is no checkpoint.
@@ -116,7 +116,7 @@ def newest_chain(root: Path, step: int | None = None) -> list[Entry]:
         step: step of the state. Default: None, the newest state.
 
     Returns:
-        Checkpoints in the order in which they apply; empty if there is no checkpoint.
+        Checkpoints in the order in which they are applied; empty if there is no checkpoint.
 
     Raises:
         FileNotFoundError: `root` is not a directory.

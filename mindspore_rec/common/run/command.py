@@ -208,8 +208,8 @@ def _verify(checkpoints: list[Entry]) -> int:
 def _is_digested(checkpoints: list[Entry], i: int) -> bool:
     """Return True for a full checkpoint or the last checkpoint, whose digests are compared.
 
-    A comparison reads all rows of the state. The digests of a full checkpoint also cover the deltas
-    before it, from which it was merged.
+    A comparison reads all rows of the state. The digests of a full checkpoint also cover the
+    earlier deltas from which it was merged.
     """
     return checkpoints[i].kind == "full" or i + 1 == len(checkpoints)
 

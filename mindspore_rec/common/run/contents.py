@@ -68,8 +68,8 @@ def files_of(manifest: dict[str, Any], shares: Mapping[str, Share | None]) -> se
 
     Args:
         manifest: manifest of a checkpoint.
-        shares: by table, the share of the keys that the worker needs; None for a table that it does
-            not need.
+        shares: for each table, the share of the keys that the worker needs; None for a table
+            without such keys.
     """
     parts_files = {
         part[kind]

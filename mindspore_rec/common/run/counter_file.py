@@ -3,7 +3,7 @@
 
 Exact counters are an Arrow IPC file with columns `key` int64, `count`, `last_step`, `last_time`
 uint32, sorted by key. A sketch is a file with the memory of its counters and the suffix `.sketch`.
-It loads into a table with a sketch of the same size.
+A sketch loads only into a table with a sketch of the same size.
 
 Each of several workers writes one file with the counts of its own keys (`sketch_parts`).
 """
@@ -85,7 +85,7 @@ def check_counters(path: Path, admission: str, share: Share = ALL) -> None:
 
 
 def read_counters(table: Any, files: Sequence[Path | None], share: Share = ALL) -> None:
-    """Set a table's counters from the files that `write_counters` wrote, one for each part.
+    """Set a table's counters from the files that `write_counters` wrote, one file for each part.
 
     Args:
         table: the table.
@@ -117,7 +117,7 @@ def _sketch_bits(table: Any) -> int:
 
 
 def admission_of(table: Any) -> str:
-    """Return the kind of admission counters; tables of the same kind can exchange counters.
+    """Return the kind of admission counters. Tables of the same kind can exchange counters.
 
     Args:
         table: the table.

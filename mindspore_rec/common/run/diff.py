@@ -19,7 +19,7 @@ __all__ = ["Difference", "TableDifference", "difference"]
 
 @dataclass
 class TableDifference:
-    """Difference of one table, in numbers of rows.
+    """Difference of one table between two states, in numbers of rows.
 
     Attributes:
         only_first, only_second: rows whose key only one state has.
@@ -42,7 +42,7 @@ class Difference:
     Attributes:
         tables: differences by name, for the tables that both states have.
         only_first, only_second: names of tables and parameters that only one state has.
-        dense: greatest absolute differences by name, for the parameters that differ.
+        dense: greatest absolute difference, by name, of each parameter that differs.
     """
 
     tables: dict[str, TableDifference] = field(default_factory=dict)

@@ -41,7 +41,7 @@ def export_table(
 
     Raises:
         FileExistsError: `path` exists already.
-        CheckpointError: a file of the chain is damaged, or there is no table of that name.
+        CheckpointError: a file of the chain is damaged, or no table has this name.
         ValueError: `path` has another suffix, `numbers` is unknown, or `numbers` does not go with
             the suffix or the state.
     """

@@ -41,8 +41,8 @@ class LiveTable:
         name: name of the table.
         saved: digest of the rows in the checkpoint's files.
         served: digest of the rows in the server.
-        wrong: keys of rows that differ, each with its fault. If many rows differ, only some of
-            them.
+        wrong: keys of rows that differ, each with its fault. If many rows differ, `wrong` has only
+            some keys.
     """
 
     name: str
@@ -61,7 +61,7 @@ class ServerBusyError(OSError):
 
 
 class _GoneOnError(CheckpointError):
-    """Error of a server that answers from another state than it reported before."""
+    """Error of a server whose answer is from another state than its status."""
 
 
 def compare_live(root: Path, ask: AskServer, model: str | None = None) -> list[LiveTable]:
@@ -74,7 +74,7 @@ def compare_live(root: Path, ask: AskServer, model: str | None = None) -> list[L
     Args:
         root: directory of the run, or a full checkpoint.
         ask: function that asks the server.
-        model: name of the model at the server. Default: None, the server's first model.
+        model: name of the model at the server. Default: None, the first model of the server.
 
     Raises:
         CheckpointError: a file is damaged, or the server has another run or state.

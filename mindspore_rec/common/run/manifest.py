@@ -11,7 +11,7 @@ identifies the state that a directory leads to. One `run` of training passes thr
 states. The ids of runs and states are random and never used twice.
 
 Each read and write of a manifest checks every field (`manifest_fields`). So a manifest can only
-name files in its own directory.
+name files in the manifest's directory.
 """
 
 from __future__ import annotations
@@ -97,10 +97,10 @@ def new_directory(target: Path) -> Iterator[Path]:
 
 
 def remove_beside(directory: Path) -> None:
-    """Remove a directory that `put_in_place` failed to rename, if its old name is on disk.
+    """Remove a directory that `put_in_place` failed to rename, if the old name is on disk.
 
-    If the old name is not on disk, a power loss may restore the new name. The directory must then
-    be complete, so it is kept. The next writer removes it.
+    If the old name is not on disk, a power loss may restore the new name. In this case, the
+    directory must be complete, so it is kept until the next writer removes it.
     """
     try:
         sync(directory.parent)
@@ -114,9 +114,9 @@ def put_in_place(beside: Path, target: Path) -> None:
 
     Raises:
         OSError: the new name is not on disk, and the directory has its old name again. A checkpoint
-            that could not be written must not appear later, because the next delta begins from the
-            state before it. If renaming back fails too, the directory keeps the new name, and the
-            error comes from the second rename.
+            that could not be written must not appear later, because the next delta starts from the
+            previous checkpoint's state. If renaming back fails too, the directory keeps the new
+            name, and the error comes from the second rename.
     """
     os.rename(beside, target)
     try:
@@ -139,7 +139,7 @@ def describe_files(directory: Path) -> dict[str, Any]:
 def write_manifest(
     directory: Path, fields: dict[str, Any], files: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Write a manifest with these fields and the directory's files; return the whole manifest.
+    """Write a manifest with fields and the directory's files, and return the whole manifest.
 
     Args:
         directory: directory of all other files.
@@ -257,7 +257,7 @@ def _checksum(path: Path) -> int:
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """Hard-link a file, or copy it if that fails. Files of a checkpoint never change."""
+    """Hard-link a file, or copy the file if a link fails. Files of a checkpoint never change."""
     try:
         os.link(source, target)
     except OSError:  # another file system, or one without links

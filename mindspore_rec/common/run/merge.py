@@ -39,20 +39,19 @@ def merge_chain(
     Args:
         chain: checkpoints from `newest_chain`, whose files are all checked.
         target: the directory to make, whose parent must exist.
-        team: the workers that merge at the same time. Each merges its own parts, and their number
-            must be the number of workers that wrote the last checkpoint. Default: one worker, which
-            merges all parts.
-        network_of: directory of the run. Its network file for predictors is copied into the new
-            checkpoint, so that the checkpoint can be served like the run. Default: no network is
-            copied.
+        team: the workers that merge at the same time, each its own parts. The team must have as
+            many workers as wrote the last checkpoint. Default: one worker, which merges all parts.
+        network_of: directory of the run. The run's network file for predictors is copied into the
+            new checkpoint, so that the checkpoint can be served like the run. Default: no network
+            is copied.
 
     Returns:
         As `write_checkpoint`.
 
     Raises:
         FileExistsError: `target` exists already.
-        CheckpointError: a file of the chain is damaged, or its rows have another digest than the
-            table had in the trainer.
+        CheckpointError: a file of the chain is damaged, or rows have another digest than the table
+            had in the trainer.
         OSError: a file cannot be written. `target` is not made.
     """
     last = chain[-1]

@@ -65,7 +65,7 @@ class Lookup:
         grouped: whether `tables` has one table for each column of the ids.
         offsets: input with the first position of each bag in ids `[N]`; None if each row of the ids
             is a bag.
-        weights: input that has the weights of the ids of bags; None if all are 1.
+        weights: input with the weights of the ids of bags; None if all weights are 1.
     """
 
     result: str
@@ -94,7 +94,7 @@ class NetworkFile:
     Attributes:
         model: entry `model` of the manifest, which names the builder, or None.
         features: description of the FeaturePipeline that the builder returns together with the
-            network. Or the reason why the pipeline has no description. None without a pipeline.
+            network, or the reason why the pipeline has no description. None without a pipeline.
         inputs, outputs: inputs and outputs of the network.
         lookups: lookups that are not part of the model.
         tables: for each table, the arguments of `_native.Table` and the dtype of the keys.
@@ -150,7 +150,7 @@ def write_reason(directory: Path, reason: str) -> None:
 
 
 def copy_network(run: Path, target: Path) -> bool:
-    """Copy the network of a run or a checkpoint, if it has one, to a directory without a network.
+    """Copy the network, if any, of a run or a checkpoint to a directory without a network.
 
     Args:
         run: directory of the run or the checkpoint.

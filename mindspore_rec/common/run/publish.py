@@ -44,7 +44,7 @@ _NOT_TAKEN = ("format_version", "files", "crc32c", "tables")
 
 
 class Publisher:
-    """Maker of a copy of a run, which it keeps up to date.
+    """Publisher that makes a copy of a run and keeps the copy up to date.
 
     Args:
         run: the directory that `RecCheckpoint` writes.
@@ -53,8 +53,8 @@ class Publisher:
         rows: 'same' or 'int8'. Default: 'same'.
 
     Raises:
-        ValueError: an argument is wrong, or `target` is a file or the run itself. Or `target` has
-            checkpoints that no publisher made, or a copy with another value of `rows`.
+        ValueError: an argument is wrong, or `target` is a file or the run itself. `target` may not
+            have checkpoints that no publisher made, or a copy with another value of `rows`.
         OSError: `target` cannot be made, or another publisher uses it.
     """
 
@@ -100,7 +100,7 @@ class Publisher:
         Raises:
             CheckpointError: a checkpoint of the run is damaged. All other checkpoints were copied.
             ValueError: the copy belongs to another run.
-            FileNotFoundError: the run has no checkpoints any more, but the copy has some.
+            FileNotFoundError: the run has no checkpoints any more, but the copy has checkpoints.
             OSError: a file cannot be read or written.
         """
         there = self._there()
@@ -146,7 +146,7 @@ class Publisher:
         published: Callable[[Path], object],
         failed: Callable[[Exception], object],
     ) -> NoReturn:
-        """Publish repeatedly without end. If the run does not exist yet, wait for it.
+        """Publish repeatedly without end. If the run does not exist yet, wait for the run.
 
         Args:
             poll_seconds: seconds between two calls of `publish`.
@@ -187,13 +187,12 @@ class Publisher:
         return {entry.path.name: entry for entry in checkpoints}
 
     def _wanted(self, there: dict[str, Entry]) -> tuple[list[Entry], CheckpointError | None]:
-        """Return the run's checkpoints for the copy by step, and an error of damaged manifests.
-        """
+        """Return the run's checkpoints for the copy by step, and an error of damaged manifests."""
         checkpoints, damaged = _readable(self._run)
         damage = next(iter(damaged.values()), None)
         if there:
-            # Copy the deltas before a full checkpoint too, because followers may have the state
-            # before it.
+            # Also copy the deltas before a full checkpoint, because followers may have an earlier
+            # state.
             first = min(entry.step for entry in there.values())
             left = [each for each in checkpoints if each.step > first or each.path.name in there]
             if any((self._run / name).is_dir() for name in there):
@@ -270,7 +269,7 @@ class Publisher:
 
 
 def _readable(root: Path) -> tuple[list[Entry], dict[Path, CheckpointError]]:
-    """Return checkpoints by step, with deltas before full ones, and errors of damaged manifests."""
+    """Return checkpoints by step, deltas before full checkpoints, and errors of manifests."""
     checkpoints: list[Entry] = []
     damaged: dict[Path, CheckpointError] = {}
     there = [*root.iterdir()] if root.is_dir() else []  # the run may not have begun

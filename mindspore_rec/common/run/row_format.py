@@ -10,7 +10,7 @@ float16, then the codes (`common/rows/quantise.py`). In a file, these values are
 type `mindspore_rec.int8` over fixed-size lists of uint8.
 
 Rows may also have a frequency or score: a float32 after the numbers of the optimizer. The whole
-state of such rows is stored as float32.
+state of rows with a frequency or score is stored as float32.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Int8Rows(_Lists):
     """Arrow type of int8 rows: fixed-size lists of uint8.
 
     Args:
-        width: bytes of a row, which include its scale and offset.
+        width: bytes of a row, including the scale and the offset.
     """
 
     _name = "mindspore_rec.int8"

@@ -71,7 +71,7 @@ def table_rows(entry: Entry, name: str, share: Share = ALL) -> Iterator[np.ndarr
 
 
 def table_columns(entry: Entry, name: str) -> Iterator[dict[str, np.ndarray]]:
-    """Yield the rows of a checkpoint in any order, in the form of `read_columns`."""
+    """Yield the rows of a checkpoint in any order, as dicts of arrays from `read_columns`."""
     table, dtype = table_entry(entry, name), dtype_of(entry, name)
     for part in parts_of(table):
         yield from read_columns(entry.path / part["file"], dtype, part["rows"], legal_keys(table))
@@ -117,11 +117,11 @@ def check_alike(chain: Sequence[Entry], name: str) -> None:
 def rows_at(chain: Sequence[Entry], name: str, share: Share = ALL) -> Iterator[np.ndarray]:
     """Yield all rows of a table in the state of a chain, a part at a time, by key.
 
-    A full checkpoint of this state would have the same rows. Rows whose age has reached the table's
-    limit are left out. Rows from before the first event time get the first event time.
+    A full checkpoint of the chain's state would have the same rows. Rows whose age has reached the
+    table's limit are left out. Rows from before the first event time get the first event time.
 
     Args:
-        chain: checkpoints from `newest_chain`. They may have different numbers of workers.
+        chain: checkpoints from `newest_chain`, possibly of different numbers of workers.
         name: name of the table.
         share: the keys whose rows are read. Default: all.
 
@@ -155,7 +155,8 @@ def _changes(chain: Sequence[Entry], name: str, share: Share) -> tuple[np.ndarra
     rows, gone = np.empty(0, dtype), np.empty(0, np.int64)
     for entry in chain[1:]:
         if dtype_of(entry, name) != dtype:
-            # The table got another optimizer. The delta then has every row, with new state.
+            # The table got another optimizer. The delta after a change of the optimizer has every
+            # row, with new state.
             dtype = dtype_of(entry, name)
             rows = np.empty(0, dtype)
         now = np.concatenate([np.empty(0, dtype), *table_rows(entry, name, share)])
@@ -184,7 +185,7 @@ def _contains(ordered: np.ndarray, keys: np.ndarray) -> np.ndarray:
 
 
 def _first_time(chain: Sequence[Entry], name: str) -> int:
-    """Return the first event time if it was set within the chain; 0 otherwise."""
+    """Return the first event time if it was set within the chain, or 0 if not."""
     if table_entry(chain[0], name)["event_time"] != 0:
         return 0
     times = (table_entry(entry, name)["first_time"] for entry in chain)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Share: the part of a table's keys that belongs to one of several workers.
 
-A table of a checkpoint has one part with all its keys. If several workers shared the table, it has
-one part per worker, with the keys that the worker owned. The readers may be another number of
-workers than the writers.
+A table of a checkpoint has one part with all its keys. If several workers shared a table, the table
+has one part per worker, with the keys that the worker owned. The number of workers that read may
+differ from the number of workers that wrote.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Share:
         return np.asarray(_native.owners(np.ascontiguousarray(keys), self.workers) == self.worker)
 
     def overlapping(self, parts: int) -> range:
-        """Return the numbers of those of `parts` parts that may have keys of this share.
+        """Return the numbers of the parts, of `parts` parts, that may have keys of this share.
 
         A worker owns one of `workers` equal ranges of hashes.
         """
@@ -83,7 +83,7 @@ class Shares:
         return Share(self.worker, self.workers)
 
     def held(self, table: Any) -> Share | None:
-        """Return the worker's share of a table's keys; None if the worker has no rows of it."""
+        """Return the worker's share of a table's keys; None if the worker has no such rows."""
         placement = table.config.placement
         if self.workers == 1 or placement == "replicated":
             return ALL

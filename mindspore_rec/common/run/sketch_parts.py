@@ -2,13 +2,13 @@
 """Join the sketches of several workers: for all keys, or for a new number of workers.
 
 A worker counts only its own keys. The same bits of one hash choose the block of a sketch that
-counts a key and the worker that owns the key. Each block and each worker has a range of these bits,
-and all ranges of a kind are equal. So every worker has its own range of blocks, and the sum of all
+counts a key and the worker that owns the key. The blocks divide the values of these bits into equal
+ranges, and so do the workers. So every worker has its own range of blocks, and the sum of all
 sketches is the sketch of a single worker. Only a block on the boundary between two workers has keys
-of both workers. If the number of workers divides the number of blocks, there is no such block. If
-not, each of the two workers starts with the counts of both workers. If the number of workers
-changes again, these counts are added. Then the counts of the block may be too high, but never too
-low.
+of both workers. If the number of workers divides the number of blocks, there is no such block. For
+a block on a boundary, each of the two workers starts with the counts of both workers. If the number
+of workers changes again, the counts of such a block are added. So the counts of a boundary block
+may be too high, but never too low.
 
 Source: csrc/policy/sketch.h, OwnerOf in csrc/util/hash.h.
 """
@@ -52,7 +52,7 @@ def joined_sketch(saved: Mapping[int, bytes], bits: int, share: Share, parts: in
 
 
 def _sum(one: np.ndarray, other: np.ndarray, bits: int) -> np.ndarray:
-    """Return words with the sums of two words' counters, each limited to the greatest counter."""
+    """Return words with the sums of two words' counters, each limited to its greatest value."""
     greatest = (1 << bits) - 1
     sums = np.zeros(one.shape, np.uint32)
     for shift in range(0, 32, bits):

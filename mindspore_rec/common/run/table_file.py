@@ -219,7 +219,7 @@ def read_columns(
 ) -> Iterator[Arrays]:
     """Yield the rows of a file as arguments of `import_rows`, without optimizer state.
 
-    Numbers that are float32 in the file are not copied: their arrays are views of the file.
+    Arrays of numbers that are float32 in the file are views of the file, without a copy.
 
     Args and Raises: as for `read_rows`.
     """

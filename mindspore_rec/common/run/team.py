@@ -40,8 +40,8 @@ class Team:
     Args:
         channel: messages between the workers. Default: None, there is only one worker.
         patient: whether a worker may wait for slower workers longer than the limit of a wait. If
-            True, a thread reports every ten seconds that a worker is still at work, and only this
-            object may use the channel. Default: False.
+            True, a thread reports every ten seconds that a worker is still working, and only the
+            team may use the channel. Default: False.
 
     Attributes:
         worker: number of this worker, from 0.
@@ -71,8 +71,9 @@ class Team:
 
         Raises:
             OSError: the function raised an OSError on a worker, and no other error on any worker.
-            Exception: the function raised another error on a worker. This worker raises the same
-                error. All other workers raise an error of the same kind that names the worker.
+            Exception: the function raised another error on a worker. The failed worker raises the
+                same error. All other workers raise an error of the same kind that names the failed
+                worker.
         """
         if self._channel is None:
             return [work()]
@@ -89,7 +90,7 @@ class Team:
         return [report["result"] for report in reports]
 
     def each(self, work: Callable[[], T]) -> T:
-        """Call a function on every worker, and return this worker's result, of any type.
+        """Call a function on every worker, and return this worker's result, which has any type.
 
         Raises:
             Exception: as for `all`.
@@ -99,7 +100,7 @@ class Team:
         return results[0]
 
     def first(self, work: Callable[[], T]) -> T:
-        """Call a function on worker 0 only, and return its result on every worker.
+        """Call a function on worker 0 only, and return the result on every worker.
 
         Raises:
             Exception: as for `all`.
@@ -107,7 +108,7 @@ class Team:
         return self.all(lambda: work() if self.worker == 0 else None)[0]  # type: ignore[return-value]
 
     def told(self, work: Callable[[], T]) -> T:
-        """Call a short function that cannot fail on worker 0. Return its result on every worker.
+        """Call a short, infallible function on worker 0, and return the result on every worker.
 
         The call exchanges one message, without the thread of `patient`.
         """

@@ -43,17 +43,17 @@ def write_checkpoint(
     team: Team = ALONE,
     add: Callable[[Path], object] = lambda directory: None,
 ) -> dict[str, Any]:
-    """Write a checkpoint. Every worker must call this at the same time.
+    """Write a checkpoint. All workers must call `write_checkpoint` at the same time.
 
     Args:
         target: the directory to make.
         fields: function that returns the manifest's fields except tables and files. Only worker 0
-            calls it.
+            calls `fields`.
         write: function that writes this worker's files into a directory, and returns the tables'
             entries of the manifest.
         team: the workers. Default: one worker.
         add: function that adds files that the manifest does not describe to the directory. Only
-            worker 0 calls it, before the directory gets its final name. Default: no function.
+            worker 0 calls `add`, before the directory gets its final name. Default: no function.
 
     Returns:
         The manifest's fields, without the description of files and tables, and the total numbers of

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Announce new checkpoints on a Kafka topic, so that predictors read them without polling.
+"""Announce new checkpoints on a Kafka topic, so that predictors read checkpoints without polling.
 
 Only the announcement goes through Kafka: a predictor reads and checks the directory itself. A lost,
 late or wrong message only delays the predictor until its next poll.

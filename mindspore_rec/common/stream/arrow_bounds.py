@@ -4,8 +4,8 @@
 A small stream may decode to many bytes: a compressed body declares the size of its buffers,
 dictionaries and views may repeat a text many times, and null columns may have any length. So this
 module reads the metadata of every message (flatbuffers by Message.fbs and Schema.fbs of Apache
-Arrow) and adds up the sizes. Only then is the stream passed to Arrow, which verifies the metadata
-itself.
+Arrow) and adds up the sizes. A stream of legal size is then passed to Arrow, which verifies the
+metadata itself.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class _Table:
         return _Table(self.data, place + self._read("<I", place)) if place else None
 
     def vector(self, field: int, size: int) -> tuple[int, int]:
-        """Return offset and number of a vector's elements of `size` bytes; 0, 0 if it is absent."""
+        """Return offset and count of a vector's elements of `size` bytes; 0, 0 without a vector."""
         place = self._place(field)
         if not place:
             return 0, 0
@@ -98,16 +98,16 @@ def decoded_bytes(stream: bytes, most: int, known: set[bytes] | None = None) -> 
     Args:
         stream: one whole stream, with its end marker.
         most: maximum number of bytes that the stream may take.
-        known: metadata of schemas that passed the check. The function adds new schemas. Default:
-            none.
+        known: metadata of schemas that passed the check, to which the function adds new schemas.
+            Default: none.
 
     Returns:
         The number of bytes, at most `most`.
 
     Raises:
-        ValueError: the stream takes more than `most` bytes, or has more than 16,384 columns.
-            Columns are nested deeper than 16, or have unions, run ends or list views. The bytes are
-            no Arrow IPC stream, or continue after the stream's end.
+        ValueError: the stream takes more than `most` bytes, has more than 16,384 columns, or has
+            columns that are nested deeper than 16. Columns of unions, run ends or list views raise
+            it too, and so do bytes that are no Arrow IPC stream or continue after the stream's end.
 
     Example:
         >>> rows = pa.table({"x": pa.array([0] * 100_000)})

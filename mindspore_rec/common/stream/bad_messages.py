@@ -22,7 +22,7 @@ class BadMessages:
         topic: name of the stream's topic.
 
     Attributes:
-        sends: whether bad messages are sent. They are counted even if this is False.
+        sends: whether bad messages are sent. Bad messages are counted even if `sends` is False.
 
     Raises:
         TypeError: the policy has the name of a topic instead of `DeadLetters`.

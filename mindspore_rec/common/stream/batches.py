@@ -66,7 +66,7 @@ class Batch:
 
     @property
     def idle(self) -> bool:
-        """True if this worker of several workers has no rows of the batch."""
+        """True if several workers train and this worker has no rows of the batch."""
         return False
 
     @property
@@ -91,8 +91,8 @@ class BatchSource(ABC):
       there is no state to save.
     * A source that cannot be resumed: `cannot_resume` is the reason.
 
-    A subclass must define `read`. By default, a source has no state and no known length. A source
-    that changes the batches of another source is a `BatchWrapper`.
+    A subclass must define the method `read`. By default, a source has no state and no known length.
+    A source that changes the batches of another source is a `BatchWrapper`.
     """
 
     @abstractmethod
@@ -145,7 +145,7 @@ class BatchSource(ABC):
 
     @property
     def cannot_resume(self) -> str | None:
-        """Reason why the position cannot be saved, for a message after the data's name; or None."""
+        """Reason why the position cannot be saved, for messages after the data's name; or None."""
         if self.has_state or self.length is not None:
             return None
         return f"is a {type(self).__name__} without a state or a length"
@@ -160,8 +160,8 @@ class BatchSource(ABC):
 
         Args:
             batches: number of batches after which the state is taken: the `number` of the last of
-                these batches. Training that reads ahead needs it. Default: None, all batches read
-                so far.
+                these batches. Training that reads ahead passes `batches`. Default: None, all
+                batches read so far.
 
         Raises:
             ValueError: the source has no state, or no longer knows the requested state.
@@ -184,8 +184,9 @@ class BatchSource(ABC):
     def skip_passes(self, passes: int) -> None:  # noqa: B027  - nothing is to be done by default
         """Count a number of passes as read, for data with a different order in each pass.
 
-        A training that resumes in a later pass calls this before its first batch. The default does
-        nothing: all passes have the same order, or generators of Python or NumPy shuffle them.
+        A training that resumes in a later pass calls this before its first batch. By default,
+        nothing happens, because all passes have the same order or generators of Python or NumPy
+        shuffle them.
         """
 
     @property
@@ -209,22 +210,22 @@ class BatchSource(ABC):
         """Return the source of one worker's share of the data, before the first batch.
 
         A training with several workers calls this on each worker. Each row of the data is in
-        exactly one share. The source may change itself and return itself.
+        exactly one share. The source may change and return itself.
 
         Args:
             worker: number of the worker, from 0.
             workers: number of workers, at least 2.
 
         Returns:
-            The share. None, the default, if the source cannot divide its data. Then the rows of
-            each batch are divided (`split_by_worker`).
+            The share; None, the default, if the source cannot divide its data. If the result is
+            None, the rows of each batch are divided (`split_by_worker`).
         """
         return None
 
     # ---- event time
 
     def iteration_tables(self) -> Sequence[Any]:
-        """Return the tables whose event time a loop over this object sets. The default is no table.
+        """Return the tables whose event time a loop over this object sets; by default no table.
 
         Raises:
             ValueError: batches have an event time, but no table would get it.
@@ -246,13 +247,13 @@ class BatchSource(ABC):
 class BatchWrapper(BatchSource):
     """Source that changes the batches of another source, and delegates all other calls to it.
 
-    So nested wrappers around a stream have the stream's state. A wrapper may leave out batches. The
-    state is still the state after the last trained batch.
+    So nested wrappers around a stream have the stream's state. A wrapper may leave out batches, and
+    its state is still the state after the last trained batch.
 
     Args:
         source: source of the batches.
-        learner: object that learns from batches in `change`. It has `state_dict` and
-            `load_state_dict`. Its state after each batch is part of the wrapper's state. Default:
+        learner: object with `state_dict` and `load_state_dict` that learns from batches in
+            `change`. The learner's state after each batch is part of the wrapper's state. Default:
             None.
 
     Attributes:
@@ -283,7 +284,7 @@ class BatchWrapper(BatchSource):
         self._learned: deque[tuple[int, Any]] = deque(maxlen=_STATES_KEPT)  # by batch
 
     def change(self, batch: Batch) -> Batch | None:
-        """Return the changed batch, or None to leave it out."""
+        """Return the changed batch, or None to leave the batch out."""
         return batch
 
     def read(self) -> Iterator[Batch]:
@@ -349,7 +350,7 @@ class BatchWrapper(BatchSource):
         return {"batches": number, "source": place, "learned": learned[latest]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume where a state was taken; call it before the first batch."""
+        """Resume at the position of a state. Must be called before the first batch."""
         if self._learner is None:
             self.source.load_state_dict(state)
             return
@@ -373,7 +374,7 @@ class BatchWrapper(BatchSource):
 
     @property
     def reads_on(self) -> bool:
-        """True if the source does, and this class does not override `read`."""
+        """True if `reads_on` is True for the source, and this class does not override `read`."""
         return type(self).read is BatchWrapper.read and self.source.reads_on
 
     @property

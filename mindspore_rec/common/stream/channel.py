@@ -38,14 +38,14 @@ _SETTINGS = ("message_rows", "num_shards", "full_batch")
 class DataSender:
     """Sender of rows into a channel.
 
-    The sender waits for a missing broker. Two minutes without any confirmation are an error. The
-    channel then has all messages up to the first lost message. So a sender that resumes from a
+    The sender waits for a missing broker. Two minutes without any confirmation are an error, after
+    which the channel has all messages up to the first lost message. So a sender that resumes from a
     saved state loses and duplicates nothing.
 
     Args:
-        address: address of Kafka, "host:port" or several; or a `MemoryTopic`. (In
-            mindpandas.channel, it was the address of the node. Here a broker is between sender and
-            receiver.)
+        address: address of Kafka, "host:port" or several, or a `MemoryTopic`. (In
+            mindpandas.channel, the address was the address of a node. Here, a broker is between
+            sender and receiver.)
         namespace: first part of the channel's name (default "default").
         num_shards: number of shards of the channel, at least 1. An existing channel must have the
             same number (default 1).
@@ -115,7 +115,7 @@ class DataSender:
         return KafkaWriter(address, options), there
 
     def send(self, obj: Any) -> None:
-        """Send rows. They are in the channel when `flush` returns.
+        """Send rows, which are in the channel when `flush` returns.
 
         Args:
             obj: a DataFrame, an Arrow RecordBatch or Table, or a dict of arrays ``[B]`` or
@@ -165,7 +165,7 @@ class DataSender:
 
     @property
     def claims(self) -> Claims:
-        """Log of the claims on this sender's name, a topic beside the channel. Made if missing."""
+        """Log of the claims on this sender's name, in a topic beside the channel."""
         if self._claims is None:
             topic, address = f"{self.topic}.workers", self._address
             if isinstance(address, MemoryTopic):
@@ -213,8 +213,8 @@ class DataSender:
         """Continue from a saved position.
 
         Raises:
-            ValueError: the state belongs to a sender with another name. Or the sender had other
-                settings, and sent messages after the state was taken.
+            ValueError: the state belongs to a sender with another name, or to a sender with other
+                settings that sent messages after the state was taken.
         """
         if state["sender_name"] != self.sender_name:
             raise ValueError(
@@ -265,7 +265,7 @@ class DataSender:
 
 
 class ReceivedRows:
-    """Wrapper of an Arrow RecordBatch that has its attributes and also returns the rows as lists.
+    """Wrapper of an Arrow RecordBatch that also returns the rows as lists.
 
     Args:
         batch: the RecordBatch.

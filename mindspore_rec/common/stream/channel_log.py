@@ -38,8 +38,8 @@ def headers_of(sender: str, number: int, epoch: int) -> list[tuple[str, bytes]]:
 def sequence_of(message: Message) -> MessageNumber | None:
     """Return sender, number and epoch of a message; None for a message of another program."""
     headers = dict(message.headers)
-    # Kafka's headers may have no value. A malformed number must be refused: its message would count
-    # as a duplicate, or make later messages duplicates.
+    # Kafka's headers may have no value. A malformed number must be refused, because its message
+    # would count as a duplicate or make later messages duplicates.
     producer, epoch = headers.get(_PRODUCER), headers.get(_EPOCH, b"0")
     if not producer or len(producer) > 1000 or not _is_number(epoch):
         return None

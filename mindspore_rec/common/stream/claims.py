@@ -118,7 +118,7 @@ class Claims:
 
 
 def _content(message: Message) -> dict[str, Any]:
-    """Return the content of a message; empty for a message of another program."""
+    """Return the content of a message as a dict, which is empty for another program's message."""
     try:
         content = json.loads(message.value or b"")
     except (ValueError, RecursionError):

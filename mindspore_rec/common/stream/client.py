@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interface of a client of a message log, which the client of Kafka and others implement."""
+"""Interface of a client of a message log, which the clients of Kafka and other logs implement."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class LogClient(Protocol):
     """Reader of a topic's partitions from offsets that the caller chooses.
 
     Only one thread may use a client at a time. The client waits for a log that cannot be reached
-    for a while. Messages that are lost for good are an error.
+    for a while. Messages that are lost permanently are an error.
     """
 
     topic: str
@@ -47,7 +47,7 @@ class LogClient(Protocol):
         """Return the topic's partitions in ascending order."""
 
     def topic_id(self) -> str | None:
-        """Return an id that differs for a later topic of the same name, or None if it is unknown.
+        """Return an id that differs for a later topic of the same name, or None without an id.
 
         A client without this method is treated as if it returned None.
         """
@@ -59,7 +59,7 @@ class LogClient(Protocol):
         """Read these partitions, and no other partitions, from these offsets on."""
 
     def poll(self, seconds: float, paused: Sequence[int]) -> dict[int, list[Message]]:
-        """Return new messages by partition, in order. Wait up to `seconds` if there are none.
+        """Return new messages by partition, in order, after a wait of up to `seconds` for messages.
 
         Messages of a paused partition are returned later.
         """
@@ -78,7 +78,7 @@ class LogClient(Protocol):
 
 
 class LogProducer(Protocol):
-    """Writer that appends messages to a log. Any thread may use it."""
+    """Writer that appends messages to a log, for any thread."""
 
     def send(
         self,
@@ -88,7 +88,7 @@ class LogProducer(Protocol):
         headers: Headers = (),
         key: bytes | None = None,
     ) -> None:
-        """Queue a message. Raise the error of an earlier message, if any."""
+        """Queue a message, or raise the error of an earlier message."""
 
     def flush(self) -> None:
         """Wait until every queued message is in the log. Raise the error of a failed message."""

@@ -37,8 +37,8 @@ class StreamingDataset(BatchSource):
 
     If the source has `event_time=`, or a feature of the transform is the timestamp, each batch has
     the latest time of its events. `RecModel` sets this time on tables just before the batch's step,
-    even if batches are read ahead. The time is set on the tables of the transform's features, or
-    without such features on all hash tables.
+    even if batches are read ahead. If the transform has features, the time is set on the tables of
+    these features. If not, the time is set on all hash tables.
 
     Args:
         source: a `KafkaSource`, `DataReceiver` or other `StreamSource`.
@@ -173,9 +173,9 @@ class StreamingDataset(BatchSource):
         """Return this stream, which from now on reads the partitions of one worker.
 
         Returns:
-            This stream. Or None, without a change, if the rows of batches must be divided instead:
-            there are fewer partitions than workers, or the transform learns, so every worker must
-            see all rows.
+            This stream, or None if the rows of batches must be divided instead. None is returned if
+            there are fewer partitions than workers, or if the transform learns, so that every
+            worker must see all rows.
         """
         if self.learns or len(self.source.wanted_partitions) < workers:
             return None
@@ -217,8 +217,8 @@ class StreamingDataset(BatchSource):
         """Return the position in the stream and the transform's state as JSON values.
 
         Args:
-            batches: number of batches in the stream's life after which the state is taken. It must
-                be one of the last 1024 batches. Default: None, after the last batch.
+            batches: number of batches in the stream's life after which the state is taken. The
+                state is known for the last 1024 batches. Default: None, after the last batch.
 
         Raises:
             ValueError: the state after that batch is not known.
@@ -233,7 +233,7 @@ class StreamingDataset(BatchSource):
         return {"batches": number, "source": source, "transform": learned}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume at the position of a state. Must be called before the first batch.
+        """Resume at the position of a state, before the first batch.
 
         Raises:
             TypeError, ValueError: `state` is not a state of this kind of stream and transform.

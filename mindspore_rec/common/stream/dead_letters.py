@@ -18,13 +18,13 @@ class DeadLetters:
     The key is ``topic/partition/offset`` of the message; the headers are ``reason``, ``detail``,
     ``topic``, ``partition``, ``offset``, ``timestamp`` (milliseconds) and ``size`` (bytes) as text.
     The value is the value of the message, or its beginning if it is long. After a restart, some
-    messages are read again. They are not sent again, because the messages in the topic are looked
-    up first.
+    messages are read again. Such messages are not sent again, because the messages in the topic are
+    looked up first.
 
     Args:
         producer: writer of the topic.
         topic: name of the topic.
-        client: reader of the topic, for looking up its messages; None does not look up messages.
+        client: reader of the topic, which looks up messages; None without such a look-up.
     """
 
     def __init__(self, producer: LogProducer, topic: str, client: LogClient | None = None) -> None:

@@ -64,8 +64,8 @@ class DeadShare:
 
     def bad(self, reason: str, detail: str) -> None:
         """Count a bad message. Raise TooManyDeadLettersError if too many messages are bad."""
-        # All details may differ, for example if each has an offset. Then only the reason is
-        # counted.
+        # All details may differ, for example if each detail has an offset. In this case, only the
+        # reason is counted.
         kind = f"{reason}: {detail}"
         self._bad[kind if kind in self._bad or len(self._bad) < 20 else reason] += 1
         self._look()
@@ -103,7 +103,7 @@ class DeadShare:
         return {"full": list(self._full), "good": self._good, "bad": dict(self._bad)}
 
     def load_state_dict(self, state: Mapping[str, Any] | None) -> None:
-        """Restore counts. None, from an older state without counts, resets the counts."""
+        """Restore counts. The state None, from a version without counts, resets the counts."""
         state = state or {"full": [], "good": 0, "bad": {}}
         sizes = [part["good"] + sum(part["bad"].values()) for part in state["full"]]
         if any(size != self._part for size in sizes):  # another window: it begins anew

@@ -27,9 +27,9 @@ class Decisions:
             decision may be made before it now.
 
     Attributes:
-        order: the interleaver. A stream that continues from a state gets another interleaver.
-        adds: time at which further partitions get turns. "live": between two messages. "asked":
-            when `add_waiting` is called. "restart": never.
+        order: the interleaver, which is replaced when a stream continues from a state.
+        adds: time at which further partitions get turns: "live" (between two messages), "asked"
+            (when `add_waiting` is called) or "restart" (never).
         on_add: function that is called with a partition that the journal adds.
 
     Example:
@@ -187,7 +187,7 @@ class Decisions:
         return waiting if waiting and not self._known_message_next() else []
 
     def add_waiting(self, between_batches: bool) -> bool:
-        """Give turns to waiting partitions. Return True if there was a waiting partition.
+        """Give turns to waiting partitions, and return True if there was a waiting partition.
 
         Args:
             between_batches: True if no rows wait for a full batch.
@@ -221,8 +221,8 @@ class Decisions:
         journal = self._journal
         if not self.lacking:
             return self._saved
-        # The state's journal was lost. The present decisions were made after this state or an
-        # earlier state.
+        # The journal of the state was lost. The present journal has decisions made after this state
+        # or an earlier state.
         return sum(journal[i].taken < self.order.taken for i in range(len(journal)))
 
     def state_dict(self) -> dict[str, Any]:
@@ -241,7 +241,7 @@ class Decisions:
         return {"decisions_ahead": [list(each) for each in self._ahead]} if self._ahead else {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a saved position. `order` must already be at this position."""
+        """Continue from a saved position, at which `order` must already be."""
         self._saved = int(state["decisions"])
         self._saved_added = int(state.get("decisions_added", 0))
         self._saved_checksum = state.get("decisions_crc32")

@@ -36,7 +36,7 @@ class Fetcher:
         limits: limits beyond which messages are refused. A partition pauses if its waiting messages
             take more than its share of `buffer_bytes`.
         event_time: column with the time of events; None without such a column.
-        interleaver: interleaver that gets the blocks. `changed` guards it.
+        interleaver: interleaver that gets the blocks, guarded by `changed`.
         changed: condition that is notified of each block and of an error.
         sequence_of: function that returns the sequence of a message; None if messages have no
             sequences.
@@ -83,7 +83,7 @@ class Fetcher:
         self._thread = threading.Thread(target=self._run, name="stream-fetcher", daemon=True)
 
     def start(self) -> None:
-        """Start the thread. The client must be at the right offsets."""
+        """Start the thread, with the client at the right offsets."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -138,13 +138,13 @@ class Fetcher:
         self._client.seek({**self._next, **behind})
 
     def _is_read(self, partition: int) -> bool:
-        """Return whether a partition has been read up to its `first_ends`."""
+        """Return True if a partition has been read up to its `first_ends`."""
         if partition in self._undecoded:
             return False
         return self._client.position(partition) >= self._first_ends[partition]
 
     def _full(self) -> set[int]:
-        """Return the partitions with enough waiting bytes, which pause until half are taken."""
+        """Return the partitions to pause, until half of their waiting bytes are taken."""
         with self._changed:
             waiting = {p: self._interleaver.waiting_bytes(p) for p in self._next}
         share = max(1, self._limits.buffer_bytes // len(waiting))
@@ -229,7 +229,7 @@ class Fetcher:
     def _late(
         self, rows: pa.RecordBatch, owner: np.ndarray, messages: list[Message]
     ) -> dict[int, BadMessageError]:
-        """Return the messages with an event after 2106, or too late relative to the message."""
+        """Return messages with an event after 2106, or an event too long after the message."""
         column, most = self._event_time, self._limits.max_future_seconds
         if column is None:
             return {}
@@ -256,8 +256,7 @@ class Fetcher:
         errors = {}
         for name, (least, greatest) in self._limits.value_ranges.items():
             column = rows.column(name)
-            # Cast as Arrow does by itself. But Arrow raises for an integer that is not exact in
-            # float64.
+            # Arrow's own cast would raise for an integer that is not exact in float64.
             numbers = column.cast(pa.float64(), safe=False)
             legal = pc.and_(pc.greater_equal(numbers, least), pc.less_equal(numbers, greatest))
             # Missing values are legal here, because the schema checks them.

@@ -98,7 +98,8 @@ class Format(ABC):
         schema: the required columns with their types. A field that is not nullable must have no
             missing value. Columns that are not in the schema are dropped.
         max_decoded_bytes: maximum number of bytes that a message's rows take in memory, at least 1.
-            A message with more is bad, but twice its encoded size is always legal (default 64 MiB).
+            A message with more bytes is bad, but twice its encoded size is always legal (default 64
+            MiB).
 
     Attributes:
         sequence_of: function that returns a message's producer and number, by which duplicates are
@@ -116,7 +117,7 @@ class Format(ABC):
         self.max_decoded_bytes = check_int("max_decoded_bytes", max_decoded_bytes, 1, 1 << 40)
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
-        """Decode messages that are not empty. Their contents never raise an error."""
+        """Decode messages that are not empty, without an error for any contents."""
         decoded = self.decode_some(values)
         if len(decoded.counts) == len(values):
             return decoded
@@ -303,7 +304,7 @@ class TsvFormat(Format):
     """Format of messages of one or more lines of tab-separated values, without a header.
 
     Args:
-        schema: the columns in their order.
+        schema: the columns in the order of the values.
         null_values: texts that mean a missing value (default: only the empty text).
         max_decoded_bytes: as for `Format`.
 

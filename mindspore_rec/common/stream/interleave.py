@@ -66,7 +66,7 @@ class Block:
         offsets: int64, offsets of the messages.
         counts: int64, number of rows of each message.
         rows: the rows of all messages.
-        bad: the messages that could not be decoded to rows, by their place.
+        bad: the messages that could not be decoded to rows, by position in the block.
         sequences: sequence of each message; None if messages have no sequences. A message whose
             number is not above the last number of its producer is a duplicate.
         size: bytes of the block in `waiting_bytes`.
@@ -115,7 +115,7 @@ class Interleaver:
         duplicates: number of messages left out because their sequence number was already taken.
         epochs: for each partition and producer, the greatest seen epoch.
         outdated: number of messages left out because their producer was replaced.
-        missing: number of messages that the log removed before they could be taken.
+        missing: number of messages that the log removed before the stream took them.
     """
 
     def __init__(self, partitions: list[int], turn: int) -> None:
@@ -142,7 +142,7 @@ class Interleaver:
     # ---- partitions that come later
 
     def expect(self, partition: int, offset: int) -> None:
-        """Accept blocks of a further partition from an offset on. It gets no turns until `add`."""
+        """Accept blocks, from an offset on, of a partition that gets no turns until `add`."""
         self.waiting[partition] = offset
         self._blocks[partition] = deque()
 
@@ -202,7 +202,7 @@ class Interleaver:
         return None if partition in self.idle else partition
 
     def leave(self, partition: int) -> None:
-        """Leave a partition out of the turns. None of its messages may be partly taken."""
+        """Leave a partition, without a partly taken message, out of the turns."""
         self.idle.add(partition)
         if self.partitions[self._at] == partition:
             self._pass_turn()
@@ -240,7 +240,7 @@ class Interleaver:
             stop: value of `taken` at which to stop. Default: None, no limit.
 
         Returns:
-            A slice of rows, which may be empty. None if the partition that has the turn has no
+            A slice of rows, which may be empty; None if the partition that has the turn has no
             message yet, or `stop` is reached.
         """
         partition = self.current

@@ -18,11 +18,11 @@ __all__ = ["Interruption"]
 class Interruption:
     """Context in which the first SIGINT or SIGTERM requests a stop, and the second raises.
 
-    While the loop waits for data (`waiting` is True), there is no step to finish. Then the first
-    signal already raises KeyboardInterrupt, so that a silent source does not delay the stop. (A
-    MindSpore data pipeline still delays the stop: inside it, Python handles no signal before the
-    next batch.) A stream shares locks with its threads, so it raises KeyboardInterrupt itself at
-    its next check (`without_signals`).
+    While the loop waits for data (`waiting` is True), there is no step to finish. During such a
+    wait, the first signal already raises KeyboardInterrupt, so that a silent source does not delay
+    the stop. A MindSpore data pipeline still delays the stop, because Python handles no signal
+    inside the pipeline before the next batch. A stream shares locks with its threads, so it raises
+    KeyboardInterrupt itself at its next check (`without_signals`).
 
     Outside the main thread, where Python delivers no signals, the context changes nothing.
 
@@ -37,7 +37,7 @@ class Interruption:
 
     Attributes:
         requested: whether a signal has arrived.
-        waiting: whether the loop waits for the next batch. The loop sets it.
+        waiting: whether the loop waits for the next batch, set by the loop.
 
     Example:
         >>> with Interruption() as interruption:
@@ -59,7 +59,7 @@ class Interruption:
         return self
 
     def restore(self) -> None:
-        """Reinstall the SIGINT handler. Must be called after each call of a cell."""
+        """Reinstall the SIGINT handler, after each call of a cell."""
         if self._before:
             signal.signal(signal.SIGINT, self._handle)
 

@@ -24,9 +24,9 @@ class Decision(NamedTuple):
 
     Args:
         taken: number of messages that the stream had taken in its life before the decision.
-        kind: "leave": the partition is idle and gets no turns. "join": the partition gets turns
-            again. "cut": the batch ends at this message, below its size. "add": a partition that is
-            newer than the stream's begin gets turns from now on.
+        kind: "leave" if the partition is idle and gets no turns; "join" if the partition gets turns
+            again; "cut" if the batch ends at this message, below its size; "add" if a partition
+            that is newer than the stream gets turns from now on.
         partition: number of the partition; -1 for "cut".
     """
 
@@ -44,11 +44,11 @@ class Journal:
     with the number of the worker and the number of workers.
 
     Args:
-        path: the file, which is made if it is missing. None keeps decisions only in memory. A
-            restarted process then makes new decisions, and each row is still trained once.
+        path: the file, which is made if it is missing. None keeps decisions only in memory. Without
+            a file, a restarted process makes new decisions, and each row is still trained once.
 
     Raises:
-        ValueError: the file is no journal.
+        ValueError: the file is not a journal.
         OSError: the file cannot be read or synced.
 
     Example:
@@ -94,7 +94,7 @@ class Journal:
 
         Returns:
             The journal in the file whose name is this file's name plus `.<worker>-of-<workers>`.
-            With one worker or without a file, this journal.
+            With one worker or without a file, the result is this journal.
 
         Raises:
             ValueError, OSError: as for the constructor.
@@ -134,13 +134,13 @@ class Journal:
         """Replace the file by a copy that only this process writes, and return its journal.
 
         The file is made if it is missing. A process that took the file over earlier, and is still
-        running, writes to a file without a name. This write is harmless, and raises an error in
-        that process.
+        running, writes to a file without a name. A write to a file without a name is harmless, and
+        raises an error in that process.
 
         Args:
-            check: function that raises if this process may not take the file over. It is called
-                after the copy is written and before the copy gets its name. Default: a function
-                that never raises.
+            check: function that raises if this process may not take the file over. `check` is
+                called after the copy is written and before the copy gets its name. Default: a
+                function that never raises.
 
         Raises:
             ValueError, OSError: as for the constructor.

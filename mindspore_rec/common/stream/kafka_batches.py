@@ -13,11 +13,11 @@ __all__ = ["NotedBatches"]
 class NotedBatches:
     """Record of the offsets in a consumer's batches that are no messages because of transactions.
 
-    A consumer silently skips the markers at the end of transactions. If it reads only committed
-    messages, it also skips the messages of aborted transactions. The skipped offsets look like
-    messages that compaction has removed. A consumer also cannot read a message with a header name
-    that is not UTF-8, and would retry forever. This class makes the consumer read such a name with
-    replacement characters.
+    A consumer silently skips the markers at the end of transactions. A consumer that reads only
+    committed messages also skips the messages of aborted transactions. The skipped offsets look
+    like messages that compaction has removed. A consumer also cannot read a message with a header
+    name that is not UTF-8, and would retry forever. This class makes the consumer read such a name
+    with replacement characters.
 
     Args:
         consumer: consumer of kafka-python 3, before its first message.

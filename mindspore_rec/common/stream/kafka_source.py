@@ -37,8 +37,8 @@ class KafkaSource(StreamSource):
         schema: the columns of a row with their types. None, which is only for "arrow", means the
             columns of the first message.
         format: "arrow" if a message is an Arrow IPC stream (see `pack`), "tsv" or "json" if a
-            message is one or more lines (default "arrow"). Or a `Format` object, with `schema`
-            None.
+            message is one or more lines (default "arrow"). A `Format` object is legal too, with
+            `schema` None.
         batch_size: number of rows of a batch, at least 1 (default 4096).
         limits: as for `StreamSource`; `turn_messages` is 1 for "arrow", 256 for the other formats.
         dead_letters: topic for bad messages, which is made if it is missing, or a
@@ -49,7 +49,7 @@ class KafkaSource(StreamSource):
 
     Raises:
         ImportError: kafka-python or crc32c is missing. The message has the command that installs
-            it.
+            both.
         TypeError, ValueError: an argument is of the wrong type or out of range, or the topic does
             not exist.
         ConnectionError: no broker answers within a minute.
@@ -92,7 +92,7 @@ class KafkaSource(StreamSource):
 def policy_with_letters(
     brokers: str | Sequence[str], policy: DeadLetterPolicy, options: Mapping[str, Any] | None
 ) -> DeadLetterPolicy:
-    """Return a policy with `DeadLetters` of Kafka for its topic. The topic is made if missing."""
+    """Return a policy with `DeadLetters` of Kafka for its topic, which is made if missing."""
     topic = policy.topic
     if topic is None:
         return policy

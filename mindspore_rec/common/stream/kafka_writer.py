@@ -45,11 +45,12 @@ class KafkaWriter:
     """Writer of messages in order that survives the failure of a broker.
 
     kafka-python's producer is idempotent: one producer writes each message to the log once, in
-    order. A producer usually survives a broker's restart. If it fails, or if nothing is confirmed
-    for `stall_seconds`, the writer makes a new producer. The new producer gets all unconfirmed
-    messages in their order. Some of these messages may already be in the log. Readers such as
-    `DataReceiver` detect them by the sender's number, or `still_missing` detects them. The writer
-    never drops a single message, because later messages would then follow a gap.
+    order. A producer usually survives a broker's restart. If a producer fails, or if nothing is
+    confirmed for `stall_seconds`, the writer makes a new producer. The new producer gets all
+    unconfirmed messages in their order. Some of these messages may already be in the log. Readers
+    such as `DataReceiver` detect repeated messages by the sender's number, or `still_missing`
+    detects them. The writer never drops a single message, because later messages would then follow
+    a gap.
 
     kafka-python's producer accepts any number of messages. This writer waits in `send` while 64 MiB
     are in flight.
@@ -59,7 +60,7 @@ class KafkaWriter:
         options: further settings of `kafka.KafkaProducer`.
         stall_seconds: seconds without a confirmation after which the producer is replaced, above 0
             (default 20).
-        give_up_seconds: seconds without a confirmation for waiting messages that are an error,
+        give_up_seconds: seconds without a confirmation after which waiting messages are an error,
             above 0 (default 120).
         still_missing: function that takes unconfirmed messages and returns those messages that are
             not in the log. Default: all unconfirmed messages are sent again.

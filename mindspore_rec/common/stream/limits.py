@@ -30,15 +30,16 @@ class StreamLimits:
         turn_messages: number of messages of a partition's turn, at least 1. Default: None, which
             means 1, or 256 for a `KafkaSource` of lines.
         skip_idle_seconds: seconds, above 0, that the stream waits for a partition without messages.
-            Then the stream leaves this partition out until it has messages. Default: None, wait
-            forever.
+            After this wait, the stream leaves the partition out until the partition has messages.
+            Default: None, wait forever.
         max_wait_seconds: seconds, above 0, that rows wait for a full batch. Default: None, wait
             forever. Both waits are longer for a message that was in the topic when reading began.
         buffer_bytes: maximum bytes of messages that are read ahead, at least 1 (default 64 MiB).
             The greater of the stored size and the decoded size counts.
         on_missing: reaction if the log has removed messages between two other messages before they
-            were read, as compaction does. "warn" writes a warning to the log each time the number
-            of such messages has doubled. "stop" raises a LookupError (default "warn").
+            were read, as compaction does. The reaction "warn" writes a warning to the log each time
+            the number of such messages has doubled, and "stop" raises a LookupError (default
+            "warn").
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.

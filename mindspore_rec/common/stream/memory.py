@@ -46,7 +46,7 @@ class MemoryTopic:
         self._changed = threading.Condition()
 
     def add_partitions(self, count: int = 1) -> None:
-        """Add `count` partitions, at least 1. Readers detect them within a few seconds."""
+        """Add `count` partitions, at least 1, which readers detect within a few seconds."""
         number = check_int("count", count, 1, 1 << 20)
         with self._changed:
             self._logs.extend([] for _ in range(number))
@@ -87,7 +87,7 @@ class MemoryTopic:
 
 
 class MemoryClient:
-    """Reader of a `MemoryTopic`; a `LogClient`."""
+    """Reader of a `MemoryTopic`, which implements `LogClient`."""
 
     def __init__(self, log: MemoryTopic, most: int) -> None:
         self.topic = log.topic
@@ -142,7 +142,7 @@ class MemoryClient:
 
 
 class MemoryProducer:
-    """Writer to one `MemoryTopic`, which ignores the name of the topic; a `LogProducer`."""
+    """Writer to one `MemoryTopic`, which implements `LogProducer` and ignores the topic's name."""
 
     def __init__(self, log: MemoryTopic) -> None:
         self._log = log

@@ -54,8 +54,7 @@ def merged_state(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
     Raises:
         ValueError: a stream has made decisions that depended on time, which another number of
-            workers cannot repeat. Or the streams have different topics, or a partition is in
-            several states.
+            workers cannot repeat. Different topics, or a partition in several states, raise it too.
     """
     if all(
         state["partitions"] == states[0]["partitions"] and state["order"] == states[0]["order"]
@@ -129,7 +128,7 @@ def state_of_partitions(
         states: states of any number of earlier workers.
 
     Raises:
-        ValueError: partitions get another reader, and `merged_state` raises it. Or no state has one
+        ValueError: partitions get another reader, and `merged_state` raises it, or no state has one
             of the partitions.
     """
     merged = merged_state(states)

@@ -17,8 +17,8 @@ class Verdict(NamedTuple):
     """Next action of a stream that waits for messages.
 
     Args:
-        kind: "wait": continue to wait. "cut": end the batch here, below its size. "leave": leave
-            out the partition that has the turn. "end": end the stream without the rows of the
+        kind: "wait" to wait longer; "cut" to end the batch here, below its size; "leave" to leave
+            out the partition that has the turn; "end" to end the stream without the rows of the
             batch.
         reason: reason why the stream ends after this action; "" if the stream continues.
         seconds: maximum seconds to wait; only for "wait".
@@ -98,8 +98,8 @@ class Patience:
             looked: start time of the newest poll whose messages are here. Idle time counts only up
                 to this time, because messages may have arrived unseen during a pause of the
                 process.
-            may_decide: whether a decision may be made here. It may not be made inside a message, or
-                before a message that an earlier run may have taken.
+            may_decide: whether a decision may be made here. No decision may be made inside a
+                message, or before a message that an earlier run may have taken.
             current: partition that has the turn; None if all partitions are idle.
             others: whether other partitions take turns.
         """

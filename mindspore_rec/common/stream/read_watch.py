@@ -43,7 +43,7 @@ class ReadLaterError(Exception):
 
 
 class ReadWatch:
-    """Watch that refuses unknown streams in the training data while it is on.
+    """Watch that, while switched on, refuses unknown streams in the training data.
 
     Args:
         known: streams whose position is saved.
@@ -110,9 +110,10 @@ def still_waiting() -> None:
     """Notify the reader of this thread that the stream has no messages yet.
 
     Raises:
-        ReadGivenUpError: the reader no longer needs the batch. The stream returns to the end of its
-            last batch.
-        ReadLaterError: the reader has other work and will ask again. The stream keeps its position.
+        ReadGivenUpError: the reader no longer needs the batch. After this error, the stream returns
+            to the end of its last batch.
+        ReadLaterError: the reader has other work and will ask again. After this error, the stream
+            keeps its position.
     """
     on_wait = getattr(_local, "on_wait", None)
     if on_wait is not None:
@@ -123,9 +124,9 @@ def still_waiting() -> None:
 def without_signals() -> Iterator[None]:
     """Defer the KeyboardInterrupt that a training raises for a signal while it waits for data.
 
-    Use it for code that takes locks. An exception between a lock's acquisition and its `with` block
-    would leave the lock locked, and other threads would wait forever. While such code waits, it
-    must call `still_waiting`, which raises the exception of a received signal.
+    Use `without_signals` for code that takes locks. An exception between a lock's acquisition and
+    its `with` block would leave the lock locked, and other threads would wait forever. While such
+    code waits, it must call `still_waiting`, which raises the exception of a received signal.
     """
     before = signals_deferred()
     _local.deferred = True
@@ -143,7 +144,7 @@ def signals_deferred() -> bool:
 def check_read(stream: Any) -> None:
     """Raise ValueError if the training that reads a stream cannot save the stream's position.
 
-    Every stream calls this before a batch.
+    Every stream calls `check_read` before a batch.
 
     Raises:
         ValueError: the checkpoints of the training do not save the stream's position.

@@ -67,14 +67,14 @@ class StreamSource:
     batches have `batch_size` rows, and partitions take turns by counted messages (`Interleaver`).
     So a run that resumes from a saved state gets exactly the batches of an uninterrupted run.
 
-    Two limits trade this for low latency: with `skip_idle_seconds` and `max_wait_seconds`, a batch
-    depends on the arrival times of messages. Then pass a `journal`, which stores these decisions
-    for a restart. Without a journal, a restart still gets each row once, but maybe in other
-    batches.
+    Two limits trade exact repetition for low latency: with `skip_idle_seconds` and
+    `max_wait_seconds`, a batch depends on the arrival times of messages. With one of these limits,
+    pass a `journal`, which stores such decisions for a restart. Without a journal, a restart still
+    gets each row once, but maybe in other batches.
 
-    A new partition of the topic is read from its beginning. It gets turns when it has a message and
-    all messages from before the start of reading are in batches. The journal stores this decision
-    too.
+    A new partition of the topic is read from its beginning. The new partition gets turns when it
+    has a message and all messages from before the start of reading are in batches. The journal
+    stores the decision to add a partition too.
 
     Args:
         client: reader of the topic.
@@ -92,7 +92,7 @@ class StreamSource:
         dead_letters: topic of bad messages, or a `DeadLetterPolicy`, which also limits their share.
             Default: None, the first bad message is an error.
         journal: storage of decisions that depend on time. Each of several workers writes a separate
-            journal beside it. Default: a journal in memory.
+            journal beside `journal`. Default: a journal in memory.
         stop: conditions that end the stream. Default: never.
 
     Attributes:
@@ -209,8 +209,8 @@ class StreamSource:
         """Read only one worker's partitions, in batches with one worker's share of the rows.
 
         Worker w reads the partitions at the places w, w + workers, ... of this stream's partitions.
-        Its batches have `batch_size / workers` rows, rounded to a whole number. Each partition
-        continues at its saved position, even if another number of workers saved it.
+        A worker's batches have `batch_size / workers` rows, rounded to a whole number. Each
+        partition continues at its saved position, even if another number of workers saved it.
 
         Args:
             worker: number of this worker, from 0.
@@ -298,7 +298,7 @@ class StreamSource:
         return [p for p, (first, last) in self._client.bounds(new).items() if last > first]
 
     def add_partitions(self, partitions: Collection[int]) -> None:
-        """Give turns to partitions from the next batch on. Must be called before reading begins.
+        """Give turns to partitions from the next batch on, before reading begins.
 
         Args:
             partitions: some of `new_partitions()`.
@@ -311,7 +311,7 @@ class StreamSource:
     def add_partitions_when_saved(self) -> None:
         """Give turns to new partitions only in a call of `add_waiting_partitions`.
 
-        This is for a reader that writes its state to disk before it continues. The state then
+        The method is for a reader that writes its state to disk before it continues. The state then
         records the decision, so that the reader's output since the previous state is repeated
         unchanged.
         """
@@ -426,7 +426,7 @@ class StreamSource:
         return watch
 
     def _fill(self) -> bool:
-        """Take rows until a batch is complete. Return False if the stream ends before."""
+        """Take rows until a batch is complete, and return False if the stream ends earlier."""
         while self._rows_pending < self.batch_size:
             with self._changed:
                 replayed = self._decisions.replay()
@@ -472,7 +472,7 @@ class StreamSource:
         return offset < self._first_ends.get(current, 0)
 
     def _wait(self) -> bool:
-        """Wait for messages. Return True if the batch must end incomplete."""
+        """Wait for messages, and return True if the batch must end incomplete."""
         fetcher, order, decisions = self._fetcher, self._order, self._decisions
         assert fetcher is not None
         if fetcher.error is not None:
@@ -556,7 +556,7 @@ class StreamSource:
             check: as for `Journal.taken_over`.
 
         Returns:
-            True if the file exists. A file is made if decisions may depend on time.
+            True if the file exists, which is made if decisions may depend on time.
 
         Raises:
             ValueError, OSError: as for `Journal`.
@@ -657,7 +657,7 @@ class StreamSource:
         raise ValueError(f"batches must be in [{first}, {last}], got {batches}")
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a saved position. Must be called before the first batch.
+        """Continue from a saved position, before the first batch.
 
         Raises:
             TypeError, ValueError: `state` is malformed, or belongs to another topic or other
@@ -729,7 +729,7 @@ class StreamSource:
         }
 
     def close(self) -> None:
-        """Stop reading. `state_dict` still works afterwards."""
+        """Stop reading. Afterwards, `state_dict` still works."""
         if self._closed:
             return
         self._closed = True

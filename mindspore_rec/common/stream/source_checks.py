@@ -86,10 +86,10 @@ def check_state(state: Any, topic: str, partitions: list[int], topic_id: str | N
         state: the state to check.
         topic: name of the stream's topic.
         partitions: the partitions to read. The state may lack some of them, which are new.
-        topic_id: id of the present topic; None is not checked.
+        topic_id: id of the present topic, which is not checked if None.
 
     Raises:
-        TypeError: `state` is no state.
+        TypeError: `state` is not the state of a stream.
         ValueError: `state` has another topic, another version, or partitions that are not read.
         LookupError: the topic was deleted and made again.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TopicWatch: detect new partitions of a topic during reading, and a topic that was made again."""
+"""TopicWatch: detect new partitions of a topic while reading, and a topic that was made again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TopicWatch:
         wanted: function that takes all partitions of the topic and returns the partitions to read;
             None if the partitions are fixed.
         known: the topic's id when reading began; None without an id.
-        read_soon: whether this run reads new partitions. If False, a restart reads them.
+        read_soon: whether this run reads new partitions. If False, a restart reads new partitions.
     """
 
     def __init__(

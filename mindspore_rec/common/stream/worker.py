@@ -37,36 +37,37 @@ class FeatureWorker:
     Receivers drop repeated messages.
 
     A worker may be restarted with another `batch_size`, `turn_messages`, `message_rows` or
-    `full_batch`, or after shards were added. Then the worker repeats the later messages with the
-    old settings, and uses the new settings from the next batch on. Other settings of the source,
-    such as `value_ranges`, may change only after an orderly end, when no message was sent after the
-    state. The transform may change if it makes the same number of rows from a batch as before.
+    `full_batch`, or after shards were added. After such a restart, the worker repeats the later
+    messages with the old settings, and uses the new settings from the next batch on. Other settings
+    of the source, such as `value_ranges`, may change only after an orderly end, when no message was
+    sent after the state. The transform may change if it makes the same number of rows from a batch
+    as before.
 
     The source's journal stores decisions that depend on time (`max_wait_seconds`,
     `skip_idle_seconds`, and the last batch of `StopWhen.idle_seconds`). If the source has no
-    journal on disk, a file with the state's name plus `.journal` stores them.
+    journal on disk, a file with the state's name plus `.journal` stores these decisions.
 
     Only one worker at a time may use a state: its file is locked from the constructor to the end of
-    `run`. A lock may not stop a worker on another host that comes back. Then the worker that began
-    last is valid, and receivers ignore new messages of earlier workers with the same `sender_name`.
-    The earlier workers end with a `ReplacedError`, and change neither the state nor the journal.
-    The topic `<channel>.workers` records the order in which workers began.
+    `run`. A lock may not stop a worker on another host that comes back. In this case, only the
+    worker that began last is valid, and receivers ignore new messages of earlier workers with the
+    same `sender_name`. The earlier workers end with a `ReplacedError`, and change neither the state
+    nor the journal. The topic `<channel>.workers` records the order in which workers began.
 
     Args:
         dataset: the stream with its transform.
         sender: sender with a `sender_name` that no other worker uses.
-        state_path: file of the state, in an existing directory. If the file exists, the worker
-            resumes from it. If not, the worker writes the file at once.
+        state_path: file of the state, in an existing directory. The worker resumes from an existing
+            file, and writes a missing file at once.
         save_seconds: seconds between two saved states, at least 0 (default 1).
 
     Attributes:
         interrupted: whether Ctrl-C or SIGTERM has ended `run`.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type or out of range. Or the state
-            belongs to another stream or sender, or is missing although a worker of this name has
-            saved one. Or messages that were sent after the state cannot be repeated, because a
-            setting has changed or the journal is missing.
+        TypeError, ValueError: an argument is of the wrong type or out of range. An error is also
+            raised if the state belongs to another stream or sender, or is missing although a worker
+            of this name has saved one. Messages after the state that cannot be repeated, because a
+            setting has changed or the journal is missing, are an error too.
         RuntimeError: another process uses the state, or has just taken over (ReplacedError).
         ConnectionError: no broker answers.
 
@@ -136,7 +137,7 @@ class FeatureWorker:
                 "sender_name, which sends everything anew"
             )
         # After this call, an earlier worker on any host sends no valid message and saves no state.
-        # So the files that are read below do not change any more.
+        # So the state and the journal do not change any more.
         sender.take_over()
         source = self._dataset.source
         journal = source.journal_path or path.with_name(f"{path.name}.journal")
@@ -296,8 +297,8 @@ class FeatureWorker:
             "settings": self._settings(),
             "journal": self._journaled,
         }
-        # A worker that takes over removes this file. So if this worker writes the file before the
-        # removal, and renames it after the removal, the other worker's state is not replaced.
+        # A worker that takes over removes this file. So an old worker that writes the file before
+        # the removal cannot rename it afterwards, and does not replace the new worker's state.
         beside = self._path.with_name(f".{self._path.name}.{self._life}.partial")
         with open(beside, "w", encoding="utf-8") as file:
             file.write(json.dumps(state))

@@ -2,8 +2,8 @@
 """Join the states of a training's workers to one value of a checkpoint, and split them again.
 
 If all workers have the same state, for example because they split the rows of the same batches, the
-checkpoint has one state. Workers that read different partitions have one state each. The states are
-stored together, so that a training with any number of workers can resume from them.
+checkpoint has one state. Workers that read different partitions have one state each. The states of
+all workers are stored together, so that a training with any number of workers can resume from them.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def join_states(states: Sequence[Any]) -> Any:
         states: JSON values, possibly with arrays, one per worker in order.
 
     Returns:
-        The state itself if all states are equal. If not, a dict with `workers`, the list of all
-        states, and `batches`, the greatest number of batches in a state.
+        The state itself if all states are equal. For different states, a dict with `workers`, the
+        list of all states, and `batches`, the greatest number of batches in a state.
 
     Raises:
         ValueError: `states` is empty.

@@ -23,7 +23,7 @@ def attach(
     remote_name: str | None = None,
     opened: Callable[[Any], None] | None = None,
 ) -> None:
-    """Limit a table's host memory and open its lower tiers. The table must not have rows yet.
+    """Limit the host memory of a table without rows, and open the table's lower tiers.
 
     Args:
         table: the native table.

@@ -24,7 +24,7 @@ REMOTE_SCHEMES = ("redis", "rediss", "redis+cluster", "rediss+cluster")
 @takes_old(InSsd(), order=POSITIONS)
 @dataclass(frozen=True)
 class CacheConfig:
-    """The tiers of a table: any of device, host, remote and SSD, from high to low in this order.
+    """The tiers of a table, from high to low: any of device, host, remote and SSD.
 
     A row (value, optimizer state, metadata) is in the highest tier that has room for it. Rows over
     a tier's limit are demoted to the next tier. A lookup in training promotes the rows that it
@@ -38,23 +38,25 @@ class CacheConfig:
             least the number of unique ids of a batch. Default: no device tier.
         host_rows: number of rows in host memory, at least the number of unique keys of the batches
             that are read ahead. Default: no limit.
-        host_bytes: limit of host memory in bytes of rows instead of their number. A row counts its
-            value, its optimizer state and 32 bytes of metadata and index. Default: no limit.
+        host_bytes: limit of host memory in bytes of rows instead of their number. A row takes the
+            bytes of its value and optimizer state, and 32 bytes of metadata and index. Default: no
+            limit.
         remote: URL of a Redis server, `redis://[user:password@]host:port[/database]`, or
             `rediss://` with TLS. For a cluster, the URL of any of its nodes,
             `redis+cluster://host:port[,host:port...]` or `rediss+cluster://`. Default: no remote
             tier.
-        remote_rows: maximum number of rows in the remote tier. Further rows are demoted to the SSD
-            tier. Default: no limit.
+        remote_rows: maximum number of rows in the remote tier. Rows over this limit are demoted to
+            the SSD tier. Default: no limit.
         ssd: the SSD tier, an `SsdConfig`. Default: no SSD tier.
-        policy: rows that are demoted from host memory first. 'lru': least recently trained rows.
-            'lfu': rows least often looked up in training. Default: 'lru'.
-        prefetch: number of batches that `RecModel` reads ahead, 0 to 64. Their rows are promoted
-            while earlier steps run. 0: a lookup reads missing rows itself. Default: 2.
+        policy: rows that are demoted from host memory first: 'lru' for the least recently trained
+            rows, 'lfu' for the rows least often looked up in training. Default: 'lru'.
+        prefetch: number of batches that `RecModel` reads ahead, 0 to 64. The rows of these batches
+            are promoted while earlier steps run. With 0, a lookup reads missing rows itself.
+            Default: 2.
         leftover: action for rows of an earlier run with this table's name in the SSD directory or
-            on the Redis server. 'refuse' raises an error and keeps the rows. 'discard' deletes the
-            rows. 'keep' makes them rows of this table, which must have the same row size, dtypes
-            and optimizer. Default: 'refuse'.
+            on the Redis server. The action 'refuse' raises an error and keeps the rows, and
+            'discard' deletes the rows. The action 'keep' makes the rows part of this table, which
+            must have the same row size, dtypes and optimizer. Default: 'refuse'.
 
     Attributes:
         ssd_path, ssd_bytes, ssd_direct: `path`, `max_bytes` and `direct` of `ssd`; None, None and
@@ -161,7 +163,7 @@ class CacheConfig:
 
 
 def check_cache(cache: Any) -> CacheConfig | None:
-    """Check that `cache` is a CacheConfig or None, and return it.
+    """Check that `cache` is a CacheConfig or None, and return `cache`.
 
     Raises:
         TypeError: `cache` is of another type.

@@ -16,14 +16,14 @@ MAX_BYTES = 1 << 60
 
 @dataclass(frozen=True)
 class SsdConfig:
-    """SSD tier of a `CacheConfig`: files with the rows for which the tiers above have no room.
+    """SSD tier of a `CacheConfig`: files with the rows for which the higher tiers have no room.
 
     Args:
         path: directory, which is made if it is missing. A table's rows are in `<path>/<table name,
             URL-quoted>`.
         max_bytes: limit, in bytes, of each table's files. Default: the space of the disk.
         direct: whether file access bypasses the system's page cache (O_DIRECT). The page cache
-            would take memory beyond the limit. Default: True.
+            would take memory beyond the limit of host memory. Default: True.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.

@@ -45,8 +45,8 @@ class SsdDirectory:
         workers: number of workers. Default: 1.
 
     Raises:
-        ValueError: the directory has rows and `leftover` is 'refuse', or it has rows of another
-            number of workers and `leftover` is 'keep'. Or the table's name is too long.
+        ValueError: the directory has rows and `leftover` is 'refuse', the directory has rows of
+            another number of workers and `leftover` is 'keep', or the table's name is too long.
         OSError: the directory cannot be made or read, or another process has the rows open.
 
     Example:
@@ -175,7 +175,7 @@ def _generations(path: Path) -> list[tuple[int, Path]]:
 
 
 def _leftovers(path: Path) -> list[_Leftover]:
-    """Return the generations with segments. A generation without segments was never written."""
+    """Return the generations with segments; a generation without segments was never written."""
     return [
         _Leftover(number, each, _row_bytes(each))
         for number, each in _generations(path)

@@ -41,10 +41,10 @@ class Command:
     """A packed command, or a transaction of several commands, and its reply.
 
     Args:
-        bucket: bucket that the command is about.
+        bucket: bucket that the command reads or writes.
         packed: bytes to send, in parts.
         form: form that the last reply must have. Default: any.
-        replies: number of replies the server sends. Default: 1.
+        replies: number of replies that the server sends. Default: 1.
 
     Attributes:
         reply: the last reply.
@@ -73,8 +73,8 @@ class Command:
 class OwnLock:
     """Reentrant lock that raises an error in a forked process.
 
-    In the fork, a thread that exists only in the parent may hold the copy of the lock, and would
-    never release it.
+    In the fork, a thread that exists only in the parent may hold the copy of the lock and never
+    release the lock.
 
     Args:
         subject: name of the tier in error messages.
@@ -253,7 +253,7 @@ class Client:
         return first
 
     def _failed(self, error: Exception, command: Command | None = None) -> Exception:
-        """Record a redirection or a change of the cluster, and return the error or raise it if final."""
+        """Record a redirection or a change of the cluster, and judge the error with `_judge`."""
         moved = isinstance(error, redis.exceptions.MovedError)
         if command is not None and isinstance(error, redis.exceptions.AskError) and not moved:
             command.asked = (error.host or self.nodes.homes[command.bucket][0], error.port)
@@ -262,7 +262,7 @@ class Client:
         return self._judge(error)
 
     def _cut_off(self, group: list[Command], error: Exception) -> Exception:
-        """Handle a broken connection: return the error, or raise a final error."""
+        """Handle a broken connection. Return the error, or raise a RemoteError if it is final."""
         for command in group:
             command.asked = None
         return self._failed(error)

@@ -37,7 +37,7 @@ class RemoteUnavailableError(RemoteError):
 
 
 class RemoteFullError(RemoteError):
-    """The server is out of memory and refuses rows. Its present rows are intact."""
+    """The server is out of memory and refuses rows. The rows on the server are intact."""
 
 
 class RowsLostError(RemoteError):
@@ -184,7 +184,7 @@ class Link:
     Attributes:
         address: host and port of the server.
         server: address and run id, which changes when the server restarts; None if INFO is refused.
-        client_id: the server's id of this connection; None if the server does not give one.
+        client_id: the server's id of this connection; None if the server does not return an id.
         info: sections `server` and `memory` of INFO; empty if INFO is refused.
     """
 

@@ -26,7 +26,7 @@ class Nodes:
         names: keys of the buckets on the server.
         timeout: seconds for one answer of a server.
         greet: function that is called with each new connection before the connection's first use.
-            Its second argument is True if the connection will transfer rows.
+            The function's second argument is True if the connection will transfer rows.
 
     Attributes:
         homes: address of the server of each bucket.
@@ -62,7 +62,7 @@ class Nodes:
         self.stale = self._target.cluster
 
     def take(self, address: Address, greet: bool) -> Link:
-        """Return a connection for one caller. Without `greet`, it is new and not used for rows."""
+        """Return a connection for one caller; without `greet`, a new connection without rows."""
         with self._lock:
             kept = self._idle.get(address)
             cut = [entry for entry in self._cut if entry[0] == address]
@@ -82,7 +82,7 @@ class Nodes:
     def _disarm(self, link: Link, entry: tuple[Address, object, bytes]) -> None:
         """Kill a broken connection on the server, with the commands that the server has not read.
 
-        If not, a server that hung could run old writes after newer writes.
+        Without the kill, a server that hung could run old writes after newer writes.
         """
         if link.server == entry[1]:
             try:

@@ -9,17 +9,18 @@ A hash of the key chooses one of 64 buckets. Worker w of N workers has its own h
 that owns the bucket, and `s`, the number of the last command that wrote to the bucket. Version 0.1
 wrote values of `row_bytes` bytes without a checksum; values with a checksum are 4 bytes longer.
 With `leftover="keep"`, both kinds of values are legal, and each value that is written again gets a
-checksum. Without it, a value without a checksum is illegal. (So with `leftover="keep"`, a value
-that lost exactly its checksum is read as a value of version 0.1.)
+checksum. With other values of `leftover`, a value without a checksum is illegal. (So with
+`leftover="keep"`, a value that lost exactly its checksum is read as a value of version 0.1.)
 
 Guarantees.
 * Each read or scan of a damaged row raises `RowDamagedError` with the keys. A row is damaged if a
   bit of the row or its checksum changed on the server, or if it is under another key than it was
   written for. Overwriting or erasing a damaged row and clearing the tier are legal.
 * A read never returns an old row. The marker is read with each read of rows, and on each new
-  connection before it transfers rows. `RowsLostError` is raised if a server restarted empty or with
-  an older state (a snapshot, a lagging replica), or if a bucket was deleted. A value of an illegal
-  length raises `RowDamagedError`. A lost or damaged row is never reported as "not found".
+  connection before the connection transfers rows. `RowsLostError` is raised if a server restarted
+  empty or with an older state (a snapshot, a lagging replica), or if a bucket was deleted. A value
+  of an illegal length raises `RowDamagedError`. A lost or damaged row is never reported as "not
+  found".
 * A second writer is refused, because the buckets have the token of the first writer.
 * Calls are retried with growing pauses, up to `retry_seconds`, while a server is unreachable,
   hangs, loads its data or is out of memory (`noeviction`), and while a cluster moves slots. A
@@ -27,7 +28,8 @@ Guarantees.
 * A server that evicts keys itself (`maxmemory` with a policy `allkeys-*`) is refused.
 * The server's persistence determines which rows survive a crash of the server. With `appendonly
   yes` and `appendfsync always`, no row is lost after kill -9. With `everysec`, the server may lose
-  writes that it confirmed within the last two seconds. Such a loss raises `RowsLostError`.
+  writes that it confirmed within the last two seconds. The loss of a confirmed write raises
+  `RowsLostError`.
 * A read during a write of the same row returns the row before the write or the row after it.
 """
 
@@ -96,8 +98,8 @@ class RedisTier:
         ImportError: redis-py or hiredis is missing.
         TypeError, ValueError: an argument is of the wrong type or out of range.
         RemoteUnavailableError: no server answers in time.
-        RemoteError: the server refuses a command or evicts keys. Or the server has rows of this
-            table, and leftover is `"refuse"`.
+        RemoteError: the server refuses a command or evicts keys, or has rows of this table while
+            leftover is `"refuse"`.
     """
 
     def __init__(
@@ -157,7 +159,7 @@ class RedisTier:
     # ---------------------------------------------------------------- rows
 
     def read(self, keys: np.ndarray, rows: np.ndarray, found: np.ndarray) -> None:
-        """Set `rows[i]` and `found[i]` for each key. The row of a missing key is unchanged.
+        """Set `rows[i]` and `found[i]` for each key, but not `rows[i]` of a missing key.
 
         Raises:
             RowDamagedError: rows do not match their checksums.
@@ -298,7 +300,7 @@ class RedisTier:
         """
         check_int("cursor", cursor, 0, 2**63 - 1)
         check_int("most", most, 1, 2**31 - 1)
-        # Bounds the bytes of a reply.
+        # Limit the bytes of a reply.
         most = min(most, self._most_rows)
         bucket, place = cursor & (BUCKETS - 1), cursor >> _PLACE_SHIFT
         place, life, fields, values = self._scan(
@@ -347,7 +349,7 @@ class RedisTier:
             return self._lives.index(server) % _LIVES
 
     def clear(self) -> None:
-        """Delete every row. After a `RowsLostError`, this makes the tier usable again."""
+        """Delete every row, which also makes the tier usable again after a `RowsLostError`."""
         with self._write_lock:
             self._markers.begin(range(BUCKETS))
             self._run_clear()
@@ -359,7 +361,7 @@ class RedisTier:
         self._client.run(commands, greet=False)
 
     def discard(self) -> None:
-        """Delete all rows and other keys of the tier on the server. Then only `close` is legal."""
+        """Delete all rows and keys of the tier on the server, after which only `close` is legal."""
         with self._write_lock:
             unlinks = [Command(b, (pack(b"UNLINK", name),)) for b, name in enumerate(self._names)]
             self._client.run(unlinks, greet=False)
@@ -372,7 +374,7 @@ class RedisTier:
         """
         with self._count_lock:
             counts: dict[str, int | float] = dict(self._counts)
-        # This makes no network call. After a failed write, `size()` is more exact.
+        # Counts need no network call. After a failed write, `size()` is more exact.
         return {"rows": self._rows, "retries": self._client.retries, **counts}
 
     def close(self) -> None:

@@ -62,7 +62,7 @@ def bucket_of(keys: np.ndarray) -> np.ndarray:
 
 
 def pack(*words: bytes) -> bytes:
-    """Return a command of a few words in Redis' protocol.
+    """Return a command, which consists of a few words, in Redis' protocol.
 
     Example:
         >>> pack(b"PING")
