@@ -15,7 +15,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "cuda": ("nvidia-cuda-nvrtc>=13,<14", "nvidia-cublas>=13,<14"),
     # Without crc32c, packed messages are many times slower.
     "kafka": ("kafka-python>=3.0.12", "crc32c>=2.4"),
-    # The gRPC front needs health checks and reflection.
+    # The gRPC front needs gRPC's health checks and reflection.
     "grpc": ("grpcio>=1.74", "grpcio-health-checking>=1.74", "grpcio-reflection>=1.74"),
     "lightgbm": ("lightgbm>=4",),  # a baseline of benchmarks/accuracy_table.py
     # models/, which is not in the wheel, needs these packages for its configurations.

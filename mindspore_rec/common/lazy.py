@@ -109,7 +109,7 @@ def _value(home: _Home, face: str) -> Any:
 
 
 def _missing(face: str, name: str, instead: str | None) -> Exception:
-    """Return the error for a name that a face lacks. Only the face's `__getattr__` calls this."""
+    """Return the error for a name that a face lacks, for the face's `__getattr__`."""
     message = f"module {face!r} has no attribute {name!r}"
     if instead is None:
         return AttributeError(message)

@@ -4,12 +4,12 @@
 The algorithm is fixed, because checkpoints store keys: a value must have the same key next year, in
 another process and on another machine. ``field`` is the field's name:
 
-* ``salt = blake2b(field as UTF-8, digest_size=8)``;
-* a **string** ``v`` gets ``mix(SipHash-2-4(v as UTF-8))`` under the 16-byte SipHash key that is
-  ``salt`` written as 16 lower-case hexadecimal digits (this is ``pandas.util.hash_array``);
-* an **integer** ``v`` gets ``mix(mix(v) XOR salt)``, where ``salt`` is read as a little-endian
-  uint64, so two integers of one field never share a key;
-* a **missing** value gets ``blake2b(field as UTF-8, digest_size=8, person=b"missing")``, read as a
+* ``salt = blake2b(field as UTF-8, digest_size=8)``.
+* A **string** ``v`` gets ``mix(SipHash-2-4(v as UTF-8))`` under the 16-byte SipHash key that is
+  ``salt`` written as 16 lower-case hexadecimal digits (this is ``pandas.util.hash_array``).
+* An **integer** ``v`` gets ``mix(mix(v) XOR salt)``, where ``salt`` is read as a little-endian
+  uint64, so two integers of one field never share a key.
+* A **missing** value gets ``blake2b(field as UTF-8, digest_size=8, person=b"missing")``, read as a
   little-endian word.
 
 ``mix`` is the finalizer of SplitMix64, a bijection of 64-bit words. The key is the 64 bits read as

@@ -39,7 +39,7 @@ class Outcome:
 
     Attributes:
         code: exit code of the first worker that failed, or 128 plus the signal that ended the
-            worker. It is 0 if all workers succeeded.
+            worker. The code is 0 if all workers succeeded.
         seconds: seconds from the job's start to its end.
         end: end of the first worker that failed; None if mpirun did not report a failed worker.
         stopped: whether Ctrl-C, SIGTERM or output without a reader asked the job to stop.
@@ -77,7 +77,7 @@ def _unbuffered(stream: TextIO) -> Output:
     """Return the file of a stream without its buffer.
 
     When Python exits, it takes the locks of buffers. A thread that waits for a reader would still
-    hold such a lock.
+    hold the lock of a buffer.
     """
     with contextlib.suppress(OSError):
         stream.flush()
@@ -144,9 +144,9 @@ def run(job: Job, restarts: int = 0) -> Outcome:
 
     The first Ctrl-C or SIGTERM asks the workers to stop. The second signal ends the workers at
     once. The workers are also asked to stop if their output cannot be written any more, because its
-    reader is gone (`| head`) or the disk is full. In this case, further output is dropped, and
-    workers that still run after 20 s are ended. The exit code is 141 for a pipe without a reader,
-    and 1 for another error.
+    reader is gone (`| head`) or the disk is full. If output cannot be written, further output is
+    dropped, and workers that still run after 20 s are ended. The exit code is 141 for a pipe
+    without a reader, and 1 for another error.
 
     Args:
         job: what to run.

@@ -41,8 +41,8 @@ class End:
 
     Attributes:
         rank: its rank.
-        code: the worker's exit code, or 128 plus the signal that ended the worker. It is 0 if the
-            worker ended before the other workers.
+        code: the worker's exit code, or 128 plus the signal that ended the worker. The code is 0 if
+            the worker ended before the other workers.
     """
 
     rank: int

@@ -58,7 +58,7 @@ class Stop:
         return self.asked > 0 or self.lost is not None
 
     def watch(self, process: subprocess.Popen[bytes]) -> None:
-        """Set the mpirun process to stop, which must lead its own session."""
+        """Set the process to stop: an mpirun that leads its own session."""
         self._process = process
         if self.requested:
             self._send(signal.SIGTERM)

@@ -137,7 +137,7 @@ def auc_error_bound(positive: npt.NDArray[np.number], negative: npt.NDArray[np.n
 
     Only pairs within one bin are uncertain, each by at most one half. So the bound ``0.5 *
     sum_b(P_b * N_b) / (P * N)`` is half the share of these pairs. The bound holds for any scores.
-    It is reached if every positive of a bin is above (or below) every negative of the bin.
+    The bound is reached if every positive of a bin is above (or below) every negative of the bin.
 
     Examples:
         >>> auc_error_bound(np.array([0, 1, 1]), np.array([1, 1, 0]))

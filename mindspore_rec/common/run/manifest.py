@@ -99,8 +99,8 @@ def new_directory(target: Path) -> Iterator[Path]:
 def remove_beside(directory: Path) -> None:
     """Remove a directory that `put_in_place` failed to rename, if the old name is on disk.
 
-    If the old name is not on disk, a power loss may restore the new name. In this case, the
-    directory must be complete, so it is kept until the next writer removes it.
+    If the old name is not on disk, a power loss may restore the new name. A directory that may
+    reappear must be complete, so it is kept until the next writer removes it.
     """
     try:
         sync(directory.parent)

@@ -5,9 +5,9 @@ In a structured array, a column of bfloat16 is uint16, the upper half of a float
 column is the Arrow extension type `mindspore_rec.bfloat16` over fixed-size lists of uint16.
 Programs that do not know this type open the column as lists.
 
-Published runs for serving may have values of int8. These values are uint8: a scale and an offset of
-float16, then the codes (`common/rows/quantise.py`). In a file, these values are the Arrow extension
-type `mindspore_rec.int8` over fixed-size lists of uint8.
+Published runs for serving may have values of int8. A value of int8 is an array of uint8: a scale
+and an offset of float16, then the codes (`common/rows/quantise.py`). In a file, values of int8 are
+the Arrow extension type `mindspore_rec.int8` over fixed-size lists of uint8.
 
 Rows may also have a frequency or score: a float32 after the numbers of the optimizer. The whole
 state of rows with a frequency or score is stored as float32.

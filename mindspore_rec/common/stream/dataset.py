@@ -37,8 +37,9 @@ class StreamingDataset(BatchSource):
 
     If the source has `event_time=`, or a feature of the transform is the timestamp, each batch has
     the latest time of its events. `RecModel` sets this time on tables just before the batch's step,
-    even if batches are read ahead. If the transform has features, the time is set on the tables of
-    these features. If not, the time is set on all hash tables.
+    even if batches are read ahead. If a feature of the transform is the timestamp, the time is set
+    on the tables of the transform's features. Without such a feature, the time is set on all hash
+    tables.
 
     Args:
         source: a `KafkaSource`, `DataReceiver` or other `StreamSource`.

@@ -18,8 +18,8 @@ class DeadLetters:
     The key is ``topic/partition/offset`` of the message; the headers are ``reason``, ``detail``,
     ``topic``, ``partition``, ``offset``, ``timestamp`` (milliseconds) and ``size`` (bytes) as text.
     The value is the value of the message, or its beginning if it is long. After a restart, some
-    messages are read again. Such messages are not sent again, because the messages in the topic are
-    looked up first.
+    messages are read again. Messages that are read again are not sent again, because the messages
+    in the topic are looked up first.
 
     Args:
         producer: writer of the topic.

@@ -64,8 +64,8 @@ class DeadShare:
 
     def bad(self, reason: str, detail: str) -> None:
         """Count a bad message. Raise TooManyDeadLettersError if too many messages are bad."""
-        # All details may differ, for example if each detail has an offset. In this case, only the
-        # reason is counted.
+        # All details may differ, for example if each detail has an offset. If details differ too
+        # much, only the reason is counted.
         kind = f"{reason}: {detail}"
         self._bad[kind if kind in self._bad or len(self._bad) < 20 else reason] += 1
         self._look()

@@ -16,8 +16,9 @@ __all__ = ["Decisions"]
 class Decisions:
     """Decisions of one stream, which take effect on its interleaver.
 
-    First, the decisions of the journal are repeated, each at the message at which it was made. Then
-    new decisions are made. A new decision is in the journal before it takes effect.
+    First, the decisions of the journal are repeated, each at the message at which it was made.
+    After the last decision of the journal, new decisions are made. A new decision is in the journal
+    before it takes effect.
 
     Args:
         journal: storage of the decisions; None for a new journal in memory.

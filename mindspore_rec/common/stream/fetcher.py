@@ -132,8 +132,8 @@ class Fetcher:
                 return
             for p, offset in {**order.offsets, **order.waiting}.items():
                 self._next.setdefault(p, offset)
-        # Seek to the last decoded messages: the client then records skipped offsets after them
-        # again.
+        # Seek to the offsets after the last polled messages. The client then records skipped
+        # offsets after these messages again.
         behind = {p: messages[-1].offset + 1 for p, messages in self._undecoded.items()}
         self._client.seek({**self._next, **behind})
 

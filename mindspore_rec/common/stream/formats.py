@@ -47,10 +47,11 @@ class BadMessageError(ValueError):
     """Error of a message that does not contain rows of the schema.
 
     Args:
-        reason: one of "empty" (no bytes), "size" (too many bytes, encoded or decoded), "format"
-            (not in this format), "schema" (columns or types differ from the schema), "null" (a
-            required value is missing), "time" (an event from the future) and "value" (a number out
-            of its range).
+        reason: "empty", "size", "format", "schema", "null", "time" or "value". An "empty" message
+            has no bytes. A "size" message has too many bytes, encoded or decoded. A "format"
+            message is not in this format. A "schema" message has columns or types that differ from
+            the schema. A "null" message lacks a required value. A "time" message has an event from
+            the future. A "value" message has a number out of its range.
         detail: description of the defect.
     """
 

@@ -297,7 +297,7 @@ class Interleaver:
         return block.rows.slice(begin, end - begin)
 
     def _is_left_out(self, partition: int, sequence: Sequence) -> bool:
-        """Return True for a duplicate, a replaced producer's message, or the begin of an epoch."""
+        """Return True for a duplicate, a replaced producer's message, or the start of an epoch."""
         producer, number, epoch = sequence
         epochs = self.epochs[partition]
         if epoch < epochs.get(producer, 0):
@@ -385,4 +385,4 @@ class Interleaver:
 
 
 def _nothing(messages: int) -> None:
-    """Do nothing. This is the default if good messages are not counted."""
+    """Do nothing, which is the default if good messages are not counted."""

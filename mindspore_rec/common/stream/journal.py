@@ -24,9 +24,10 @@ class Decision(NamedTuple):
 
     Args:
         taken: number of messages that the stream had taken in its life before the decision.
-        kind: "leave" if the partition is idle and gets no turns; "join" if the partition gets turns
-            again; "cut" if the batch ends at this message, below its size; "add" if a partition
-            that is newer than the stream gets turns from now on.
+        kind: "leave", "join", "cut" or "add". With "leave", the partition is idle and gets no
+            turns. With "join", the partition gets turns again. With "cut", the batch ends at this
+            message, below its size. With "add", a partition that is newer than the stream gets
+            turns from now on.
         partition: number of the partition; -1 for "cut".
     """
 

@@ -47,10 +47,10 @@ class KafkaWriter:
     kafka-python's producer is idempotent: one producer writes each message to the log once, in
     order. A producer usually survives a broker's restart. If a producer fails, or if nothing is
     confirmed for `stall_seconds`, the writer makes a new producer. The new producer gets all
-    unconfirmed messages in their order. Some of these messages may already be in the log. Readers
-    such as `DataReceiver` detect repeated messages by the sender's number, or `still_missing`
-    detects them. The writer never drops a single message, because later messages would then follow
-    a gap.
+    unconfirmed messages in their order. Some unconfirmed messages may already be in the log.
+    Readers such as `DataReceiver` detect repeated messages by the sender's number, or
+    `still_missing` detects them. The writer never drops a single message, because later messages
+    would then follow a gap.
 
     kafka-python's producer accepts any number of messages. This writer waits in `send` while 64 MiB
     are in flight.

@@ -15,7 +15,7 @@ logger = logging.getLogger("mindspore_rec")
 class LeftOut:
     """Reporter of messages that the log removed unread, and of messages of replaced senders.
 
-    Both are warnings in the log, each time the number of messages has doubled.
+    A report is a warning in the log, each time the number of messages has doubled.
 
     Args:
         on_missing: "warn", or "stop" for an error if the log removed messages.

@@ -33,7 +33,8 @@ class StreamLimits:
             After this wait, the stream leaves the partition out until the partition has messages.
             Default: None, wait forever.
         max_wait_seconds: seconds, above 0, that rows wait for a full batch. Default: None, wait
-            forever. Both waits are longer for a message that was in the topic when reading began.
+            forever. `skip_idle_seconds` and `max_wait_seconds` do not end a wait for a message that
+            was in the topic when reading began.
         buffer_bytes: maximum bytes of messages that are read ahead, at least 1 (default 64 MiB).
             The greater of the stored size and the decoded size counts.
         on_missing: reaction if the log has removed messages between two other messages before they

@@ -17,9 +17,9 @@ class Verdict(NamedTuple):
     """Next action of a stream that waits for messages.
 
     Args:
-        kind: "wait" to wait longer; "cut" to end the batch here, below its size; "leave" to leave
-            out the partition that has the turn; "end" to end the stream without the rows of the
-            batch.
+        kind: "wait", "cut", "leave" or "end". With "wait", the stream waits longer. With "cut", the
+            batch ends here, below its size. With "leave", the partition that has the turn is left
+            out. With "end", the stream ends without the rows of the batch.
         reason: reason why the stream ends after this action; "" if the stream continues.
         seconds: maximum seconds to wait; only for "wait".
     """

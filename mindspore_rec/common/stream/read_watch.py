@@ -38,7 +38,7 @@ class ReadLaterError(Exception):
     """Error that interrupts a stream's wait for messages because the reader will ask again later.
 
     The stream keeps the rows of the unfinished batch. Only a source with `reads_on` may be
-    interrupted in this way.
+    interrupted by this error.
     """
 
 
@@ -110,10 +110,10 @@ def still_waiting() -> None:
     """Notify the reader of this thread that the stream has no messages yet.
 
     Raises:
-        ReadGivenUpError: the reader no longer needs the batch. After this error, the stream returns
-            to the end of its last batch.
-        ReadLaterError: the reader has other work and will ask again. After this error, the stream
-            keeps its position.
+        ReadGivenUpError: the reader no longer needs the batch. After a `ReadGivenUpError`, the
+            stream returns to the end of its last batch.
+        ReadLaterError: the reader has other work and will ask again. After a `ReadLaterError`, the
+            stream keeps its position.
     """
     on_wait = getattr(_local, "on_wait", None)
     if on_wait is not None:

@@ -62,7 +62,7 @@ class Nodes:
         self.stale = self._target.cluster
 
     def take(self, address: Address, greet: bool) -> Link:
-        """Return a connection for one caller; without `greet`, a new connection without rows."""
+        """Return an idle or new connection; without `greet`, a new one that carries no rows."""
         with self._lock:
             kept = self._idle.get(address)
             cut = [entry for entry in self._cut if entry[0] == address]
