@@ -46,7 +46,8 @@ def lazily(
         face: `__name__` of the calling module.
         aliases: other names for names of the face. Aliases work, but `__dir__` omits aliases.
         sentences: names that the face lacks, each with a sentence about its replacement. The
-            AttributeError has this sentence, and so has the ImportError of `from face import name`.
+            AttributeError for a missing name has the name's sentence, and so has the ImportError of
+            `from face import name`.
         renamed: earlier names for names of the face. Earlier names work until version 1.0, with a
             warning.
     """

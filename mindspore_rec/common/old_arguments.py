@@ -48,7 +48,8 @@ class Renamed:
         old: old name of the argument.
         new: its name.
         replaces: whether the old name overrides the new name if a call has both, as
-            `dataclasses.replace` needs. If False, such a call is an error. Default: False.
+            `dataclasses.replace` needs. If `replaces` is False, a call with both names is an error.
+            Default: False.
     """
 
     old: str
@@ -214,7 +215,7 @@ def warn_of_old(name: str, instead: str) -> None:
 
     Args:
         name: the argument.
-        instead: what to do instead of passing the argument.
+        instead: the new form, which the message recommends.
     """
     warnings.warn(
         f"the argument {name} is deprecated and ends with version 1.0: {instead} "

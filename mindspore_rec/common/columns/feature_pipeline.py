@@ -300,8 +300,8 @@ class FeaturePipeline:
     def with_times(self) -> FeaturePipeline:
         """Return this pipeline, with the times of the rows as its first array.
 
-        A feature worker sends these arrays. The new pipeline shares its learned state with this
-        pipeline.
+        A feature worker sends the arrays of the new pipeline. The new pipeline shares its learned
+        state with this pipeline.
 
         Raises:
             ValueError: no feature is the timestamp.

@@ -56,10 +56,11 @@ class FeatureSpec:
         index_key: the column of a batch: a name (1 to 255 characters), or a place from 0 to 255.
             Default: `name`.
         access_threshold: number of occurrences that admits a key, at most 2**30 - 1. A key is
-            admitted in the batch in which its count reaches `access_threshold`. With 0, admission
-            is on, and counts are frozen. With None or -1, admission is off.
+            admitted in the batch in which its count reaches `access_threshold`. With a threshold of
+            0, admission is on, and counts are frozen. With a threshold of None or -1, admission is
+            off.
         eviction_threshold: seconds of event time, 1 to 2**31 - 1, after which the row of an unseen
-            key is evicted. With None or -1, eviction is off.
+            key is evicted. With a threshold of None or -1, eviction is off.
         is_timestamp: whether the column is the time of the events, in seconds since 1970. A
             timestamp feature has no table. Default: False.
         batch_size: required number of rows of a batch, at least 1. Default: any number.

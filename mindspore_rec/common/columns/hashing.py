@@ -52,7 +52,7 @@ def category_keys(field: str, values: Any) -> np.ndarray:
             values.
 
     Returns:
-        int64 array ``[N]``. Any int64 value may occur.
+        int64 array ``[N]``. Any int64 value may occur as a key.
 
     Raises:
         TypeError: ``field`` is not a string, or ``values`` are not strings or integers. Format or

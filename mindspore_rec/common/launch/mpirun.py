@@ -31,7 +31,8 @@ class Job:
         workers: number of workers.
         program: script and arguments, or `-m`, module and arguments.
         hosts: names of hosts, each with its number of workers. Empty: this host.
-        threads_per_worker: threads of each worker. Default: the cores of a host shared evenly.
+        threads_per_worker: threads of each worker. Default: the number of cores of a host divided
+            by its number of workers.
         hang_limit: seconds after which a wait for another worker ends the job. Default: the value
             of `MINDSPORE_REC_HANG_LIMIT`, or 300.
         bind: whether each worker is bound to separate cores if the host has enough.

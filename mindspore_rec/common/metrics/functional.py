@@ -76,7 +76,7 @@ def auc(label: npt.ArrayLike, score: npt.ArrayLike) -> float:
 
     Args:
         label: ``[B]``, 0 or 1.
-        score: ``[B]``, any finite real numbers: probabilities or logits give the same.
+        score: ``[B]``, any finite real numbers. Probabilities and logits give the same AUC.
 
     Returns:
         The AUC in ``[0, 1]``, or NaN with one class only.
@@ -94,8 +94,8 @@ def auc(label: npt.ArrayLike, score: npt.ArrayLike) -> float:
 def auc_of_classes(positive: FloatArray, negative: FloatArray) -> float:
     """Compute the AUC from the scores ``[P]`` of positives and ``[N]`` of negatives, in any order.
 
-    The inputs are not checked. The time is O((P + N) log(P + N)). The memory is a sorted copy of
-    both inputs.
+    The inputs are not checked. The time is O((P + N) log(P + N)). The memory is for a sorted copy
+    of both inputs.
 
     Examples:
         >>> auc_of_classes(np.array([0.35, 0.8]), np.array([0.1, 0.4]))

@@ -40,8 +40,9 @@ class CountAdmission:
     same keys again. `CountFirstEpoch` restricts counting to the first epoch.
 
     Args:
-        threshold: count that admits a key, 1 to 2**30 - 1. With -1 or None, every key is admitted
-            at once. With 0, counts are frozen and no new key is admitted.
+        threshold: count that admits a key, 1 to 2**30 - 1. With a threshold of -1 or None, every
+            key is admitted at once. With a threshold of 0, counts are frozen and no new key is
+            admitted.
         max_candidates: maximum number of counters for keys that are not admitted, at least 16. A
             counter takes 20 to 35 bytes. At the maximum, a few counters are compared, and the
             counter with the least count is dropped. Among equal counts, the oldest counter is
@@ -164,9 +165,9 @@ class Eviction:
 
     Args:
         max_idle_steps: number of whole steps, at least 1, after which a row that training has not
-            seen is evicted. With 1, a row must be seen in every step to stay. A row written between
-            two steps counts as seen in the next step. Default: off (None or -1), as for the other
-            limits.
+            seen is evicted. With a limit of 1, a row must be seen in every step. A row written
+            between two steps counts as seen in the next step. Default: off (None or -1), as for the
+            other limits.
         max_idle_seconds: seconds of event time, at least 1, after which a row that training has not
             seen is evicted. A row's age is the watermark (greatest event time of the batches so
             far) minus the watermark when the row was last seen. The rule needs event times from

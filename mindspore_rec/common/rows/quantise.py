@@ -105,7 +105,7 @@ def dequantise(
         offset: float16 `[n]`.
         codes: uint8 `[n, bytes]`.
         bits: 8 or 4.
-        dim: numbers of a row.
+        dim: number of values in a row.
 
     Raises:
         ValueError: shapes do not fit, or the number of bits is not supported.

@@ -24,7 +24,7 @@ class TableState(NativeAccess):
 
     @property
     def id(self) -> int:
-        """Number of the table. A process never uses a number twice."""
+        """Number of the table, which a process never uses for another table."""
         return self._table.id
 
     @property
@@ -122,7 +122,7 @@ class TableState(NativeAccess):
 
         Args:
             step: number of optimizer steps, 0 to 2**32 - 1.
-            event_time: seconds since 1970; 0 for none.
+            event_time: seconds since 1970; 0 without event times.
         """
         self._synchronised().set_clock(step, event_time)
 

@@ -37,7 +37,7 @@ _MOST_DIM = 1 << 20
 _MOST_ROWS = 1 << 48
 _MOST_INT = (1 << 63) - 1
 _MOST_TIME = (1 << 32) - 1
-# Types of rows' numbers in files; float32 if an entry is missing.
+# Legal types of the numbers of rows in files. A missing entry means float32.
 _DTYPES = {
     "value_dtype": ("float32", "bfloat16", "float16", "int8"),
     "state_dtype": ("float32", "bfloat16"),

@@ -3,10 +3,10 @@
 
 The directory `network` of a run, or of a checkpoint that `save_checkpoint` wrote, has
 
-network.onnx   the network but for its lookups. Inputs are the network's own; of each lookup its
-               result; and all dense parameters, whose first values are in the file
-ids.onnx       from the network's inputs to the ids of lookups, if it computes them
-network.json   this description, with sizes and CRC32C of both
+network.onnx   the network without its lookups. The inputs are the network's inputs, the result of
+               each lookup, and all dense parameters, whose initial values are in the file
+ids.onnx       from the network's inputs to the ids of lookups, if the network computes ids
+network.json   the description, with sizes and CRC32C of both models
 
 The directory is written once per network and has no rows and no state, which are in the
 checkpoints. If a network cannot be written, the description has the reason.

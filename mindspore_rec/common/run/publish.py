@@ -53,8 +53,9 @@ class Publisher:
         rows: 'same' or 'int8'. Default: 'same'.
 
     Raises:
-        ValueError: an argument is wrong, or `target` is a file or the run itself. `target` may not
-            have checkpoints that no publisher made, or a copy with another value of `rows`.
+        ValueError: an argument is wrong, or `target` is a file or the run itself. It is also an
+            error if `target` has checkpoints that no publisher made, or a copy with another value
+            of `rows`.
         OSError: `target` cannot be made, or another publisher uses it.
     """
 

@@ -72,7 +72,7 @@ class Bfloat16Lists(_Lists):
     """Arrow type of fixed-size lists of bfloat16.
 
     Args:
-        width: numbers of a list.
+        width: number of values in a list.
     """
 
     _name = "mindspore_rec.bfloat16"

@@ -5,10 +5,10 @@ A worker counts only its own keys. The same bits of one hash choose the block of
 counts a key and the worker that owns the key. The blocks divide the values of these bits into equal
 ranges, and so do the workers. So every worker has its own range of blocks, and the sum of all
 sketches is the sketch of a single worker. Only a block on the boundary between two workers has keys
-of both workers. If the number of workers divides the number of blocks, there is no such block. For
-a block on a boundary, each of the two workers starts with the counts of both workers. If the number
-of workers changes again, the counts of such a block are added. So the counts of a boundary block
-may be too high, but never too low.
+of both workers. If the number of workers divides the number of blocks, no block is on a boundary.
+For a block on a boundary, each of the two workers starts with the counts of both workers. If the
+number of workers changes again, the counts of such a block are added. So the counts of a boundary
+block may be too high, but never too low.
 
 Source: csrc/policy/sketch.h, OwnerOf in csrc/util/hash.h.
 """

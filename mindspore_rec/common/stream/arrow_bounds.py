@@ -106,8 +106,9 @@ def decoded_bytes(stream: bytes, most: int, known: set[bytes] | None = None) -> 
 
     Raises:
         ValueError: the stream takes more than `most` bytes, has more than 16,384 columns, or has
-            columns that are nested deeper than 16. Columns of unions, run ends or list views raise
-            it too, and so do bytes that are no Arrow IPC stream or continue after the stream's end.
+            columns that are nested deeper than 16. Columns of unions, run ends or list views are an
+            error too, and so are bytes that are no Arrow IPC stream or continue after the stream's
+            end.
 
     Example:
         >>> rows = pa.table({"x": pa.array([0] * 100_000)})

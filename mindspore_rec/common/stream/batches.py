@@ -24,7 +24,7 @@ class PassPlace:
         passes: number of passes before this pass.
         batches: number of batches of this pass, up to and including this batch.
         first: digest of the first batch of this pass.
-        digest: digest of these batches in their order.
+        digest: digest of the batches of this pass up to this batch, in order.
         generators: states of random generators at the beginning of this pass.
     """
 
@@ -40,8 +40,8 @@ class Batch:
     """Batch of a source: columns, event time and number.
 
     Args:
-        columns: arrays ``[B, ...]`` or Tensors, the label last. A source of rows may have Arrow
-            arrays, which need a wrapper such as `FeatureBatches`.
+        columns: arrays ``[B, ...]`` or Tensors, with the label last. A source of rows may have
+            Arrow arrays, which need a wrapper such as `FeatureBatches`.
         names: names of the columns. Default: None, the columns have no names.
         event_time: latest event time of the batch's rows, whole seconds since 1970, 1 to 2**32 - 1.
             Default: None, no time is known.
@@ -184,9 +184,9 @@ class BatchSource(ABC):
     def skip_passes(self, passes: int) -> None:  # noqa: B027  - nothing is to be done by default
         """Count a number of passes as read, for data with a different order in each pass.
 
-        A training that resumes in a later pass calls this before its first batch. By default,
-        nothing happens, because all passes have the same order or generators of Python or NumPy
-        shuffle them.
+        A training that resumes in a later pass calls `skip_passes` before its first batch. By
+        default, nothing happens, because all passes have the same order or generators of Python or
+        NumPy shuffle them.
         """
 
     @property
@@ -209,8 +209,8 @@ class BatchSource(ABC):
     def split_by_worker(self, worker: int, workers: int) -> BatchSource | None:
         """Return the source of one worker's share of the data, before the first batch.
 
-        A training with several workers calls this on each worker. Each row of the data is in
-        exactly one share. The source may change and return itself.
+        A training with several workers calls `split_by_worker` on each worker. Each row of the data
+        is in exactly one share. The source may change and return itself.
 
         Args:
             worker: number of the worker, from 0.

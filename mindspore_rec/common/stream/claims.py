@@ -79,7 +79,7 @@ class Claims:
                 break
         else:
             raise RuntimeError(f"topic {self._client.topic!r} lost a message that it had confirmed")
-        # Only this message ends an earlier worker, because a claim may appear in the log twice and
+        # Only "begins" ends an earlier worker, because a claim may appear in the log twice and
         # late.
         self._send({"begins": self._epoch})
         self.check()

@@ -49,7 +49,7 @@ class LogClient(Protocol):
     def topic_id(self) -> str | None:
         """Return an id that differs for a later topic of the same name, or None without an id.
 
-        A client without this method is treated as if it returned None.
+        A client without the method `topic_id` is treated as if `topic_id` returned None.
         """
 
     def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:

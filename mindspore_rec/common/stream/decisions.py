@@ -104,7 +104,7 @@ class Decisions:
         Args:
             path: path of the file if the journal is not on disk.
             check: as for `Journal.taken_over`.
-            decides: whether there may be decisions.
+            decides: whether the stream may make decisions.
 
         Returns:
             True if the file exists.

@@ -219,7 +219,7 @@ class Format(ABC):
         """Return rows and their number in each message. A bad message raises BadMessageError."""
 
     def _checked(self, rows: pa.Table) -> pa.RecordBatch:
-        """Return the schema's columns, with the right types and no forbidden missing values."""
+        """Check types and missing values of rows, and return the schema's columns."""
         assert self.schema is not None
         arrays = []
         for field in self.schema:
@@ -238,7 +238,7 @@ class Format(ABC):
 
 
 class ArrowFormat(Format):
-    """Format of messages that are Arrow IPC streams of any number of rows, about 1000 for speed.
+    """Format of messages that are Arrow IPC streams; about 1000 rows per message are fast.
 
     Args:
         schema: the columns. None means the columns of the first readable message.

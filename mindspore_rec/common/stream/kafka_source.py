@@ -49,7 +49,7 @@ class KafkaSource(StreamSource):
 
     Raises:
         ImportError: kafka-python or crc32c is missing. The message has the command that installs
-            both.
+            the packages.
         TypeError, ValueError: an argument is of the wrong type or out of range, or the topic does
             not exist.
         ConnectionError: no broker answers within a minute.

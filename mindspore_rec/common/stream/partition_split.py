@@ -54,7 +54,8 @@ def merged_state(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
     Raises:
         ValueError: a stream has made decisions that depended on time, which another number of
-            workers cannot repeat. Different topics, or a partition in several states, raise it too.
+            workers cannot repeat. Different topics are an error too, and so is a partition in
+            several states.
     """
     if all(
         state["partitions"] == states[0]["partitions"] and state["order"] == states[0]["order"]
@@ -109,7 +110,7 @@ def state_of(
         states: states of any number of earlier workers.
 
     Raises:
-        ValueError: partitions get another reader, and `merged_state` raises it.
+        ValueError: partitions get another reader although their states cannot be merged.
     """
     if len(states) == workers and list(states[worker]["partitions"]) == list(partitions):
         return dict(states[worker])
@@ -128,8 +129,8 @@ def state_of_partitions(
         states: states of any number of earlier workers.
 
     Raises:
-        ValueError: partitions get another reader, and `merged_state` raises it, or no state has one
-            of the partitions.
+        ValueError: partitions get another reader although their states cannot be merged, or no
+            state has one of the partitions.
     """
     merged = merged_state(states)
     if list(merged["partitions"]) == list(partitions):

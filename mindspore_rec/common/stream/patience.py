@@ -35,7 +35,7 @@ class Patience:
     Times are seconds of a clock that the caller reads, such as `time.monotonic`.
 
     Args:
-        limits: limits of waiting for a partition, and for a batch to be full.
+        limits: limits of the waits for a partition and for a full batch.
         stop: conditions that end the stream.
 
     Example:

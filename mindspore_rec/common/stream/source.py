@@ -197,7 +197,7 @@ class StreamSource:
 
     @property
     def reads_whole_topic(self) -> bool:
-        """True if all partitions of the topic are read, also new partitions."""
+        """True if all partitions of the topic are read, even new partitions."""
         return self._assigned.whole
 
     @property
@@ -283,7 +283,8 @@ class StreamSource:
         """Read at first only the partitions of the topic that all workers know.
 
         Args:
-            partitions: numbers of partitions, before a state is loaded or batches are taken.
+            partitions: numbers of the partitions. They must be set before a state is loaded or a
+                batch is taken.
         """
         mine = self._assigned.partitions = [p for p in self._assigned.partitions if p in partitions]
         if not self._restored:

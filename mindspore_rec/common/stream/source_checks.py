@@ -85,7 +85,7 @@ def check_state(state: Any, topic: str, partitions: list[int], topic_id: str | N
     Args:
         state: the state to check.
         topic: name of the stream's topic.
-        partitions: the partitions to read. The state may lack some of them, which are new.
+        partitions: the partitions to read. The state may lack new partitions.
         topic_id: id of the present topic, which is not checked if None.
 
     Raises:

@@ -50,9 +50,9 @@ class CacheConfig:
         ssd: the SSD tier, an `SsdConfig`. Default: no SSD tier.
         policy: rows that are demoted from host memory first: 'lru' for the least recently trained
             rows, 'lfu' for the rows least often looked up in training. Default: 'lru'.
-        prefetch: number of batches that `RecModel` reads ahead, 0 to 64. The rows of these batches
-            are promoted while earlier steps run. With 0, a lookup reads missing rows itself.
-            Default: 2.
+        prefetch: number of batches that `RecModel` reads ahead, 0 to 64. The rows of batches that
+            are read ahead are promoted while earlier steps run. With `prefetch=0`, a lookup reads
+            missing rows itself. Default: 2.
         leftover: action for rows of an earlier run with this table's name in the SSD directory or
             on the Redis server. The action 'refuse' raises an error and keeps the rows, and
             'discard' deletes the rows. The action 'keep' makes the rows part of this table, which

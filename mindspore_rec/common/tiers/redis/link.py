@@ -90,7 +90,7 @@ class Target:
             "protocol": 2,
             "socket_timeout": timeout,
             "socket_connect_timeout": timeout,
-            # No retries in redis-py: `Client` retries, and knows which rows to send again.
+            # redis-py must not retry, because `Client` retries and knows which rows to send again.
             "retry": redis.retry.Retry(redis.backoff.NoBackoff(), 0),
         }
         return make(**options)
