@@ -144,7 +144,7 @@ def run(job: Job, restarts: int = 0) -> Outcome:
 
     The first Ctrl-C or SIGTERM asks the workers to stop. The second signal ends the workers at
     once. The workers are also asked to stop if their output cannot be written any more, because its
-    reader is gone (`| head`) or the disk is full. If output cannot be written, further output is
+    reader is gone (`| head`) or the disk is full. If the output cannot be written, later output is
     dropped, and workers that still run after 20 s are ended. The exit code is 141 for a pipe
     without a reader, and 1 for another error.
 

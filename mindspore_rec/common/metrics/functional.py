@@ -236,7 +236,7 @@ def example_log_loss(
 def normalized_entropy(
     label: npt.ArrayLike, prediction: npt.ArrayLike, *, from_logits: bool = False
 ) -> float:
-    """Compute the log loss divided by the entropy of the mean label; a constant prediction gives 1.
+    """Compute the log loss divided by the entropy of the mean label; predicting the mean gives 1.
 
     Source: He et al. 2014, Practical Lessons from Predicting Clicks on Ads at Facebook
     (https://doi.org/10.1145/2648584.2648589), equation 1.

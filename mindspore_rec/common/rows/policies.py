@@ -159,9 +159,8 @@ class Eviction:
 
     Eviction by age hides a row from every lookup as soon as its age reaches the limit. A sweep that
     visits a slice of the table in each step frees the memory. Eviction by capacity runs at the end
-    of a step after which there are too many rows. The order of eviction is approximate, because
-    victims are chosen from a sample eight times as large. The next incremental export contains
-    every eviction.
+    of a step that left too many rows. The order of eviction is approximate, because victims are
+    chosen from a sample eight times as large. The next incremental export contains every eviction.
 
     Args:
         max_idle_steps: number of whole steps, at least 1, after which a row that training has not
@@ -189,8 +188,8 @@ class Eviction:
             `table.evict()`, for example by `EvictCallback`. Default: 'step'.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type, out of range, or has no effect
-            beside the other arguments.
+        TypeError, ValueError: an argument is of the wrong type, out of range, or has no effect with
+            the other arguments.
 
     Example:
         >>> Eviction(max_idle_seconds=7 * 24 * 3600, max_rows=100_000_000).order

@@ -147,7 +147,7 @@ class Interleaver:
         self._blocks[partition] = deque()
 
     def add(self, partition: int) -> None:
-        """Give turns to a waiting partition from now on, starting with the current turn.
+        """Give turns to a waiting partition from now on, and pass it the turn at once.
 
         The partition that has the turn must not have a partly taken message.
         """

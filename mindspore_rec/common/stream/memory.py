@@ -73,7 +73,7 @@ class MemoryTopic:
             return list(self._logs[partition])
 
     def beside(self, topic: str) -> MemoryTopic:
-        """Return the topic of this name beside this topic, which has one partition."""
+        """Return a topic of one partition that belongs to this topic and has this name."""
         with self._changed:
             return self._beside.setdefault(topic, MemoryTopic(topic=topic))
 

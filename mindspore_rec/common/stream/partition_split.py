@@ -170,7 +170,7 @@ def state_of_partitions(
 
 
 def with_partitions(state: Mapping[str, Any], offsets: Mapping[int, int]) -> dict[str, Any]:
-    """Return a state with further partitions, which begin at offsets and take turns too.
+    """Return a state with additional partitions, which begin at `offsets` and take turns.
 
     Args:
         state: state of a `StreamSource`.

@@ -283,8 +283,8 @@ class StreamSource:
         """Read at first only the partitions of the topic that all workers know.
 
         Args:
-            partitions: numbers of the partitions. They must be set before a state is loaded or a
-                batch is taken.
+            partitions: numbers of the partitions. The method must be called before a state is
+                loaded or a batch is taken.
         """
         mine = self._assigned.partitions = [p for p in self._assigned.partitions if p in partitions]
         if not self._restored:
@@ -312,7 +312,7 @@ class StreamSource:
     def add_partitions_when_saved(self) -> None:
         """Give turns to new partitions only in a call of `add_waiting_partitions`.
 
-        The method is for a reader that writes its state to disk before it continues. The state then
+        The method is for a reader that writes its state to disk before it continues. The state
         records the decision, so that the reader's output since the previous state is repeated
         unchanged.
         """

@@ -55,7 +55,7 @@ def ssd_of(ssd: SsdConfig | None, old: dict[str, Any]) -> SsdConfig | None:
         old: values of fields, by the names of the old arguments.
 
     Raises:
-        ValueError: a setting of the tier has no path beside it.
+        ValueError: an old argument sets the tier, but the path is missing.
 
     Example:
         >>> ssd_of(None, {"ssd_path": "rows", "ssd_direct": False})
