@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Modules that training and serving share; none needs MindSpore."""
+"""Modules that training and serving share. No module of `common` needs MindSpore."""

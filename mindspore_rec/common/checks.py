@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of arguments, also for your own cells and configurations.
+"""Check arguments; your own cells and configurations may use these functions too.
 
-Each function returns the value, or raises an exception whose message names the argument, its legal
-range and the given value.
+Each function returns a legal value, and raises an exception for an illegal value. The exception's
+message names the argument, the legal range and the illegal value.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _REPR.maxlevel = 3
 
 
 def _shown(value: Any) -> str:
-    """Return a value as one line of text, cut off if long."""
+    """Return a value as one line of text of at most 120 characters."""
     text = " ".join(_REPR.repr(value).split())
     return text if len(text) <= 120 else f"{text[:117]}..."
 
@@ -29,7 +29,7 @@ def check_int(argument: str, value: Any, low: int, high: int) -> int:
     """Return `value` as an int in `[low, high]`.
 
     Raises:
-        TypeError: `value` is not an int (a bool is not).
+        TypeError: `value` is not an int, or is a bool.
         ValueError: `value` is out of range.
 
     Example:
@@ -63,7 +63,7 @@ def check_number(
         high_open: whether `high` itself is illegal. Default: False.
 
     Raises:
-        TypeError: `value` is not a number (a bool is not).
+        TypeError: `value` is not a number, or is a bool.
         ValueError: `value` is NaN, infinite or out of range.
 
     Example:
@@ -95,10 +95,10 @@ def _range(low: float, high: float, low_open: bool, high_open: bool) -> str:
 
 
 def check_one_of(argument: str, value: Any, legal: tuple[str, ...]) -> str:
-    """Return `value` if it is one of the legal names.
+    """Return `value` if it is in `legal`.
 
     Raises:
-        ValueError: `value` is not one of them.
+        ValueError: `value` is not in `legal`.
 
     Example:
         >>> check_one_of("mode", "sum", ("sum", "mean"))

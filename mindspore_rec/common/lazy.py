@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faces: modules whose names are imported from where they are defined when they are first used.
+"""Faces: public modules whose names are imported from their defining modules on first use.
 
-Serving needs few modules and no MindSpore, training all of them and MindSpore. Importing a face
-must not import what only the other one needs.
+Serving needs few modules and no MindSpore. Training needs all modules and MindSpore. So importing a
+face for serving must not import modules that only training needs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TRAINING = ("mindspore_rec.train", "mindspore_rec.compat")
 
 
 class _Home(NamedTuple):
-    """Module that defines a name of a face, and its name there."""
+    """Module that defines a name of a face, and the name in that module."""
 
     module: str
     name: str
@@ -38,16 +38,18 @@ def lazily(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return the `__getattr__`, `__dir__` and `__all__` of a face (PEP 562).
 
-    Its names are the names that its source imports under `if TYPE_CHECKING:`, so each is written
-    once. Modules of the face itself, which `from face import module` imports, are no part of
+    The face's names are the names that its source imports under `if TYPE_CHECKING:`. So each name
+    is written once. Modules of the face itself, which `from face import module` imports, are not in
     `__all__`.
 
     Args:
-        face: name of the module that calls, its `__name__`.
-        aliases: other names of its names; they work, and `__dir__` leaves them out.
-        sentences: names that the face does not have, and what to use instead of each. It is in the
-            AttributeError, and in the ImportError of `from face import name`.
-        renamed: earlier names of its names; they work until version 1.0, with a warning.
+        face: `__name__` of the calling module.
+        aliases: other names for names of the face. Aliases work, but `__dir__` omits aliases.
+        sentences: names that the face lacks, each with a sentence about its replacement. The
+            AttributeError for a missing name has the name's sentence, and so has the ImportError of
+            `from face import name`.
+        renamed: earlier names for names of the face. Earlier names work until version 1.0, with a
+            warning.
     """
     module = sys.modules[face]
     homes = dict(_homes(inspect.getsource(module)))
@@ -75,7 +77,7 @@ def lazily(
 
 
 def _homes(source: str) -> Iterator[tuple[str, _Home]]:
-    """Yield the names that are imported under `if TYPE_CHECKING:`, each with its home.
+    """Yield the names that are imported under `if TYPE_CHECKING:`, each with its defining module.
 
     Example:
         >>> dict(_homes("if TYPE_CHECKING:\\n    from json import dumps as text"))
@@ -90,7 +92,7 @@ def _homes(source: str) -> Iterator[tuple[str, _Home]]:
 
 
 def _value(home: _Home, face: str) -> Any:
-    """Return what a name stands for: an object in a module, or a module in a package."""
+    """Return the object that a name means: an object in a module, or a module in a package."""
     try:
         if home.module != face:
             module = importlib.import_module(home.module)
@@ -108,12 +110,12 @@ def _value(home: _Home, face: str) -> Any:
 
 
 def _missing(face: str, name: str, instead: str | None) -> Exception:
-    """Return the error of a name that a face does not have; called by its `__getattr__`."""
+    """Return the error for a name that a face lacks, for the face's `__getattr__`."""
     message = f"module {face!r} has no attribute {name!r}"
     if instead is None:
         return AttributeError(message)
     message += f": {instead}"
-    # `from face import name` puts a sentence of its own in an AttributeError's place.
+    # `from face import name` would replace the message of an AttributeError.
     if sys._getframe(2).f_code.co_name == "_handle_fromlist":
         return ImportError(message, name=face)
     return AttributeError(message)

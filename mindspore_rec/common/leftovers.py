@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Leftovers of the package that had this name before: upstream's MindRec 0.2 and 0.3.
+"""Detect an old package with this library's name: upstream's MindRec 0.2 and 0.3.
 
-Indices of packages still have it, pip brings it if asked for this library by name, and it does not
-import on today's MindSpore. Beside this library it can be imported in its place.
+Package indices still have the old package, so pip installs it under this library's name. The old
+package does not import on today's MindSpore. If both packages are installed, Python may import the
+old package instead of this library.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _INFO = re.compile(r"mindspore[-_.]rec-(0\.[23]\.\d+)\.(?:dist|egg)-info", re.IG
 
 
 def _infos(folder: str) -> Iterator[str]:
-    """Yield the versions of upstream's package that a folder has a record of."""
+    """Yield the versions of upstream's package that are installed in a folder."""
     try:
         names = os.listdir(folder or ".")
     except OSError:  # a zip file, or not there
@@ -33,14 +34,14 @@ def _infos(folder: str) -> Iterator[str]:
 
 
 def warn_of_upstream() -> None:
-    """Warn if upstream's package is in Python's path, or its modules are among this library's.
+    """Warn if upstream's package is in Python's path, or its modules are in this library's folder.
 
     Warns:
-        RuntimeWarning: it is, in one sentence with the remedy.
+        RuntimeWarning: upstream's package is installed. The message names the remedy.
     """
     folders = dict.fromkeys(sys.path)
     where = next((f"{each} in {folder}" for folder in folders for each in _infos(folder)), None)
-    # This library has no `ops`.
+    # Only upstream's package has a package `ops`.
     if where is None and (_HERE / "ops" / "embedding.py").is_file():
         where = f"0.3.0, whose modules are among those in {_HERE}"
     if where is not None:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments of earlier versions: moved into settings, under another name, or without effect.
+"""Accept arguments of earlier versions that were moved into settings, renamed or removed.
 
-They work until version 1.0, each with a DeprecationWarning that names the new form. A decorator
-takes them, so that the signature itself has the new form only; docs/upgrading.md has both.
+Old arguments work until version 1.0, with a DeprecationWarning that names the new form. A decorator
+accepts the old arguments, so the signature has only the new form. The page docs/upgrading.md lists
+old and new forms.
 """
 
 from __future__ import annotations
@@ -33,21 +34,22 @@ Kind = TypeVar("Kind")
 
 
 class Change(Protocol):
-    """Way by which arguments of an earlier version become arguments of today."""
+    """Conversion of arguments of an earlier version to today's arguments."""
 
     def apply(self, function: str, named: dict[str, Any]) -> None:
-        """Put the new form in the place of old keyword arguments, with a warning for each."""
+        """Replace old keyword arguments by their new form, with a warning for each argument."""
 
 
 @dataclass(frozen=True)
 class Renamed:
-    """An argument that has another name by now.
+    """Argument that was renamed.
 
     Args:
-        old: its name until now.
+        old: old name of the argument.
         new: its name.
-        replaces: whether it takes the place of an argument by the new name, as
-            `dataclasses.replace` with the old name needs; else both are an error. Default: False.
+        replaces: whether the old name overrides the new name if a call has both, as
+            `dataclasses.replace` needs. If `replaces` is False, a call with both names is an error.
+            Default: False.
     """
 
     old: str
@@ -55,10 +57,10 @@ class Renamed:
     replaces: bool = False
 
     def apply(self, function: str, named: dict[str, Any]) -> None:
-        """Put the argument under its new name, with a warning.
+        """Rename the argument, with a warning.
 
         Raises:
-            TypeError: the argument is there by both names.
+            TypeError: the call has the argument under both names.
         """
         if self.old not in named:
             return
@@ -70,14 +72,14 @@ class Renamed:
 
 @dataclass(frozen=True)
 class InSettings:
-    """Arguments that are fields of a settings object by now, under the same names.
+    """Arguments that have become fields of a settings object, with the same names.
 
     Args:
         argument: the argument that takes the settings.
         kind: class of the settings.
-        names: the arguments until now.
-        first: the text of arguments before them, in the message. Another value than settings is
-            then the first argument of the settings.
+        names: names of the old arguments.
+        first: text of the settings' first argument in the message. If this text is set, a value of
+            `argument` that is not a settings object becomes the first argument of the settings.
     """
 
     argument: str
@@ -86,10 +88,10 @@ class InSettings:
     first: str = ""
 
     def apply(self, function: str, named: dict[str, Any]) -> None:
-        """Put settings in the place of the old arguments, with a warning for each.
+        """Replace the old arguments by settings, with a warning for each argument.
 
         Raises:
-            ValueError: an argument is given beside the settings.
+            ValueError: the call has an old argument and the settings.
         """
         old = {name: named.pop(name) for name in sorted(named.keys() & set(self.names))}
         if not old:
@@ -108,7 +110,7 @@ class InSettings:
 
 @dataclass(frozen=True)
 class WithoutEffect:
-    """An argument that never had an effect, and is no more there.
+    """Removed argument that never had an effect.
 
     Args:
         name: the argument.
@@ -124,13 +126,12 @@ class WithoutEffect:
 
 
 def takes_old(*changes: Change, order: Sequence[str] = ()) -> Callable[[Target], Target]:
-    """Return a decorator of functions, or of classes, that take arguments of earlier versions too.
+    """Return a decorator with which functions or classes also take arguments of earlier versions.
 
     Args:
-        *changes: what became of which arguments.
-        order: names of the arguments that could be given by position, in their order, if there are
-            old ones among them: what is given by position from the first of these on is then taken
-            by name.
+        *changes: conversions of the old arguments.
+        order: names of the old signature's positional arguments, in order, if some of them were
+            removed. From the first removed argument on, positional values are passed by name.
 
     Example:
         >>> @takes_old(Renamed("dim", "embedding_dim"))
@@ -174,11 +175,11 @@ def takes_old(*changes: Change, order: Sequence[str] = ()) -> Callable[[Target],
 
 
 def old_attribute(old: str, new: str) -> Callable[[type[Kind]], type[Kind]]:
-    """Return a decorator of classes whose attribute has a new name: the old one reads it too.
+    """Return a decorator of classes with which a renamed attribute also has its old name.
 
     Args:
-        old: name of the attribute until now.
-        new: its name.
+        old: old name of the attribute.
+        new: new name of the attribute.
 
     Example:
         >>> @old_attribute("dim", "embedding_dim")
@@ -214,7 +215,7 @@ def warn_of_old(name: str, instead: str) -> None:
 
     Args:
         name: the argument.
-        instead: what to do instead of giving it.
+        instead: the new form, which the message recommends.
     """
     warnings.warn(
         f"the argument {name} is deprecated and ends with version 1.0: {instead} "
@@ -231,12 +232,12 @@ def _check_once(function: str, late: Mapping[str, Any], named: Mapping[str, Any]
 
 
 def _spoken(target: Callable[..., Any]) -> str:
-    """Return how a message names a function: a constructor by its class."""
+    """Return a function's name for messages; a constructor has the name of its class."""
     return target.__qualname__.removesuffix(".__init__")
 
 
 def level_outside() -> int:
-    """Return the `stacklevel` for the caller's warning of the first line outside the library.
+    """Return the `stacklevel` of a warning that points at the first line outside the library.
 
     Example:
         >>> level_outside() > 0

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of MindRec and Rec SDK that this library does not have, each with what to use instead.
+"""Names of MindRec and Rec SDK that this library lacks, each with its replacement.
 
-docs/from_mindrec.md and docs/from_rec_sdk.md say more of each.
+docs/from_mindrec.md and docs/from_rec_sdk.md explain each name.
 """
 
 from __future__ import annotations
@@ -124,15 +124,16 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
 
 
 def refuse_arguments(function: str, given: Mapping[str, object], taken: str) -> None:
-    """Refuse arguments that a function does not have.
+    """Raise the error for arguments that a function does not have.
 
     Args:
         function: name of the function.
-        given: the arguments that it does not have, by name.
-        taken: the arguments that it has, for the message.
+        given: the illegal arguments by name.
+        taken: text about the legal arguments, for the message.
 
     Raises:
-        TypeError: there is one; the message says what to use instead of an argument of Rec SDK.
+        TypeError: `given` is not empty. For an argument of Rec SDK, the message names the
+            replacement.
 
     Example:
         >>> refuse_arguments("create_table", {"is_save": True}, "key_dtype, dim and others")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writing files and names to disk."""
+"""Write files and names to disk."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def sync(path: Path) -> None:
     """Write a file, or the names in a directory, to disk.
 
     Raises:
-        OSError: it cannot be opened or written.
+        OSError: the path cannot be opened or written.
 
     Example:
         >>> sync(Path("."))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files with secrets, which other users must not read: keys, and bearer tokens of a server."""
+"""Read files with secrets, such as keys and bearer tokens, which other users must not read."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _MOST_BYTES = 1 << 20  # of the file
 
 
 def check_private(path: Path) -> None:
-    """Refuse a file with a secret that every user of the machine can read or write.
+    """Raise an error for a file with a secret that other users can read or write.
 
     Raises:
-        OSError: it cannot be looked at.
-        ValueError: it is no file, or other users may read or write it.
+        OSError: the file's status cannot be read.
+        ValueError: the path is not a file, or other users may read or write the file.
     """
     mode = path.stat().st_mode
     if not stat.S_ISREG(mode):
@@ -31,11 +31,12 @@ def check_private(path: Path) -> None:
 
 
 def read_tokens(path: Path) -> list[bytes]:
-    """Return the tokens of a file, one per line; empty lines and lines with # are left out.
+    """Return the tokens of a file, one per line. Empty lines and comment lines with # are ignored.
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: other users may read it, it has no tokens, or a token is too short.
+        ValueError: other users may read the file, the file has no tokens, or a token is malformed
+            or too short.
     """
     check_private(path)
     with path.open("rb") as file:

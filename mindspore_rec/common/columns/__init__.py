@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Raw columns to arrays: schema, hashing, transforms, the one feature stage."""
+"""Convert raw columns to arrays: schema, hashing, transforms and the feature pipeline."""

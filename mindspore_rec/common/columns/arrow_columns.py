@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Between Arrow record batches and whole-batch NumPy arrays."""
+"""Convert Arrow record batches to whole-batch NumPy arrays, and rows to record batches."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ __all__ = [
 
 
 def to_arrays(rows: pa.RecordBatch, *, text: bool = False) -> dict[str, np.ndarray]:
-    """Return the columns as arrays: ``[B]`` of plain values, ``[B, N]`` of fixed-size lists.
+    """Return columns as arrays: ``[B]`` for plain values, ``[B, N]`` for fixed-size lists.
 
     Args:
-        rows: numbers, or fixed-size lists of numbers, without missing values, except floats: a
-            missing float is NaN.
-        text: whether columns of text are taken too, as arrays ``[B]`` of str and None, which a
-            `FeatureSpec` reads. Default: False.
+        rows: columns of numbers or of fixed-size lists of numbers. A missing float becomes NaN;
+            other missing values are illegal.
+        text: whether columns of text are legal too. Text becomes arrays ``[B]`` of str and None,
+            which a `FeatureSpec` reads. Default: False.
 
     Returns:
-        Arrays by name, which may be read only and share the batch's memory.
+        Arrays by column name. An array may be read-only and share the batch's memory.
 
     Raises:
-        ValueError: a column has missing values, or nothing of what is taken.
+        ValueError: a column has missing values, or values of a type that is not legal.
 
     Example:
         >>> rows = to_record_batch({"ids": np.array([[1, 2], [3, 4]]), "label": np.zeros(2)})
@@ -47,7 +47,7 @@ def to_arrays(rows: pa.RecordBatch, *, text: bool = False) -> dict[str, np.ndarr
 
 
 def to_array(name: str, column: pa.Array, text: bool = False) -> np.ndarray:
-    """Return a column as `to_arrays` does, which raises the same."""
+    """Return a column as an array, with the types and errors of `to_arrays`."""
     kind = column.type
     if text and is_text(kind):
         return column.to_numpy(zero_copy_only=False)
@@ -74,12 +74,12 @@ def _missing(name: str, kind: pa.DataType) -> ValueError:
 
 
 def as_array(name: str, column: Any, text: bool = False) -> Any:
-    """Return an Arrow array as `to_array` does, and any other column unchanged."""
+    """Convert an Arrow array with `to_array`, and return any other column unchanged."""
     return to_array(name, column, text) if isinstance(column, pa.Array) else column
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Return whether a type is text, or a dictionary of text."""
+    """Return True if a type is text, or a dictionary of text."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
@@ -94,8 +94,8 @@ def to_record_batch(rows: Any) -> pa.RecordBatch:
             ``[B, N]``.
 
     Raises:
-        TypeError: it is none of them.
-        ValueError: columns of different lengths, or arrays of more dimensions.
+        TypeError: `rows` is of another type.
+        ValueError: columns have different lengths, or an array does not have 1 or 2 dimensions.
 
     Example:
         >>> to_record_batch({"ids": np.array([[1, 2]])}).schema.field("ids").type
@@ -132,12 +132,12 @@ def to_column(name: str, values: Any) -> pa.Array:
     """Return values ``[B]`` or ``[B, N]`` as an Arrow array.
 
     Args:
-        name: of the column, for messages.
-        values: a list, an array, a pandas Series or an Arrow array, which stays as it is.
+        name: name of the column, for messages.
+        values: a list, an array, a pandas Series or an Arrow array.
 
     Raises:
-        TypeError: they are of several types, or of one that Arrow has not.
-        ValueError: they have more dimensions, or none, or lists of several lengths.
+        TypeError: the values have several types, or a type that Arrow lacks.
+        ValueError: `values` does not have 1 or 2 dimensions, or its lists have different lengths.
     """
     where = f"column {name!r} must"
     dims = _dims(where, values)
@@ -151,24 +151,25 @@ def to_column(name: str, values: Any) -> pa.Array:
 
 
 def values_array(where: str, values: Any, legal: str = "have values of one type") -> pa.Array:
-    """Return one-dimensional values of any kind as one Arrow array, whatever they came in.
+    """Return one-dimensional values of any container as one Arrow array.
 
-    Values become Arrow arrays only here, so a missing value (None, `pandas.NA`, NaT, NaN among
-    objects), a type and an error are the same for every reader of columns.
+    All readers of columns convert values with this function. So types, errors and missing values
+    (None, `pandas.NA`, NaT, and NaN among objects) are the same for all readers.
 
     Args:
-        where: begin of the message of an error, up to "must".
+        where: beginning of an error message, up to "must".
         values: a list, a NumPy array, a pandas Series, Index or Categorical, or an Arrow array or
             chunked array. Bytes of a NumPy array are UTF-8.
-        legal: what values must be, for the message about some of several types.
+        legal: end of the error message for values of several types, which names the required
+            values.
 
     Returns:
-        One array, never a chunked one, without run-end encoding and views of text.
+        One array that is not chunked, has no run-end encoding and has no views of text.
 
     Raises:
-        TypeError: they are of several types, or of one that Arrow has not.
-        ValueError: they have another number of dimensions; text is not Unicode, or an integer
-            beyond int64.
+        TypeError: the values have several types, or a type that Arrow lacks.
+        ValueError: the values are not one-dimensional, a text is not Unicode, or an integer does
+            not fit int64.
 
     Example:
         >>> values_array("column 'x' must", np.array(["a", None], object)).to_pylist()
@@ -187,14 +188,14 @@ def values_array(where: str, values: Any, legal: str = "have values of one type"
     try:
         if isinstance(values, np.ndarray) and values.dtype.kind == "S":
             values = np.char.decode(values, "utf-8")
-        # In numbers of NumPy a NaN stays one: no mask, no copy.
+        # NaN in a NumPy array of numbers stays NaN, which saves a mask and a copy.
         numbers = isinstance(values, np.ndarray) and values.dtype.kind in "fiu"
         made = pa.array(values, from_pandas=not numbers)
     except (UnicodeError, OverflowError) as error:
         raise ValueError(f"{where} be Unicode text or integers of int64: {_line(error)}") from error
     except (pa.ArrowInvalid, TypeError, NotImplementedError) as error:
         raise TypeError(f"{where} {legal}: {_line(error)}") from error
-    # Some arrays of pandas' text are chunked: arrays of a file, or of several frames.
+    # A pandas text array is chunked if it comes from a file or from several frames.
     return one_array(made) if isinstance(made, pa.ChunkedArray) else _plain(made)
 
 
@@ -212,7 +213,7 @@ def _line(error: Exception) -> str:
 
 
 def join_rows(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Return the rows of record batches of one schema, at least one, one after the other."""
+    """Concatenate at least one record batch of one schema into one record batch."""
     if len(parts) == 1:
         return parts[0]
     table = pa.Table.from_batches(parts)
@@ -226,7 +227,7 @@ def join_rows(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def one_array(column: pa.ChunkedArray) -> pa.Array:
-    """Return the chunks of a column as one array, without run-end encoding and views of text."""
+    """Return the chunks of a column as one array without run-end encoding or text views."""
     chunks = [_plain(chunk) for chunk in column.chunks]
     if len(chunks) == 1:
         return chunks[0]
@@ -242,7 +243,7 @@ def one_array(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _plain(values: pa.Array) -> pa.Array:
-    """Return values in a form that all of Arrow's functions take."""
+    """Return values in a form that all Arrow functions support."""
     kind = values.type
     if pa.types.is_run_end_encoded(kind):
         return _plain(pc.run_end_decode(values))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BatchRows: the columns of one batch by name or place, whatever holds them."""
+"""BatchRows: the columns of one batch, by name or by place."""
 
 from __future__ import annotations
 
@@ -16,22 +16,24 @@ __all__ = ["BatchRows", "flat_values"]
 
 
 class BatchRows:
-    """Columns of a batch, which are converted when they are asked for.
+    """Columns of a batch. A column is converted when a method reads it.
 
     Args:
-        rows: an Arrow RecordBatch or Table, a DataFrame, a dict of arrays or Tensors, or a tuple or
-            list of them.
-        names: the names of all columns, if `rows` is a dict of some of them. Features may then name
-            a column or give its place. Default: features name columns of a dict, and give places in
-            a tuple.
+        rows: an Arrow RecordBatch or Table, a DataFrame, or a dict, tuple or list of arrays or
+            Tensors.
+        names: the names of all columns, if `rows` is a dict of some columns. Features may then
+            refer to a column by name or by place. Default: features use names for a dict, and
+            places for a tuple.
 
     Attributes:
-        names: names of the columns; places as texts if `rows` is a tuple or list.
-        by_place: whether features give places; None: both will do.
+        names: names of the columns. If `rows` is a tuple or list, the names are the places as
+            texts.
+        by_place: True if features refer to columns by place, False if by name, None if both are
+            legal.
 
     Raises:
-        TypeError: `rows` is something else.
-        ValueError: two columns have one name.
+        TypeError: `rows` is of another type.
+        ValueError: two columns have the same name.
 
     Example:
         >>> rows = BatchRows((np.array([7, 9]), np.array(["a", "b"])))
@@ -54,21 +56,21 @@ class BatchRows:
         self._known = frozenset(self.names)
 
     def name_of(self, column: str | int) -> str | None:
-        """Return the name of a column given by name or place; None if there is none."""
+        """Return the name of the column with this name or place; None without such a column."""
         if isinstance(column, int):
             return self.names[column] if column < len(self.names) else None
         return column if column in self._known else None
 
     def as_record_batch(self) -> pa.RecordBatch:
-        """Return all columns."""
+        """Return all columns as one record batch."""
         return to_record_batch({name: self.arrow(name) for name in self._columns})
 
     def given(self, name: str) -> Any:
-        """Return a column as it was given."""
+        """Return a column in its original form, without a conversion."""
         return self._columns[name]
 
     def raw(self, name: str) -> Any:
-        """Return a column as an array, an Arrow array if it came as one."""
+        """Return a column as an array. An Arrow column stays an Arrow array."""
         column = self._columns[name]
         if hasattr(column, "asnumpy"):  # a Tensor
             return column.asnumpy()
@@ -96,11 +98,12 @@ def _check_names(names: Sequence[str]) -> None:
 
 
 def flat_values(where: str, column: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, tuple[int, ...]]:
-    """Flatten a column of fixed-size lists: return its values and its shape.
+    """Flatten a column of fixed-size lists, and return the values and the column's shape.
 
     Args:
         where: beginning of an error message, up to "must".
-        column: array or chunked array ``[B]`` of values, or of fixed-size lists, also nested.
+        column: array or chunked array ``[B]`` of values or of fixed-size lists. Lists may be
+            nested.
 
     Raises:
         ValueError: a list is missing.

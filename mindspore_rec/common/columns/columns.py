@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One column of a batch by its FeatureSpec: values to keys, timestamps to an event time."""
+"""Convert one column of a batch by its FeatureSpec: values to keys, timestamps to an event time."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ MAX_EVENT_TIME = (1 << 32) - 1  # seconds: a row keeps the time it was last seen
 
 
 def key_column(spec: FeatureSpec, column: Any) -> np.ndarray:
-    """Return a feature's values as keys of its table; its `transform` is not looked at.
+    """Return a feature's values as keys of its table, without applying its `transform`.
 
-    Integers are keys as they are: int32 stays, other integers become int64. Strings are hashed by
-    `category_keys` with the table's name, so that equal strings of two features of a table are one
+    An integer is its own key: int32 stays int32, and other integers become int64. `category_keys`
+    hashes strings with the table's name. So equal strings of two features of a table get the same
     key.
 
     Args:
         spec: the feature.
-        column: array `[rows, ...]` of integers or strings (None is a missing value), or an Arrow
-            array of them or of fixed-size lists of them.
+        column: array `[rows, ...]` of integers or strings, in which None is a missing value. An
+            Arrow array of integers, of strings or of fixed-size lists is legal too.
 
     Returns:
         int32 or int64 array of the column's shape.
 
     Raises:
-        TypeError: values of another kind.
-        ValueError: no dimension, other than `spec.batch_size` rows, or an integer that is missing
-            or outside int64.
+        TypeError: the values are neither integers nor strings.
+        ValueError: the column is a single value, its number of rows is not `spec.batch_size`, or an
+            integer is missing or does not fit int64.
 
     Example:
         >>> key_column(FeatureSpec("user"), np.array([[1, 2]], np.uint8))
@@ -60,7 +60,7 @@ def key_column(spec: FeatureSpec, column: Any) -> np.ndarray:
 
 
 def check_batch_size(spec: FeatureSpec, rows: int) -> None:
-    """Raise ValueError if a column has other than `spec.batch_size` rows."""
+    """Raise ValueError if the number of rows of a column is not `spec.batch_size`."""
     if spec.batch_size is not None and rows != spec.batch_size:
         raise ValueError(
             f"feature '{spec.name}': column '{spec.column}' must have {spec.batch_size} rows, the "
@@ -97,7 +97,7 @@ def _integer_keys(where: str, values: np.ndarray) -> np.ndarray:
 
 
 def time_values(column: Any) -> np.ndarray:
-    """Return a column of times as an array; missing times of Arrow arrays are NaN or NaT."""
+    """Return a column of times as an array. A missing time of an Arrow array is NaN or NaT."""
     if not isinstance(column, (pa.Array, pa.ChunkedArray)):
         return np.asarray(column)
     values, shape = flat_values("times must", column)
@@ -108,16 +108,16 @@ def event_time(spec: FeatureSpec, column: Any) -> int:
     """Return the time of a batch's events: the latest of its timestamps.
 
     Args:
-        spec: the feature, a timestamp.
-        column: at least one time: integers or floats in seconds since 1970, or datetime64 (UTC); or
-            an Arrow array of them.
+        spec: the feature, which must be a timestamp.
+        column: at least one time: integers or floats in seconds since 1970, or datetime64 (UTC), as
+            an array or Arrow array.
 
     Returns:
         Whole seconds since 1970, at least 1.
 
     Raises:
-        TypeError: values of another kind.
-        ValueError: no value; a time that is missing, before 1970 or past 2106.
+        TypeError: the values are neither numbers nor datetime64.
+        ValueError: the column is empty, or a time is missing, before 1970 or past 2106.
 
     Example:
         >>> event_time(FeatureSpec("time", is_timestamp=True), np.array([1700000000.5, 1.6e9]))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A MindSpore Dataset of whole batches through a FeaturePipeline, in the Dataset's own threads.
+"""Apply a FeaturePipeline to a MindSpore Dataset of whole batches, in the Dataset's threads.
 
-Only methods of the Dataset are called: nothing here imports MindSpore.
+This module only calls methods of the Dataset and does not import MindSpore.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ __all__ = ["ColumnsAmong", "map_dataset"]
 
 
 class ColumnsAmong(NamedTuple):
-    """Columns of batches, and of what is made of them.
+    """Names of the columns that a pipeline reads, makes and keeps.
 
     Attributes:
-        read: columns that arrays are made of.
-        made: names of the arrays, and of the event time behind them if it is asked for.
-        kept: other columns, which come out as they are.
+        read: columns from which the pipeline makes its arrays.
+        made: names of the arrays. If the caller wants the event time, the timestamp's name follows.
+        kept: columns that the pipeline passes on unchanged.
     """
 
     read: list[str]
@@ -31,7 +31,7 @@ class ColumnsAmong(NamedTuple):
 
 
 class _Pipeline(Protocol):
-    """Protocol of a FeaturePipeline as it is needed here."""
+    """Attributes and methods of a FeaturePipeline that this module needs."""
 
     column_names: list[str]
 
@@ -47,11 +47,11 @@ def map_dataset(pipeline: _Pipeline, dataset: Any, learn: bool, with_time: bool 
     """Return the Dataset of a pipeline's arrays.
 
     Args:
-        pipeline: FeaturePipeline whose features name columns or give their places.
+        pipeline: FeaturePipeline whose features refer to columns by name or by place.
         dataset: `mindspore.dataset.Dataset` of whole batches.
-        learn: whether the pipeline learns; if it can, one thread does it, in order.
-        with_time: whether the event time comes out as well, int64 ``[1]`` after the arrays under
-            the timestamp's name.
+        learn: whether the pipeline learns. A pipeline that learns runs in one thread, in order.
+        with_time: whether the Dataset also returns the event time, int64 ``[1]``, after the arrays.
+            The column of the event time has the timestamp's name.
 
     Raises:
         ValueError: a column is missing, or has the name of an array.

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A FeaturePipeline as JSON values, so that it travels with a network, and back.
+"""Convert a FeaturePipeline to JSON values, which can be stored with a network, and back.
 
-The description has what the pipeline was made with. What it has learned is its `state_dict`, which
-checkpoints hold. Only transforms of this library are described, each by its class's name and
-arguments: nothing that is read names code.
+The description has the arguments of the pipeline. The learned state is not part of the description:
+it is the pipeline's `state_dict`, which checkpoints store. Only transforms of this library have a
+description, which is the name and the arguments of the class. So reading a description never runs
+foreign code.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from mindspore_rec.common.columns.transforms import (
 
 __all__ = ["describe_pipeline", "described_pipeline"]
 
-# Arguments of each transform besides the column, and the attributes that keep them.
+# For each transform: its arguments besides the column, and the attributes with their values.
 _TRANSFORMS: dict[type[Feature], dict[str, str]] = {
     Category: {"field": "field"},
     Key: {},
@@ -50,10 +51,10 @@ def describe_pipeline(pipeline: FeaturePipeline) -> dict[str, Any]:
     """Return the arguments of a pipeline as JSON values.
 
     Args:
-        pipeline: with features of this library, and without `prepare`.
+        pipeline: a pipeline with features of this library and without `prepare`.
 
     Raises:
-        ValueError: it has what has no description; the message says what.
+        ValueError: a part of the pipeline has no description. The message names the part.
 
     Example:
         >>> made = describe_pipeline(FeaturePipeline({"x": [Number("price")]}))
@@ -73,10 +74,10 @@ def describe_pipeline(pipeline: FeaturePipeline) -> dict[str, Any]:
 
 
 def described_pipeline(description: Mapping[str, Any]) -> FeaturePipeline:
-    """Return the pipeline of a description; it has learned nothing.
+    """Return the pipeline of a description, without any learned state.
 
     Raises:
-        ValueError: it is no description.
+        ValueError: `description` is not the description of a pipeline.
 
     Example:
         >>> description = describe_pipeline(FeaturePipeline({"x": [Number("price")]}))

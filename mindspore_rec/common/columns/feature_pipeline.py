@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FeaturePipeline: the one stage from rows of raw columns to the arrays that a model reads."""
+"""FeaturePipeline: convert rows of raw columns to the arrays that a model reads."""
 
 from __future__ import annotations
 
@@ -36,37 +36,39 @@ _COLUMNS = ""  # key of a state under which the outputs' columns are; no output 
 
 
 class FeaturePipeline:
-    """Transform of batches of raw columns to whole-batch arrays of keys and numbers.
+    """Transform batches of raw columns to whole-batch arrays of keys and numbers.
 
-    The same object declares the features of a model wherever they are asked for: the tables
+    One pipeline declares the features of a model for all users: the tables
     (`create_table(specs=)`), the training (`FeatureBatches`, or the transform of a
-    `StreamingDataset`), a feature worker, the evaluation and the `Predictor`. What its transforms
-    have learned is its state. Calling it learns, `apply` does not.
+    `StreamingDataset`), a feature worker, the evaluation and the `Predictor`. The pipeline's state
+    is the statistics that its transforms have learned. Calling the pipeline learns; `apply` does
+    not learn.
 
-    A batch is an Arrow RecordBatch or Table, a DataFrame, a dict of columns, a tuple of columns (if
-    features name places), or a `mindspore.dataset.Dataset` of whole batches. Arrays come out in a
-    dict, or a tuple, or a Dataset.
+    A batch is an Arrow RecordBatch or Table, a DataFrame, a dict of columns, or a tuple of columns
+    (if features refer to columns by place). A `mindspore.dataset.Dataset` of whole batches is legal
+    too. The result is a dict of arrays, a tuple for a tuple, or a Dataset for a Dataset.
 
     Args:
-        outputs: by the array's name, the feature or features of which it is made. A FeatureSpec
-            alone gives its keys in the shape of its column, under its own name; several features
-            are side by side, int64 ``[B, F]`` of keys or float32 ``[B, N]`` of numbers. A
-            FeatureSpec that is the timestamp declares the event time, and is no array. The label
-            last. Or only FeatureSpec objects, each of which is an output.
-        prepare: functions from a DataFrame to a DataFrame, applied first, in order. They may add
-            columns and leave rows out. Default: none.
-        threads: columns worked on at a time, at least 1 (default 1).
-        keep_rest: whether columns that no feature reads come out too, as they are, last; not beside
-            `prepare`. Default: False.
+        outputs: dict from the name of each array to its feature or features. A single FeatureSpec
+            gives keys in the shape of its column, and the array has its name. Several features give
+            one array with their columns side by side, int64 ``[B, F]`` of keys or float32 ``[B,
+            N]`` of numbers. A FeatureSpec that is the timestamp declares the event time, and gives
+            no array. The label is the last output. An iterable of FeatureSpec objects is legal too:
+            each is one output.
+        prepare: functions from a DataFrame to a DataFrame. The pipeline applies these functions
+            first, in order. The functions may add columns and drop rows. Default: none.
+        threads: number of columns that are transformed at a time, at least 1 (default 1).
+        keep_rest: whether columns that no feature reads follow the arrays unchanged. Must be False
+            with `prepare`. Default: False.
 
     Attributes:
-        column_names: of the arrays, without the columns of `keep_rest`.
+        column_names: names of the arrays, without the columns of `keep_rest`.
         specs: all features that are declared as FeatureSpec objects.
         timestamp: the feature that is the event time, or None.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type; an output mixes keys and numbers;
-            features do not fit together, as for `check_specs`.
+        TypeError, ValueError: an argument is of the wrong type, an output mixes keys and numbers,
+            or `check_specs` rejects the features.
 
     Example:
         >>> from mindspore_rec import FeatureSpec
@@ -121,7 +123,7 @@ class FeaturePipeline:
         return ThreadPoolExecutor(self._threads) if self._threads > 1 else None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return everything but the threads, which a copy and another process have of their own."""
+        """Return all attributes except the threads: a copy of the pipeline starts new threads."""
         return {name: value for name, value in vars(self).items() if name != "_pool"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -131,12 +133,13 @@ class FeaturePipeline:
     # ---- batches
 
     def __call__(self, rows: Any) -> Any:
-        """Return the arrays of the stream's next rows, which are taken into the statistics first.
+        """Learn statistics from the stream's next rows, and return their arrays.
 
-        If it raises, nothing was learned.
+        If the call raises, the statistics have learned nothing.
 
         Args:
-            rows: a batch, or a Dataset of batches. One that learns is mapped by one thread.
+            rows: a batch, or a Dataset of batches. If the pipeline learns, one thread maps the
+                Dataset.
 
         Raises:
             TypeError, ValueError: a column is missing or of a type that a feature cannot read.
@@ -146,15 +149,15 @@ class FeaturePipeline:
         return self._made(rows, True)[0]
 
     def apply(self, rows: Any, columns: Sequence[str] | None = None) -> Any:
-        """Return the arrays of rows by what was learned before; for evaluation and serving.
+        """Return the arrays of rows without learning from them, for evaluation and serving.
 
         Args:
-            rows: as for a call.
-            columns: names of the arrays that are wanted; rows need not have the columns that only
-                other arrays are made of. Default: all.
+            rows: a batch, or a Dataset of batches.
+            columns: names of the arrays to return. Rows need not have the columns that only other
+                arrays read. Default: all arrays.
 
         Raises:
-            TypeError, ValueError: as for a call, or there is no array of that name.
+            TypeError, ValueError: as for a call, or `columns` has a name that no array has.
         """
         if _is_dataset(rows):
             return map_dataset(self, rows, learn=False)
@@ -167,16 +170,17 @@ class FeaturePipeline:
 
         Args:
             rows: a batch.
-            learn: whether it is taken into the statistics first. Default: True.
-            with_time: whether the timestamps are read; False for rows that need not have them.
-                Default: True.
+            learn: whether the statistics learn from the batch first. Default: True.
+            with_time: whether the timestamps are read. If False, rows need no timestamps. Default:
+                True.
 
         Returns:
-            As a call returns; and the latest timestamp of the batch in whole seconds since 1970, or
-            None if no feature is the timestamp, `prepare` left no row, or timestamps are not read.
+            The arrays, and the latest timestamp of the batch in whole seconds since 1970. The
+            timestamp is None if no feature is the timestamp, `prepare` dropped all rows, or
+            `with_time` is False.
 
         Raises:
-            TypeError, ValueError: as for a call; a time that is missing, before 1970 or past 2106.
+            TypeError, ValueError: as for a call, or a time is missing, before 1970 or past 2106.
         """
         return self._made(rows, learn, with_time=with_time)
 
@@ -242,7 +246,7 @@ class FeaturePipeline:
         for member in (each for output in outputs for each in output.members):
             column = view.given(column_of(member, view))
             if is_single(column):
-                continue  # its feature says what is wrong with it
+                continue  # the feature's own check reports the error
             name = member.name if isinstance(member, FeatureSpec) else str(member.column)
             if first is None:
                 first = name, len(column)
@@ -259,7 +263,7 @@ class FeaturePipeline:
         return [name for name in view.names if name not in read and name != time]
 
     def columns_among(self, names: Sequence[str], with_time: bool) -> ColumnsAmong:
-        """Return the columns of batches that have these names, and of what is made of them.
+        """Return the columns that the pipeline reads, makes and keeps for batches with these names.
 
         Raises:
             ValueError: a column is missing, or has the name of an array.
@@ -283,7 +287,7 @@ class FeaturePipeline:
     # ---- where it is used
 
     def reads(self, columns: Sequence[str] | None = None) -> list[str | int] | None:
-        """Return the raw columns that arrays are made of, in order; None if `prepare` decides.
+        """Return the raw columns that arrays read, in order; None if the pipeline has `prepare`.
 
         Args:
             columns: names of the arrays. Default: all.
@@ -296,7 +300,8 @@ class FeaturePipeline:
     def with_times(self) -> FeaturePipeline:
         """Return this pipeline, with the times of the rows as its first array.
 
-        A feature worker sends that; what is learned is shared with this pipeline.
+        A feature worker sends the arrays of the new pipeline. The new pipeline shares its learned
+        state with this pipeline.
 
         Raises:
             ValueError: no feature is the timestamp.
@@ -309,10 +314,10 @@ class FeaturePipeline:
         return made
 
     def received(self) -> FeaturePipeline:
-        """Return the pipeline of whoever gets what a feature worker made with `with_times()`.
+        """Return the pipeline for arrays that a feature worker made by `with_times()`.
 
-        It declares the same tables, thresholds and event time, takes the arrays as they come, and
-        learns nothing.
+        The new pipeline declares the same tables, thresholds and event time. The new pipeline
+        passes the arrays on unchanged and learns nothing.
         """
         made = copy.copy(self)
         made._outputs = [MadeOutput(output.name) for output in self._outputs]
@@ -327,14 +332,14 @@ class FeaturePipeline:
 
     @property
     def learns(self) -> bool:
-        """Whether a transform has a state."""
+        """True if a transform has a state."""
         transforms = (each for output in self._outputs for each in output.transforms)
         return any(each is not None and each.state_dict() is not None for each in transforms)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what was learned, as JSON values; beside it, under '', the columns of each output.
+        """Return the learned state as JSON values. The key '' has the columns of each output.
 
-        `load_state_dict` compares the columns, so that none gets what another one has taught.
+        `load_state_dict` compares the columns, so that no column gets the state of another column.
         """
         learned: dict[str, Any] = {
             output.name: [None if t is None else t.state_dict() for t in output.transforms]
@@ -344,11 +349,12 @@ class FeaturePipeline:
         return learned
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over what `state_dict` returned.
+        """Load a state that `state_dict` returned.
 
         Raises:
-            TypeError, ValueError, KeyError: the state is of a pipeline with other features, or of
-                columns with other names or in another order. Nothing has changed then.
+            TypeError, ValueError, KeyError: the state belongs to a pipeline with other features, or
+                its columns have other names or another order. After an error, the pipeline is
+                unchanged.
         """
         self._check_state(state)
         tried = copy.deepcopy([output.transforms for output in self._outputs])
@@ -357,7 +363,7 @@ class FeaturePipeline:
                 _load(each, state[output.name])
 
     def with_state(self, state: Mapping[str, Any]) -> FeaturePipeline:
-        """Return a copy with another state; this pipeline keeps its own.
+        """Return a copy of this pipeline with another state. This pipeline keeps its own state.
 
         Raises:
             TypeError, ValueError, KeyError: as for `load_state_dict`.
@@ -382,14 +388,14 @@ class FeaturePipeline:
 
 
 def name_taken(name: str) -> ValueError:
-    """Return the error of a feature with the name of a column that is kept."""
+    """Return the error for a feature with the name of a column that `keep_rest` keeps."""
     return ValueError(
         f"feature '{name}' has the name of another column of the batch: give it another name"
     )
 
 
 def _is_dataset(rows: Any) -> bool:
-    """Whether rows are MindSpore's; without MindSpore there are none."""
+    """Return True if rows are a MindSpore Dataset; False if MindSpore is not imported."""
     module = sys.modules.get("mindspore.dataset")
     return module is not None and isinstance(rows, module.Dataset)
 
@@ -413,7 +419,7 @@ def _functions(prepare: Any) -> list[Prepare]:
 
 
 def _specs(definitions: Mapping[str, Any], outputs: list[Output]) -> tuple[FeatureSpec, ...]:
-    """Return the FeatureSpec objects in the order in which they were given."""
+    """Return the FeatureSpec objects in the order of the definitions."""
     by_name = {output.name: output.specs for output in outputs}
     specs = tuple(spec for name, made in definitions.items() for spec in by_name.get(name, [made]))
     check_together(specs)
@@ -440,14 +446,14 @@ def _columns(output: Output) -> list[str | int]:
 
 
 def _check_columns_of(output: Output, columns: Any) -> None:
-    """Raise ValueError if an output has other columns in the state than in the pipeline."""
+    """Raise ValueError if the state and the pipeline have different columns for an output."""
     own = _columns(output)
     state_columns = columns.get(output.name) if isinstance(columns, Mapping) else None
     if not isinstance(state_columns, (list, tuple)) or len(state_columns) != len(own):
         raise ValueError(
             f"state must have the columns of output {output.name!r}, got {state_columns!r:.80}"
         )
-    # A name and a place may be the same column, if batches were tuples and now are dicts.
+    # A name and a place may mean the same column: batches may have changed from tuples to dicts.
     if any(type(a) is type(b) and a != b for a, b in zip(own, state_columns, strict=True)):
         raise ValueError(
             f"output {output.name!r} of the state is of columns {list(state_columns)}, this "
@@ -457,7 +463,7 @@ def _check_columns_of(output: Output, columns: Any) -> None:
 
 @contextmanager
 def _nothing_learned_in_part(outputs: list[Output], learn: bool) -> Iterator[None]:
-    """Put transforms back if a batch fails after some of them have learned from it."""
+    """Restore all transforms if a batch fails after some transforms have learned from it."""
     transforms = [t for output in outputs for t in output.transforms if learn and t is not None]
     before = [dict(vars(each)) for each in transforms]
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FeatureSpec: one feature of a batch, the table it is looked up in, and that table's policies."""
+"""FeatureSpec: one feature of a batch, its table, and the policies of the table."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _NAME = re.compile(r"[0-9A-Za-z_.]{1,100}")
 
 
 def check_name(argument: str, value: Any) -> str:
-    """Return `value`, the name of a feature or table, checked.
+    """Check the name of a feature or table, and return the name.
 
     Raises:
-        TypeError: it is not a str.
-        ValueError: it is not 1 to 100 of letters, digits, '_' and '.'.
+        TypeError: `value` is not a str.
+        ValueError: `value` does not consist of 1 to 100 letters, digits, '_' and '.'.
 
     Example:
         >>> check_name("name", "user.id_2")
@@ -44,38 +44,39 @@ def check_name(argument: str, value: Any) -> str:
 
 @dataclass(frozen=True)
 class FeatureSpec:
-    """Declaration of a column of a batch: keys of a table, or the time of the events.
+    """Declare a column of a batch: the keys of a table, or the time of the events.
 
-    One object says everything about a feature, wherever features are asked for: `create_table`,
-    `SparseLookup`, `FeatureBatches`, `FeaturePipeline`, `EventTime`.
+    One object describes a feature completely. `create_table`, `SparseLookup`, `FeatureBatches`,
+    `FeaturePipeline` and `EventTime` all take FeatureSpec objects.
 
     Args:
-        name: 1 to 100 letters, digits, '_' and '.'; the name of the column in which the keys come
-            out.
-        table_name: the table it is looked up in, written as `name`. Features of one table give its
-            name here, and have the same thresholds. Default: `name`.
-        index_key: where the column is in a batch: a name (1 to 255 characters), or a place from 0
-            to 255. Default: `name`.
-        access_threshold: a key is admitted in the batch in which its count reaches this, at most
-            2**30 - 1. 0: admission is on, with counts frozen. None or -1: off.
-        eviction_threshold: seconds of event time, 1 to 2**31 - 1, without the key after which its
-            row is evicted. None or -1: off.
-        is_timestamp: whether the column is the time of the events, in seconds since 1970; a
-            timestamp feature has no table. Default: it is not.
-        batch_size: rows a batch must have, at least 1. Default: any number.
-        faae_coefficient: number of occurrences that one occurrence of this feature counts as, for
-            admission to its table and for eviction by frequency, 1 to 2**20; Rec SDK's coefficient
-            of "feature admission and eviction". Default: 1.
-        transform: how the column becomes keys: a `Category`, `Key`, `TimePart`, `QuantileBucket` or
-            other `Feature` of keys, which names the column, so `index_key` is left out. Default:
-            integers are keys as they are, strings are hashed with `table_name`.
+        name: 1 to 100 letters, digits, '_' and '.'. The array of the keys has this name.
+        table_name: name of the table with the rows of the keys, of the same characters as `name`.
+            Features of one table have the same thresholds. Default: `name`.
+        index_key: the column of a batch: a name (1 to 255 characters), or a place from 0 to 255.
+            Default: `name`.
+        access_threshold: number of occurrences that admits a key, at most 2**30 - 1. A key is
+            admitted in the batch in which its count reaches `access_threshold`. With a threshold of
+            0, admission is on, and counts are frozen. With a threshold of None or -1, admission is
+            off.
+        eviction_threshold: seconds of event time, 1 to 2**31 - 1, after which the row of an unseen
+            key is evicted. With a threshold of None or -1, eviction is off.
+        is_timestamp: whether the column is the time of the events, in seconds since 1970. A
+            timestamp feature has no table. Default: False.
+        batch_size: required number of rows of a batch, at least 1. Default: any number.
+        faae_coefficient: weight of one occurrence of this feature in the counts for admission and
+            for eviction by frequency, 1 to 2**20. Rec SDK calls it the coefficient of "feature
+            admission and eviction". Default: 1.
+        transform: transform from the column to keys, such as a `Category`, `Key`, `TimePart` or
+            `QuantileBucket`. The transform names the column, so `index_key` is left out. Default:
+            integers are their own keys, and strings are hashed with `table_name`.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type, out of range, or of no use to a
+        TypeError, ValueError: an argument is of the wrong type, out of range, or illegal for a
             timestamp.
 
-    After `mx_rec.core.asc.feature_spec.FeatureSpec` of Rec SDK; docs/from_rec_sdk.md lists the
-    differences.
+    The class follows `mx_rec.core.asc.feature_spec.FeatureSpec` of Rec SDK, with the differences in
+    docs/from_rec_sdk.md.
 
     Example:
         >>> spec = FeatureSpec("clicked_item", table_name="items", access_threshold=3)
@@ -155,12 +156,12 @@ class FeatureSpec:
 
     @property
     def count_threshold(self) -> int | None:
-        """`access_threshold`, None if admission is off."""
+        """Value of `access_threshold`, or None if admission is off."""
         return None if self.access_threshold == -1 else self.access_threshold
 
     @property
     def idle_seconds(self) -> int | None:
-        """`eviction_threshold`, None if eviction is off."""
+        """Value of `eviction_threshold`, or None if eviction is off."""
         return None if self.eviction_threshold == -1 else self.eviction_threshold
 
 
@@ -191,18 +192,19 @@ def _check_eviction(where: str, value: Any) -> None:
 
 
 def check_specs(specs: Any) -> tuple[FeatureSpec, ...]:
-    """Return the features of one batch, after checking that they fit together.
+    """Check that the features of one batch fit together, and return the features.
 
     Args:
-        specs: a FeatureSpec, an iterable of them, or a FeaturePipeline, which has them.
+        specs: a FeatureSpec, an iterable of FeatureSpec objects, or a FeaturePipeline.
 
     Returns:
         The features.
 
     Raises:
-        TypeError: it is something else.
-        ValueError: there is none; two have one name; features of one table differ in a threshold;
-            two are timestamps; a table evicts by age and no feature is the timestamp.
+        TypeError: `specs` is of another type.
+        ValueError: there is no feature, two features have the same name, features of one table
+            differ in a threshold, two features are timestamps, or a table evicts by age without a
+            timestamp.
 
     Example:
         >>> check_specs([FeatureSpec("a", eviction_threshold=60)])
@@ -212,7 +214,7 @@ def check_specs(specs: Any) -> tuple[FeatureSpec, ...]:
         FeatureSpec with is_timestamp=True
     """
     if isinstance(getattr(specs, "specs", None), tuple):
-        return specs.specs  # of a pipeline, which has checked them
+        return specs.specs  # the pipeline has checked its features
     features = (specs,) if isinstance(specs, FeatureSpec) else specs
     if not isinstance(features, Iterable) or isinstance(features, (str, bytes)):
         raise TypeError(f"specs must be FeatureSpec objects, got {specs!r}")
@@ -227,7 +229,7 @@ def check_specs(specs: Any) -> tuple[FeatureSpec, ...]:
 
 
 def check_together(specs: tuple[FeatureSpec, ...]) -> None:
-    """Raise ValueError if features do not fit together, as `check_specs` says."""
+    """Raise ValueError if features do not fit together, by the rules of `check_specs`."""
     _check_names(specs)
     _check_thresholds(specs)
     _check_time(specs)
@@ -278,14 +280,14 @@ def _check_time(specs: tuple[FeatureSpec, ...]) -> None:
 
 
 def specs_of_table(specs: Any, table_name: str) -> tuple[FeatureSpec, ...]:
-    """Return the features that are looked up in a table.
+    """Return the features whose keys belong to a table.
 
     Args:
-        specs: as for `check_specs`.
+        specs: the features, as `check_specs` takes them.
         table_name: the table's name.
 
     Raises:
-        TypeError, ValueError: as for `check_specs`, or no feature is of that table.
+        TypeError, ValueError: `check_specs` rejects the features, or no feature uses the table.
 
     Example:
         >>> [spec.name for spec in specs_of_table(FeatureSpec("a", table_name="t"), "t")]

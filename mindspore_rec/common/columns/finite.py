@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that the numbers of a batch are finite: a rectifier may turn NaN into 0, and hide it."""
+"""Check that the numbers of a batch are finite. A ReLU may hide a NaN by turning it into 0."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _FLOATS = ("Float16", "Float32", "Float64")  # of MindSpore's Tensors
 
 
 def check_finite(what: str, column: Any) -> None:
-    """Check that a column has no NaN and no infinity; one of other than float numbers passes.
+    """Check that a column has no NaN and no infinity. A column of another type than float passes.
 
     Args:
         what: name of the column, for the message.
-        column: array or Tensor, a row a sample.
+        column: array or Tensor with one row per sample.
 
     Raises:
-        ValueError: a number is not finite; the message names the first row with one.
+        ValueError: a number is not finite. The message names the first row with such a number.
 
     Example:
         >>> check_finite("column 'age'", np.array([[1.5], [np.nan]], np.float32))
@@ -37,8 +37,7 @@ row out
 
 
 def finite_fault(column: Any) -> str:
-    """Return what a message says of a column with NaN or infinity, without its name; '' if it has
-    neither.
+    """Return the error text, without a name, for a column with NaN or infinity; '' without error.
 
     Example:
         >>> finite_fault(np.array([1.5, np.inf], np.float32))
@@ -50,7 +49,8 @@ def finite_fault(column: Any) -> str:
         column = column.asnumpy()
     if column.dtype.kind != "f":
         return ""
-    # One sum tells of nearly all batches that they are right.
+    # If the sum is finite, all numbers are finite. This cheap check suffices for nearly all
+    # batches.
     if column.size <= _FEW:
         flat = column.ravel()
         total = flat.dot(flat)  # BLAS warns of nothing: a request of 13 numbers takes 1 us, not 7

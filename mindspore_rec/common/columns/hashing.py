@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stable int64 keys for the raw values of a categorical field.
 
-The algorithm is fixed: a key written into a checkpoint today must be the key of the same value
-next year, in another process and on another machine. With ``field`` the field's name,
+The algorithm is fixed, because checkpoints store keys: a value must have the same key next year, in
+another process and on another machine. ``field`` is the field's name:
 
-* ``salt = blake2b(field as UTF-8, digest_size=8)``;
-* a **string** ``v`` gets ``mix(SipHash-2-4(v as UTF-8))`` under the 16-byte SipHash key that is
-  ``salt`` written as 16 lower-case hexadecimal digits (this is ``pandas.util.hash_array``);
-* an **integer** ``v`` gets ``mix(mix(v) XOR salt)``, where ``salt`` is read as a little-endian
-  uint64, so two integers of one field never share a key;
-* a **missing** value gets ``blake2b(field as UTF-8, digest_size=8, person=b"missing")``, read as a
+* ``salt = blake2b(field as UTF-8, digest_size=8)``.
+* A **string** ``v`` gets ``mix(SipHash-2-4(v as UTF-8))`` under the 16-byte SipHash key that is
+  ``salt`` written as 16 lower-case hexadecimal digits (this is ``pandas.util.hash_array``).
+* An **integer** ``v`` gets ``mix(mix(v) XOR salt)``, where ``salt`` is read as a little-endian
+  uint64, so two integers of one field never share a key.
+* A **missing** value gets ``blake2b(field as UTF-8, digest_size=8, person=b"missing")``, read as a
   little-endian word.
 
-``mix`` is the finalizer of SplitMix64, a bijection of 64-bit words. The 64 bits are then read as
+``mix`` is the finalizer of SplitMix64, a bijection of 64-bit words. The key is the 64 bits read as
 a signed integer. The string ``"7"`` and the integer ``7`` are different values and have different
-keys; the empty string is a string, not a missing value.
+keys. The empty string is a string, not a missing value.
 
 Sources: SipHash, Aumasson & Bernstein 2012 (https://www.aumasson.jp/siphash/siphash.pdf);
 SplitMix64, Steele et al. 2014 (https://doi.org/10.1145/2660193.2660195).
@@ -41,23 +41,24 @@ def category_keys(field: str, values: Any) -> np.ndarray:
     """Hash the values of one categorical field to int64 keys.
 
     Args:
-        field: Name of the field; it salts the hash, so equal values of two fields get
-            unrelated keys. Not empty.
+        field: Name of the field, not empty. The name salts the hash, so equal values of two fields
+            get unrelated keys.
         values: One-dimensional strings or integers of length N: a list, a NumPy array, a pandas
             Series or Categorical, or an Arrow array, chunked array or dictionary array. ``None``,
-            NaN, ``pandas.NA`` and Arrow nulls are missing. A list does not mix strings and
-            integers. Unsigned integers must be below ``2**63``. Pandas makes floats of integers if
-            one is missing: floats that are all whole are taken as integers (up to ``2**53``,
-            float32 up to ``2**24``). A `Category` in a FeaturePipeline takes the same.
+            NaN, ``pandas.NA`` and Arrow nulls are missing. A list must not mix strings and
+            integers. Unsigned integers must be below ``2**63``. Pandas converts integers to floats
+            if one integer is missing. So floats are read as integers if all floats are whole (up to
+            ``2**53``, float32 up to ``2**24``). A `Category` in a FeaturePipeline takes the same
+            values.
 
     Returns:
-        int64 array ``[N]``. Any int64 value may occur.
+        int64 array ``[N]``. Any int64 value may occur as a key.
 
     Raises:
-        TypeError: ``field`` is not a string, or ``values`` are not strings or integers
-            (other floats, for instance, have no stable spelling: format or bin them first).
-        ValueError: ``field`` is empty, ``values`` is not one-dimensional, or an integer does
-            not fit int64, or a string is not valid Unicode.
+        TypeError: ``field`` is not a string, or ``values`` are not strings or integers. Format or
+            bin floats that are not whole first, because such floats have no stable spelling.
+        ValueError: ``field`` is empty, ``values`` is not one-dimensional, an integer does not fit
+            int64, or a string is not valid Unicode.
 
     Example:
         >>> category_keys("C1", ["68fd1e64", "05db9164", "68fd1e64"])
@@ -75,15 +76,15 @@ def category_keys(field: str, values: Any) -> np.ndarray:
 
 
 def keys_of(field: str, values: pa.Array, where: str) -> np.ndarray:
-    """Return `category_keys(field, values)` of an array that `values_array` made.
+    """Return `category_keys(field, values)` for an array that `values_array` made.
 
-    Of a dictionary only the values in use are hashed if it has more than the array: the rest of a
-    slice's.
+    A slice of a dictionary array keeps the whole dictionary. If the dictionary is longer than the
+    array, only the values in use are hashed.
 
     Args:
-        field: what salts the hash.
+        field: text that salts the hash.
         values: strings or integers ``[B]``, or floats that are all whole.
-        where: begin of the message of an error, up to "must".
+        where: beginning of an error message, up to "must".
 
     Raises:
         TypeError, ValueError: as for `category_keys`.
@@ -161,7 +162,7 @@ def _salt(field: str) -> bytes:
 
 
 def _whole(where: str, values: pa.Array) -> pa.Array:
-    """Return floats that are all whole or missing as integers."""
+    """Convert floats to integers. Each float must be whole or missing."""
     numbers = values.to_numpy(zero_copy_only=False)  # NaN if one is missing
     there = ~np.isnan(numbers)
     most = 2.0 ** (np.finfo(numbers.dtype).nmant + 1)  # up to there each is exactly one integer

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays that a FeaturePipeline makes of a batch, each by its declaration."""
+"""Outputs of a FeaturePipeline: each output makes one array of a batch."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ Map = Callable[..., Iterable[Any]]
 
 
 class Output(ABC):
-    """One array of a batch.
+    """Base class of outputs, each of which makes one array of a batch.
 
     Args:
-        name: of the array.
-        members: the features that it is made of.
+        name: name of the array.
+        members: the features whose values are in the array.
     """
 
     def __init__(self, name: str, members: Sequence[Member]) -> None:
@@ -43,12 +43,12 @@ class Output(ABC):
 
     @property
     def specs(self) -> list[FeatureSpec]:
-        """Members that are declared with a table."""
+        """Members that are FeatureSpec objects, each with a table."""
         return [each for each in self.members if isinstance(each, FeatureSpec)]
 
     @property
     def transforms(self) -> list[Feature | None]:
-        """The transform of each member; None if a FeatureSpec has none."""
+        """The transform of each member; None for a FeatureSpec without a transform."""
         return [each.transform if isinstance(each, FeatureSpec) else each for each in self.members]
 
     @abstractmethod
@@ -57,7 +57,7 @@ class Output(ABC):
 
         Args:
             rows: the batch.
-            learn: whether statistics take the batch in first.
+            learn: whether the statistics learn from the batch first.
             call: `map`, or the `map` of an executor.
 
         Raises:
@@ -66,7 +66,7 @@ class Output(ABC):
 
 
 class KeysOutput(Output):
-    """Keys of one FeatureSpec, in the shape of its column: int64, or int32 of an int32 column."""
+    """Keys of one FeatureSpec in the shape of its column: int64, or int32 for an int32 column."""
 
     def make(self, rows: BatchRows, learn: bool, call: Map) -> np.ndarray:
         """Return the keys."""
@@ -76,7 +76,7 @@ class KeysOutput(Output):
 
 
 class StackedOutput(Output):
-    """Features side by side: int64 ``[B, F]`` of keys or float32 ``[B, N]`` of numbers."""
+    """Array of features side by side: int64 ``[B, F]`` keys or float32 ``[B, N]`` numbers."""
 
     def __init__(self, name: str, members: Sequence[Member]) -> None:
         super().__init__(name, members)
@@ -89,7 +89,8 @@ class StackedOutput(Output):
     def make(self, rows: BatchRows, learn: bool, call: Map) -> np.ndarray:
         """Return the array, whose rows are contiguous."""
         count = _row_count(self.members[0], rows)
-        # Columns one after the other in memory, as they are written; a copy makes it rows.
+        # The array is column-major while columns are written. The copy at the end makes it
+        # row-major.
         made: np.ndarray = np.empty((sum(self._widths), count), self._dtype)
         places = np.cumsum([0, *self._widths[:-1]]).tolist()
 
@@ -103,17 +104,17 @@ class StackedOutput(Output):
 
 
 class MadeOutput(Output):
-    """An array that another pipeline has made already.
+    """Array that another pipeline has already made.
 
     Args:
-        name: of the array and of its column.
+        name: name of the array and of its column.
     """
 
     def __init__(self, name: str) -> None:
         super().__init__(name, [])
 
     def make(self, rows: BatchRows, learn: bool, call: Map) -> np.ndarray:
-        """Return the column as it is."""
+        """Return the column unchanged."""
         if rows.name_of(self.name) is None:
             raise ValueError(f"rows must have a column {self.name!r}, they have {rows.names}")
         column = rows.raw(self.name)
@@ -121,11 +122,12 @@ class MadeOutput(Output):
 
 
 def make_output(name: Any, made: Any) -> Output:
-    """Return the output of a feature or features.
+    """Return the output of one or more features.
 
     Raises:
-        TypeError: `made` is something else.
-        ValueError: it mixes keys and numbers; a FeatureSpec alone has another name than the output.
+        TypeError: `made` is of another type.
+        ValueError: the features mix keys and numbers, or a single FeatureSpec has another name than
+            the output.
     """
     if not isinstance(name, str) or not name:
         raise TypeError(f"names of outputs must be texts, got {name!r}")
@@ -149,7 +151,7 @@ def make_output(name: Any, made: Any) -> Output:
 
 
 def is_single(column: Any) -> bool:
-    """Return whether a column is a single value, without a row a sample."""
+    """Return True if a column is a single value instead of one row per sample."""
     return not hasattr(column, "__len__") or getattr(column, "shape", None) == ()
 
 
@@ -193,7 +195,7 @@ def _row_count(member: Member, rows: BatchRows) -> int:
 
 
 def _values(output: str, member: Member, rows: BatchRows, learn: bool) -> np.ndarray:
-    """Return values ``[B]`` or ``[B, width]``, one column of which is one value per row."""
+    """Return values ``[B]`` or ``[B, width]`` of a member whose column has one value per row."""
     if isinstance(member, FeatureSpec):
         keys = _spec_keys(member, rows, learn)
         if keys.size != len(keys):

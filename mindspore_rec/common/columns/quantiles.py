@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transforms of numbers by their place among numbers seen before: scaled, and as categories."""
+"""Transform numbers by their quantile among learned numbers: to scaled numbers or to categories."""
 
 from __future__ import annotations
 
@@ -19,27 +19,30 @@ __all__ = ["QuantileBucket", "QuantileScale"]
 
 
 class QuantileScale(Number):
-    """Scaling of numbers of any size and sign to their quantile among learned numbers, -1 to 1.
+    """Scale numbers of any size and sign to their quantile among learned numbers, -1 to 1.
 
-    The smallest value learned becomes about -1, the median 0, the largest about 1, with straight
-    lines between quantiles; what lies outside, infinities among it, becomes the value of the nearer
-    end. So neither the unit nor a single absurd value matters. `keys` says in which bucket between
-    quantiles a number is, as a category with a row of its own in a table; a value so frequent that
-    it fills a bucket has one for itself. A model that has both learns curves of any shape.
+    The smallest learned value becomes about -1, the median 0, and the largest about 1. The scale is
+    linear between quantiles. A number outside the learned range, even an infinity, becomes the
+    value of the nearer end. So neither the unit nor a single outlier matters. `keys` returns a
+    number's bucket between quantiles as a category, so each bucket has one row in a table. A value
+    so frequent that it fills a bucket gets a separate bucket. With scaled numbers and buckets, a
+    model can learn curves of any shape.
 
-    `fit` learns from an array. On a stream, the first `sample` numbers that training shows are what
-    is learned from: the places move until then, and are fixed from there on. Before the first
-    number, all are at 0 and in one bucket.
+    `fit` learns from an array. On a stream, the scale learns from the first `sample` numbers of the
+    training. The quantiles change until then, and are fixed afterwards. Before the first number,
+    every number becomes 0 and is in the same bucket.
 
     Args:
         column: numbers.
-        buckets: intervals between quantiles, 2 to 65536: as many of all numbers, and as many of the
-            distinct numbers. Default: 256.
-        sample: numbers of a stream that are learned from, 1 to 2**20. Default: 10,000.
-        missing: what a missing value or NaN becomes (default 0); its bucket is one of its own.
+        buckets: number of intervals between quantiles, 2 to 65536. The quantiles of all numbers
+            have `buckets` intervals, and so do the quantiles of the distinct numbers. Default: 256.
+        sample: number of first values of a stream from which the scale learns, 1 to 2**20. Default:
+            10,000.
+        missing: result for a missing value or NaN (default 0). Missing values have a separate
+            bucket.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type or out of range; values are no
+        TypeError, ValueError: an argument is of the wrong type or out of range, or values are not
             numbers.
 
     Example:
@@ -66,11 +69,11 @@ class QuantileScale(Number):
         self._learn_from(self._seen)
 
     def fit(self, values: Any) -> QuantileScale:
-        """Learn from all these numbers, in place of what was learned before.
+        """Learn from all these numbers, and forget the numbers learned before.
 
         Args:
             values: numbers of length N: a list, an array, a pandas Series or an Arrow array;
-                missing numbers, NaN and infinities are passed over.
+                missing numbers, NaN and infinities are ignored.
 
         Returns:
             This object.
@@ -81,21 +84,21 @@ class QuantileScale(Number):
         return self
 
     def scaled(self, values: Any) -> np.ndarray:
-        """Return places among what was learned, float32 `[N]`, -1 to 1 (or `missing`)."""
+        """Return quantiles among the learned numbers, float32 `[N]`, -1 to 1 (or `missing`)."""
         self._say_if_unfit()
         return self._places(self._numbers(self._array(values)))
 
     def keys(self, values: Any) -> np.ndarray:
-        """Return keys of the numbers' buckets, int64 `[N]`, apart from other columns' keys."""
+        """Return keys of the numbers' buckets, int64 `[N]`. Keys of different columns differ."""
         self._say_if_unfit()
         return self._bucket_keys(self._numbers(self._array(values)))
 
     def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
-        """Return the places, float32 ``[B]``."""
+        """Return the quantiles, float32 ``[B]``, from -1 to 1."""
         return self._places(self._read(values, learn))
 
     def state_dict(self) -> Any:
-        """Return what was learned, as plain numbers and lists."""
+        """Return the learned state as plain numbers and lists."""
         return {
             "buckets": self.buckets,
             "points": self._points.tolist(),
@@ -106,12 +109,12 @@ class QuantileScale(Number):
         }
 
     def load_state_dict(self, state: Any) -> None:
-        """Take over what `state_dict` returned.
+        """Load a state that `state_dict` returned.
 
         Raises:
             ValueError: the state has another number of buckets.
-            TypeError, ValueError, KeyError: it is no state of this kind of object; nothing has
-                changed.
+            TypeError, ValueError, KeyError: `state` is not the state of a QuantileScale. The object
+                is unchanged.
         """
         if not isinstance(state, Mapping):
             raise ValueError(f"column {self.column!r}: the state is none of a QuantileScale")
@@ -166,7 +169,8 @@ class QuantileScale(Number):
             self._points, self._ranks, self._edges = np.zeros(1), np.full(1, 0.5), np.empty(0)
             return
         ordered = np.sort(values)
-        # Quantiles of all values, and of the distinct values: the second for columns of mostly 0.
+        # Use quantiles of all values and of distinct values. Distinct values serve columns of
+        # mostly 0.
         points = np.union1d(
             _spread(ordered, self.buckets), _spread(np.unique(ordered), self.buckets)
         )
@@ -175,7 +179,8 @@ class QuantileScale(Number):
         frequent = points[(up_to - below) * self.buckets >= len(ordered)]
         self._points = points
         self._ranks = (below + up_to) / (2 * len(ordered))
-        # A bucket begins at each point but the ends, at a frequent one, and right after it.
+        # A bucket begins at each inner point, at each frequent point, and right after a frequent
+        # point.
         with np.errstate(over="ignore"):
             after = np.nextafter(frequent, np.inf)
         edges = np.union1d(points[1:-1], np.concatenate([frequent, after]))
@@ -183,7 +188,7 @@ class QuantileScale(Number):
 
     def _places(self, numbers: np.ndarray) -> np.ndarray:
         made = np.interp(numbers, self._points, self._ranks)
-        # Rounding may carry a value past the end of its interval, and so past a greater number.
+        # Rounding could move a result beyond its interval, above the result of a greater number.
         nearest = np.searchsorted(self._points, numbers, "right").clip(1, len(self._points))
         highest = self._ranks[np.minimum(nearest, len(self._points) - 1)]
         made = 2 * made.clip(self._ranks[nearest - 1], highest) - 1
@@ -196,7 +201,7 @@ class QuantileScale(Number):
 
 
 class QuantileBucket(QuantileScale):
-    """Transform of numbers to keys of the bucket between quantiles: a `QuantileScale` for tables.
+    """Transform numbers to keys of their buckets between quantiles: a `QuantileScale` for tables.
 
     Args: as for `QuantileScale`.
 

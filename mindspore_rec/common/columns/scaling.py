@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transforms that scale numbers by what a stream has shown so far.
+"""Transforms that scale numbers by statistics of the stream so far.
 
-A statistic takes in a batch before that batch is scaled, and is part of the pipeline's state: the
-same rows in the same batches give the same numbers, also after a restart.
+A statistic learns from a batch before the batch is scaled. Statistics are part of the pipeline's
+state. So the same rows in the same batches give the same numbers, also after a restart.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ __all__ = ["LogScale", "MinMaxScale", "StandardScale"]
 
 
 class MinMaxScale(Number):
-    """Scaling to ``(x - low) / (high - low)``, at least 0 and at most 1; 0 if ``high == low``.
+    """Scale to ``(x - low) / (high - low)``, clipped to [0, 1]; 0 if ``high == low``.
 
     Args:
         column: numbers.
-        low: the least value. Default: None, the least seen so far.
-        high: the greatest value. Default: None, the greatest seen so far.
-        missing: what a missing value becomes (default 0).
+        low: the least value. Default: None, the least value so far.
+        high: the greatest value. Default: None, the greatest value so far.
+        missing: result for a missing value (default 0).
 
     Raises:
         ValueError: `low` is not below `high`.
@@ -69,14 +69,14 @@ class MinMaxScale(Number):
         return numbers
 
     def state_dict(self) -> list[float] | None:
-        """Return the least and the greatest value so far; an empty list before the first."""
+        """Return the least and the greatest value so far; an empty list before the first value."""
         return list(self._seen) if self._seen[0] <= self._seen[1] else []
 
     def load_state_dict(self, state: Any) -> None:
-        """Take over what `state_dict` returned.
+        """Load a state that `state_dict` returned.
 
         Raises:
-            ValueError: it is the state of something else.
+            ValueError: `state` belongs to another transform.
         """
         extremes = _numbers_of(self, state, (0, 2))
         if extremes and extremes[0] > extremes[1]:
@@ -88,12 +88,13 @@ class MinMaxScale(Number):
 
 
 class LogScale(MinMaxScale):
-    """Scaling to ``log(1 + max(x, 0))``, as it is or between the extremes so far.
+    """Scale to ``log(1 + max(x, 0))``, optionally between the least and the greatest value so far.
 
     Args:
-        column: numbers, counts for example.
-        running: scale to [0, 1] between the least and the greatest so far (default False).
-        missing: what a missing value becomes (default 0).
+        column: numbers, for example counts.
+        running: whether the logarithms are scaled to [0, 1] between their least and greatest value
+            so far (default False).
+        missing: result for a missing value (default 0).
 
     Example:
         >>> import pyarrow as pa
@@ -116,11 +117,11 @@ class LogScale(MinMaxScale):
         return super()._scaled(numbers, there, learn)
 
     def state_dict(self) -> list[float] | None:
-        """Return the extremes of the logarithms so far; None if `running` is False."""
+        """Return the least and greatest logarithm so far; None if `running` is False."""
         return super().state_dict() if self.running else None
 
     def load_state_dict(self, state: Any) -> None:
-        """Take over what `state_dict` returned."""
+        """Load a state that `state_dict` returned."""
         if self.running == (state is None):
             raise ValueError(f"state of column {self.column!r} must be of the same setting")
         if self.running:
@@ -128,14 +129,14 @@ class LogScale(MinMaxScale):
 
 
 class StandardScale(Number):
-    """Scaling to ``(x - mean) / deviation`` over all values so far; 0 if they are all equal.
+    """Scale to ``(x - mean) / deviation`` over all values so far; 0 if all values are equal.
 
-    Mean and sum of squares are merged batch by batch (Chan, Golub, LeVeque 1979), which does not
-    lose digits over a long stream.
+    Mean and sum of squares are merged batch by batch (Chan, Golub, LeVeque 1979). The merge stays
+    precise over a long stream.
 
     Args:
         column: numbers.
-        missing: what a missing value becomes (default 0, the mean).
+        missing: result for a missing value (default 0, which is the mean).
 
     Example:
         >>> import pyarrow as pa
@@ -166,14 +167,14 @@ class StandardScale(Number):
         self._count = count
 
     def state_dict(self) -> list[float] | None:
-        """Return number of values, their mean, and the sum of squared distances from it."""
+        """Return the number and mean of the values, and their sum of squares around the mean."""
         return [self._count, self._mean, self._squares]
 
     def load_state_dict(self, state: Any) -> None:
-        """Take over what `state_dict` returned.
+        """Load a state that `state_dict` returned.
 
         Raises:
-            ValueError: it is the state of something else.
+            ValueError: `state` belongs to another transform.
         """
         count, mean, squares = _numbers_of(self, state, (3,))
         if count < 0 or not count.is_integer() or squares < 0:
@@ -185,7 +186,7 @@ class StandardScale(Number):
 
 
 def _numbers_of(transform: Number, state: Any, lengths: tuple[int, ...]) -> list[float]:
-    """Return the finite numbers of a state, of which there must be so many."""
+    """Return the finite numbers of a state, whose count must be in `lengths`."""
     numbers = isinstance(state, (list, tuple)) and all(
         isinstance(each, (int, float)) and not isinstance(each, bool) and math.isfinite(each)
         for each in state

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hash tables in which features are looked up: they get the event time of a batch."""
+"""Find the hash tables of features, which get the event time of a batch."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ TableT = TypeVar("TableT", bound=HostTable)
 def tables_of_features(
     specs: tuple[FeatureSpec, ...], tables: Iterable[TableT]
 ) -> tuple[TableT, ...]:
-    """Return the hash tables among `tables` that features are looked up in.
+    """Return the hash tables in `tables` that the features use.
 
     Args:
-        specs: features, as `check_specs` returns them. If the timestamp is the only one, every hash
-            table gets the time.
+        specs: features from `check_specs`. If the timestamp is the only feature, every hash table
+            is returned.
         tables: tables of any kind.
 
     Raises:
-        ValueError: a table that evicts by age, or every table, is not among them.
+        ValueError: `tables` lacks a table that evicts by age, or has no table of the features.
     """
     wanted = {spec.table_name for spec in specs if not spec.is_timestamp}
     hashed = [table for table in tables if not table.vocabulary]
@@ -43,7 +43,7 @@ def tables_of_features(
 
 
 def network_event_tables(specs: tuple[FeatureSpec, ...], tables: Iterable[TableT]) -> list[TableT]:
-    """Return `tables_of_features` of the tables of a network; messages say whose tables they are.
+    """Return `tables_of_features` for a network's tables. Error messages mention the network.
 
     Raises:
         ValueError: as for `tables_of_features`.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inputs and outputs of a network as the Open Inference Protocol describes them; no MindSpore."""
+"""Describe inputs and outputs of a network by the Open Inference Protocol, without MindSpore."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _NAMES = {dtype: name for name, dtype in DATATYPES.items()}
 
 
 def datatype_of(dtype: np.dtype) -> str:
-    """Return the protocol's name of a dtype.
+    """Return the protocol's name for a dtype.
 
     Raises:
-        TypeError: it has none.
+        TypeError: the protocol has no name for the dtype.
 
     Example:
         >>> datatype_of(np.dtype(np.int64))
@@ -52,15 +52,15 @@ class TensorSpec:
     """Name, type and shape of an input or output.
 
     Args:
-        name: its name in requests.
+        name: name of the tensor in requests.
         datatype: 'INT64', 'FP32', ...: a key of `DATATYPES`.
-        shape: -1 stands for any size. The first dimension is the batch.
-        offsets: for rows of any number of values: the input, of shape [-1], that has the place at
-            which the values of each row begin. The first dimension then counts all values, one
-            row's after the other's. Default: None, each row of the array is one row.
+        shape: sizes of the dimensions; -1 means any size. The first dimension is the batch.
+        offsets: name of the input, of shape [-1], with the position of each row's first value.
+            Offsets are for rows that differ in their number of values. With offsets, the first
+            dimension counts the values of all rows. Default: None, the first dimension counts rows.
 
     Raises:
-        ValueError: the datatype is unknown, or the shape has other than sizes and -1.
+        ValueError: the datatype is unknown, the shape is empty, or a size is below -1.
 
     Example:
         >>> TensorSpec.parse("ids:INT64:-1,26")
@@ -92,11 +92,10 @@ class TensorSpec:
 
     @staticmethod
     def parse(text: str) -> TensorSpec:
-        """Make one from 'name:datatype:shape', as the command line has it; at its end may be
-        ':offsets=name'.
+        """Parse 'name:datatype:shape' or 'name:datatype:shape:offsets=name' of the command line.
 
         Raises:
-            ValueError: it is not of this form.
+            ValueError: `text` has another form.
         """
         parts = text.split(":")
         try:
@@ -112,7 +111,7 @@ class TensorSpec:
         return TensorSpec(name, datatype, shape, offsets)
 
     def to_json(self) -> dict[str, Any]:
-        """Return its entry in the protocol's model metadata."""
+        """Return the tensor's entry in the protocol's model metadata."""
         return {"name": self.name, "datatype": self.datatype, "shape": list(self.shape)}
 
     def __str__(self) -> str:
@@ -120,12 +119,12 @@ class TensorSpec:
         return text if self.offsets is None else f"{text}:offsets={self.offsets}"
 
     def zeros(self, rows: int) -> np.ndarray:
-        """Return an array of zeros with `rows` rows; the other free sizes are 1."""
+        """Return an array of zeros with `rows` rows. Other free sizes are 1."""
         return np.zeros((rows, *(abs(size) for size in self.shape[1:])), self.dtype)
 
 
 def parsed_specs(given: Sequence[TensorSpec | str]) -> tuple[TensorSpec, ...]:
-    """Return specs as `TensorSpec` objects; texts are parsed.
+    """Return specs as `TensorSpec` objects, and parse texts.
 
     Raises:
         TypeError: an element is neither a TensorSpec nor a text.
@@ -163,14 +162,14 @@ def _check_offsets(specs: Sequence[TensorSpec]) -> None:
 
 
 def check_starts(specs: Sequence[TensorSpec], arrays: Sequence[np.ndarray]) -> None:
-    """Check the inputs that say where the values of each row begin.
+    """Check the inputs with the positions of each row's first value.
 
     Args:
         specs: the specs of all inputs.
         arrays: the arrays of all inputs, of the types and shapes of `specs`.
 
     Raises:
-        ValueError: offsets do not begin with 0, decrease, or end beyond the values.
+        ValueError: offsets do not begin with 0, decrease, or exceed the number of values.
 
     Example:
         >>> specs = parsed_specs(["items:INT64:-1:offsets=starts", "starts:INT64:-1"])
@@ -189,11 +188,12 @@ def check_starts(specs: Sequence[TensorSpec], arrays: Sequence[np.ndarray]) -> N
 
 
 def as_input(spec: TensorSpec, value: Any) -> np.ndarray:
-    """Return an array as the network takes it.
+    """Convert a value to the array that the network takes.
 
     Raises:
-        TypeError: it is of a type that does not convert without loss; float64 does to float32.
-        ValueError: its shape is another.
+        TypeError: the value's type does not convert without loss. Any float type may convert to any
+            other float type.
+        ValueError: the value has another shape than `spec`.
     """
     if (
         type(value) is np.ndarray

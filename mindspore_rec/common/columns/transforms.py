@@ -29,10 +29,10 @@ _YEAR_1, _YEAR_10000 = -62_135_596_800.0, 253_402_300_800.0  # in seconds since 
 
 
 class Feature(ABC):
-    """Base class of transforms: what a model reads of one column.
+    """Base class of transforms, which convert one column to values that a model reads.
 
-    A `FeaturePipeline` takes them as they are, or inside a `FeatureSpec` that says of which table
-    the keys are.
+    A `FeaturePipeline` takes a transform directly, or inside a `FeatureSpec` that names the table
+    of the keys.
 
     Args:
         column: the column's name, or its place from 0 to 255 if batches are tuples.
@@ -57,30 +57,30 @@ class Feature(ABC):
 
         Args:
             values: the column, ``[B]``.
-            learn: whether they are taken into the statistics first.
+            learn: whether the statistics learn from the values first.
         """
 
     def state_dict(self) -> list[float] | None:
-        """Return what it has learned, as JSON values; None if it learns nothing."""
+        """Return the learned state as JSON values; None if the transform learns nothing."""
         return None
 
     def load_state_dict(self, state: Any) -> None:
-        """Take over what `state_dict` returned.
+        """Load a state that `state_dict` returned.
 
         Raises:
-            ValueError: it is the state of something else.
+            ValueError: `state` belongs to another transform.
         """
         if state is not None:
             raise ValueError(f"state of column {self.column!r} must be None, got {state!r}")
 
 
 class Category(Feature):
-    """Hash of strings or integers to keys, by `mindspore_rec.category_keys`.
+    """Hash strings or integers to keys, by `mindspore_rec.category_keys`.
 
     Args:
-        column: strings or integers; a missing value has a key of its own.
-        field: what salts the hash; columns with one field share their keys. Default: the column's
-            name.
+        column: strings or integers. Missing values have a separate key.
+        field: text that salts the hash. Columns with the same field share their keys. Default: the
+            column's name.
 
     Example:
         >>> Category("C1").apply(pa.array(["68fd1e64", None]), learn=False)
@@ -101,7 +101,7 @@ class Category(Feature):
 
 
 class Key(Feature):
-    """Integers as keys, unchanged, as int64.
+    """Use integers as keys, unchanged, as int64.
 
     Args:
         column: integers without missing values.
@@ -125,12 +125,12 @@ class Key(Feature):
 
 
 class Number(Feature):
-    """Numbers, unchanged, as float32; False and True are 0 and 1.
+    """Use numbers unchanged, as float32. False and True become 0 and 1.
 
     Args:
         column: numbers or bools.
-        missing: what a missing or NaN value becomes, and one beyond the range of float32
-            (default 0).
+        missing: result for a missing value, NaN, or a number beyond the range of float32 (default
+            0).
 
     Example:
         >>> Number("price", missing=-1).apply(pa.array([0.5, None]), learn=False)
@@ -173,11 +173,11 @@ class Number(Feature):
 
 
 class TimePart(Feature):
-    """Transform of times to keys of their hour, weekday or another part.
+    """Transform times to keys of their hour, weekday or another part.
 
     Args:
-        column: seconds since 1970, or an Arrow timestamp or date; UTC. A missing time, and a time
-            that is not in the years 1 to 9999, has a key of its own.
+        column: times in UTC: seconds since 1970, or Arrow timestamps or dates. Missing times and
+            times outside the years 1 to 9999 have a separate key.
         part: "minute", "hour", "weekday" (Monday is 0), "day" of the month from 0, "month" from 0.
 
     Example:
@@ -200,10 +200,10 @@ class TimePart(Feature):
 
 
 class TimeCycle(Feature):
-    """Transform of times to sine and cosine of their hour or another part: 23:59 is next to 0:00.
+    """Transform times to sine and cosine of a part such as the hour, so that 23:59 is next to 0:00.
 
     Args:
-        column: as for `TimePart`; both are 0 if the time is missing.
+        column: times, as for `TimePart`. Sine and cosine are 0 if the time is missing.
         part: as for `TimePart`.
 
     Example:
@@ -228,7 +228,7 @@ class TimeCycle(Feature):
 
 
 def time_parts(column: str | int, values: pa.Array, part: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return int64 parts of times, 0 for a missing time, and a mask of the times that are there."""
+    """Return int64 parts of times (0 for a missing time), and a mask of the valid times."""
     if pa.types.is_null(values.type):
         values = values.cast(pa.float64())
     if pa.types.is_dictionary(values.type):

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starting a script on several workers."""
+"""Start a script on several workers."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running a job: mpirun, its output, its end, and starting all workers again."""
+"""Run a job with mpirun, copy its output, and restart all workers after a failure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from mindspore_rec.common.parallel.start import allow_files
 
 __all__ = ["Job", "Outcome", "run"]
 
-# File descriptors of mpirun: its own, and pipes and sockets of each worker.
+# File descriptors that mpirun needs: a fixed number, plus pipes and sockets of each worker.
 _OWN_FILES = 64
 _FILES_A_WORKER = 8
 _PR_SET_PDEATHSIG = 1
@@ -38,10 +38,10 @@ class Outcome:
     """Outcome of a job.
 
     Attributes:
-        code: exit code of the first worker that failed, 128 plus the signal that ended it; 0 if all
-            ended well.
-        seconds: from its start to its end.
-        end: how the first worker that failed ended; None if none did, or mpirun did not say.
+        code: exit code of the first worker that failed, or 128 plus the signal that ended the
+            worker. The code is 0 if all workers succeeded.
+        seconds: seconds from the job's start to its end.
+        end: end of the first worker that failed; None if mpirun did not report a failed worker.
         stopped: whether Ctrl-C, SIGTERM or output without a reader asked the job to stop.
     """
 
@@ -51,7 +51,7 @@ class Outcome:
     stopped: bool
 
     def summary(self, job: Job) -> str:
-        """Return one line on it."""
+        """Return one line of text about the outcome."""
         plural = "" if job.workers == 1 else "s"
         who = f"{job.workers} worker{plural} {describe_hosts(job.used_hosts())}"
         after = f"after {self.seconds:.1f} s"
@@ -63,7 +63,7 @@ class Outcome:
 
 
 def _in_mpirun() -> None:
-    """Make mpirun end with the launcher, whatever ends that."""
+    """Make mpirun end when the launcher ends for any reason."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
@@ -76,7 +76,8 @@ def _copy(source: IO[bytes], lines: Lines) -> None:
 def _unbuffered(stream: TextIO) -> Output:
     """Return the file of a stream without its buffer.
 
-    At its end Python takes the locks of buffers, which a thread that waits for a reader would hold.
+    When Python exits, it takes the locks of buffers. A thread that waits for a reader would still
+    hold the lock of a buffer.
     """
     with contextlib.suppress(OSError):
         stream.flush()
@@ -84,7 +85,7 @@ def _unbuffered(stream: TextIO) -> Output:
 
 
 def _wait_for_output(copies: list[threading.Thread], stop: Stop) -> None:
-    """Wait until all output was copied; after a second signal, leave what nobody reads."""
+    """Wait until all output is copied. After a second signal, stop waiting."""
     for copy in copies:
         while copy.is_alive() and stop.asked < 2:
             copy.join(0.2)
@@ -95,7 +96,8 @@ def _run_once(job: Job, stop: Stop) -> Outcome:
     environment = worker_environment(job, cores, os.environ)
     command = mpirun_command(job, find_mpirun(), cores, environment)
     start = time.monotonic()
-    # In a session of its own Ctrl-C reaches the launcher only, which asks the workers to stop.
+    # mpirun runs in a new session. So Ctrl-C reaches only the launcher, which asks the workers to
+    # stop.
     with subprocess.Popen(
         command,
         env=environment,
@@ -126,32 +128,33 @@ def _run_once(job: Job, stop: Stop) -> Outcome:
     if code and end is not None and end.code:
         code = end.code
     if stop.lost is not None:
-        # What a program has that writes to a pipe without reader.
+        # A program that writes to a pipe without a reader has the exit code 128 + SIGPIPE.
         code = 128 + signal.SIGPIPE if isinstance(stop.lost, BrokenPipeError) else 1
     return Outcome(code, time.monotonic() - start, end, stop.requested)
 
 
 def _say(text: str) -> None:
-    # Nobody may be there to read it.
+    # The output may have no reader any more.
     with contextlib.suppress(OSError):
         print(f"mindspore_rec.launch: {text}", file=sys.stderr, flush=True)
 
 
 def run(job: Job, restarts: int = 0) -> Outcome:
-    """Run a job and copy its output; return how it ended, and say so in one line on stderr.
+    """Run a job and copy its output. Return the outcome, and print it in one line on stderr.
 
-    Ctrl-C and SIGTERM ask the workers to stop, as SIGTERM; a second one ends them at once. They are
-    asked to stop also if their output cannot be written any more: its reader is gone (`| head`), or
-    the disk is full. Then what they print is dropped, the code is 141 (1 for another error than a
-    pipe without reader), and workers that still run after 20 s are ended.
+    The first Ctrl-C or SIGTERM asks the workers to stop. The second signal ends the workers at
+    once. The workers are also asked to stop if their output cannot be written any more, because its
+    reader is gone (`| head`) or the disk is full. If the output cannot be written, later output is
+    dropped, and workers that still run after 20 s are ended. The exit code is 141 for a pipe
+    without a reader, and 1 for another error.
 
     Args:
         job: what to run.
-        restarts: times to start all workers again after one has failed. The script has to go on
-            from its last checkpoint by itself. Default: 0.
+        restarts: number of times that all workers are restarted after a failure. The script itself
+            must resume from its last checkpoint. Default: 0.
 
     Raises:
-        WorkerError: there is no mpirun, or too few file descriptors.
+        WorkerError: mpirun is missing, or the limit of file descriptors is too low.
     """
     workers = job.on_fullest_host()
     allow_files(_OWN_FILES + _FILES_A_WORKER * workers, f"starting {workers} workers on a host")

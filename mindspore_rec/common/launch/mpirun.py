@@ -16,25 +16,26 @@ from mindspore_rec.common.parallel.start import HANG_LIMIT, THREADS, find_mpi
 
 __all__ = ["Job", "find_mpirun", "mpirun_command", "worker_environment"]
 
-# Variables of an outer job, which would make the workers part of it.
+# Prefixes of an outer job's variables. With such variables, the workers would join the outer job.
 _OUTER = ("OMPI_COMM_WORLD_", "PMIX_", "PRTE_", "PMI_")
-# Variables that workers on other hosts must have as the launcher has them.
+# Variables that the launcher passes on to workers on other hosts.
 _HANDED_ON = ("MINDSPORE_REC_", "OMP_", "GLOG_", "MS_", "PYTHON")
 _HANDED_ON_NAMES = ("PATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
 
 
 @dataclass(frozen=True)
 class Job:
-    """A program to run, and on how many workers.
+    """Program of a job, and the number and hosts of its workers.
 
     Attributes:
         workers: number of workers.
         program: script and arguments, or `-m`, module and arguments.
-        hosts: hosts and numbers of workers of each; empty: this host.
-        threads_per_worker: threads of each worker. Default: the cores of a host shared evenly.
-        hang_limit: seconds after which a wait for another worker ends the job. Default: what
-            `MINDSPORE_REC_HANG_LIMIT` says, else 300.
-        bind: whether each worker keeps to cores of its own if there are enough.
+        hosts: names of hosts, each with its number of workers. Empty: this host.
+        threads_per_worker: threads of each worker. Default: the number of cores of a host divided
+            by its number of workers.
+        hang_limit: seconds after which a wait for another worker ends the job. Default: the value
+            of `MINDSPORE_REC_HANG_LIMIT`, or 300.
+        bind: whether each worker is bound to separate cores if the host has enough.
     """
 
     workers: int
@@ -45,7 +46,7 @@ class Job:
     bind: bool = True
 
     def on_fullest_host(self) -> int:
-        """Return the number of workers on the host that has most."""
+        """Return the number of workers on the host with the most workers."""
         left = self.workers
         most = 0 if self.hosts else left
         for _, slots in self.hosts:
@@ -54,13 +55,13 @@ class Job:
         return most
 
     def threads(self, cores: int) -> int:
-        """Return the number of threads of each worker, on hosts of so many cores."""
+        """Return the number of threads of each worker on hosts with `cores` cores."""
         if self.threads_per_worker is not None:
             return self.threads_per_worker
         return max(1, cores // self.on_fullest_host())
 
     def used_hosts(self) -> list[str]:
-        """Return the hosts that get workers; empty if it is this host alone."""
+        """Return the hosts that get workers; empty if the job runs on this host only."""
         left, used = self.workers, []
         for name, slots in self.hosts:
             if left > 0:
@@ -70,10 +71,10 @@ class Job:
 
 
 def find_mpirun() -> Path:
-    """Return the mpirun that belongs to the library that workers open.
+    """Return the path of the mpirun that belongs to the workers' MPI library.
 
     Raises:
-        WorkerError: this Python's environment has none.
+        WorkerError: this Python's environment has no mpirun.
     """
     folder = find_mpi()
     mpirun = None if folder is None else folder.parent / "bin" / "mpirun"
@@ -86,7 +87,7 @@ def find_mpirun() -> Path:
 
 
 def _is_setting(name: str) -> bool:
-    """Return whether a variable is a user's parameter of Open MPI's launcher."""
+    """Return True if a variable is a user's parameter of Open MPI's launcher."""
     return name.startswith("PRTE_MCA_")
 
 
@@ -113,19 +114,19 @@ def worker_environment(job: Job, cores: int, environment: Mapping[str, str]) -> 
     if job.hang_limit is not None:
         result[HANG_LIMIT] = f"{job.hang_limit:g}"
     if hasattr(os, "geteuid") and os.geteuid() == 0:
-        # mpirun refuses root otherwise; in a container root is the rule.
+        # Without these variables mpirun refuses to run as root, the usual user in a container.
         result["OMPI_ALLOW_RUN_AS_ROOT"] = result["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
     return result
 
 
 def _placement(job: Job, cores: int) -> list[str]:
-    """Return the options on where workers run: on cores of their own if there are enough."""
+    """Return the options that place workers, on separate cores if there are enough."""
     needed = job.on_fullest_host() * job.threads(cores)
     if job.bind and needed <= cores:
         where = ["--map-by", f"slot:PE={job.threads(cores)}:HWTCPUS", "--bind-to", "hwthread"]
     else:
         where = ["--map-by", "slot:OVERSUBSCRIBE", "--bind-to", "none"]
-    # A worker that waits polls: it must give way if another thread wants the core.
+    # A waiting worker polls, so it must yield if another thread wants the core.
     return [*where, *(["--mca", "mpi_yield_when_idle", "1"] if needed >= cores else [])]
 
 
@@ -156,10 +157,10 @@ def mpirun_command(job: Job, mpirun: Path, cores: int, environment: Mapping[str,
 
 
 def parse_hosts(text: str) -> tuple[tuple[str, int], ...]:
-    """Return names and numbers of workers of `h1:2,h2:2`; a name alone has one worker.
+    """Parse `h1:2,h2:2` to hosts and their numbers of workers. A name alone means one worker.
 
     Raises:
-        ValueError: the text is something else.
+        ValueError: the text has another form.
 
     Example:
         >>> parse_hosts("a:2,b")

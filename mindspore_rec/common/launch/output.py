@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Output of a job: lines of the workers with their ranks, and mpirun's report of their end."""
+"""Copy the output of a job with the workers' ranks, and read mpirun's report of a worker's end."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _EARLY = re.compile(r"due to process rank (\d+) with PID \d+ on node \S+ exiting
 
 
 class Output(Protocol):
-    """File to write to, which may have no buffer."""
+    """Writable file, which may be unbuffered."""
 
     def write(self, text: memoryview, /) -> int | None:
-        """Write a part of a text; return its length, or None if there is no place for now."""
+        """Write part of a text and return the part's length; None if the file is full for now."""
 
     def flush(self) -> None:
-        """Hand on what was written."""
+        """Flush the text written so far."""
 
     def fileno(self) -> int:
         """Return the descriptor."""
@@ -41,8 +41,8 @@ class End:
 
     Attributes:
         rank: its rank.
-        code: its exit code; 128 plus the signal that ended it; 0 if it ended before the other
-            workers.
+        code: the worker's exit code, or 128 plus the signal that ended the worker. The code is 0 if
+            the worker ended before the other workers.
     """
 
     rank: int
@@ -64,7 +64,7 @@ class End:
 
 
 def end_in(text: str) -> End | None:
-    """Return the end that a message of mpirun tells of, if any.
+    """Return the end of a worker that a message of mpirun reports, or None.
 
     Example:
         >>> end_in("Process name: [prterun-host-1@1,2]\\nExit code:    3")
@@ -82,20 +82,20 @@ def end_in(text: str) -> End | None:
 
 
 class Lines:
-    """Copies the output of mpirun line by line: `[1,3]<stdout>: text` becomes `[3] text`.
+    """Copy the output of mpirun line by line: `[1,3]<stdout>: text` becomes `[3] text`.
 
-    Messages of mpirun are blocks between two rules. A message becomes `end` if it tells how a
-    worker ended; other messages are copied.
+    A message of mpirun is a block between two lines of dashes. A message that reports the end of a
+    worker sets `end`. Other messages are copied.
 
-    Once writing has failed nothing more is written, and lines are taken all the same: workers
-    whose output nobody takes would wait for ever at some `print`.
+    After writing has failed, further lines are read and dropped. If nobody read the lines, the
+    workers would block in `print` forever.
 
     Args:
         to: file to write to.
-        lost: called with the error if writing fails. Default: it is raised.
+        lost: function that gets the error if writing fails. Default: the error is raised.
 
     Attributes:
-        end: how the first worker that failed ended, once mpirun has said so.
+        end: end of the first worker that failed; None until mpirun reports it.
     """
 
     def __init__(self, to: Output, lost: Callable[[OSError], None] | None = None) -> None:
@@ -106,7 +106,7 @@ class Lines:
         self.end: End | None = None
 
     def take(self, line: bytes) -> None:
-        """Take one line, with its end of line."""
+        """Process one line, which includes its newline."""
         tag = _TAG.match(line)
         if tag is not None:
             self._write(b"[" + tag[1] + b"] " + line[tag.end() :])
@@ -118,7 +118,7 @@ class Lines:
             self._write(line)
 
     def close(self) -> None:
-        """Write what a block without its second rule has."""
+        """Write the lines of a block without its second line of dashes."""
         for line in self._block or []:
             self._write(line)
         self._block = None
@@ -148,7 +148,7 @@ class Lines:
 
 
 def _write_all(to: Output, text: bytes) -> None:
-    """Write a text to a file that may have no buffer, and take only a part at a time."""
+    """Write a text to an unbuffered file, which may accept only a part at a time."""
     left = memoryview(text)
     while left:
         written = to.write(left)

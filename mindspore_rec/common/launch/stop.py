@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ending a job before its time: by signals to the launcher, or since nobody takes its output."""
+"""Stop a job early: after a signal to the launcher, or because nobody reads its output."""
 
 from __future__ import annotations
 
@@ -16,33 +16,34 @@ from mindspore_rec.common.parallel.launcher import STOP_SIGNAL
 
 __all__ = ["Stop"]
 
-# Seconds that workers without a reader have to stop, and that mpirun has to end its workers.
+# `_STOPPING`: seconds in which workers must stop if nobody reads their output. `_ENDING`: seconds
+# in which mpirun must end its workers.
 _STOPPING = 20.0
 _ENDING = 5.0
 
 
 def _processes_of_session(session: int) -> list[int]:
-    """Return the ids of this host's processes of a session."""
+    """Return the ids of the processes of a session on this host."""
     members = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, ValueError, IndexError):
-            # The name in parentheses may have spaces and parentheses of its own.
+            # The process name, which is in parentheses, may contain spaces and parentheses.
             if int(stat.read_text().rpartition(")")[2].split()[3]) == session:
                 members.append(int(stat.parent.name))
     return members
 
 
 class Stop:
-    """Ends mpirun and its workers: first asks for it, then has mpirun end them, then kills all.
+    """Stop mpirun and its workers: first by a request, then through mpirun, then by SIGKILL.
 
-    The first Ctrl-C or SIGTERM asks the workers to stop, and waits for as long as they take. The
-    second one has mpirun end them. If it has not done so within 5 s, all are killed. If nobody
-    takes the output any more, the workers are asked to stop too, and as no second signal can be
-    expected, mpirun ends them if they run on for 20 s.
+    The first Ctrl-C or SIGTERM asks the workers to stop, without a time limit. The second signal
+    makes mpirun end the workers. If mpirun takes more than 5 s, all processes are killed. If nobody
+    reads the output any more, the workers are asked to stop too. If workers still run after 20 s,
+    mpirun ends them.
 
     Attributes:
         asked: number of signals so far.
-        lost: error with which writing the output failed first; None if all was written.
+        lost: first error in writing the output; None if there was no error.
     """
 
     def __init__(self) -> None:
@@ -53,11 +54,11 @@ class Stop:
 
     @property
     def requested(self) -> bool:
-        """Whether the job is to end before its time."""
+        """True if the job was asked to stop early."""
         return self.asked > 0 or self.lost is not None
 
     def watch(self, process: subprocess.Popen[bytes]) -> None:
-        """Take an mpirun that leads a session of its own as what is to be ended."""
+        """Set the process to stop: an mpirun that leads its own session."""
         self._process = process
         if self.requested:
             self._send(signal.SIGTERM)
@@ -71,7 +72,7 @@ class Stop:
             self._end()
 
     def lose_output(self, error: OSError) -> bool:
-        """Take note that writing the output has failed; return whether this is the first time."""
+        """Record that writing the output failed. Return True if this is the first failure."""
         with self._lock:
             if self.lost is not None:
                 return False
@@ -87,7 +88,7 @@ class Stop:
 
     def _kill(self) -> None:
         process = self._process
-        # Its id stays the id of the session until it was waited for.
+        # The process id stays the session's id until the process has been waited for.
         if process is not None and process.poll() is None:
             for member in _processes_of_session(process.pid):
                 with contextlib.suppress(ProcessLookupError):
@@ -104,7 +105,7 @@ class Stop:
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
-        """Handle Ctrl-C and SIGTERM in a block."""
+        """Handle Ctrl-C and SIGTERM while the block runs."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics of arrays that merge over batches and workers."""
+"""Metrics that can be merged over batches and workers."""

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The metrics as NumPy functions over whole arrays; the classes beside compute with the same code.
+"""Metrics as NumPy functions over whole arrays. The metric classes use the same code.
 
-Arguments come as ``(label, prediction)``, as in scikit-learn; a MindSpore metric's ``update`` takes
-``(prediction, label)``, as ``mindspore.Model`` passes them. All arrays are ``[B]`` or ``[B, 1]``:
-labels 0 or 1 of any dtype, predictions finite floats. If a quantity is undefined because only one
-class occurs, the value is NaN. All sums are taken in float64.
+The order of arguments is ``(label, prediction)``, as in scikit-learn. A MindSpore metric's
+``update`` takes ``(prediction, label)``, the order of ``mindspore.Model``. All arrays are ``[B]``
+or ``[B, 1]``. Labels are 0 or 1 of any dtype, and predictions are finite floats. If a quantity is
+undefined because only one class occurs, the value is NaN. All sums are taken in float64.
 
-Errors of every function: ValueError for no rows, different lengths, another shape, labels other
-than 0 and 1, predictions that are NaN, infinite or (if probabilities are asked for) outside
-``[0, 1]``; TypeError for predictions that are not numbers.
+Every function raises ValueError for empty arrays, different lengths, another shape, labels other
+than 0 and 1, and predictions that are NaN or infinite. Probabilities outside ``[0, 1]`` raise
+ValueError too. Predictions that are not numbers raise TypeError.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ PROBABILITY_EPS = 1e-7
 
 
 class ReliabilityCurve(NamedTuple):
-    """Predicted against observed click rate, by bins of the predicted probability.
+    """Predicted and observed click rate by bins of the predicted probability.
 
-    All fields are arrays of one value a bin. Bin ``i`` holds ``lower[i] < p <= upper[i]``; the
-    first one holds ``p = 0`` too. The means of an empty bin are NaN.
+    All fields are arrays with one value per bin. Bin ``i`` contains the probabilities ``lower[i] <
+    p <= upper[i]``. The first bin contains ``p = 0`` too. The means of an empty bin are NaN.
     """
 
     lower: npt.NDArray[np.float64]
@@ -68,7 +68,7 @@ class ReliabilityCurve(NamedTuple):
 
 
 def auc(label: npt.ArrayLike, score: npt.ArrayLike) -> float:
-    """Compute the area under the ROC curve, the share of rightly ordered pairs of classes.
+    """Compute the area under the ROC curve: the share of correctly ordered positive-negative pairs.
 
     A tied pair counts one half (the mid-rank form of the Mann-Whitney U statistic, Hanley & McNeil
     1982). Pairs are counted in integers, so the value is the correctly rounded fraction and does
@@ -76,7 +76,7 @@ def auc(label: npt.ArrayLike, score: npt.ArrayLike) -> float:
 
     Args:
         label: ``[B]``, 0 or 1.
-        score: ``[B]``, any finite real numbers: probabilities or logits give the same.
+        score: ``[B]``, any finite real numbers. Probabilities and logits give the same AUC.
 
     Returns:
         The AUC in ``[0, 1]``, or NaN with one class only.
@@ -94,7 +94,8 @@ def auc(label: npt.ArrayLike, score: npt.ArrayLike) -> float:
 def auc_of_classes(positive: FloatArray, negative: FloatArray) -> float:
     """Compute the AUC from the scores ``[P]`` of positives and ``[N]`` of negatives, in any order.
 
-    The inputs are not checked. Time O((P + N) log(P + N)); memory: a sorted copy of both.
+    The inputs are not checked. The time is O((P + N) log(P + N)). The memory is for a sorted copy
+    of both inputs.
 
     Examples:
         >>> auc_of_classes(np.array([0.35, 0.8]), np.array([0.1, 0.4]))
@@ -103,7 +104,7 @@ def auc_of_classes(positive: FloatArray, negative: FloatArray) -> float:
     pairs = positive.size * negative.size
     if pairs == 0:
         return float("nan")
-    # Searching the smaller class in the larger one takes the fewest searches.
+    # Searching each score of the smaller class in the larger class takes the fewest searches.
     swapped = positive.size > negative.size
     few, many = (negative, positive) if swapped else (positive, negative)
     few, many = np.sort(few), np.sort(many)
@@ -117,10 +118,10 @@ def auc_from_counts(positive: npt.NDArray[np.number], negative: npt.NDArray[np.n
 
     Args:
         positive: ``[bins]``, non-negative number (or weight) of positives by rising score.
-        negative: ``[bins]``, the same of negatives.
+        negative: ``[bins]``, non-negative number (or weight) of negatives by rising score.
 
     Returns:
-        The AUC, or NaN if one class has no weight; :func:`auc_error_bound` says how far off it is.
+        The AUC, or NaN if one class has no weight. :func:`auc_error_bound` bounds its error.
 
     Examples:
         >>> auc_from_counts(np.array([0, 1, 1]), np.array([1, 1, 0]))
@@ -132,11 +133,11 @@ def auc_from_counts(positive: npt.NDArray[np.number], negative: npt.NDArray[np.n
 
 
 def auc_error_bound(positive: npt.NDArray[np.number], negative: npt.NDArray[np.number]) -> float:
-    """Largest possible distance between :func:`auc_from_counts` and the AUC of the scores.
+    """Compute a bound of the error of :func:`auc_from_counts` against the AUC of the scores.
 
-    Only pairs within one bin are uncertain, each by at most one half, so the bound is half the
-    share of these pairs: ``0.5 * sum_b(P_b * N_b) / (P * N)``. It holds for any scores, and is
-    reached if every positive of a bin is above (or below) every negative of it.
+    Only pairs within one bin are uncertain, each by at most one half. So the bound ``0.5 *
+    sum_b(P_b * N_b) / (P * N)`` is half the share of these pairs. The bound holds for any scores.
+    The bound is reached if every positive of a bin is above (or below) every negative of the bin.
 
     Examples:
         >>> auc_error_bound(np.array([0, 1, 1]), np.array([1, 1, 0]))
@@ -149,9 +150,9 @@ def auc_error_bound(positive: npt.NDArray[np.number], negative: npt.NDArray[np.n
 def gauc(label: npt.ArrayLike, score: npt.ArrayLike, group: npt.ArrayLike) -> float:
     """Compute the mean of the groups' AUCs, weighted by the groups' rows (impressions).
 
-    ``sum_g(rows_g * AUC_g) / sum_g(rows_g)`` over the groups that hold both classes; other groups
-    are skipped. Source: Zhou et al. 2018, Deep Interest Network (https://arxiv.org/abs/1706.06978),
-    section 6.3, with impressions as the weight.
+    The result is ``sum_g(rows_g * AUC_g) / sum_g(rows_g)`` over the groups with both classes. Other
+    groups are skipped. Source: Zhou et al. 2018, Deep Interest Network
+    (https://arxiv.org/abs/1706.06978), section 6.3, with impressions as the weight.
 
     Args:
         label: ``[B]``, 0 or 1.
@@ -159,7 +160,7 @@ def gauc(label: npt.ArrayLike, score: npt.ArrayLike, group: npt.ArrayLike) -> fl
         group: ``[B]``, any int64 keys, for instance user ids.
 
     Returns:
-        The GAUC in ``[0, 1]``, or NaN if no group holds both classes.
+        The GAUC in ``[0, 1]``, or NaN if no group has both classes.
 
     Examples:
         >>> gauc([0, 1, 0, 1, 1], [0.1, 0.9, 0.8, 0.3, 0.5], [7, 7, 8, 8, 9])
@@ -235,7 +236,7 @@ def example_log_loss(
 def normalized_entropy(
     label: npt.ArrayLike, prediction: npt.ArrayLike, *, from_logits: bool = False
 ) -> float:
-    """Log loss divided by the entropy of the labels' mean rate; below 1 beats a constant.
+    """Compute the log loss divided by the entropy of the mean label; predicting the mean gives 1.
 
     Source: He et al. 2014, Practical Lessons from Predicting Clicks on Ads at Facebook
     (https://doi.org/10.1145/2648584.2648589), equation 1.
@@ -246,7 +247,8 @@ def normalized_entropy(
         from_logits: whether the predictions are logits. Default: False.
 
     Returns:
-        The normalized entropy (0 is perfect), or NaN with one class only, whose entropy is 0.
+        The normalized entropy (0 is perfect), or NaN if all labels are equal, because the entropy
+        is then 0.
 
     Examples:
         >>> normalized_entropy([1, 0], [0.5, 0.5])
@@ -258,9 +260,9 @@ def normalized_entropy(
 
 
 def background_entropy(positives: int, rows: int) -> float:
-    """Entropy in nats of the rate ``positives / rows``: the log loss of predicting just that rate.
+    """Compute the entropy of ``positives / rows`` in nats, the log loss of this constant rate.
 
-    NaN if the rate is 0 or 1: nothing can be measured against an entropy of 0.
+    The result is NaN if the rate is 0 or 1, because an entropy of 0 is no baseline.
 
     Examples:
         >>> round(background_entropy(1, 2), 4)
@@ -310,12 +312,12 @@ def reliability_curve(
     Args:
         label: ``[B]``, 0 or 1.
         prediction: ``[B]``, probabilities in ``[0, 1]``, or logits.
-        bins: number of bins of one width, or their rising edges from 0 to 1. Click rates are low:
+        bins: number of bins of equal width, or rising edges from 0 to 1. Click rates are low, so
             edges such as ``[0, 0.001, 0.003, 0.01, 0.03, 0.1, 1]`` show more. Default: 10.
         from_logits: whether the predictions are logits. Default: False.
 
     Raises:
-        ValueError: ``bins`` below 1, or edges that do not rise from 0 to 1.
+        ValueError: ``bins`` is below 1, or its edges do not rise from 0 to 1.
 
     Examples:
         >>> curve = reliability_curve([0, 1, 1], [0.2, 0.4, 0.9], bins=2)
@@ -329,10 +331,10 @@ def reliability_curve(
 
 
 def bin_edges(bins: int | Sequence[float]) -> npt.NDArray[np.float64]:
-    """Return edges ``[bins + 1]`` from a number of bins or from edges, which are checked.
+    """Return edges ``[bins + 1]`` from a number of bins, or check edges and return them.
 
     Raises:
-        ValueError: a number below 1, or edges that do not rise from 0 to 1.
+        ValueError: the number is below 1, or the edges do not rise from 0 to 1.
 
     Examples:
         >>> bin_edges(2)
@@ -368,7 +370,7 @@ def bin_sums(
 def curve_of_sums(
     edges: npt.NDArray[np.float64], sums: npt.NDArray[np.float64]
 ) -> ReliabilityCurve:
-    """Return the curve of :func:`bin_sums` (or of the sum of several of them).
+    """Return the curve for the sums of :func:`bin_sums`, which may be added over batches.
 
     Examples:
         >>> curve_of_sums(bin_edges(1), np.array([[4.0], [1.0], [2.0]])).observed
@@ -382,7 +384,7 @@ def curve_of_sums(
 
 
 def sigmoid(logit: FloatArray) -> npt.NDArray[np.float64]:
-    """Probability ``1 / (1 + exp(-z))`` in float64, without overflow for any finite logit.
+    """Compute ``1 / (1 + exp(-z))`` in float64, without overflow for any finite logit.
 
     Examples:
         >>> sigmoid(np.array([-1000.0, 0.0, 1000.0]))
@@ -421,7 +423,7 @@ def _check_not_empty(labels: npt.NDArray[np.bool_]) -> None:
 def _shares(
     positive: npt.NDArray[np.number], negative: npt.NDArray[np.number]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return each bin's share of its class; all NaN for a class of no weight."""
+    """Return each bin's share of its class; NaN for a class without weight."""
     p, n = np.asarray(positive, np.float64), np.asarray(negative, np.float64)
     return _share(p), _share(n)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convert and check what callers pass into the 1-D arrays that the metrics compute with.
+"""Check the arguments of metrics, and convert them to 1-D arrays.
 
-Pure NumPy. Every function takes the argument's ``name``, which its errors repeat.
+Pure NumPy. Every function takes the argument's ``name`` for its error messages.
 """
 
 from __future__ import annotations
@@ -29,15 +29,17 @@ def task_column(values: Any, name: str, task: int = 0) -> npt.NDArray[Any]:
     """Return one task's values as a 1-D array.
 
     Args:
-        values: array-like ``[B]``, ``[B, 1]`` or ``[B, T]``. The first two belong to every task.
+        values: array-like ``[B]``, ``[B, 1]`` or ``[B, T]``. Values ``[B]`` and ``[B, 1]`` belong
+            to every task.
         name: the argument's name for errors.
         task: column of ``[B, T]``. Default: 0.
 
     Returns:
-        A view ``[B]`` if the input is an array already.
+        An array ``[B]``, which is a view if the input is an array.
 
     Raises:
-        ValueError: another number of dimensions, no column, or ``task`` outside ``[0, T)``.
+        ValueError: the array has another number of dimensions or no column, or ``task`` is outside
+            ``[0, T)``.
 
     Examples:
         >>> task_column([[1, 2], [3, 4]], "label", task=1)
@@ -57,11 +59,11 @@ def task_column(values: Any, name: str, task: int = 0) -> npt.NDArray[Any]:
 
 
 def as_scores(values: npt.NDArray[Any], name: str) -> FloatArray:
-    """Return finite real scores ``[B]`` as they are, or as float32 or float64 if not floats.
+    """Return finite real scores ``[B]``, as float32 or float64.
 
     Raises:
         TypeError: not real numbers.
-        ValueError: a NaN or an infinite score.
+        ValueError: a score is NaN or infinite.
     """
     if values.dtype.name == "bfloat16":  # MindSpore's own NumPy type, of no kind that NumPy knows
         values = values.astype(np.float32)
@@ -96,7 +98,7 @@ def as_labels(values: npt.NDArray[Any], name: str) -> npt.NDArray[np.bool_]:
     """Return labels ``[B]`` as booleans.
 
     Raises:
-        ValueError: a label that is not 0 or 1 (NaN included).
+        ValueError: a label is neither 0 nor 1, for example NaN.
     """
     if values.dtype.kind == "b":
         return values
@@ -111,10 +113,10 @@ def as_labels(values: npt.NDArray[Any], name: str) -> npt.NDArray[np.bool_]:
 
 
 def label_remedy(labels: npt.NDArray[Any]) -> str:
-    """Return how to make labels 0 and 1 of other numbers, for a message.
+    """Return an expression that converts other numbers to labels 0 and 1, for a message.
 
     Args:
-        labels: numbers of any shape; numbers after the first 100,000 are not looked at.
+        labels: numbers of any shape. Only the first 100,000 numbers are read.
 
     Examples:
         >>> label_remedy(np.array([1, 2, 2]))
@@ -142,7 +144,7 @@ def as_groups(values: npt.NDArray[Any], name: str) -> npt.NDArray[np.int64]:
 
 
 def check_same_length(**arrays: npt.NDArray[Any]) -> None:
-    """Raise ValueError, naming the arguments, unless all arrays have one length."""
+    """Raise ValueError with the names of the arguments unless all arrays have the same length."""
     if len({len(array) for array in arrays.values()}) > 1:
         lengths = ", ".join(f"{name} {len(array)}" for name, array in arrays.items())
         raise ValueError(f"the batch must have one length, got rows: {lengths}")

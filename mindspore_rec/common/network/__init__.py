@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The network of a run for predictors: how it is opened by its builder, and run by ONNX Runtime."""
+"""Networks of predictors: find the builder of a network, and run a network by ONNX Runtime."""

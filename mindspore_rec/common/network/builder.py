@@ -23,11 +23,11 @@ __all__ = [
 
 
 class NoBuilderError(ValueError):
-    """The checkpoint does not name the builder of its network."""
+    """Error of a checkpoint that does not name the builder of its network."""
 
 
 def builder_of(entry: Entry) -> Callable[[], Any]:
-    """Return the function that makes the network, `builder` of `RecCheckpoint`.
+    """Return the function that makes a checkpoint's network: the `builder` of `RecCheckpoint`.
 
     Raises:
         NoBuilderError: `RecCheckpoint` had no builder.
@@ -46,7 +46,7 @@ def builder_of_model(model: dict[str, Any]) -> Callable[[], Any]:
 
 
 def inputs_of(entry: Entry) -> list[str] | None:
-    """Return the inputs of that network, `builder_inputs` of `RecCheckpoint`, or None."""
+    """Return the inputs of a checkpoint's network: `builder_inputs` of `RecCheckpoint`, or None."""
     model = entry.manifest["model"]
     return None if model is None else model["inputs"]
 
@@ -55,7 +55,7 @@ def load_function(name: str) -> Callable[..., Any]:
     """Return the function that 'package.module:function' names.
 
     Raises:
-        ValueError: it is not of this form, or there is no function of that name.
+        ValueError: `name` has another form, or no function has this name.
 
     Example:
         >>> load_function("math:sqrt")(4.0)
@@ -74,7 +74,7 @@ def load_function(name: str) -> Callable[..., Any]:
 
 
 def add_network_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add `--network` and `--input`, the function that makes the network and its inputs."""
+    """Add the options `--network` (function that makes the network) and `--input` (its inputs)."""
     parser.add_argument(
         "--network",
         metavar="MODULE:FUNCTION",

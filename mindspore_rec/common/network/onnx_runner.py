@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run a network without MindSpore: lookups natively, all else by ONNX Runtime."""
+"""Run a network without MindSpore: native lookups, and ONNX Runtime for the other operators."""
 
 from __future__ import annotations
 
@@ -30,21 +30,22 @@ _FATAL = 4  # of ONNX Runtime's log, which else warns of each weight that is an 
 
 
 class OnnxRunner(Runner):
-    """Network that ONNX Runtime runs, for any number of threads at the same time.
+    """Network that ONNX Runtime runs. Any number of threads may call one runner at the same time.
 
-    An answer reads rows under a lock that answers share, and takes the dense parameters as they are
-    then: they are inputs of the model, so a delta can replace them and nothing is compiled. It
-    computes without the lock.
+    A call reads rows and dense parameters under a lock that concurrent calls share. The call then
+    computes without the lock. Dense parameters are inputs of the model, so a delta can replace them
+    without a compilation.
 
     Args:
         network: the network.
-        tables: its tables by name, which then stay open. Default: new ones, without rows.
-        threads: threads of one answer. Default: 1.
+        tables: the network's tables by name, which `close` leaves open. Default: new tables without
+            rows.
+        threads: number of threads that compute one call. Default: 1.
         features: as `Runner.features`. Default: None.
 
     Raises:
         ImportError: ONNX Runtime is not installed.
-        CheckpointError: it refuses the file.
+        CheckpointError: ONNX Runtime refuses the file.
     """
 
     name = "onnxruntime"
@@ -103,7 +104,7 @@ class OnnxRunner(Runner):
         return compute
 
     def weights(self) -> Mapping[str, Any]:
-        """Return the dense parameters, by name, as ONNX Runtime takes them."""
+        """Return the dense parameters by name, as values of ONNX Runtime."""
         return self._weights
 
     def _rows(self, lookup: Lookup, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -123,7 +124,7 @@ class OnnxRunner(Runner):
         return pooled(rows, ids, lookup, offsets, weights)
 
     def specs_of_outputs(self) -> tuple[TensorSpec, ...] | None:
-        """Return the outputs of the network, as its file has them."""
+        """Return the outputs of the network from its file."""
         return self._outputs
 
     def load(self, chain: Sequence[Entry]) -> None:
@@ -137,11 +138,11 @@ class OnnxRunner(Runner):
             self.set_parameters(values)
 
     def set_parameters(self, values: Sequence[tuple[Any, np.ndarray]]) -> None:
-        """Put other values in the place of the parameters; answers under way keep theirs."""
+        """Replace the values of the parameters. Calls in flight keep the old values."""
         self._weights = self.as_weights(values)
 
     def as_weights(self, values: Sequence[tuple[Any, np.ndarray]]) -> dict[str, Any]:
-        """Return copies of the values, as `weights` has them."""
+        """Return copies of the values by name, as values of ONNX Runtime."""
         return {
             spec.name: self._value(np.array(array, spec.dtype, order="C")) for spec, array in values
         }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bags of rows to one combined row each, as `EmbeddingBag` does, without MindSpore."""
+"""Combine the rows of each bag to one row, as `EmbeddingBag` does, without MindSpore."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ def pooled(
     offsets: np.ndarray | None = None,
     weights: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return one row a bag, float32 `[bags, dim]`; of a bag without members zeros.
+    """Return one row per bag, float32 `[bags, dim]`; zeros for a bag without members.
 
     Args:
-        rows: of the ids, float32 `[bags, length, dim]`, or `[N, dim]` if there are offsets; the row
-            of a padding key is zeros.
-        ids: as the rows, without the last dimension.
-        lookup: has the combiner, and the padding key, which is no member.
+        rows: rows of the ids, float32 `[bags, length, dim]`, or `[N, dim]` with offsets. The row of
+            a padding key is zeros.
+        ids: array of the ids, with the shape of `rows` without the last dimension.
+        lookup: lookup with the combiner and the padding key. A padding key is not a member of a
+            bag.
         offsets: first position of each bag. Default: each row of the ids is a bag.
-        weights: float32, of the shape of the ids. Default: all 1.
+        weights: weights of the ids, float32 of the shape of `ids`. Default: all 1.
 
     Example:
         >>> rows = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runner: interface of a served network, which MindSpore or ONNX Runtime computes."""
+"""Runner: interface of a served network, which MindSpore or ONNX Runtime runs."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ Outputs = list[np.ndarray]
 
 
 class Lock(Protocol):
-    """Lock of a network: held to answer, or held alone to change the network."""
+    """Lock of a network: shared by answers, exclusive for changes of the network."""
 
     def reading(self) -> AbstractContextManager[None]:
-        """Hold the lock to answer: nothing changes meanwhile."""
+        """Hold the lock for an answer, during which the network does not change."""
 
     def writing(self) -> AbstractContextManager[None]:
-        """Hold the lock to change the network: nobody answers meanwhile."""
+        """Hold the lock for a change of the network, during which no answer reads the network."""
 
 
 class Runner(ABC):
-    """A network with its tables: run by MindSpore in `graph_runner.py`, else in `onnx_runner.py`.
+    """Network and tables, run by MindSpore (`graph_runner.py`) or ONNX Runtime (`onnx_runner.py`).
 
     Attributes:
         name: name of the library that computes the answers, for `Status`.
-        lock: held by `start` and by changes.
+        lock: lock that is held during `start` and during changes.
         network: MindSpore's Cell, or None.
-        features: the pipeline that the network's builder returned beside it, or None.
+        features: feature pipeline that the builder returned together with the network, or None.
         inputs: inputs of the network, or None if they are not known.
-        tables: its tables by name.
-        parameters: its dense parameters, objects with `name`, `shape` and `dtype`.
+        tables: the network's tables by name.
+        parameters: the network's dense parameters, which have `name`, `shape` and `dtype`.
     """
 
     name: str
@@ -53,12 +53,12 @@ class Runner(ABC):
     _owned: bool  # whether the tables were made for this object
 
     def arrays(self, given: Sequence[Any]) -> list[np.ndarray]:
-        """Return the inputs as arrays, checked if the network's inputs are known.
+        """Convert inputs to arrays, and check them if the network's inputs are known.
 
         Raises:
-            TypeError, ValueError: they are not of the network's types and shapes, or have numbers
-                that are not finite, which ONNX Runtime would turn into NaN and MindSpore into
-                ordinary predictions.
+            TypeError, ValueError: the inputs do not have the network's types and shapes, or a
+                number is not finite. From a number that is not finite, ONNX Runtime would compute
+                NaN, and MindSpore an ordinary prediction.
         """
         if self.inputs is None:
             made = [
@@ -82,8 +82,8 @@ class Runner(ABC):
         """Return the outputs.
 
         Raises:
-            TypeError, ValueError: the inputs are not of the network's types and shapes.
-            RuntimeError: the network fails on them.
+            TypeError, ValueError: the inputs do not have the network's types and shapes.
+            RuntimeError: the network fails on the inputs.
         """
         arrays = self.arrays(given)
         with self.lock.reading():
@@ -92,9 +92,9 @@ class Runner(ABC):
 
     @abstractmethod
     def start(self, arrays: Sequence[np.ndarray]) -> Callable[[], Outputs]:
-        """Read the rows and parameters of an answer; return a function that computes it.
+        """Read an answer's rows and parameters, and return a function that computes the answer.
 
-        The lock is held, to read, in this call and not while the returned function is called.
+        The caller must hold the lock for reading in this call, but not in the returned function.
 
         Args:
             arrays: of `arrays`.
@@ -106,22 +106,22 @@ class Runner(ABC):
 
     @abstractmethod
     def load(self, chain: Sequence[Entry]) -> None:
-        """Set everything to the state that a chain leads to, before the first answer.
+        """Load the state of a chain into tables and parameters, before the first answer.
 
         Raises:
-            CheckpointError: it is of another network.
+            CheckpointError: the chain belongs to another network.
         """
 
     @abstractmethod
     def set_parameters(self, values: Sequence[tuple[Any, np.ndarray]]) -> None:
-        """Set the dense parameters, while nobody answers.
+        """Set the dense parameters, while no answer reads the parameters.
 
         Args:
-            values: each of `parameters` with its array, from `matched`.
+            values: pairs of a parameter and its array, from `matched`.
         """
 
     def close(self) -> None:
-        """Free its tables, if they were made for it."""
+        """Free the tables if this object made them."""
         with self.lock.writing():
             if self._owned:
                 for table in self.tables.values():

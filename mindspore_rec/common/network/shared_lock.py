@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A readers-writer lock: many threads read at the same time, or one writes."""
+"""A readers-writer lock: many threads read at the same time, or one thread writes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["SharedLock"]
 
 
 class SharedLock:
-    """Lock of many readers or one writer; a writer that waits goes before new readers.
+    """Lock of many readers or one writer. A waiting writer goes before new readers.
 
     Example:
         >>> lock = SharedLock()
@@ -31,7 +31,7 @@ class SharedLock:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Hold it together with other readers."""
+        """Hold the lock together with other readers."""
         with self._changed:
             self._changed.wait_for(lambda: not self._writers)
             self._readers += 1
@@ -45,7 +45,7 @@ class SharedLock:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Hold it alone."""
+        """Hold the lock alone."""
         with self._changed:
             self._writers += 1
             try:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workers: processes that train together, and what they tell each other."""
+"""Workers: processes that train together, and their messages."""

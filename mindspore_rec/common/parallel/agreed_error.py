@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors that all workers find at the same time, told by one of them."""
+"""Raise errors that all workers detect at the same time, on one worker first."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ GRACE = 10.0
 
 
 def raise_on(rank: int, worker: int, error: Exception) -> NoReturn:
-    """Raise an error that all workers have found: at once on one, later on the other workers.
+    """Raise an error that all workers detected: at once on one worker, later on the other workers.
 
-    A worker that ends with an error ends the job, so its sentence is the only one in the output. If
-    the program goes on after the error, the other workers raise it too, after `GRACE` seconds.
+    A worker that ends with an error ends the job, so the output shows only this worker's error. If
+    the program continues after the error, the other workers raise the error too, after `GRACE`
+    seconds.
 
     Args:
         rank: number of this worker.
         worker: number of the worker that the error is about.
-        error: what is raised.
+        error: the exception to raise.
 
     Example:
         >>> raise_on(0, 0, ValueError("worker 0 has no data"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays as messages between workers: their names, types and shapes, then their bytes."""
+"""Arrays as messages between workers: first names, types and shapes, then the bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy.typing as npt
 __all__ = ["pack_arrays", "unpack_arrays"]
 
 _LENGTH = 8  # bytes of the length of the description
-# Dtypes as `pack_arrays` writes them.
+# Pattern of the dtypes that `pack_arrays` writes.
 _KIND = re.compile(r"[<>|](b1|[iu][1248]|f(2|4|8|12|16)|c(8|16|24|32))")
 _MOST_AXES = 32  # of NumPy
 
@@ -23,10 +23,10 @@ def pack_arrays(arrays: Mapping[str, npt.NDArray[np.generic]]) -> bytes:
     """Return arrays of numbers and bools as one message.
 
     Args:
-        arrays: arrays by name; a type that NumPy does not know (bfloat16) becomes float32.
+        arrays: arrays by name. An array of bfloat16, which NumPy does not know, becomes float32.
 
     Raises:
-        TypeError: an array of objects or texts.
+        TypeError: an array has objects or texts.
 
     Example:
         >>> unpack_arrays(pack_arrays({"ids": np.array([[7], [8]])}))["ids"].tolist()
@@ -44,10 +44,10 @@ def pack_arrays(arrays: Mapping[str, npt.NDArray[np.generic]]) -> bytes:
 
 
 def unpack_arrays(message: bytes) -> dict[str, npt.NDArray[np.generic]]:
-    """Return the arrays of a message, which may be written to.
+    """Return the arrays of a message, as writable copies.
 
     Raises:
-        ValueError: the message is not one of `pack_arrays`.
+        ValueError: the message does not come from `pack_arrays`.
     """
     start = _LENGTH + int.from_bytes(message[:_LENGTH], "little")
     arrays = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Protocols of messages between workers, for whatever needs no more of a `WorkerGroup`."""
+"""Protocols of messages between workers: the parts of a `WorkerGroup` that most callers need."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Channel", "Group"]
 
 
 class Channel(Protocol):
-    """Messages between workers: a `WorkerGroup`, or one of its channels."""
+    """Protocol of messages between workers, for a `WorkerGroup` or one of its channels."""
 
     @property
     def rank(self) -> int:
@@ -24,7 +24,7 @@ class Channel(Protocol):
 
 
 class Group(Channel, Protocol):
-    """Messages of the main thread, and what a training tells the tables and optimizers."""
+    """Protocol of messages of the main thread, and of the sample counts of a training step."""
 
     def all_gather_json(self, value: Any) -> list[Any]:
         """Return the JSON values of all workers, by rank."""
@@ -33,4 +33,4 @@ class Group(Channel, Protocol):
         """Return the bytes of one worker."""
 
     def begin_step(self, step: int, samples: list[int], summed: bool = False) -> None:
-        """Set how many samples each worker has in the step."""
+        """Set the number of samples of each worker in the step."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ends of a worker's program: success, an exception, a signal of the launcher."""
+"""Handle the end of a worker's program: success, an exception or the launcher's signal."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from mindspore_rec.common.parallel.launcher import STOP_SIGNAL
 
 __all__ = ["ProgramEnds"]
 
-# Seconds that a program may take to end after an exception that nothing caught. Threads that wait
-# for other workers would keep it for much longer, and the other workers with it.
+# Seconds that a program may take to end after an uncaught exception. Threads that wait for other
+# workers would delay the end of this program and of the other workers for much longer.
 _GRACE = 10.0
 
 
 class ProgramEnds:
-    """Watches how the program of a worker ends.
+    """Observer of the end of a worker's program.
 
     Attributes:
-        failed: whether an exception that nothing caught has ended the main thread.
+        failed: whether an uncaught exception has ended the main thread.
     """
 
     def __init__(self) -> None:
         self.failed = False
 
     def install(self, at_exit: Callable[[], None]) -> None:
-        """Call `at_exit` at the end of the program, and note an exception that ends it.
+        """Call `at_exit` at the end of the program, and record an uncaught exception.
 
-        The launcher's signal to stop becomes SIGTERM, and a fault prints stacks of Python.
+        The launcher's stop signal becomes SIGTERM, and a crash prints Python's stacks.
         """
         before = sys.excepthook
 
@@ -49,8 +49,9 @@ class ProgramEnds:
             timer.start()
 
         sys.excepthook = hook
-        # Finalizers close tables, and run as their first one was registered with atexit: only if
-        # that was before are this worker's rows there until all workers have ended.
+        # Finalizers close tables, and must run after `at_exit`: other workers may need this
+        # worker's rows until all workers have ended. Functions of atexit run in reverse order, so
+        # finalizers are registered first.
         weakref.finalize(self, lambda: None)
         atexit.register(at_exit)
         if not faulthandler.is_enabled() and sys.stderr is sys.__stderr__:
@@ -61,5 +62,5 @@ class ProgramEnds:
 
 
 def _stop(_number: int, _frame: FrameType | None) -> None:
-    """Do as on SIGTERM."""
+    """Raise SIGTERM in this process."""
     signal.raise_signal(signal.SIGTERM)

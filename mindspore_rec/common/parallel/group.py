@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`worker_group`: the workers of this job, and this process among them."""
+"""`worker_group`: the workers of this job, one of which is this process."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ __all__ = ["Engine", "WorkerGroup", "set_engine", "worker_group"]
 
 
 class Engine(Protocol):
-    """Runs operators of a worker beside its program, as MindSpore does."""
+    """Engine that runs a worker's operators asynchronously, as MindSpore does."""
 
     def limit_threads(self, threads: int) -> None:
-        """Compute with that many threads, unless the program has chosen a number."""
+        """Compute with `threads` threads, unless the program has chosen a number."""
 
     def wait(self) -> None:
-        """Return when what was started is done. Raises the error of what has failed."""
+        """Wait until all started operators are done. Raises the error of a failed operator."""
 
 
 class WorkerGroup:
-    """The workers of this job; a process without a launcher is a job of one worker.
+    """The workers of this job. A process without a launcher is a job of one worker.
 
-    Calls that exchange data are collective: all workers make them, in the same order, and each
-    waits for all. The calls of the group itself are for the main thread; another thread has a
-    channel of its own (`channel`). A wait ends the job after the limit of
-    `MINDSPORE_REC_HANG_LIMIT` seconds (default: 300).
+    Calls that exchange data are collective: all workers make the same calls in the same order, and
+    each worker waits for all workers. Only the main thread may call the group itself. Another
+    thread uses a separate channel (`channel`). A wait of more than `MINDSPORE_REC_HANG_LIMIT`
+    seconds (default: 300) ends the job.
 
     Attributes:
         rank: number of this worker, 0 to `size` - 1.
@@ -74,20 +74,20 @@ class WorkerGroup:
     # ---- collective calls of the main thread
 
     def all_gather(self, data: bytes) -> list[bytes]:
-        """Return the bytes of all workers, by rank. They may differ in length."""
+        """Return the bytes of all workers, by rank. Workers may send different numbers of bytes."""
         self._require_main_thread("all_gather")
         return self._gather(data)
 
     def all_gather_json(self, value: Any) -> list[Any]:
-        """Return the values of all workers, by rank; each is what `json` can write."""
+        """Return the values of all workers, by rank. `json` must be able to write each value."""
         self._require_main_thread("all_gather_json")
         return [json.loads(data) for data in self._gather(json.dumps(value).encode())]
 
     def broadcast(self, data: bytes | None, root: int = 0) -> bytes:
-        """Return the bytes of worker `root`; `data` of other workers is not used.
+        """Return the bytes of worker `root`. The `data` of other workers is not used.
 
         Raises:
-            ValueError: `root` is no worker.
+            ValueError: no worker has the rank `root`.
             TypeError: `data` of worker `root` is None.
         """
         self._require_main_thread("broadcast")
@@ -98,7 +98,7 @@ class WorkerGroup:
         return self._gather(data if data is not None and self.rank == root else b"")[root]
 
     def barrier(self) -> None:
-        """Return when all workers have called it."""
+        """Wait until all workers have called `barrier`."""
         self._require_main_thread("barrier")
         self._control.barrier()
 
@@ -106,12 +106,12 @@ class WorkerGroup:
         """Check that a digest is the same on all workers.
 
         Args:
-            what: what it is a digest of, for the message.
+            what: name of the digested object, for the message.
             digest: any text, a checksum for example.
 
         Raises:
-            WorkerError: workers differ; on all workers, with the ranks of the workers that differ
-                from most.
+            WorkerError: the digests differ. All workers raise the error, which names the ranks that
+                differ from the majority.
 
         Example:
             >>> worker_group().require_equal("configuration", "1f0a")
@@ -119,11 +119,11 @@ class WorkerGroup:
         self.require_all_equal({what: digest})
 
     def require_all_equal(self, digests: dict[str, str]) -> None:
-        """Check that several digests, by what they are of, are the same on all workers.
+        """Check that several digests, by name, are the same on all workers.
 
         Raises:
-            WorkerError: workers differ; it names the first digest that differs, and the ranks of
-                the workers that differ from most.
+            WorkerError: digests differ. The message names the first digest that differs, and the
+                ranks that differ from the majority.
         """
         every = self.all_gather_json(digests)
         for what in [*digests, *(key for one in every for key in one)]:
@@ -135,13 +135,13 @@ class WorkerGroup:
         """Check that arrays have the same bits on all workers, by checksums.
 
         Args:
-            what: what the arrays are, for the message: "dense parameters".
+            what: name of the arrays for the message, such as "dense parameters".
             names: a name for each array, for the message.
             arrays: C-contiguous arrays.
 
         Raises:
-            WorkerError: workers differ; it names the first array that differs, and the ranks of the
-                workers that differ from worker 0.
+            WorkerError: arrays differ. The message names the first array that differs, and the
+                ranks that differ from worker 0.
         """
         self._require_main_thread("require_same_arrays")
         difference = self._control.find_difference(list(arrays))
@@ -153,48 +153,50 @@ class WorkerGroup:
     # ---- steps and other threads
 
     def begin_step(self, step: int, samples: Sequence[int], summed: bool = False) -> None:
-        """Begin a step whose batch has that many samples on each worker.
+        """Begin a step with a given number of samples on each worker.
 
-        Gradients are weighted by them until the next call. A worker without samples is idle: it
-        takes part in exchanges without keys.
+        Gradients are weighted by the numbers of samples until the next call. A worker without
+        samples takes part in the exchanges without keys.
 
         Args:
             step: number of the step.
             samples: number of samples of each worker, by rank.
-            summed: whether losses are sums over samples, not means: gradients are then added, not
-                averaged. Default: False.
+            summed: whether losses are sums over samples instead of means. Gradients of sums are
+                added instead of averaged. Default: False.
 
         Raises:
-            ValueError: `samples` has not one number of at least 0 for each worker.
+            ValueError: `samples` does not have one number per worker, or a number is below 0.
         """
         self._native.begin_step(step, list(samples), summed)
 
     def channel(self, name: str) -> _native.WorkerChannel:
-        """Return a channel for a thread of its own: 'ahead', 'checkpoint', 'merge', 'service'.
+        """Return a channel for one thread: 'ahead', 'checkpoint', 'merge' or 'service'.
 
-        It has `all_gather`, `all_to_all` and `barrier`, which are collective and for one thread,
-        and `send`, `poll` and `receive` of single messages, for any thread. Their tags are 0 to
-        16383; on 'service', where requests for rows by key travel too, 0 to 8191.
+        The collective calls `all_gather`, `all_to_all` and `barrier` of a channel are for one
+        thread. `send`, `poll` and `receive` exchange single messages and are for any thread. Tags
+        of messages are 0 to 16383. On 'service', which also carries requests for rows by key, tags
+        are 0 to 8191.
 
         Raises:
-            ValueError: there is no channel of that name.
+            ValueError: no channel has this name.
         """
         return self._native.channel(name)
 
     # ---- ends
 
     def finish(self) -> None:
-        """End the job well: wait until all workers have come here, and end MPI.
+        """End the job normally: wait until all workers call `finish`, and end MPI.
 
-        Called by itself at the end of a program that has not failed. No call is possible after it.
+        At the end of a program that has not failed, `finish` is called automatically. After
+        `finish`, the group cannot exchange data.
 
         Raises:
-            RuntimeError: an operator that the program has not waited for has failed.
+            RuntimeError: an operator that ran asynchronously has failed.
             WorkerError: another worker waits for this worker in an exchange.
         """
         if self._over or not self._started:
             return
-        # Operators may run behind the program, and MPI must not end under an exchange.
+        # Asynchronous operators may still run, and MPI must not end during an exchange.
         _wait_for_engine()
         self._over = True
         _native.WorkerGroup.finish()
@@ -202,7 +204,7 @@ class WorkerGroup:
     def abort(self, message: str) -> None:
         """End the job at once: print the message, and end this process with code 1.
 
-        Never returns if there is a launcher, which ends all other workers.
+        Under a launcher, `abort` never returns, and the launcher ends all other workers.
 
         Raises:
             WorkerError: there is no launcher.
@@ -222,7 +224,7 @@ class WorkerGroup:
             raise WorkerError(f"{call} is for the main thread: other threads use channel()")
 
     def _at_exit(self) -> None:
-        """End well at the end of a program, unless it has failed."""
+        """End the job normally at the end of the program, unless the program has failed."""
         if os.getpid() != self._process or self._over:
             return
         self._over = True
@@ -246,7 +248,7 @@ def _workers(ranks: Sequence[int]) -> str:
 
 
 def _difference(what: str, values: Sequence[str | None]) -> str:
-    """Return the sentence that names the workers whose value differs from most workers' value."""
+    """Return a message that names the workers whose value differs from the majority's value."""
     usual = Counter(values).most_common(1)[0][0]
     others = [rank for rank, value in enumerate(values) if value != usual]
     return (
@@ -261,7 +263,7 @@ _engine: Engine | None = None
 
 
 def set_engine(engine: Engine) -> None:
-    """Set what runs this process's operators: it keeps to the worker's threads from now on."""
+    """Set the engine of this process's operators, and limit it to the worker's threads."""
     global _engine
     _engine = engine
     if _group is not None and _group._started:
@@ -280,10 +282,10 @@ def _wait_for_engine() -> None:
 
 
 def worker_group() -> WorkerGroup:
-    """Return the workers of this job; the first call in a process connects to the others.
+    """Return the workers of this job. The first call in a process connects to the other workers.
 
     Under `python -m mindspore_rec.launch -n N` or Open MPI's `mpirun -n N` there are N workers.
-    Without a launcher there is one, and nothing is opened.
+    Without a launcher there is one worker, and MPI is not started.
 
     Raises:
         WorkerError: another launcher started this process, MPI is missing or does not start, or

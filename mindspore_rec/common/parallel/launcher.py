@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find out from the environment whether a launcher started this process, and which."""
+"""Detect the launcher of this process from the environment variables."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from mindspore_rec._native import WorkerError
 
 __all__ = ["ALONE", "STOP_SIGNAL", "WORKER_PROCESS", "Launched", "launched"]
 
-# Set to 'none' by who wants a single process although a launcher's variables are there.
+# Variable that users set to 'none' to train in one process although a launcher's variables are set.
 ALONE = "MINDSPORE_REC_LAUNCHER"
-# Process id of the worker, which the processes that it starts inherit: they are no workers.
+# Variable with the worker's process id. Child processes inherit the variable, which tells them that
+# they are not workers.
 WORKER_PROCESS = "MINDSPORE_REC_WORKER_PROCESS"
 
-# The launcher sends it to have the workers stop as on SIGTERM, which mpirun does not hand on.
+# The launcher sends this signal in place of SIGTERM, which mpirun does not forward to workers.
 STOP_SIGNAL = signal.SIGUSR2
 
 _HOW = "start it with `python -m mindspore_rec.launch -n N`, or with Open MPI's mpirun"
-# Numbers of processes that other launchers announce.
+# Variables in which other launchers set their number of processes.
 _OTHERS = {
     "PMI_SIZE": "the launcher of another MPI (MPICH, Intel MPI, or srun without --mpi=pmix)",
     "MPI_LOCALNRANKS": "the launcher of another MPI (MPICH or Intel MPI)",
@@ -35,8 +36,8 @@ class Launched:
     """Environment that Open MPI's launcher gave this process.
 
     Attributes:
-        size: number of workers; 0 if it did not say.
-        local_size: number of workers on this host; 0 if it did not say.
+        size: number of workers; 0 if the launcher did not set the number.
+        local_size: number of workers on this host; 0 if the launcher did not set the number.
     """
 
     size: int
@@ -49,14 +50,14 @@ def _number(environment: Mapping[str, str], name: str) -> int:
 
 
 def launched(environment: Mapping[str, str], process: int) -> Launched | None:
-    """Return what Open MPI's launcher said, or None in a process that trains alone.
+    """Return the numbers that Open MPI's launcher set, or None in a process that trains alone.
 
     Args:
         environment: environment variables.
         process: id of this process.
 
     Raises:
-        WorkerError: another launcher started several processes, of which each would train alone.
+        WorkerError: another launcher started several processes, and each would train alone.
 
     Example:
         >>> launched({"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays that all workers take from worker 0, such as first values of dense parameters."""
+"""Copy arrays such as initial dense parameters from worker 0 to all workers."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Array = npt.NDArray[np.generic]
 
 
 def arrays_of_first(group: Group, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Return by name the arrays of worker 0 that differ from this worker's arrays.
+    """Return, by name, the arrays of worker 0 that differ from this worker's arrays.
 
-    A collective call. Only arrays that differ on some worker are sent.
+    The call is collective. Only arrays that differ on some worker are sent.
 
     Args:
         group: the workers.
-        arrays: arrays by name, of the same names, shapes and dtypes on all workers.
+        arrays: arrays by name, with the same names, shapes and dtypes on all workers.
 
     Example:
         >>> from mindspore_rec.parallel import worker_group
@@ -37,7 +37,7 @@ def arrays_of_first(group: Group, arrays: Mapping[str, Array]) -> dict[str, Arra
     names = [name for name in mine if any(each[name] != digests[0][name] for each in digests)]
     if not names:
         return {}
-    # As bytes: a message has dtypes of NumPy only, and bfloat16 is none.
+    # Send arrays as bytes, because a message has only NumPy's dtypes, and NumPy lacks bfloat16.
     sent = {str(i): whole[name].reshape(-1).view(np.uint8) for i, name in enumerate(names)}
     received = unpack_arrays(group.broadcast(pack_arrays(sent) if group.rank == 0 else None))
     return {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starting MPI in a worker: its libraries, what the system must have, what must be equal."""
+"""Start MPI in a worker, after checks of its libraries and of the system's limits."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ __all__ = [
 
 SHIM = Path(_native.__file__).with_name("_mpi.so")
 HANG_LIMIT = "MINDSPORE_REC_HANG_LIMIT"
-# Threads of each worker, from the launcher of this package.
+# Variable in which this package's launcher sets the number of threads of each worker.
 THREADS = "MINDSPORE_REC_WORKER_THREADS"
 _MESSAGE_BYTES = "MINDSPORE_REC_MPI_MESSAGE_BYTES"
-# Seconds that workers may start after one another, however short the limit of a wait is.
+# Workers may start this many seconds apart, even if the limit of a wait is shorter.
 _LEAST_START = 120.0
 _LIBRARY = "libmpi.so.40"
 _GET_MPI = f"install it with: {pip_install('mpi')}"
-# Bytes of /dev/shm for each worker of a host: Open MPI's btl_sm_segment_size and a reserve.
+# Bytes of /dev/shm for each worker of a host: Open MPI's btl_sm_segment_size plus a reserve.
 _SHARED_BYTES = 16 << 20
-# File descriptors of a process besides connections to other workers: files of tables, data, logs.
+# File descriptors of a process, without connections to workers: files of tables, data and logs.
 _OTHER_FILES = 192
 _FILES_A_WORKER = 4
 _SHARED_MEMORY = Path("/dev/shm")
 
 
 def find_mpi() -> Path | None:
-    """Return the folder `lib` with Open MPI's library of this Python's environment, if any."""
+    """Return the folder `lib` of this Python's environment that has Open MPI's library, or None."""
     for prefix in (sys.prefix, site.USER_BASE or sys.prefix):
         if (Path(prefix) / "lib" / _LIBRARY).exists():
             return Path(prefix) / "lib"
@@ -67,7 +67,7 @@ def hang_limit() -> float:
     """Return the seconds after which a wait for another worker ends the job: 300 by default.
 
     Raises:
-        WorkerError: `MINDSPORE_REC_HANG_LIMIT` in the environment is no number of seconds.
+        WorkerError: `MINDSPORE_REC_HANG_LIMIT` in the environment is not a legal number of seconds.
     """
     text = os.environ.get(HANG_LIMIT, "300")
     try:
@@ -80,10 +80,10 @@ def hang_limit() -> float:
 
 
 def _open_library() -> None:
-    """Load the MPI library, so that the shim finds it wherever it is.
+    """Load the MPI library, so that the shim finds the library in any folder.
 
     Raises:
-        WorkerError: it is not there or cannot be loaded.
+        WorkerError: the library is missing or cannot be loaded.
     """
     if not SHIM.exists():
         raise WorkerError(
@@ -102,14 +102,14 @@ def _open_library() -> None:
 
 
 def allow_files(needed: int, what: str) -> None:
-    """Raise the soft limit of file descriptors to what is needed, up to the hard limit.
+    """Raise the soft limit of file descriptors to `needed`, up to the hard limit.
 
     Args:
         needed: number of file descriptors.
-        what: what needs them, for the message.
+        what: purpose of the file descriptors, for the message.
 
     Raises:
-        WorkerError: the hard limit is lower.
+        WorkerError: the hard limit is below `needed`.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= needed:
@@ -123,7 +123,7 @@ def allow_files(needed: int, what: str) -> None:
 
 
 def _check_shared_memory(local_size: int) -> None:
-    """Check that Open MPI's segments of the workers of this host fit in shared memory."""
+    """Check that shared memory has room for the Open MPI segments of this host's workers."""
     if local_size < 2 or not _SHARED_MEMORY.exists():
         return
     if "sm" not in _transports():
@@ -140,7 +140,7 @@ def _check_shared_memory(local_size: int) -> None:
 
 
 def _transports() -> set[str]:
-    """Return the transports that Open MPI may use on a host, 'sm' being shared memory."""
+    """Return the transports that Open MPI may use on a host; 'sm' is shared memory."""
     chosen = os.environ.get("OMPI_MCA_btl", "")
     if not chosen:
         return {"self", "sm", "tcp"}
@@ -153,7 +153,8 @@ def start_mpi(told: Launched) -> _native.WorkerGroup:
     """Start MPI in this worker and return the native group.
 
     Raises:
-        WorkerError: MPI is not there, does not start, or knows of other workers than the launcher.
+        WorkerError: MPI is missing or does not start, or MPI and the launcher have different
+            numbers of workers.
     """
     limit = hang_limit()
     workers = max(told.size, 1)
@@ -172,7 +173,7 @@ def start_mpi(told: Launched) -> _native.WorkerGroup:
 
 
 def same_program() -> dict[str, str]:
-    """Return what must be the same on all workers: version, native core, Python, main script."""
+    """Return properties that all workers must share: version, native core, Python, main script."""
     native = Path(_native.__file__).read_bytes()
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     script = b"" if main is None or not Path(main).is_file() else Path(main).read_bytes()
@@ -185,9 +186,9 @@ def same_program() -> dict[str, str]:
 
 
 def threads_of_worker() -> int | None:
-    """Return how many threads this worker may compute with; None if its cores say it already.
+    """Return the number of threads of this worker; None if its cores already limit the threads.
 
-    If the launcher has bound the worker to cores of its own, it sees these only.
+    If the launcher has bound the worker to cores, the worker sees only these cores.
     """
     threads = int(os.environ.get(THREADS, 0))
     return None if threads == 0 or len(os.sched_getaffinity(0)) <= threads else threads

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bfloat16 in NumPy, which lacks the type: as uint16, the upper half of a float32.
+"""bfloat16 in NumPy, which lacks the type: uint16 arrays with the upper half of a float32.
 
-With `ml_dtypes` a bfloat16 array is `bits.view(ml_dtypes.bfloat16)`, without a copy either way.
+With `ml_dtypes`, `bits.view(ml_dtypes.bfloat16)` is the bfloat16 array. The view needs no copy.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ __all__ = ["from_bfloat16", "to_bfloat16"]
 
 
 def to_bfloat16(values: np.ndarray) -> np.ndarray:
-    """Return the nearest bfloat16 of each number, of two the even one; NaN stays NaN.
+    """Round each number to the nearest bfloat16, ties to even. NaN stays NaN.
 
     Args:
         values: float32 of any shape.
 
     Returns:
-        uint16 of that shape.
+        uint16 of the same shape.
 
     Raises:
         TypeError: `values` is of another type.
@@ -30,14 +30,14 @@ def to_bfloat16(values: np.ndarray) -> np.ndarray:
     if values.dtype != np.float32:
         raise TypeError(f"values must be float32, got {values.dtype}")
     bits = np.ascontiguousarray(values).view(np.uint32).reshape(values.shape)
-    # Of what is no NaN the sum does not overflow.
+    # The sum does not overflow for a number that is not NaN.
     rounded = (bits + (np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1)))) >> np.uint32(16)
     quiet = bits >> np.uint32(16) | np.uint32(0x40)
     return np.where(np.isnan(values), quiet, rounded).astype(np.uint16)
 
 
 def from_bfloat16(bits: np.ndarray) -> np.ndarray:
-    """Return the numbers of bfloat16 as float32, which has all of them.
+    """Convert bfloat16 numbers to float32, which represents all of them exactly.
 
     Args:
         bits: uint16 of any shape.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HostTable: rows and state of a table outside a graph, as checkpoints read and write them."""
+"""HostTable: rows and state of a table outside a graph, for checkpoints."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["HostTable"]
 
 
 class HostTable(HostRows, TableState):
-    """Base of a network's tables and of a predictor's.
+    """Base class of the tables of a network and of a predictor.
 
     Attributes:
         dim: number of floats in a row.
-        key_dtype: 'Int32' or 'Int64', or MindSpore's type of that name.
-        counts_keys: whether it counts keys that have no row yet.
-        admission: rule by which keys get a row; only if `counts_keys`.
+        key_dtype: 'Int32' or 'Int64', or MindSpore's type with this name.
+        counts_keys: whether the table counts keys that have no row yet.
+        admission: policy by which keys get a row; only if `counts_keys` is True.
     """
 
     dim: int
@@ -28,7 +28,7 @@ class HostTable(HostRows, TableState):
 
     @property
     def name(self) -> str:
-        """Name of the table; with the seed, it decides every row's first value."""
+        """Name of the table. The name and the seed determine every row's initial value."""
         return self._table_name
 
     def stats(self) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one way from a table's Python object to its native table."""
+"""Access from a table's Python object to its native table."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class NativeAccess:
 
     @abstractmethod
     def _synchronised(self) -> _native.Table:
-        """Wait for all that the program has asked of the table, and return the native table.
+        """Wait for all pending operations of the table, and return the native table.
 
-        Each call may cost as much as a step: MindSpore's PyNative mode runs operators behind the
-        program, and rows that changed on a device come back to the host.
+        A call may take as long as a step. MindSpore's PyNative mode runs operators asynchronously,
+        and rows that changed on a device must be copied to the host.
 
         Raises:
-            RuntimeError: a newer table has the name.
+            RuntimeError: a newer table has the same name.
         """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Admission and eviction: when a key gets a row in a hash table, and when it loses it."""
+"""Admission and eviction: the policies by which a key of a hash table gets and loses its row."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TRIGGERS = ("step", "callback")
 
 
 def _limit(argument: str, value: int | None, low: int) -> int:
-    """Return a limit as the native core takes it, -1 for off."""
+    """Return a limit for the native core; -1 means off."""
     if value is None:
         return -1
     value = check_int(argument, value, -1, NEVER)
@@ -32,19 +32,21 @@ def _limit(argument: str, value: int | None, low: int) -> int:
 
 @dataclass(frozen=True)
 class CountAdmission:
-    """Admits a key in the training batch in which its count reaches the threshold.
+    """Policy that admits a key in the training batch in which its count reaches the threshold.
 
-    The count is exact: occurrences in training, times the lookup's `faae_coefficient`. A key is
-    admitted for the whole batch or not at all. Until then it reads the table's `unknown_value` and
-    is not trained. A second epoch counts its keys again; `CountFirstEpoch` lets the first one count
-    alone.
+    The count is exact: the number of occurrences in training, times the lookup's
+    `faae_coefficient`. A key is admitted either for a whole batch or not at all. Before its
+    admission, a key reads the table's `unknown_value` and is not trained. A second epoch counts the
+    same keys again. `CountFirstEpoch` restricts counting to the first epoch.
 
     Args:
-        threshold: count by which a key is admitted, 1 to 2**30 - 1; -1 or None: every key is
-            admitted at once; 0: counts are frozen and no new key is admitted.
-        max_candidates: most counters of keys that are not admitted, at least 16, of 20 to 35 bytes
-            each. If there would be more, a few are compared, and the counter with the least count,
-            of equals the oldest, is dropped. Default: no bound.
+        threshold: count that admits a key, 1 to 2**30 - 1. With a threshold of -1 or None, every
+            key is admitted at once. With a threshold of 0, counts are frozen and no new key is
+            admitted.
+        max_candidates: maximum number of counters for keys that are not admitted, at least 16. A
+            counter takes 20 to 35 bytes. At the maximum, a few counters are compared, and the
+            counter with the least count is dropped. Among equal counts, the oldest counter is
+            dropped. Default: no maximum.
 
     Example:
         >>> CountAdmission(2).threshold
@@ -72,21 +74,23 @@ class CountAdmission:
 
 @dataclass(frozen=True)
 class SketchAdmission:
-    """Admits a key by an approximate count, if exact counters of all keys would not fit.
+    """Policy that admits a key by an approximate count, if exact counters need too much memory.
 
-    A counting Bloom filter of a fixed size, four counters per key, as wide as the threshold needs.
-    Keys that share counters may be admitted early; if eviction by age is on, counts are halved once
-    in every idle limit. Of keys seen once, a threshold of 2 admits too early: 16 % at 1 byte of
-    sketch per key counted, 5 % at 2, 0.9 % at 4, 0.12 % at 8 (`benchmarks/sketch_accuracy.py`). An
-    exact counter costs about 28 bytes.
+    The sketch is a counting Bloom filter of a fixed size with four counters per key. The highest
+    threshold determines the width of the counters. Keys that share counters may be admitted early.
+    If eviction by age is on, all counts are halved once per idle limit. With a threshold of 2, no
+    key that was seen once should be admitted. The sketch admits 16 % of the keys seen once at 1
+    byte of sketch per counted key, 5 % at 2 bytes, 0.9 % at 4 bytes and 0.12 % at 8 bytes
+    (`benchmarks/sketch_accuracy.py`). An exact counter costs about 28 bytes.
 
     Args:
         threshold: as for `CountAdmission`, at most 65535.
         sketch_bytes: bytes of the filter, at least 1024. Default: 64 MiB.
-        max_threshold: the highest threshold that may be set later, 1 to 65535; it decides the
-            counters' width, 4 bits up to 15, 8 up to 255, 16 above. Default: the threshold.
+        max_threshold: the highest threshold that may be set later, 1 to 65535. A counter has 4 bits
+            up to a `max_threshold` of 15, 8 bits up to 255, and 16 bits above. Default:
+            `threshold`.
 
-    After Fan et al., "Summary cache" (2000), and the CBF filter of DeepRec.
+    The policy follows Fan et al., "Summary cache" (2000), and the CBF filter of DeepRec.
 
     Example:
         >>> SketchAdmission(3).sketch_bytes
@@ -119,15 +123,15 @@ class SketchAdmission:
 
 @dataclass(frozen=True)
 class ProbabilityAdmission:
-    """Admits a key without a row in a training batch with a probability.
+    """Policy that admits a key without a row in each training batch with a fixed probability.
 
-    No counter is kept. Whether a key is admitted is a function of (seed, table name, key, step): it
-    is the same for the whole batch, and when a run is repeated.
+    The policy needs no counters. The decision is a function of (seed, table name, key, step). So
+    the decision is the same for the whole batch and in a repeated run.
 
     Args:
         probability: probability of being admitted, above 0, at most 1.
 
-    After the "probability filter" of large-scale systems (Monolith; FBGEMM).
+    The policy follows the "probability filter" of large-scale systems (Monolith; FBGEMM).
 
     Example:
         >>> ProbabilityAdmission(0.1).probability
@@ -151,37 +155,41 @@ Admission = CountAdmission | SketchAdmission | ProbabilityAdmission
 
 @dataclass(frozen=True)
 class Eviction:
-    """Rules by which rows are evicted, with optimizer state and count; several may be given.
+    """Rules by which rows are evicted with their optimizer state and count. Rules may be combined.
 
-    By age, a row is gone for every lookup the moment its age reaches the limit; its memory is freed
-    by a sweep that looks at a slice of the table each step. By capacity, rows are evicted at the
-    end of the step that brought too many, approximately in the given order: victims are chosen from
-    a sample eight times as large. Every eviction is in the next incremental export.
+    Eviction by age hides a row from every lookup as soon as its age reaches the limit. A sweep that
+    visits a slice of the table in each step frees the memory. Eviction by capacity runs at the end
+    of a step that left too many rows. The order of eviction is approximate, because victims are
+    chosen from a sample eight times as large. The next incremental export contains every eviction.
 
     Args:
-        max_idle_steps: number of whole steps without being seen in training after which a row is
-            evicted, at least 1: with 1, a row must be seen in every step. What is written between
-            two steps counts as seen in the step to come. Default: off (None or -1), as all below.
-        max_idle_seconds: the same by event time: the watermark (greatest event time of the batches
-            so far) minus the watermark when the row was last seen, at least 1. Needs event times:
-            `table.set_event_time`, or a timestamp column.
-        max_rows: most rows at the end of a step, at least 1.
-        max_bytes: most bytes of rows and index at the end of a step, at least 1.
-        order: which rows are evicted first if there are too many: 'lru', seen longest ago; 'lfu',
-            seen least often; 'lfu_decay', the same, but an occurrence counts half after
-            `half_life_steps`; 'score', of the lowest score set by `table.set_scores` (0 for a row
-            without one). Of equals, the row seen longest ago. Default: 'lru'.
-        half_life_steps: steps after which an occurrence counts half, above 0; with 'lfu_decay' and
-            only there.
-        min_norm: least L2 norm of a row's value, above 0; a row of a smaller one is evicted when
-            the sweep reaches it, within 256 steps. First values have a norm too: choose a limit
-            below theirs, or a trigger.
-        trigger: when rules are applied: 'step', all the time; 'callback', only when `table.evict()`
-            is called, which `EvictCallback` does; ages are measured then. Default: 'step'.
+        max_idle_steps: number of whole steps, at least 1, after which a row that training has not
+            seen is evicted. With a limit of 1, a row must be seen in every step. A row written
+            between two steps counts as seen in the next step. Default: off (None or -1), as for the
+            other limits.
+        max_idle_seconds: seconds of event time, at least 1, after which a row that training has not
+            seen is evicted. A row's age is the watermark (greatest event time of the batches so
+            far) minus the watermark when the row was last seen. The rule needs event times from
+            `table.set_event_time` or a timestamp column.
+        max_rows: maximum number of rows at the end of a step, at least 1.
+        max_bytes: maximum number of bytes of rows and index at the end of a step, at least 1.
+        order: the rows that are evicted first if there are too many. With 'lru', the rows seen
+            longest ago. With 'lfu', the rows seen least often. With 'lfu_decay', the rows seen
+            least often, where an occurrence counts half after `half_life_steps`. With 'score', the
+            rows with the lowest score from `table.set_scores` (0 without a score). Among equal
+            rows, the row seen longest ago is evicted first. Default: 'lru'.
+        half_life_steps: number of steps, above 0, after which an occurrence counts half.
+            `half_life_steps` is required with 'lfu_decay' and illegal with other orders.
+        min_norm: minimum L2 norm of a row's value, above 0. The sweep evicts a row with a smaller
+            norm within 256 steps. Initial values have a norm too, so choose a limit below their
+            norm, or a trigger.
+        trigger: the time at which rules are applied. With 'step', rules are applied in every step.
+            With 'callback', rules are applied and ages are measured only in a call of
+            `table.evict()`, for example by `EvictCallback`. Default: 'step'.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type, out of range, or has no effect
-            beside the other arguments.
+        TypeError, ValueError: an argument is of the wrong type, out of range, or has no effect with
+            the other arguments.
 
     Example:
         >>> Eviction(max_idle_seconds=7 * 24 * 3600, max_rows=100_000_000).order
@@ -225,12 +233,12 @@ class Eviction:
 
     @property
     def has_capacity(self) -> bool:
-        """Whether rows are evicted if there are too many."""
+        """True if rows are evicted when there are too many rows or bytes."""
         return self.max_rows != -1 or self.max_bytes != -1
 
     @property
     def evicts(self) -> bool:
-        """Whether there is any rule."""
+        """True if at least one rule is on."""
         by_age = self.max_idle_steps != -1 or self.max_idle_seconds != -1
         return by_age or self.has_capacity or self.min_norm != -1.0
 
@@ -249,10 +257,10 @@ class Eviction:
 
 
 def check_admission(value: Any) -> Admission | None:
-    """Return `value`, an admission policy or None.
+    """Check that `value` is an admission policy or None, and return `value`.
 
     Raises:
-        TypeError: it is something else.
+        TypeError: `value` is of another type.
 
     Example:
         >>> check_admission(None)
@@ -267,10 +275,10 @@ def check_admission(value: Any) -> Admission | None:
 
 
 def check_eviction(value: Any) -> Eviction | None:
-    """Return `value`, an Eviction or None.
+    """Check that `value` is an Eviction or None, and return `value`.
 
     Raises:
-        TypeError: it is something else.
+        TypeError: `value` is of another type.
 
     Example:
         >>> check_eviction(None)
@@ -281,10 +289,10 @@ def check_eviction(value: Any) -> Eviction | None:
 
 
 def check_unknown_value(argument: str, value: Any, dim: int) -> list[float] | None:
-    """Return a number, or `dim` numbers, as a list of floats, or None.
+    """Return one number or `dim` numbers as a list of floats; None for None.
 
     Raises:
-        TypeError, ValueError: it is something else, or not finite.
+        TypeError, ValueError: `value` has another type or length, or is not finite.
 
     Example:
         >>> check_unknown_value("unknown_value", 0.5, 4)

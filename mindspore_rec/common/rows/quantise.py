@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of int8 and int4: each row has a scale and an offset of float16, and codes of 8 or 4 bits.
+"""Rows of int8 and int4: each row has a float16 scale, a float16 offset, and codes of 8 or 4 bits.
 
-A number is read as `offset + scale * code`. This is the reference in NumPy for the native tables of
-a predictor (csrc/readers/); both give the same bits.
+A number is read as `offset + scale * code`. This module is the NumPy reference for the native
+tables of a predictor (csrc/readers/). The module and the native tables give the same bits.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LEAST = np.float16(2**-24)  # above 0
 
 
 def rows_of_bits(bits: int) -> str:
-    """Return the type of rows whose codes have so many bits; 'float32' for all but 8 and 4.
+    """Return the type of rows with codes of `bits` bits; 'float32' unless `bits` is 8 or 4.
 
     Example:
         >>> rows_of_bits(4), rows_of_bits(32)
@@ -40,13 +40,15 @@ def rows_of_bits(bits: int) -> str:
 def quantise(rows: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return scale, offset and codes of rows.
 
-    The offset is the row's least number, rounded down to a float16; the scale the least float16 by
-    which the codes reach the row's greatest. So each number is off by at most half the scale. A row
-    of equal numbers has one code, the least by which a float16 reaches them, and the nearest
-    float16 as scale: it is off by a part in a million, or 3e-8 if that is more, up to 65504 and by
-    at most a part in 2048 above. If a float16 is not large enough for that, below -65504 or above
-    65504 * (2^bits - 1), numbers become the nearest that there are. A row with an infinity or a NaN
-    becomes NaN as a whole: its scale and offset are NaN, its codes 0.
+    The offset is the row's least number, rounded down to a float16. The scale is the least float16
+    with which the codes reach the row's greatest number. So the error of each number is at most
+    half the scale. A row of equal numbers has one code for all numbers. The code of a row of equal
+    numbers is the least code with which a float16 scale reaches the number, and the scale is the
+    nearest float16. For equal numbers up to 65504, the error is a part in a million, or 3e-8 if
+    that is more. For greater equal numbers, the error is at most a part in 2048. Numbers below
+    -65504 or above 65504 * (2^bits - 1) do not fit, and become the nearest possible number. If a
+    row has an infinity or a NaN, all its numbers become NaN. The scale and the offset of such a row
+    are NaN, and its codes are 0.
 
     Args:
         rows: floats `[n, dim]`.
@@ -55,8 +57,9 @@ def quantise(rows: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray, np.nd
     Returns:
         scale: float16 `[n]`.
         offset: float16 `[n]`.
-        codes: uint8 `[n, dim]` for 8 bits; for 4 bits `[n, (dim + 1) // 2]`, of the two codes of a
-            byte the first in its lower half, and 0 in the upper half that an odd dim leaves.
+        codes: uint8 `[n, dim]` for 8 bits, or `[n, (dim + 1) // 2]` for 4 bits. With 4 bits, the
+        lower half of a byte is the first of two codes. With an odd dim, the upper half of the last
+        byte is 0.
 
     Raises:
         ValueError: rows have another shape, or the number of bits is not supported.
@@ -95,14 +98,14 @@ def quantise(rows: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray, np.nd
 def dequantise(
     scale: np.ndarray, offset: np.ndarray, codes: np.ndarray, bits: int, dim: int
 ) -> np.ndarray:
-    """Return the rows, float32 `[n, dim]`, that scale, offset and codes stand for.
+    """Return the rows, float32 `[n, dim]`, of a scale, an offset and codes.
 
     Args:
-        scale: float16 `[n]`, as `quantise` returns it; so are the next two.
+        scale: float16 `[n]`, from `quantise`.
         offset: float16 `[n]`.
         codes: uint8 `[n, bytes]`.
         bits: 8 or 4.
-        dim: numbers of a row.
+        dim: number of values in a row.
 
     Raises:
         ValueError: shapes do not fit, or the number of bits is not supported.
@@ -124,14 +127,13 @@ def dequantise(
     if bits == 4:
         both = np.stack([codes & 15, codes >> 4], axis=2)
         codes = both.reshape(len(codes), 2 * width)[:, :dim]
-    # A product of 11 and 8 bits is exact, so this rounds once, as a fused operation would.
+    # The product of 11 and 8 bits is exact. So the sum rounds once, as a fused operation would.
     scaled = codes.astype(np.float32) * scale.astype(np.float32)[:, None]
     return np.asarray(scaled + offset.astype(np.float32)[:, None])
 
 
 def to_bytes(rows: np.ndarray, bits: int) -> np.ndarray:
-    """Return rows as native tables keep them: uint8 `[n, 4 + code bytes]`, each the scale, the
-    offset and the codes of `quantise`.
+    """Return rows in the native format: uint8 `[n, 4 + code bytes]` of scale, offset and codes.
 
     Args and Raises: as for `quantise`.
 
@@ -145,17 +147,17 @@ def to_bytes(rows: np.ndarray, bits: int) -> np.ndarray:
 
 
 def from_bytes(rows: np.ndarray, bits: int, dim: int) -> np.ndarray:
-    """Return the rows, float32 `[n, dim]`, that the bytes of `to_bytes` stand for.
+    """Return the rows, float32 `[n, dim]`, from the bytes of `to_bytes`.
 
     Raises:
-        ValueError: as for `dequantise`.
+        ValueError: shapes do not fit, or the number of bits is not supported.
     """
     halves = np.ascontiguousarray(rows[:, :4]).view("<f2")
     return dequantise(halves[:, 0], halves[:, 1], rows[:, 4:], bits, dim)
 
 
 def check_rows(rows: str) -> None:
-    """Raise ValueError for a name that is not of `ROWS`."""
+    """Raise ValueError unless a name is in `ROWS`."""
     if rows not in ROWS:
         raise ValueError(f"rows must be one of {', '.join(map(repr, ROWS))}, got {rows!r}")
 

@@ -15,10 +15,10 @@ __all__ = ["ServedTable"]
 
 
 class ServedTable(HostTable):
-    """Native table of a predictor: rows without optimizer state, and no counters.
+    """Native table of a predictor: rows without optimizer state and without counters.
 
-    Of two tables with one name in a scope (`own_scope`) the newer is used, as of `TableParameter`
-    objects.
+    If two tables of a scope (`own_scope`) have the same name, the newer table is used, as for
+    `TableParameter` objects.
 
     Args:
         arguments: the arguments of `_native.Table`, from `TableConfig.native_arguments`.
@@ -27,7 +27,7 @@ class ServedTable(HostTable):
     Attributes:
         dim: number of floats in a row.
         key_dtype: as given.
-        drops_old_rows: whether rows leave it with age.
+        drops_old_rows: whether the table evicts rows by age.
 
     Example:
         >>> import numpy as np

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scopes of tables' names: networks that are served have names of their own in the process."""
+"""Scopes of table names: each served network has a separate scope of names in the process."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ _counts: dict[str, itertools.count[int]] = {}  # of the program's scope
 
 
 def current_scope() -> int:
-    """Return the scope of tables that the calling thread makes now; 0: the program's scope."""
+    """Return the scope of tables that the calling thread makes; 0 is the program's scope."""
     return getattr(_here, "scope", 0)
 
 
 def next_number(kind: str) -> int:
-    """Return the number of the next table without a name, of its kind and in this scope, from 0.
+    """Return the number, from 0, of the next unnamed table of a kind in the current scope.
 
-    So a network that a program makes first, and the same network in a scope of its own, have the
-    same names.
+    So a program's first network has the same table names as the same network in a new scope.
     """
     counts: dict[str, itertools.count[int]] = getattr(_here, "counts", _counts)
     return next(counts.setdefault(kind, itertools.count()))
@@ -32,12 +31,12 @@ def next_number(kind: str) -> int:
 
 @contextmanager
 def own_scope() -> Iterator[None]:
-    """Give the tables that this thread makes inside a scope that no other tables have.
+    """Put the tables that this thread makes in the block into a new scope.
 
-    If two tables of one scope have one name, the newer is used. Tables of different scopes do not
-    meet: two versions of a model, or the network that trains and the network that serves, have
-    tables of the same names side by side. Nothing but that depends on the scope: a table's name in
-    files, its first values and its digests are the same in each.
+    If two tables of one scope have the same name, the newer table is used. Tables of different
+    scopes do not conflict. So two versions of a model, or a training and a serving network, may
+    have tables of the same names side by side. Nothing else depends on the scope: a table's name in
+    files, its initial values and its digests are the same in each scope.
 
     Example:
         >>> with own_scope():

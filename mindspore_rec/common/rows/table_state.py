@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""State of a table besides its rows: id, shape, clock, counters of keys without a row."""
+"""State of a table besides its rows: id, shape, clock, and counters of keys without a row."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["TableState"]
 
 
 class TableState(NativeAccess):
-    """Number, shape, clock and counters of a table; what a checkpoint saves besides its rows."""
+    """Id, shape, clock and counters of a table, which a checkpoint saves besides the rows."""
 
     counts_keys = True  # whether it has the counters of keys without a row
 
@@ -24,22 +24,22 @@ class TableState(NativeAccess):
 
     @property
     def id(self) -> int:
-        """Number of the table, which no other table of this process has or had."""
+        """Number of the table, which a process never uses for another table."""
         return self._table.id
 
     @property
     def vocabulary(self) -> int:
-        """Number of ids of a static table, which are 0 up to it; 0 for a hash table."""
+        """Number of ids of a static table, whose ids start at 0; 0 for a hash table."""
         return self._table.vocabulary
 
     @property
     def has_optimizer(self) -> bool:
-        """Whether an optimizer covers the table, so that rows have its state."""
+        """True if an optimizer covers the table, so that rows have optimizer state."""
         return self._synchronised().has_optimizer
 
     @property
     def state_width(self) -> int:
-        """Number of floats of optimizer state in a row; 0 before there is an optimizer."""
+        """Number of floats of optimizer state in a row; 0 without an optimizer."""
         return int(self._synchronised().stats()["state_width"])
 
     @property
@@ -49,19 +49,19 @@ class TableState(NativeAccess):
         return native.value_dtype, native.state_dtype
 
     def row_sizes(self) -> _native.RowSizes:
-        """Return the bytes of a row and of what finds it, by part."""
+        """Return the bytes of a row and of its index entry, by part."""
         value, state = self.row_dtypes
         return _native.row_sizes(self._table.dim, self.state_width, value, state, self.scored)
 
     @property
     def scored(self) -> bool:
-        """Whether rows have a frequency or score besides the optimizer's state."""
+        """True if rows have a frequency or score besides the optimizer's state."""
         eviction = getattr(self, "eviction", None)
         return eviction is not None and eviction.order in ("lfu_decay", "score")
 
     @property
     def rows_missing(self) -> bool:
-        """Whether lookups are refused: weights were loaded without the rows that belong to them.
+        """True if lookups are refused because weights were loaded without their rows.
 
         See `keep_rows` and `miss_rows`.
         """
@@ -84,17 +84,17 @@ class TableState(NativeAccess):
         return self._synchronised().event_time or None
 
     def set_event_time(self, seconds: Any) -> None:
-        """Set the event time of the batch to come; to be called before its lookups.
+        """Set the event time of the next batch, before the lookups of the batch.
 
-        The table's watermark becomes the greatest so far: late events never turn it back, and rows
-        of a late batch count as seen at the watermark.
+        The table's watermark is the greatest event time so far. Late events never decrease the
+        watermark. Rows of a late batch count as seen at the watermark.
 
         Args:
-            seconds: whole seconds since 1970, 1 to 2**32 - 1; of several (an array or Tensor) the
-                greatest.
+            seconds: whole seconds since 1970, 1 to 2**32 - 1. For an array or Tensor, the greatest
+                value is used.
 
         Raises:
-            TypeError, ValueError: not whole seconds in that range.
+            TypeError, ValueError: `seconds` is not whole seconds in this range.
         """
         if hasattr(seconds, "asnumpy"):  # a Tensor
             seconds = seconds.asnumpy()
@@ -109,33 +109,33 @@ class TableState(NativeAccess):
 
     @property
     def first_time(self) -> int:
-        """First event time in seconds since 1970; rows from before it count from it. 0: none."""
+        """First event time in seconds since 1970, which older rows get; 0 without event times."""
         return self._synchronised().first_time
 
     @property
     def horizon(self) -> tuple[int, int]:
-        """Step and event time at which ages of rows are measured, if a trigger evicts."""
+        """Step and event time at which the ages of rows are measured if a trigger evicts rows."""
         return self._synchronised().horizon
 
     def set_clock(self, step: int, event_time: int) -> None:
-        """Set step and watermark, as when a checkpoint is loaded.
+        """Set step and watermark, for example from a checkpoint.
 
         Args:
             step: number of optimizer steps, 0 to 2**32 - 1.
-            event_time: seconds since 1970; 0 for none.
+            event_time: seconds since 1970; 0 without event times.
         """
         self._synchronised().set_clock(step, event_time)
 
     def set_horizon(self, step: int, event_time: int) -> None:
-        """Set `horizon`, as when a checkpoint is loaded."""
+        """Set `horizon`, for example from a checkpoint."""
         self._synchronised().set_horizon(step, event_time)
 
     # ---- counters of keys that are not admitted
 
     def export_counters(self) -> dict[str, np.ndarray]:
-        """Return the counters of keys without a row: `keys`, `counts`, `last_steps`, `last_times`.
+        """Return counters of keys without a row: `keys`, `counts`, `last_steps` and `last_times`.
 
-        Empty if the table counts by a sketch or does not count.
+        The arrays are empty if the table counts by a sketch or does not count.
         """
         return self._synchronised().export_counters()
 
@@ -145,18 +145,19 @@ class TableState(NativeAccess):
         """Set counters of keys without a row.
 
         Raises:
-            ValueError: the table does not count single keys; shapes that do not fit.
+            ValueError: the table does not count single keys, or the shapes of the arrays do not
+                fit.
         """
         self._synchronised().import_counters(keys, counts, last_steps, last_times)
 
     def export_sketch(self) -> bytes:
-        """Return the counters of a sketch as they are in memory; empty if there is none."""
+        """Return the memory of a sketch's counters; empty if the table has no sketch."""
         return self._synchronised().export_sketch()
 
     def import_sketch(self, memory: bytes) -> None:
         """Set the counters of a sketch.
 
         Raises:
-            ValueError: the table has no sketch, or one of another size.
+            ValueError: the table has no sketch, or a sketch of another size.
         """
         self._synchronised().import_sketch(memory)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The format of a run: manifest, chain, tables, digests, verify, merge."""
+"""Format of a run's checkpoints: manifest, chain, tables, digests, verify and merge."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays by name as one safetensors file."""
+"""Read and write arrays by name as one safetensors file."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def write_arrays(arrays: Mapping[str, np.ndarray], path: Path) -> None:
         >>> read_arrays(path)
         {'weight': array([1., 1.], dtype=float32)}
     """
-    # safetensors' own function to write a file raises errors other than OSError.
+    # The function of safetensors that writes files raises errors other than OSError.
     path.write_bytes(save(dict(sorted(arrays.items()))))
 
 
@@ -51,7 +51,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def check_arrays(path: Path) -> None:
-    """Raise the errors of `read_arrays`, reading only the header."""
+    """Check only the header of a file, with the errors of `read_arrays`."""
     with _opened(path):
         pass
 

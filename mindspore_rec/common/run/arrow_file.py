@@ -2,9 +2,9 @@
 """Reader of Arrow IPC files that checks every part before Arrow decodes it.
 
 Files of checkpoints are not compressed, so a batch is a mapped part of the file and takes no
-memory. A file with compressed buffers could decode to any size, whatever its number of rows: it is
-refused. Compression is declared in the flatbuffers of footer and batches, which pyarrow does not
-expose; this module reads the few fields that it needs.
+memory. A file with compressed buffers is refused, because it could decode to any size. The
+flatbuffers of the footer and the batches declare the compression. The package pyarrow does not
+expose these flatbuffers, so this module reads the few fields that it needs.
 
 Source: https://arrow.apache.org/docs/format/Columnar.html, File.fbs, Message.fbs; for the encoding,
 https://flatbuffers.dev/internals.
@@ -140,7 +140,7 @@ def _number(form: str, data: bytes, at: int) -> int:
 
 
 def _field(data: bytes, table: int, number: int) -> int | None:
-    """Return the position of a field of a table; None if the table does not have it."""
+    """Return the position of a field of a table; None if the table lacks the field."""
     entries = table - _number("<i", data, table)
     place = 4 + 2 * number
     if place + 2 > _number("<H", data, entries):

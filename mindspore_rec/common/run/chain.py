@@ -3,7 +3,8 @@
 
     000000000120.full/   000000000180.delta/   000000000240.delta/   000000000240.full/
 
-The number is the step. A full checkpoint and a delta of one step lead to the same state.
+The number in a name is the step. A full checkpoint and a delta of the same step lead to the same
+state.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def parse_entry_name(name: str) -> tuple[int, str] | None:
 
 
 def entry_at(path: Path) -> Entry:
-    """Return the checkpoint in a directory; its manifest is checked, its files are not.
+    """Return the checkpoint in a directory. The manifest is checked, but the files are not.
 
     Raises:
         FileNotFoundError: there is no checkpoint.
@@ -95,7 +96,7 @@ def entry_at(path: Path) -> Entry:
 
 
 def entries(root: Path) -> list[Entry]:
-    """Return all checkpoints of a run in order of their steps; a delta before a full one.
+    """Return all checkpoints of a run by step; a delta comes before a full checkpoint.
 
     Raises:
         FileNotFoundError: `root` is not a directory.
@@ -115,12 +116,12 @@ def newest_chain(root: Path, step: int | None = None) -> list[Entry]:
         step: step of the state. Default: None, the newest state.
 
     Returns:
-        Checkpoints in the order in which they apply; empty if there is no checkpoint.
+        Checkpoints in the order in which they are applied; empty if there is no checkpoint.
 
     Raises:
         FileNotFoundError: `root` is not a directory.
         CheckpointError: a delta of the chain is missing or belongs to another run.
-        ValueError: there is no state of that step.
+        ValueError: the run has no checkpoint of this step.
     """
     checkpoints = entries(root)
     if step is not None:
@@ -157,14 +158,14 @@ def check_follows(before: Entry, entry: Entry) -> None:
 def verify(entry: Entry, names: Container[str] | None = None) -> None:
     """Check size, checksum and contents of every file of a checkpoint against its manifest.
 
-    The contents are checked too because the checksums may be checksums of wrong contents.
+    The contents are checked too, because the checksums may have been computed from wrong contents.
 
     Args:
         entry: the checkpoint.
-        names: of the files that are checked. Default: all.
+        names: names of the files to check. Default: all files.
 
     Raises:
-        CheckpointError: a file is missing or damaged; the message names it.
+        CheckpointError: a file is missing or damaged. The message names the file.
     """
     check_files(entry.path, entry.manifest, names)
     check_contents(entry.path, entry.manifest, names)
@@ -177,14 +178,14 @@ def verify_chain(
 
     Args:
         chain: the checkpoints.
-        names: function of a manifest, the names of the files that are checked. Default: all.
+        names: function from a manifest to the names of the files to check. Default: all files.
     """
     for entry in chain:
         verify(entry, None if names is None else names(entry.manifest))
 
 
 def chain_at(path: Path, step: int | None = None) -> list[Entry]:
-    """Return the chain that leads to a full checkpoint, or to a state of the run in a directory.
+    """Return the chain of a full checkpoint, or of a state in the directory of a run.
 
     Args:
         path: a full checkpoint, or the directory of a run.
@@ -192,7 +193,7 @@ def chain_at(path: Path, step: int | None = None) -> list[Entry]:
 
     Raises:
         FileNotFoundError: there is no checkpoint.
-        CheckpointError: a manifest is damaged, or `path` is a delta, which is not a whole state.
+        CheckpointError: a manifest is damaged, or `path` is a delta, which is not a complete state.
     """
     if not (path / MANIFEST).is_file() and path.is_dir():
         chain = newest_chain(path, step)

@@ -206,9 +206,10 @@ def _verify(checkpoints: list[Entry]) -> int:
 
 
 def _is_digested(checkpoints: list[Entry], i: int) -> bool:
-    """Whether a checkpoint's digests are compared: of a delta only if no full one follows it.
+    """Return True for a full checkpoint or the last checkpoint, whose digests are compared.
 
-    All rows of the state have to be read, and a full checkpoint was merged of the deltas before it.
+    A comparison reads all rows of the state. The digests of a full checkpoint also cover the
+    earlier deltas from which it was merged.
     """
     return checkpoints[i].kind == "full" or i + 1 == len(checkpoints)
 
@@ -256,7 +257,7 @@ def _diff(first: Path, second: Path) -> int:
 
 
 def _printable(text: str) -> str:
-    """Return a text without control characters: names come from files."""
+    """Return a text without control characters, which names from files may have."""
     return text if text.isprintable() else ascii(text)
 
 
@@ -268,7 +269,7 @@ def _only_table(entry: Entry) -> str:
 
 
 def run() -> NoReturn:
-    """Run the command of this process, and end it: a wrong directory is a sentence."""
+    """Run the command and exit. An OSError or ValueError is printed as one line."""
     try:
         sys.exit(main())
     except (OSError, ValueError) as error:

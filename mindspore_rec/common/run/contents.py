@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check of a checkpoint's files against its manifest."""
+"""Check a checkpoint's files against its manifest."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _INT32 = (-(1 << 31), (1 << 31) - 1)
 def check_contents(
     directory: Path, manifest: dict[str, Any], names: Container[str] | None = None
 ) -> None:
-    """Check that the files hold what the manifest says, except for values and states of rows.
+    """Check the contents of the files against the manifest, except values and states of rows.
 
     Args:
         directory: directory of the checkpoint, with files of the right sizes.
         manifest: the manifest, from `read_manifest`.
-        names: of the files that are checked. Default: all.
+        names: names of the files to check. Default: all files.
 
     Raises:
-        CheckpointError: the contents of a file are wrong; the message names it.
+        CheckpointError: the contents of a file are wrong. The message names the file.
     """
     wanted = manifest["files"] if names is None else names
     for table in manifest["tables"].values():
@@ -64,11 +64,12 @@ def _check_part(directory: Path, table: dict[str, Any], part: dict[str, Any], sh
 
 
 def files_of(manifest: dict[str, Any], shares: Mapping[str, Share | None]) -> set[str]:
-    """Return the names of the files that a worker has to read: what all read, and some parts.
+    """Return the names of the files that a worker has to read: common files, and parts of tables.
 
     Args:
         manifest: manifest of a checkpoint.
-        shares: the keys that it needs by table; None for a table that it does not need.
+        shares: for each table, the share of the keys that the worker needs; None for a table
+            without such keys.
     """
     parts_files = {
         part[kind]

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of a table's counters of keys that are not admitted yet.
+"""Files with a table's counters of keys that are not admitted yet.
 
-Exact counters: Arrow IPC with columns `key` int64, `count`, `last_step`, `last_time` uint32, sorted
-by key. A sketch: its counters as they are in memory, with the suffix `.sketch`; it loads into a
-table with a sketch of the same size.
+Exact counters are an Arrow IPC file with columns `key` int64, `count`, `last_step`, `last_time`
+uint32, sorted by key. A sketch is a file with the memory of its counters and the suffix `.sketch`.
+A sketch loads only into a table with a sketch of the same size.
 
-Several workers write one file each, with what they counted of their own keys (`sketch_parts`).
+Each of several workers writes one file with the counts of its own keys (`sketch_parts`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Counters = bytes | dict[str, np.ndarray] | None
 
 
 def take_counters(table: HostTable) -> Counters:
-    """Return a copy of the counters, of a sketch or of single keys; None if there are none."""
+    """Return a copy of the counters of a sketch or of single keys; None without counters."""
     sketch = table.export_sketch()
     if sketch:
         return sketch
@@ -54,7 +54,7 @@ def take_counters(table: HostTable) -> Counters:
 
 
 def write_counters(counters: Counters, path: Path) -> str | None:
-    """Write counters to `path` plus a suffix; return the file's name, None without counters."""
+    """Write counters to `path` plus a suffix, and return the file's name; None without counters."""
     if counters is None:
         return None
     if isinstance(counters, bytes):
@@ -74,8 +74,8 @@ def check_counters(path: Path, admission: str, share: Share = ALL) -> None:
     """Check a file of counters against the admission of its table, from `admission_of`.
 
     Raises:
-        CheckpointError: the file is damaged, holds counters of another kind, or counters of a key
-            that does not belong to `share`.
+        CheckpointError: the file is damaged, or has counters of another kind or of a key outside
+            `share`.
     """
     expected = {".sketch": "sketch", ".arrow": "count"}[path.suffix]
     if admission.partition(" ")[0] != expected:
@@ -85,11 +85,11 @@ def check_counters(path: Path, admission: str, share: Share = ALL) -> None:
 
 
 def read_counters(table: Any, files: Sequence[Path | None], share: Share = ALL) -> None:
-    """Set a table's counters from the files that `write_counters` wrote, one for each part.
+    """Set a table's counters from the files that `write_counters` wrote, one file for each part.
 
     Args:
         table: the table.
-        files: of all parts of the saved table; None for a part without counters.
+        files: files of all parts of the saved table; None for a part without counters.
         share: the keys whose counters are set. Default: all.
 
     Raises:
@@ -117,7 +117,7 @@ def _sketch_bits(table: Any) -> int:
 
 
 def admission_of(table: Any) -> str:
-    """Return the kind of admission counters; tables of the same kind can exchange counters.
+    """Return the kind of admission counters. Tables of the same kind can exchange counters.
 
     Args:
         table: the table.

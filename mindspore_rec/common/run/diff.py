@@ -19,7 +19,7 @@ __all__ = ["Difference", "TableDifference", "difference"]
 
 @dataclass
 class TableDifference:
-    """Difference of one table, in numbers of rows.
+    """Difference of one table between two states, in numbers of rows.
 
     Attributes:
         only_first, only_second: rows whose key only one state has.
@@ -40,9 +40,9 @@ class Difference:
     """Difference of two states.
 
     Attributes:
-        tables: differences by name, of the tables that both states have.
+        tables: differences by name, for the tables that both states have.
         only_first, only_second: names of tables and parameters that only one state has.
-        dense: greatest absolute differences by name, of the parameters that differ.
+        dense: greatest absolute difference, by name, of each parameter that differs.
     """
 
     tables: dict[str, TableDifference] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Difference:
 
     @property
     def same(self) -> bool:
-        """Whether both states are the same, bit for bit."""
+        """True if both states are the same, bit for bit."""
         return not (self.only_first or self.only_second or self.dense) and all(
             not (each.only_first or each.only_second or each.changed)
             for each in self.tables.values()
@@ -60,7 +60,7 @@ class Difference:
 
 
 def difference(first: Sequence[Entry], second: Sequence[Entry]) -> Difference:
-    """Compare the states that two chains lead to, a part of the rows at a time.
+    """Compare the states of two chains, a part of the rows at a time.
 
     Raises:
         CheckpointError: a file of a chain is damaged.

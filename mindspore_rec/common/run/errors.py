@@ -56,7 +56,7 @@ def reading(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno is not None:
             raise
-        # Arrow raises it if a file ends too early.
+        # Arrow raises OSError without an errno if a file ends too early.
         raise CheckpointError(f"{path} is damaged: {_words(error)}") from error
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Export of a table's rows of one state to a file for other tools."""
+"""Export a table's rows in one state to a file for other tools."""
 
 from __future__ import annotations
 
@@ -36,13 +36,14 @@ def export_table(
         path: a new file, with one of the suffixes `ENDINGS`. A `.csv` file has the columns key,
             value_0, value_1, ..., [state_0, ...], count, last_step, last_time.
         with_state: whether to write the optimizer's state. Default: False.
-        numbers: 'float32'; or 'int8' or 'int4', for columns as `quantised_file` has them, without
-            state and not for a `.csv` file. Default: 'float32'.
+        numbers: 'float32', 'int8' or 'int4'. With 'int8' and 'int4', the file has the columns of
+            `quantized_file`, without state, and cannot be `.csv`. Default: 'float32'.
 
     Raises:
         FileExistsError: `path` exists already.
-        CheckpointError: a file of the chain is damaged, or there is no table of that name.
-        ValueError: `path` has another suffix, or does not go with `numbers`; or that is unknown.
+        CheckpointError: a file of the chain is damaged, or no table has this name.
+        ValueError: `path` has another suffix, `numbers` is unknown, or `numbers` does not go with
+            the suffix or the state.
     """
     check_rows(numbers)
     if numbers in BITS and (with_state or path.suffix == ".csv"):

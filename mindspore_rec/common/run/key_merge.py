@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Merge of several sources of rows, each sorted by key, into one in the order of keys."""
+"""Merge several sources of rows, each sorted by key, into one sequence in the order of keys."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ def merged_by_key(sources: Sequence[Iterator[np.ndarray]]) -> Iterator[np.ndarra
     """Yield the rows of all sources in the order of their keys, a part at a time.
 
     Args:
-        sources: parts of rows with a field `key`, ascending within a source; no key is in two.
+        sources: parts of rows with a field `key`, which ascends within a source. No key is in two
+            sources.
 
     Example:
         >>> kind = np.dtype([("key", "<i8")])
@@ -35,7 +36,7 @@ def merged_by_key(sources: Sequence[Iterator[np.ndarray]]) -> Iterator[np.ndarra
 
 
 class _Head:
-    """Rows of a source that were read and not taken."""
+    """Rows that were read from a source and not merged yet."""
 
     def __init__(self, source: Iterator[np.ndarray]) -> None:
         self._source = source
@@ -51,7 +52,7 @@ class _Head:
         return int(self.rows["key"][-1])
 
     def take(self, upto: int) -> np.ndarray:
-        """Return the rows up to a key, and read on if none is left."""
+        """Return the rows up to a key, and read the next part if no rows remain."""
         assert self.rows is not None
         end = int(np.searchsorted(self.rows["key"], upto, side="right"))
         taken, rest = self.rows[:end], self.rows[end:]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""KeySort: sorts rows by key in bounded memory, through files."""
+"""KeySort: sort rows by key in bounded memory, through files."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ _PART_BYTES = 256 << 20
 class KeySort:
     """External sort of rows by ascending key.
 
-    Rows that do not fit into one part are written to files, one per range of keys, which are sorted
-    one by one. The ranges are chosen from the first rows added.
+    Rows that do not fit into one part are written to files, one file per range of keys. The files
+    are sorted one by one. The ranges are chosen from the first rows added.
 
     Args:
-        directory: directory of the files; made when it is needed, and removed by `close`.
+        directory: directory of the files. The directory is made when needed, and `close` removes
+            it.
         dtype: structured dtype of a row, with a field `key`.
         rows: approximate number of rows that will be added.
         part_bytes: bytes of rows that are sorted in memory at a time. Default: 256 MiB.
@@ -47,7 +48,7 @@ class KeySort:
         self._held: list[np.ndarray] = []
 
     def add(self, rows: np.ndarray) -> None:
-        """Add rows, an array of the dtype, which may be changed afterwards.
+        """Add an array of rows, which the caller may change afterwards.
 
         Raises:
             OSError: a file cannot be written.
@@ -71,7 +72,7 @@ class KeySort:
                     file.write(mine.tobytes())
 
     def sorted_parts(self) -> Iterator[np.ndarray]:
-        """Yield all rows in order, a part at a time; each part may be kept."""
+        """Yield all rows in order, a part at a time. The caller may keep each part."""
         for number in range(self._parts):
             if self._parts == 1:
                 rows = np.concatenate(self._held) if self._held else np.empty(0, self._dtype)

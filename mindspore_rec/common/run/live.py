@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Comparison of the rows that a server holds with the rows of the checkpoints it loaded."""
+"""Compare the rows of a server with the rows of the checkpoints that it loaded."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ class LiveTable:
     Attributes:
         name: name of the table.
         saved: digest of the rows in the checkpoint's files.
-        served: digest of the rows that the server holds.
-        wrong: keys of rows that differ, with what is wrong; some of them if they are many.
+        served: digest of the rows in the server.
+        wrong: keys of rows that differ, each with its fault. If many rows differ, `wrong` has only
+            some keys.
     """
 
     name: str
@@ -51,34 +52,34 @@ class LiveTable:
 
     @property
     def same(self) -> bool:
-        """Whether both have the same rows."""
+        """True if the checkpoint and the server have the same rows."""
         return self.saved == self.served
 
 
 class ServerBusyError(OSError):
-    """The server answers that it cannot now: it may later."""
+    """Error of a server that is too busy to answer now. A later request may succeed."""
 
 
 class _GoneOnError(CheckpointError):
-    """The server answers from another state than it had said."""
+    """Error of a server whose answer is from another state than its status."""
 
 
 def compare_live(root: Path, ask: AskServer, model: str | None = None) -> list[LiveTable]:
     """Compare the tables of a server with the tables of the run that it follows.
 
     The rows are compared with the full checkpoint and the deltas up to the version that the server
-    says it has; all their files are verified first. If the server goes on to a newer state
-    meanwhile, or is busy, it is asked again, up to three times in all.
+    reports. All files of these checkpoints are verified first. If the server is busy or loads a
+    newer state meanwhile, the comparison is repeated, up to three times in all.
 
     Args:
         root: directory of the run, or a full checkpoint.
-        ask: asks the server.
-        model: name of the model at the server. Default: None, its first.
+        ask: function that asks the server.
+        model: name of the model at the server. Default: None, the first model of the server.
 
     Raises:
-        CheckpointError: a file is damaged, or the server is of another run or state.
-        OSError: the server does not answer, or with an error.
-        ValueError: its answer is none; it has a version whose checkpoints are gone.
+        CheckpointError: a file is damaged, or the server has another run or state.
+        OSError: the server does not answer, or answers with an error.
+        ValueError: the answer is malformed, or the checkpoints of the server's version are gone.
     """
     for _ in range(_ATTEMPTS - 1):
         try:
@@ -112,7 +113,7 @@ def _compare_once(root: Path, ask: AskServer, model: str | None) -> list[LiveTab
 
 
 def _rows(chain: Sequence[Entry], name: str) -> int:
-    """Return about how many rows a table has."""
+    """Return the approximate number of rows of a table."""
     return int(total(chain[0].manifest["tables"].get(name, {"rows": 0}), "rows"))
 
 
@@ -169,7 +170,7 @@ def _pairs(answer: dict[str, Any]) -> dict[int, int]:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Take a redirect as an error: another server must not get the token."""
+    """Handler for which a redirect is an error, because another server must not get the token."""
 
     def redirect_request(self, *arguments: Any) -> None:
         """Return no further request."""
@@ -181,10 +182,10 @@ def http_client(address: str, token: str | None = None, seconds: float = 600.0) 
     Args:
         address: 'http://host:port' or 'https://host:port'.
         token: bearer token. Default: None.
-        seconds: how long to wait for an answer. Default: 600.
+        seconds: seconds to wait for an answer. Default: 600.
 
     Raises:
-        ValueError: it is no HTTP address.
+        ValueError: `address` is not an HTTP address.
 
     Example:
         >>> http_client("localhost")

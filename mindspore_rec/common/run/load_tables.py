@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loading a state of a run into tables."""
+"""Load a state of a run into tables."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ TableShares = Mapping[str, Share | None]
 def load_tables(
     tables: Mapping[str, HostTable], chain: Sequence[Entry], shares: TableShares | None = None
 ) -> None:
-    """Set rows, clocks and counters to the state that a chain leads to.
+    """Set rows, clocks and counters of tables to the state of a chain.
 
     Args:
-        tables: by name; `check_tables` and `check_whole_rows` have raised nothing for them.
+        tables: tables by name, which `check_tables` and `check_whole_rows` have accepted.
         chain: as for `load_chain`.
         shares: as for `load_chain`.
     """
@@ -58,7 +58,7 @@ def check_whole_rows(
     for name in names:
         check_alike(chain, name)
         if len({dtype_of(entry, name) for entry in chain}) > 1:
-            # Only reading to the end shows whether every row has the last optimizer's state.
+            # Only reading all rows shows whether every row has the last optimizer's state.
             share = ALL if shares is None else shares[name]
             for _ in () if share is None else rows_at(chain, name, share):
                 pass
@@ -122,10 +122,10 @@ def _set_clock(table: HostTable, saved: dict[str, Any]) -> None:
 
 
 class TableUpdate:
-    """Change that a checkpoint makes to a table in its parent state, read and ready to be applied.
+    """Change of a table from a checkpoint's parent state, read from files and ready to be applied.
 
     Args:
-        entry: a delta; or a full checkpoint, which replaces all rows.
+        entry: a delta, or a full checkpoint, which replaces all rows.
         name: name of the table.
 
     Raises:
@@ -139,7 +139,7 @@ class TableUpdate:
         self._parts = [to_arrays(rows) for rows in table_rows(entry, name) if len(rows)]
 
     def apply(self, table: HostTable) -> None:
-        """Apply the change to the table; nothing else may change it meanwhile.
+        """Apply the change to the table. No other thread may change the table meanwhile.
 
         Optimizer state is ignored if no optimizer covers the table.
         """

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Directory of a checkpoint, and its manifest.
 
-A directory appears whole or not at all: it is written under a temporary name, synced and renamed.
-The manifest, `manifest.json`, has the checkpoint's identity (`kind`, `step`, `run`, `state`,
-`parent`), a description of its tables, and size and CRC32C of every other file; `crc32c` is the
-checksum of the manifest without that line itself.
+A directory appears completely or not at all: it is written under a temporary name, synced and
+renamed. The manifest, `manifest.json`, has the checkpoint's identity (`kind`, `step`, `run`,
+`state`, `parent`), a description of its tables, and size and CRC32C of every other file. `crc32c`
+is the checksum of the manifest without the line `crc32c`.
 
-A `full` checkpoint holds all rows, a `delta` the changes since the state that is its parent. The id
-`state` identifies the state that a directory leads to; one `run` of training passes through a
-sequence of states. Both ids are random and never used twice.
+A `full` checkpoint has all rows. A `delta` has the changes since its parent state. The id `state`
+identifies the state that a directory leads to. One `run` of training passes through a sequence of
+states. The ids of runs and states are random and never used twice.
 
-A manifest is checked field by field (`manifest_fields`) wherever one is read or written: a file
-that it names is in its directory, and nowhere else.
+Each read and write of a manifest checks every field (`manifest_fields`). So a manifest can only
+name files in the manifest's directory.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def new_id() -> str:
 
 @contextmanager
 def new_directory(target: Path) -> Iterator[Path]:
-    """Yield a directory to write into, renamed to `target` at the end and removed after an error.
+    """Yield a new directory, rename it to `target` at the end, and remove it after an error.
 
     Raises:
         FileExistsError: `target` exists already.
@@ -97,10 +97,10 @@ def new_directory(target: Path) -> Iterator[Path]:
 
 
 def remove_beside(directory: Path) -> None:
-    """Remove a directory that was not put in place, unless the disk may still have it in place.
+    """Remove a directory that `put_in_place` failed to rename, if the old name is on disk.
 
-    After a renaming back that is not on disk, a power loss gives it the new name again: it must be
-    whole then. What stays is removed when a writer begins next.
+    If the old name is not on disk, a power loss may restore the new name. A directory that may
+    reappear must be complete, so it is kept until the next writer removes it.
     """
     try:
         sync(directory.parent)
@@ -110,13 +110,13 @@ def remove_beside(directory: Path) -> None:
 
 
 def put_in_place(beside: Path, target: Path) -> None:
-    """Rename a directory that is on disk, its new name too.
+    """Rename a directory that is on disk, and write the new name to disk too.
 
     Raises:
-        OSError: the name is not on disk, and the directory has its old one again: whoever is told
-            that a checkpoint could not be written must not find it later, when the next delta has
-            begun from the state before. If renaming back fails too, it keeps the new name, and the
-            error comes from the second renaming.
+        OSError: the new name is not on disk, and the directory has its old name again. A checkpoint
+            that could not be written must not appear later, because the next delta starts from the
+            previous checkpoint's state. If renaming back fails too, the directory keeps the new
+            name, and the error comes from the second rename.
     """
     os.rename(beside, target)
     try:
@@ -129,7 +129,7 @@ def put_in_place(beside: Path, target: Path) -> None:
 
 
 def describe_files(directory: Path) -> dict[str, Any]:
-    """Return size and checksum of each file of a directory, as a manifest has them."""
+    """Return size and checksum of each file of a directory, in the form of a manifest."""
     return {
         path.name: {"size": path.stat().st_size, "crc32c": _checksum(path)}
         for path in sorted(directory.iterdir())
@@ -139,15 +139,15 @@ def describe_files(directory: Path) -> dict[str, Any]:
 def write_manifest(
     directory: Path, fields: dict[str, Any], files: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Write a manifest with these fields and the directory's files; return the whole manifest.
+    """Write a manifest with fields and the directory's files, and return the whole manifest.
 
     Args:
-        directory: where all other files are.
-        fields: of the manifest, without the files.
-        files: as `describe_files` returns them, if they are known. Default: None.
+        directory: directory of all other files.
+        fields: fields of the manifest, without the files.
+        files: result of `describe_files` if it is known. Default: None.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the manifest cannot be written.
         ValueError: a field has a value that `read_manifest` refuses.
     """
     files = describe_files(directory) if files is None else dict(sorted(files.items()))
@@ -185,7 +185,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
 
 
 def _parsed(path: Path, text: str) -> dict[str, Any]:
-    """Return the manifest that a file's text is, after all checks."""
+    """Parse the text of a manifest, and return the manifest after all checks."""
     try:
         manifest = json.loads(text)
         version = manifest["format_version"]
@@ -216,10 +216,10 @@ def check_files(
     Args:
         directory: directory of the checkpoint.
         manifest: its manifest.
-        names: of the files that are checked. Default: all.
+        names: names of the files to check. Default: all files.
 
     Raises:
-        CheckpointError: a file is missing, a link, or damaged; the message names it.
+        CheckpointError: a file is missing, a link, or damaged. The message names the file.
     """
     for name, expected in manifest["files"].items():
         if names is not None and name not in names:
@@ -236,7 +236,7 @@ def check_files(
 
 
 def _size(path: Path) -> int:
-    """Return the size of a file in bytes; refuse links, which may lead out of the directory."""
+    """Return the size of a file in bytes, and refuse links, which may lead out of the directory."""
     status = os.lstat(path)
     if not stat.S_ISREG(status.st_mode):
         what = "a link" if stat.S_ISLNK(status.st_mode) else "no file"
@@ -257,7 +257,7 @@ def _checksum(path: Path) -> int:
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """Hard-link a file, or copy it: files of a checkpoint are never changed."""
+    """Hard-link a file, or copy the file if a link fails. Files of a checkpoint never change."""
     try:
         os.link(source, target)
     except OSError:  # another file system, or one without links
@@ -265,10 +265,10 @@ def link_or_copy(source: Path, target: Path) -> None:
 
 
 def sync_files(directory: Path) -> None:
-    """Make the files of a directory readable to all, and write them to disk; in its own ones too.
+    """Make files of a directory and its subdirectories readable to all, and write them to disk.
 
     Raises:
-        OSError: one cannot be written.
+        OSError: a file cannot be written.
     """
     for path in directory.iterdir():
         if path.is_dir():

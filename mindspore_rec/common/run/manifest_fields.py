@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of a manifest: the type and range of each field, and the names of files.
+"""Check a manifest: the type and range of each field, and the names of files.
 
-A checksum detects damage, not forgery. These checks guarantee that files are in the directory
-itself, under names of their kind, and large enough for the rows that they hold by the manifest.
+A checksum detects damage, not forgery. These checks guarantee that files are in the checkpoint's
+directory, have legal names, and are large enough for the rows that the manifest lists.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MOST_DIM = 1 << 20
 _MOST_ROWS = 1 << 48
 _MOST_INT = (1 << 63) - 1
 _MOST_TIME = (1 << 32) - 1
-# Types of rows' numbers in files; float32 if an entry is missing.
+# Legal types of the numbers of rows in files. A missing entry means float32.
 _DTYPES = {
     "value_dtype": ("float32", "bfloat16", "float16", "int8"),
     "state_dtype": ("float32", "bfloat16"),
@@ -51,7 +51,7 @@ def check_fields(manifest: Any) -> None:
     """Check type and range of each field of a manifest without its checksum.
 
     Raises:
-        ValueError: a field is wrong; the message names it.
+        ValueError: a field is wrong. The message names the field.
 
     Example:
         >>> check_fields({"kind": "half"})
@@ -88,7 +88,7 @@ def check_fields(manifest: Any) -> None:
 
 
 def row_bytes(table: dict[str, Any]) -> int:
-    """Number of bytes of a row in a file: key, values, states, count, last step, last time."""
+    """Return the bytes of a row in a file: key, values, states, count, last step and last time."""
     wide = {name: _BYTES.get(table.get(name, "float32"), 2) for name in _DTYPES}
     numbers = table["dim"] * wide["value_dtype"] + table["state_width"] * wide["state_dtype"]
     if table.get("value_dtype") == "int8":
@@ -146,7 +146,7 @@ def _check_files(files: Any, workers: int) -> None:
 
 
 def _parts(where: str, table: dict[str, Any], workers: int) -> list[tuple[str, Any]]:
-    """Return the parts of a table with their names in messages."""
+    """Return the parts of a table, each with its name for messages."""
     if workers == 1:
         _require("parts" not in table, f"{where}.parts", "of several workers", table.get("parts"))
         return [(where, table)]
@@ -170,7 +170,8 @@ def _check_table(where: str, table: Any) -> None:
         text = table.get(name)
         fits = isinstance(text, str) and len(text) <= _MOST_WORDS
         _require(fits, f"{where}.{name}", "a text", text)
-    # The ranges of the native clock, which is set after the rows are loaded and must not fail.
+    # The ranges are the ranges of the native clock, because setting the clock after the rows are
+    # loaded must not fail.
     step = _int("step", table, 0, _MOST_TIME, where)
     time = _int("event_time", table, 0, _MOST_TIME, where)
     _int("first_time", table, 0, _MOST_TIME, where)
@@ -213,7 +214,7 @@ def _check_file(
 def _check_rows(
     where: str, name: str, table: dict[str, Any], file: dict[str, Any], size: int
 ) -> None:
-    """Check that a file is large enough for its rows, which are not compressed."""
+    """Check that a file is large enough for its rows. Rows are not compressed."""
     rows = _int(name, table, 0, _MOST_ROWS, where)
     most = file["size"] // size
     _require(rows <= most, f"{where}.{name}", f"at most {most}, which the file has room for", rows)

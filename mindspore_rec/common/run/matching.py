@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The saved values that belong to the dense parameters of a network."""
+"""Find the saved values of a network's dense parameters."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ P = TypeVar("P", bound=Any)
 def matched(
     parameters: Sequence[P], arrays: Mapping[str, np.ndarray], source: Path
 ) -> list[tuple[P, np.ndarray]]:
-    """Return each parameter with its array.
+    """Return each parameter together with its array.
 
     Args:
-        parameters: Parameters, or other objects with their name, shape and dtype.
+        parameters: Parameters, or other objects with a name, a shape and a dtype.
         arrays: values by name.
         source: origin of the values, for messages.
 
     Raises:
-        CheckpointError: a parameter has no value, or one of another shape or kind of dtype.
+        CheckpointError: a parameter has no value, or a value of another shape or kind of dtype.
     """
     lost = [parameter.name for parameter in parameters if parameter.name not in arrays]
     if lost:
@@ -47,6 +47,6 @@ def matched(
 
 
 def _kind(dtype: Any) -> str:
-    """Return the kind of a MindSpore or NumPy dtype; all floats are of one kind, and convert."""
+    """Return the kind of a MindSpore or NumPy dtype. All float types are one kind, and convert."""
     name = str(dtype).lower().rstrip("_")
     return "float" if "float" in name else name

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Merge of a full checkpoint and the deltas after it into a new one, without a network."""
+"""Merge a full checkpoint and the deltas after it into a new checkpoint, without a network."""
 
 from __future__ import annotations
 
@@ -32,26 +32,27 @@ Described = dict[str, Any]
 def merge_chain(
     chain: Sequence[Entry], target: Path, team: Team = ALONE, network_of: Path | None = None
 ) -> dict[str, Any]:
-    """Write the state that a chain leads to as a full checkpoint, of as many parts as its last.
+    """Write the state of a chain as a full checkpoint with as many parts as the last checkpoint.
 
-    Its table files are byte for byte the files that saving the network itself would write.
+    The table files are equal, byte for byte, to the files of saving the network itself.
 
     Args:
-        chain: checkpoints from `newest_chain`; every file is checked.
-        target: the directory to make; its parent must exist.
-        team: the workers that merge at the same time, each its own parts, as many as wrote the last
-            checkpoint of the chain. Default: one, which merges all parts.
-        network_of: directory of the run, whose network in the form of a predictor is copied into
-            the new checkpoint, so that it is served as the run is. Default: none is.
+        chain: checkpoints from `newest_chain`, whose files are all checked.
+        target: the directory to make, whose parent must exist.
+        team: the workers that merge at the same time, each its own parts. The team must have as
+            many workers as wrote the last checkpoint. Default: one worker, which merges all parts.
+        network_of: directory of the run. The run's network file for predictors is copied into the
+            new checkpoint, so that the checkpoint can be served like the run. Default: no network
+            is copied.
 
     Returns:
         As `write_checkpoint`.
 
     Raises:
         FileExistsError: `target` exists already.
-        CheckpointError: a file of the chain is damaged, or its rows have another digest than the
-            table had in the trainer.
-        OSError: a file cannot be written; `target` is not made.
+        CheckpointError: a file of the chain is damaged, or rows have another digest than the table
+            had in the trainer.
+        OSError: a file cannot be written. `target` is not made.
     """
     last = chain[-1]
     fields = {key: value for key, value in last.manifest.items() if key not in _NOT_TAKEN}
@@ -81,7 +82,7 @@ def merge_chain(
 
 
 def _merge_part(chain: Sequence[Entry], directory: Path, worker: int) -> Described:
-    """Write the files of one worker; return its entries of the manifest."""
+    """Write the files of one worker, and return its tables' entries of the manifest."""
     last = chain[-1]
     workers = workers_of(last.manifest)
     mine: dict[str, tuple[Share, Described]] = {}

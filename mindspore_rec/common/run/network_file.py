@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of a served network: all that a predictor without MindSpore needs of it.
+"""Files of a served network, from which a predictor without MindSpore runs the network.
 
 The directory `network` of a run, or of a checkpoint that `save_checkpoint` wrote, has
 
-network.onnx   the network but for its lookups. Inputs are the network's own; of each lookup its
-               result; and all dense parameters, whose first values are in the file
-ids.onnx       from the network's inputs to the ids of lookups, if it computes them
-network.json   this description, with sizes and CRC32C of both
+network.onnx   the network without its lookups. The inputs are the network's inputs, the result of
+               each lookup, and all dense parameters, whose initial values are in the file
+ids.onnx       from the network's inputs to the ids of lookups, if the network computes ids
+network.json   the description, with sizes and CRC32C of both models
 
-It is written once per network and holds no rows and no state: rows and state are in the
+The directory is written once per network and has no rows and no state, which are in the
 checkpoints. If a network cannot be written, the description has the reason.
 """
 
@@ -53,18 +53,19 @@ _MOST_MODEL = (1 << 31) - 1  # bytes of a protobuf message
 
 @dataclass(frozen=True)
 class Lookup:
-    """One lookup of a network.
+    """One lookup of a network, which the ONNX model does not contain.
 
     Attributes:
-        result: input of the ONNX model that takes its rows.
-        ids: input of the network, or output of the model of ids, that has its keys.
-        tables: names of its tables: one; or one for each column of the ids.
-        padding_key: id that reads zeros; None for none.
-        combiner: 'sum', 'mean' or 'sqrtn', if each row of the ids `[B, L]` is a bag that becomes
+        result: input of the ONNX model that takes the rows of the lookup.
+        ids: input of the network, or output of the model of ids, that has the keys.
+        tables: names of the lookup's tables: one table, or one table for each column of the ids.
+        padding_key: id that reads zeros; None without a padding key.
+        combiner: 'sum', 'mean' or 'sqrtn' if each row of the ids `[B, L]` is a bag, which becomes
             one row; None if each id becomes one row.
-        grouped: whether `tables` has one for each column of the ids.
-        offsets: input with the first position of each bag in ids `[N]`; None if bags are rows.
-        weights: input that has the weights of the ids of bags; None if all are 1.
+        grouped: whether `tables` has one table for each column of the ids.
+        offsets: input with the first position of each bag in ids `[N]`; None if each row of the ids
+            is a bag.
+        weights: input with the weights of the ids of bags; None if all weights are 1.
     """
 
     result: str
@@ -91,15 +92,15 @@ class NetworkFile:
     """A network for `OnnxRunner`.
 
     Attributes:
-        model: the manifest's entry on the builder, or None.
-        features: of the FeaturePipeline that the builder returns beside the network, its
-            description, or the reason why it has none; None if it returns none.
-        inputs, outputs: of the network.
-        lookups: lookups that are cut out of the model.
-        tables: by name, the arguments of `_native.Table` and the dtype of the keys.
+        model: entry `model` of the manifest, which names the builder, or None.
+        features: description of the FeaturePipeline that the builder returns together with the
+            network, or the reason why the pipeline has no description. None without a pipeline.
+        inputs, outputs: inputs and outputs of the network.
+        lookups: lookups that are not part of the model.
+        tables: for each table, the arguments of `_native.Table` and the dtype of the keys.
         parameters: dense parameters that are inputs of the model.
-        dense, ids: the ONNX models; `ids` is empty if ids are inputs of the network.
-        directory: the directory that it was read from.
+        dense, ids: the ONNX models. `ids` is empty if all ids are inputs of the network.
+        directory: the directory of the files.
     """
 
     model: dict[str, Any] | None
@@ -117,7 +118,7 @@ class NetworkFile:
         """Write the files into a new directory.
 
         Raises:
-            OSError: one cannot be written.
+            OSError: a file cannot be written.
         """
         files = {DENSE: self.dense, **({IDS: self.ids} if self.ids else {})}
         for name, data in files.items():
@@ -143,20 +144,20 @@ class NetworkFile:
 
 
 def write_reason(directory: Path, reason: str) -> None:
-    """Write a description with the reason why there is no network."""
+    """Write a description with the reason why the network could not be written."""
     described = {"format_version": FORMAT_VERSION, "reason": reason}
     (directory / DESCRIPTION).write_text(json.dumps(described) + "\n")
 
 
 def copy_network(run: Path, target: Path) -> bool:
-    """Copy the network of a run or a checkpoint, if there is one, to a directory without one.
+    """Copy the network, if any, of a run or a checkpoint to a directory without a network.
 
     Args:
         run: directory of the run or the checkpoint.
-        target: directory that gets a directory `network`, or none at all.
+        target: directory that gets the complete directory `network`, or no such directory.
 
     Returns:
-        Whether it was copied.
+        True if the network was copied.
     """
     try:
         shutil.copytree(run / NETWORK, target / NETWORK)
@@ -168,7 +169,7 @@ def copy_network(run: Path, target: Path) -> bool:
 
 
 def remove_network(path: Path) -> None:
-    """Remove the network of a run or a checkpoint, all files at once.
+    """Remove the network of a run or a checkpoint, with all files at once.
 
     Args:
         path: directory of the run or the checkpoint.
@@ -183,9 +184,9 @@ def read_network(directory: Path) -> NetworkFile:
     """Return the network in a directory, after a check of all files.
 
     Raises:
-        FileNotFoundError: there is none, or a file of it is missing.
-        CheckpointError: (a ValueError) a file is damaged, or the network was not written; the
-            message says why.
+        FileNotFoundError: there is no network, or a file of the network is missing.
+        CheckpointError: (a ValueError) a file is damaged, or the network was not written. The
+            message has the reason.
     """
     path = directory / DESCRIPTION
     if not path.is_file():

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copy of a run for predictors elsewhere: rows without optimizer state, as int8 if asked for.
+"""Copy a run for predictors elsewhere: rows without optimizer state, optionally as int8.
 
-The copy is a directory like the run's directory, with the same states, deltas and network, which a
-predictor follows as it would the run. A training cannot go on from it.
+The copy is a directory like the run's directory, with the same states, deltas and network. A
+predictor follows the copy as it would follow the run. A training cannot resume from the copy.
 """
 
 from __future__ import annotations
@@ -44,18 +44,19 @@ _NOT_TAKEN = ("format_version", "files", "crc32c", "tables")
 
 
 class Publisher:
-    """Maker of a copy of a run.
+    """Publisher that makes a copy of a run and keeps the copy up to date.
 
     Args:
         run: the directory that `RecCheckpoint` writes.
-        target: the directory of the copy, which is made if it is missing. Nothing else may be in
-            it.
+        target: the directory of the copy, which is made if it is missing. The directory must not
+            have other files.
         rows: 'same' or 'int8'. Default: 'same'.
 
     Raises:
-        ValueError: an argument is wrong; or `target` is a file or the run itself, has checkpoints
-            that no publisher made, or a copy with other `rows`.
-        OSError: `target` cannot be made, or another publisher is at work there.
+        ValueError: an argument is wrong, or `target` is a file or the run itself. It is also an
+            error if `target` has checkpoints that no publisher made, or a copy with another value
+            of `rows`.
+        OSError: `target` cannot be made, or another publisher uses it.
     """
 
     def __init__(self, run: Path, target: Path, rows: str = "same") -> None:
@@ -90,17 +91,17 @@ class Publisher:
             shutil.rmtree(left, ignore_errors=True)
 
     def publish(self, published: Callable[[Path], object] = lambda path: None) -> list[Path]:
-        """Copy what is new in the run, remove what the run has removed; return what was copied.
+        """Copy new checkpoints of the run, remove deleted checkpoints, and return the copied paths.
 
         Args:
-            published: called with each copy. Default: nothing is.
+            published: function that is called with the path of each copy. Default: no function.
 
-        At first that is the newest full checkpoint and what follows it.
+        The first call copies the newest full checkpoint and the checkpoints after it.
 
         Raises:
-            CheckpointError: a checkpoint of the run is damaged; all other checkpoints were copied.
-            ValueError: the copy is of another run.
-            FileNotFoundError: there is a copy, and the run has no checkpoints any more.
+            CheckpointError: a checkpoint of the run is damaged. All other checkpoints were copied.
+            ValueError: the copy belongs to another run.
+            FileNotFoundError: the run has no checkpoints any more, but the copy has checkpoints.
             OSError: a file cannot be read or written.
         """
         there = self._there()
@@ -112,7 +113,7 @@ class Publisher:
             raise ValueError(f"{self._target} is a copy of another run than {self._run}")
         wanted = {entry.path.name: entry for entry in checkpoints}
         for name, entry in there.items():
-            # A training that went back to an earlier step may write other checkpoints with the same
+            # A training that returned to an earlier step may write other checkpoints with the same
             # names.
             if name in wanted and wanted[name].state != entry.state:
                 self._remove(entry.path)
@@ -146,13 +147,14 @@ class Publisher:
         published: Callable[[Path], object],
         failed: Callable[[Exception], object],
     ) -> NoReturn:
-        """Publish again and again without end; while there is no run, wait for one.
+        """Publish repeatedly without end. If the run does not exist yet, wait for the run.
 
         Args:
-            poll_seconds: seconds between two looks.
-            published: called with each copy.
-            failed: called with the error of a look, such as a damaged checkpoint or a full disk,
-                unless the look before had the same. The next look tries again.
+            poll_seconds: seconds between two calls of `publish`.
+            published: function that is called with the path of each copy.
+            failed: function that is called with the error of a `publish`, such as a damaged
+                checkpoint or a full disk. A repeated error is not reported again. The next
+                `publish` tries again.
         """
         last_error = ""
         while True:
@@ -168,13 +170,13 @@ class Publisher:
             time.sleep(poll_seconds)
 
     def close(self) -> None:
-        """Release the directory for another publisher."""
+        """Release the directory, so that another publisher can use it."""
         self._lock.close()
 
     # ---- inside
 
     def _remove(self, path: Path) -> None:
-        """Remove a checkpoint, all of it at once."""
+        """Remove a checkpoint, with all files at once."""
         hidden = self._target / f"{TEMPORARY}{path.name}.{new_id()}"
         os.rename(path, hidden)
         shutil.rmtree(hidden, ignore_errors=True)
@@ -186,13 +188,12 @@ class Publisher:
         return {entry.path.name: entry for entry in checkpoints}
 
     def _wanted(self, there: dict[str, Entry]) -> tuple[list[Entry], CheckpointError | None]:
-        """Return the run's checkpoints that are copied, or are to be, by step; and an error of the
-        other checkpoints, whose manifests are damaged.
-        """
+        """Return the run's checkpoints for the copy by step, and an error of damaged manifests."""
         checkpoints, damaged = _readable(self._run)
         damage = next(iter(damaged.values()), None)
         if there:
-            # Deltas that lead to a full checkpoint too: followers have the state before it.
+            # Also copy the deltas before a full checkpoint, because followers may have an earlier
+            # state.
             first = min(entry.step for entry in there.values())
             left = [each for each in checkpoints if each.step > first or each.path.name in there]
             if any((self._run / name).is_dir() for name in there):
@@ -225,7 +226,7 @@ class Publisher:
             write_manifest(directory, {**fields, "tables": tables})
 
     def _copy_table(self, source: Path, directory: Path, table: dict[str, Any]) -> dict[str, Any]:
-        """Write the files of a table; return its entry of the manifest."""
+        """Write the files of a table, and return its entry of the manifest."""
         before, legal = described_type(table), legal_keys(table)
         made = {**table, "state_width": 0}
         made.pop("state_dtype", None)
@@ -269,7 +270,7 @@ class Publisher:
 
 
 def _readable(root: Path) -> tuple[list[Entry], dict[Path, CheckpointError]]:
-    """Return checkpoints by step, a delta before a full one; and errors of damaged manifests."""
+    """Return checkpoints by step, deltas before full checkpoints, and errors of manifests."""
     checkpoints: list[Entry] = []
     damaged: dict[Path, CheckpointError] = {}
     there = [*root.iterdir()] if root.is_dir() else []  # the run may not have begun

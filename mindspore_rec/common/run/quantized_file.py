@@ -10,8 +10,8 @@ An Arrow or Parquet file with the columns
                 which the first is in the lower half
     count, last_step, last_time    uint32
 
-A number is `offset + scale * code`. The schema's metadata have `mindspore_rec.rows`, 'int8' or
-'int4', and `mindspore_rec.dim`, the numbers of a row.
+A number is `offset + scale * code`. The schema's metadata has `mindspore_rec.rows` ('int8' or
+'int4') and `mindspore_rec.dim` (the number of values of a row).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _INTEGERS = ("count", "last_step", "last_time")
 
 
 def to_quantised_batch(rows: np.ndarray, numbers: str) -> pa.RecordBatch:
-    """Return rows as these columns.
+    """Return rows in the columns of a quantized file.
 
     Args:
         rows: structured array of a table's rows.
@@ -65,7 +65,7 @@ def read_quantized(path: Path) -> tuple[np.ndarray, np.ndarray]:
         path: a `.parquet` or `.arrow` file that `export --rows int8` or `int4` wrote.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: the file is of another kind.
     """
     try:
         if path.suffix == ".parquet":

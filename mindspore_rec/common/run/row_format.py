@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Types of rows' numbers in files: float32, halffloat for float16, extensions for bfloat16, int8.
+"""Types of numbers in files: float32, halffloat for float16, extensions for bfloat16 and int8.
 
-In a structured array a column of bfloat16 is uint16, the upper half of a float32. In a file it is
-the Arrow extension type `mindspore_rec.bfloat16` over fixed-size lists of uint16, which programs
-that do not know it open as these lists.
+In a structured array, a column of bfloat16 is uint16, the upper half of a float32. In a file, the
+column is the Arrow extension type `mindspore_rec.bfloat16` over fixed-size lists of uint16.
+Programs that do not know this type open the column as lists.
 
-Values of int8, which runs that are published for serving have, are uint8: a scale and an offset of
-float16, then the codes (`common/rows/quantise.py`). In a file they are the Arrow extension type
-`mindspore_rec.int8` over fixed-size lists of uint8.
+Published runs for serving may have values of int8. A value of int8 is an array of uint8: a scale
+and an offset of float16, then the codes (`common/rows/quantise.py`). In a file, values of int8 are
+the Arrow extension type `mindspore_rec.int8` over fixed-size lists of uint8.
 
-The state of rows that have a frequency or score too, a float32 behind the optimizer's numbers, is
-kept as float32 as a whole.
+Rows may also have a frequency or score: a float32 after the numbers of the optimizer. The whole
+state of rows with a frequency or score is stored as float32.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _ARROW = {"f4": pa.float32(), "f2": pa.float16()}
 
 
 class _Lists(pa.ExtensionType):
-    """Base of Arrow extension types of fixed-size lists; subclasses set name and number type."""
+    """Base class of Arrow types of fixed-size lists. Subclasses set the name and number type."""
 
     _name: ClassVar[str]
     _number: ClassVar[pa.DataType]
@@ -72,7 +72,7 @@ class Bfloat16Lists(_Lists):
     """Arrow type of fixed-size lists of bfloat16.
 
     Args:
-        width: numbers of a list.
+        width: number of values in a list.
     """
 
     _name = "mindspore_rec.bfloat16"
@@ -80,10 +80,10 @@ class Bfloat16Lists(_Lists):
 
 
 class Int8Rows(_Lists):
-    """Arrow type of rows of int8: fixed-size lists of uint8.
+    """Arrow type of int8 rows: fixed-size lists of uint8.
 
     Args:
-        width: bytes of a row, of its scale and its offset too.
+        width: bytes of a row, including the scale and the offset.
     """
 
     _name = "mindspore_rec.int8"
@@ -110,7 +110,7 @@ def list_type(dtype: np.dtype) -> pa.DataType:
 
 
 def array_of(numbers: np.ndarray, kind: pa.DataType) -> pa.Array:
-    """Return an Arrow array of that type from numbers `[rows, width]`."""
+    """Return an Arrow array of the type `kind` from numbers `[rows, width]`."""
     flat = pa.array(numbers.reshape(-1))
     if not isinstance(kind, pa.ExtensionType):
         return pa.FixedSizeListArray.from_arrays(flat, type=kind)
@@ -125,7 +125,7 @@ def flat_of(column: pa.Array) -> np.ndarray:
 
 
 def narrowed(numbers: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Return float32 as a column of that type keeps them, exactly as a table of that type does."""
+    """Convert float32 numbers to a column's type, with the rounding of a table of this type."""
     if dtype.kind == "u":
         return to_bytes(numbers, 8) if dtype.itemsize == 1 else to_bfloat16(numbers)
     with np.errstate(over="ignore"):
@@ -133,7 +133,7 @@ def narrowed(numbers: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 def widened(rows: np.ndarray) -> np.ndarray:
-    """Return rows with all numbers as float32; `rows` itself if they are.
+    """Return rows with all numbers as float32; `rows` itself if its numbers are float32.
 
     Example:
         >>> rows = np.zeros(1, [("key", "<i8"), ("value", "<u2", (2,)), ("count", "<u4")])

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of a state, sorted by key, from a full checkpoint and the deltas after it.
+"""Read the rows of a state, sorted by key, from a full checkpoint and the deltas after it.
 
-This needs memory for the rows changed since the full checkpoint, and for a part of the other rows.
+Reading needs memory for the rows that changed since the full checkpoint, and for a part of the
+other rows.
 """
 
 from __future__ import annotations
@@ -50,12 +51,13 @@ def dtype_of(entry: Entry, name: str) -> np.dtype:
 
 
 def table_rows(entry: Entry, name: str, share: Share = ALL) -> Iterator[np.ndarray]:
-    """Yield the rows in a checkpoint, all rows or the rows that a delta changes, by key.
+    """Yield the rows of a full checkpoint, or the changed rows of a delta, by key.
 
     Args:
         entry: the checkpoint.
         name: name of the table.
-        share: the keys whose rows are read; parts without any are not. Default: all.
+        share: the keys whose rows are read. Parts without such keys are not read. Default: all
+            keys.
     """
     table, dtype = table_entry(entry, name), dtype_of(entry, name)
     parts, legal = parts_of(table), legal_keys(table)
@@ -69,7 +71,7 @@ def table_rows(entry: Entry, name: str, share: Share = ALL) -> Iterator[np.ndarr
 
 
 def table_columns(entry: Entry, name: str) -> Iterator[dict[str, np.ndarray]]:
-    """Yield the same rows in no order, as `read_columns` does."""
+    """Yield the rows of a checkpoint in any order, as dicts of arrays from `read_columns`."""
     table, dtype = table_entry(entry, name), dtype_of(entry, name)
     for part in parts_of(table):
         yield from read_columns(entry.path / part["file"], dtype, part["rows"], legal_keys(table))
@@ -83,7 +85,7 @@ def _of_share(rows: Iterator[np.ndarray], share: Share) -> Iterator[np.ndarray]:
 
 
 def deleted_keys(entry: Entry, name: str, share: Share = ALL) -> np.ndarray:
-    """Return the keys that a delta removes, in ascending order; none for a full checkpoint."""
+    """Return the keys that a delta removes, in ascending order; empty for a full checkpoint."""
     table = table_entry(entry, name)
     parts, legal = parts_of(table), legal_keys(table)
     pieces = [
@@ -113,13 +115,13 @@ def check_alike(chain: Sequence[Entry], name: str) -> None:
 
 
 def rows_at(chain: Sequence[Entry], name: str, share: Share = ALL) -> Iterator[np.ndarray]:
-    """Yield all rows of a table in the state that a chain leads to, a part at a time, by key.
+    """Yield all rows of a table in the state of a chain, a part at a time, by key.
 
-    They are the rows that a full checkpoint of that state has: rows whose age has reached the
-    table's limit are left out, and rows from before the first event time have that time.
+    A full checkpoint of the chain's state would have the same rows. Rows whose age has reached the
+    table's limit are left out. Rows from before the first event time get the first event time.
 
     Args:
-        chain: checkpoints from `newest_chain`, which may be of different numbers of workers.
+        chain: checkpoints from `newest_chain`, possibly of different numbers of workers.
         name: name of the table.
         share: the keys whose rows are read. Default: all.
 
@@ -153,7 +155,8 @@ def _changes(chain: Sequence[Entry], name: str, share: Share) -> tuple[np.ndarra
     rows, gone = np.empty(0, dtype), np.empty(0, np.int64)
     for entry in chain[1:]:
         if dtype_of(entry, name) != dtype:
-            # Another optimizer was bound: the delta then has every row, with fresh state.
+            # The table got another optimizer. The delta after a change of the optimizer has every
+            # row, with new state.
             dtype = dtype_of(entry, name)
             rows = np.empty(0, dtype)
         now = np.concatenate([np.empty(0, dtype), *table_rows(entry, name, share)])
@@ -165,7 +168,7 @@ def _changes(chain: Sequence[Entry], name: str, share: Share) -> tuple[np.ndarra
 
 
 def _joined(rows: np.ndarray, more: np.ndarray) -> np.ndarray:
-    """Return the rows of both by key; they have no key in common."""
+    """Return the rows of both arrays by key. No key is in both arrays."""
     if not len(more):
         return rows
     if not len(rows):
@@ -182,7 +185,7 @@ def _contains(ordered: np.ndarray, keys: np.ndarray) -> np.ndarray:
 
 
 def _first_time(chain: Sequence[Entry], name: str) -> int:
-    """Return the first event time, if it was set within the chain."""
+    """Return the first event time if it was set within the chain, or 0 if not."""
     if table_entry(chain[0], name)["event_time"] != 0:
         return 0
     times = (table_entry(entry, name)["first_time"] for entry in chain)
@@ -197,7 +200,7 @@ def _finished(rows: np.ndarray, entry: Entry, name: str, first_time: int) -> np.
     limits = (table["max_idle_steps"], table["max_idle_seconds"])
     step, time = table["ages_at"]
     due = np.zeros(len(rows), bool)
-    # The last step that is done is the one before the clock's (csrc/policy/eviction.h).
+    # The last finished step is the step before the clock's step (csrc/policy/eviction.h).
     for limit, now, column in zip(
         limits, (step - 1, time), ("last_step", "last_time"), strict=True
     ):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Share: the part of a table's keys that belongs to one of several workers.
 
-A table of a checkpoint has either one part with all its keys, or, if several workers shared it, one
-part per worker with the keys that the worker owned. A reader may be one of another number of
-workers.
+A table of a checkpoint has one part with all its keys. If several workers shared a table, the table
+has one part per worker, with the keys that the worker owned. The number of workers that read may
+differ from the number of workers that wrote.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ __all__ = ["ALL", "Share", "Shares", "file_name", "parts_of", "total"]
 
 @dataclass(frozen=True)
 class Share:
-    """Part of the keys: the keys that worker `worker` of `workers` owns.
+    """Part of the keys: the keys that one of several workers owns.
 
-    The owner of a key is a function of the key and the number of workers alone.
+    The owner of a key depends only on the key and the number of workers.
 
     Attributes:
         worker: number of the worker, from 0.
@@ -40,21 +40,21 @@ class Share:
     workers: int = 1
 
     def owns(self, keys: np.ndarray) -> np.ndarray:
-        """Return which of the keys belong to the share, as an array of bool."""
+        """Return an array of bool: True for each key that belongs to the share."""
         if self.workers == 1:
             return np.ones(len(keys), bool)
         return np.asarray(_native.owners(np.ascontiguousarray(keys), self.workers) == self.worker)
 
     def overlapping(self, parts: int) -> range:
-        """Return the numbers of the parts, of `parts` in all, that may have keys of this share.
+        """Return the numbers of the parts, of `parts` parts, that may have keys of this share.
 
-        A worker owns a range of hashes, the `worker`-th of `workers` equal ones.
+        A worker owns one of `workers` equal ranges of hashes.
         """
         first = self.worker * parts // self.workers
         return range(first, -(-(self.worker + 1) * parts // self.workers))
 
     def is_part_of(self, parts: int) -> bool:
-        """Return whether the share is exactly one of `parts` parts."""
+        """Return True if the share is exactly one of `parts` parts."""
         return self.workers == parts
 
 
@@ -63,11 +63,11 @@ ALL = Share()
 
 @dataclass(frozen=True)
 class Shares:
-    """Shares of all tables that one of several workers has, by the placement of each.
+    """Shares that one worker has of all tables, by the placement of each table.
 
     Attributes:
         worker: number of the worker, from 0.
-        workers: number of workers. 1: it has everything.
+        workers: number of workers. A single worker has all keys.
 
     Example:
         >>> Shares(1, 4).of_network, Shares().of_network
@@ -83,7 +83,7 @@ class Shares:
         return Share(self.worker, self.workers)
 
     def held(self, table: Any) -> Share | None:
-        """Return the share of a table's keys whose rows the worker has; None if it has none."""
+        """Return the worker's share of a table's keys; None if the worker has no such rows."""
         placement = table.config.placement
         if self.workers == 1 or placement == "replicated":
             return ALL
@@ -93,11 +93,11 @@ class Shares:
         return self.of_network
 
     def saved(self, table: Any, number: int) -> Share | None:
-        """Return the share that the worker saves: of rows that all have, one saves all.
+        """Return the share that the worker saves. A replicated table is saved by one worker.
 
         Args:
             table: the table.
-            number: its number among the tables of the network.
+            number: the table's number among the tables of the network.
         """
         if self.workers > 1 and table.config.placement == "replicated":
             return ALL if number % self.workers == self.worker else None
@@ -117,8 +117,9 @@ def file_name(kind: str, table: int, share: Share = ALL) -> str:
 def parts_of(table: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the parts of a table, from its entry of a manifest.
 
-    Each has the name of its `file`, the number of its `rows`, and its `counters`; a part of a delta
-    also has `deleted` and `deleted_rows`. A part of a table with one part may have more.
+    Each part has the name of its `file`, the number of its `rows`, and its `counters`. A part of a
+    delta also has `deleted` and `deleted_rows`. The single part of a table also has the other
+    fields of the entry.
     """
     parts = table.get("parts")
     return [table] if parts is None else list(parts)

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sketches of several workers, joined: for all keys, or for one worker of another number.
+"""Join the sketches of several workers: for all keys, or for a new number of workers.
 
-A worker counts its own keys only. The block of a sketch in which a key is counted and the worker
-that owns the key are chosen by the same bits of one hash: blocks are equal ranges of these bits,
-and so are workers. So every worker has a range of blocks for itself, and the sum of all sketches is
-the sketch that one worker would have. Only a block that a boundary between two workers lies in has
-keys of both. If the number of workers divides the number of blocks, there is no such block. Else
-each of the two workers goes on with the counts of both. If the number of workers changes once more,
-the counts are added up: the counts of the block may then be too high, never too low.
+A worker counts only its own keys. The same bits of one hash choose the block of a sketch that
+counts a key and the worker that owns the key. The blocks divide the values of these bits into equal
+ranges, and so do the workers. So every worker has its own range of blocks, and the sum of all
+sketches is the sketch of a single worker. Only a block on the boundary between two workers has keys
+of both workers. If the number of workers divides the number of blocks, no block is on a boundary.
+For a block on a boundary, each of the two workers starts with the counts of both workers. If the
+number of workers changes again, the counts of such a block are added. So the counts of a boundary
+block may be too high, but never too low.
 
 Source: csrc/policy/sketch.h, OwnerOf in csrc/util/hash.h.
 """
@@ -32,8 +33,8 @@ def joined_sketch(saved: Mapping[int, bytes], bits: int, share: Share, parts: in
     Args:
         saved: the sketches of the parts that may have keys of the share, by number.
         bits: bits of a counter, 4, 8 or 16.
-        share: whose keys are counted.
-        parts: number of parts that the keys were shared in when the sketches were saved.
+        share: share of the keys to count.
+        parts: number of parts of the keys when the sketches were saved.
     """
     if share.is_part_of(parts):
         return saved[share.worker]
@@ -51,7 +52,7 @@ def joined_sketch(saved: Mapping[int, bytes], bits: int, share: Share, parts: in
 
 
 def _sum(one: np.ndarray, other: np.ndarray, bits: int) -> np.ndarray:
-    """Return words with the sums of two words' counters, each at most its greatest value."""
+    """Return words with the sums of two words' counters, each limited to its greatest value."""
     greatest = (1 << bits) - 1
     sums = np.zeros(one.shape, np.uint32)
     for shift in range(0, 32, bits):

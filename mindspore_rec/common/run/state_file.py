@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of states other than tables and parameters: nested dicts and lists of JSON values, arrays.
+"""Files of states other than tables and parameters: nested dicts and lists of values and arrays.
 
-`states.safetensors` holds the arrays by their path, `states.json` everything else. Of several
-workers each has its own two files, `states_<worker>.*` but for worker 0.
+`states.safetensors` has the arrays by their path, and `states.json` has all other values. Each
+worker writes its own two files, which are named `states_<worker>.*` for workers other than 0.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def write_states(states: dict[str, Any], directory: Path, worker: int = 0) -> No
 
 
 def read_states(directory: Path, worker: int = 0) -> dict[str, Any]:
-    """Return the states that `write_states` wrote; tuples come back as lists.
+    """Return the states that `write_states` wrote. Tuples come back as lists.
 
     Raises:
         CheckpointError: a file is damaged.
@@ -60,7 +60,7 @@ def read_states(directory: Path, worker: int = 0) -> dict[str, Any]:
 
 
 def without_arrays(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
-    """Return a state as JSON values, and put its arrays into `arrays` by their path.
+    """Return a state as JSON values, and put its arrays into `arrays` by path.
 
     Raises:
         TypeError: as `write_states`.
@@ -83,7 +83,7 @@ def without_arrays(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
 
 
 def with_arrays(value: Any, arrays: dict[str, np.ndarray]) -> Any:
-    """Return the state that `without_arrays` was given."""
+    """Return the state from the results of `without_arrays`."""
     if isinstance(value, dict):
         if set(value) == {_ARRAY}:
             return arrays[value[_ARRAY]]

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of a table's rows: Arrow IPC, which pandas, Polars and DuckDB can open.
 
-Columns: `key` int64, `value` fixed-size list of float32 (or what the table keeps, `row_format.py`),
-`state` the same (optimizer state), `count`, `last_step` and `last_time` uint32. Rows are sorted by
-key, in record batches of 65,536, so equal tables have equal files, whatever tiers their rows are
-in. Writing and reading need memory for a part of the table only.
+The columns are `key` int64, `value` and `state` (optimizer state) fixed-size lists of float32 or of
+the table's type (`row_format.py`), and `count`, `last_step` and `last_time` uint32. Rows are sorted
+by key, in record batches of 65,536 rows. So equal tables have equal files, even if their rows are
+in different tiers. Writing and reading need memory only for a part of the table.
 
-In memory rows are NumPy structured arrays with these fields.
+In memory, rows are NumPy structured arrays with these columns as fields.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def described_type(table: dict[str, Any]) -> np.dtype:
 
 
 def file_dtypes(table: HostTable) -> dict[str, str]:
-    """Return what a manifest says of the types of a table's numbers; nothing of float32."""
+    """Return the types of a table's numbers for a manifest, which omits float32."""
     value, state = table.row_dtypes
     if table.scored:
         state = "float32"  # the frequency or score is among them
@@ -107,7 +107,7 @@ def to_rows(arrays: Arrays, dtype: np.dtype) -> np.ndarray:
 
 
 def to_arrays(rows: np.ndarray, with_state: bool = True) -> Arrays:
-    """Return the arguments of `TableParameter.import_rows` from rows; rows of int8 stay so."""
+    """Return the arguments of `TableParameter.import_rows` from rows. Rows of int8 stay int8."""
     names = {"key": "keys", "value": "values", "state": "states", **_INTEGERS}
     if rows.dtype["value"].base.str == NUMBERS["int8"]:
         names["value"] = "codes"
@@ -123,7 +123,7 @@ def to_arrays(rows: np.ndarray, with_state: bool = True) -> Arrays:
 
 
 def write_table(table: HostTable, path: Path, share: Share = ALL) -> tuple[int, str]:
-    """Write every row of a table; return the number of rows, and their digest.
+    """Write every row of a table, and return the number of rows and their digest.
 
     The digest is summed as rows leave the table, before they are sorted and written.
 
@@ -147,10 +147,10 @@ def write_table(table: HostTable, path: Path, share: Share = ALL) -> tuple[int, 
 
 
 def own_rows(arrays: Arrays, share: Share) -> Arrays:
-    """Return the arguments unchanged, after a check that all keys belong to a share.
+    """Return the arrays unchanged, after a check that all keys belong to a share.
 
     Raises:
-        RuntimeError: one does not.
+        RuntimeError: a key does not belong to the share.
     """
     strangers = arrays["keys"][~share.owns(arrays["keys"])]
     if len(strangers):
@@ -162,7 +162,7 @@ def own_rows(arrays: Arrays, share: Share) -> Arrays:
 
 
 def write_rows(parts: Iterable[np.ndarray], dtype: np.dtype, path: Path) -> int:
-    """Write parts of rows that are sorted by key; return the number of rows."""
+    """Write parts of rows that are sorted by key, and return the number of rows."""
     schema = _schema(dtype)
     written = 0
     rest = np.empty(0, dtype)
@@ -193,7 +193,7 @@ def read_rows(
         dtype: dtype of the rows, from `row_type`.
         rows: number of rows in the file.
         legal: the lowest and the highest legal key. Default: any int64.
-        most: most rows of a part. Default: 65,536, the rows of a record batch.
+        most: maximum number of rows of a part. Default: 65,536, the rows of a record batch.
 
     Raises:
         CheckpointError: the file has other contents.
@@ -219,7 +219,7 @@ def read_columns(
 ) -> Iterator[Arrays]:
     """Yield the rows of a file as arguments of `import_rows`, without optimizer state.
 
-    Arrays of numbers that are float32 in the file are parts of it: nothing is copied.
+    Arrays of numbers that are float32 in the file are views of the file, without a copy.
 
     Args and Raises: as for `read_rows`.
     """
@@ -243,10 +243,10 @@ def check_rows(
     legal: tuple[int, int] = ALL_KEYS,
     share: Share = ALL,
 ) -> None:
-    """Raise the errors of `read_rows`, without copying the rows.
+    """Check a file as `read_rows` does, without copying the rows.
 
     Raises:
-        CheckpointError: besides, a key does not belong to `share`.
+        CheckpointError: `read_rows` would raise it, or a key does not belong to `share`.
     """
     for batch in _row_batches(path, dtype, rows, legal):
         check_share(path, batch["key"].to_numpy(), share)
@@ -314,7 +314,7 @@ def _schema(dtype: np.dtype) -> pa.Schema:
 
 
 def to_batch(rows: np.ndarray, with_state: bool = True, flat: bool = False) -> pa.RecordBatch:
-    """Return rows as columns of float32; with `flat`, a column for each number of a value."""
+    """Return rows as columns of float32. With `flat`, each number of a value is one column."""
     rows = widened(rows)
     fields = [field for field in _schema(rows.dtype) if with_state or field.name != "state"]
     if not flat:

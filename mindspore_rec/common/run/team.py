@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Team: the workers that write or read a checkpoint together, each its part.
+"""Team: the workers that write or read a checkpoint together, each its own part.
 
-An action that fails on one of them fails on all, so that they go on alike.
+An action that fails on one worker fails on all workers, so that all continue in the same way.
 """
 
 from __future__ import annotations
@@ -32,17 +32,16 @@ T = TypeVar("T")
 
 
 class Team:
-    """Workers that do something at the same time, each with its own part of it.
+    """Workers that do an action at the same time, each with its own part of the action.
 
-    All of them call the same methods in the same order. A method returns when all are ready, and
-    raises an error for all if one has failed.
+    All workers call the same methods in the same order. A method returns when all workers are
+    ready. If one worker has failed, the method raises an error on all workers.
 
     Args:
-        channel: messages between the workers. Default: None, there is one worker, which does
-            everything at once.
-        patient: whether workers may be slower than other workers by more than the limit of a wait.
-            A thread then tells all every ten seconds that a worker is at work; nothing else may use
-            the channel. Default: False.
+        channel: messages between the workers. Default: None, there is only one worker.
+        patient: whether a worker may wait for slower workers longer than the limit of a wait. If
+            True, a thread reports every ten seconds that a worker is still working, and only the
+            team may use the channel. Default: False.
 
     Attributes:
         worker: number of this worker, from 0.
@@ -61,19 +60,20 @@ class Team:
 
     @property
     def shares(self) -> Shares:
-        """Shares of the tables that this worker has."""
+        """This worker's shares of the tables."""
         return Shares(self.worker, self.workers)
 
     def all(self, work: Callable[[], T]) -> list[T]:
-        """Call a function on every worker; return the results of all, by worker.
+        """Call a function on every worker, and return the results of all workers, by worker.
 
         Args:
-            work: function whose result is of JSON values.
+            work: function whose result consists of JSON values.
 
         Raises:
-            OSError: it raised an OSError on a worker, and nothing else on any.
-            Exception: it raised another error: the same on this worker; on all other workers an
-                error of the same kind that names the worker.
+            OSError: the function raised an OSError on a worker, and no other error on any worker.
+            Exception: the function raised another error on a worker. The failed worker raises the
+                same error. All other workers raise an error of the same kind that names the failed
+                worker.
         """
         if self._channel is None:
             return [work()]
@@ -90,7 +90,7 @@ class Team:
         return [report["result"] for report in reports]
 
     def each(self, work: Callable[[], T]) -> T:
-        """Call a function on every worker; return this worker's result, which may be anything.
+        """Call a function on every worker, and return this worker's result, which has any type.
 
         Raises:
             Exception: as for `all`.
@@ -100,7 +100,7 @@ class Team:
         return results[0]
 
     def first(self, work: Callable[[], T]) -> T:
-        """Call a function on worker 0 alone; return its result on every worker.
+        """Call a function on worker 0 only, and return the result on every worker.
 
         Raises:
             Exception: as for `all`.
@@ -108,9 +108,9 @@ class Team:
         return self.all(lambda: work() if self.worker == 0 else None)[0]  # type: ignore[return-value]
 
     def told(self, work: Callable[[], T]) -> T:
-        """Call a short function that does not fail on worker 0; return its result on every worker.
+        """Call a short, infallible function on worker 0, and return the result on every worker.
 
-        One message, without a thread that waits beside.
+        The call exchanges one message, without the thread of `patient`.
         """
         mine = work() if self.worker == 0 else None
         told = [mine] if self._channel is None else _gathered(self._channel, mine)
@@ -120,7 +120,7 @@ class Team:
         failed = [(worker, each) for worker, each in enumerate(errors) if each is not None]
         if not failed:
             return
-        # An error that is not the disk's comes first: no worker may go on without it.
+        # Errors other than OSError come first, because all workers must raise them.
         failed.sort(key=lambda pair: issubclass(_kind(pair[1]), OSError))
         worker, first = failed[0]
         if mine is not None and issubclass(type(mine), OSError) == issubclass(
@@ -138,7 +138,7 @@ def _gathered(channel: Channel, value: Any) -> list[Any]:
 
 
 class _Messenger:
-    """Thread that exchanges reports until every worker has made its last one."""
+    """Thread that exchanges reports until every worker has made its last report."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -150,7 +150,7 @@ class _Messenger:
         self._thread.start()
 
     def finish(self, report: Any) -> list[Any]:
-        """Give the last report of this worker; return the last reports of all."""
+        """Send the last report of this worker, and return the last reports of all workers."""
         self._last = report
         self._ready.set()
         self._thread.join()

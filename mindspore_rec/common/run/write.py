@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writing of a checkpoint's directory by one worker or by several together.
+"""Write a checkpoint's directory, by one worker or by several workers together.
 
 Worker 0 makes a directory under a temporary name. Each worker writes, syncs and describes its own
-files there; worker 0 reads none of them, writes the manifest and renames the directory once all
-are ready. So it is whole or absent, whichever worker dies when.
+files in the directory. When all workers are ready, worker 0 writes the manifest and renames the
+directory, without reading the files. So the directory is complete or absent, even if a worker dies
+at any time.
 """
 
 from __future__ import annotations
@@ -42,21 +43,21 @@ def write_checkpoint(
     team: Team = ALONE,
     add: Callable[[Path], object] = lambda directory: None,
 ) -> dict[str, Any]:
-    """Write a checkpoint; every worker calls this at the same time.
+    """Write a checkpoint. All workers must call `write_checkpoint` at the same time.
 
     Args:
         target: the directory to make.
-        fields: function that returns the manifest's fields except tables and files; called by
-            worker 0 alone.
+        fields: function that returns the manifest's fields except tables and files. Only worker 0
+            calls `fields`.
         write: function that writes this worker's files into a directory, and returns the tables'
             entries of the manifest.
-        team: the workers. Default: one.
-        add: function that puts into the directory what the manifest does not describe; called by
-            worker 0 alone, before the directory has its name. Default: nothing.
+        team: the workers. Default: one worker.
+        add: function that adds files that the manifest does not describe to the directory. Only
+            worker 0 calls `add`, before the directory gets its final name. Default: no function.
 
     Returns:
-        The manifest's fields, without the description of files and tables, and the numbers of
-        `rows` and `bytes` in all.
+        The manifest's fields, without the description of files and tables, and the total numbers of
+        `rows` and `bytes`.
 
     Raises:
         FileExistsError: `target` exists already.
@@ -85,7 +86,7 @@ def _begin(target: Path) -> str:
 
 
 def _write_part(beside: Path, write: Callable[[Path], Described], worker: int) -> dict[str, Any]:
-    """Write this worker's files; return the description of the files and of its parts of tables."""
+    """Write this worker's files, and return descriptions of the files and its parts of tables."""
     if not beside.is_dir():
         raise OSError(
             f"{beside}, which worker 0 made, is not there: the directory of checkpoints must be "
@@ -110,7 +111,7 @@ def _finish(
     parts: list[dict[str, Any]],
     add: Callable[[Path], object],
 ) -> dict[str, Any]:
-    """Write the manifest of all workers' parts, and rename the directory."""
+    """Write the manifest with the parts of all workers, and rename the directory."""
     files = {name: file for part in parts for name, file in part["files"].items()}
     tables = joined_tables([part["tables"] for part in parts])
     made = write_manifest(beside, {**fields, "workers": len(parts), "tables": tables}, files)
@@ -127,7 +128,7 @@ def joined_tables(described: list[Described]) -> Described:
     """Return the tables' entries of a manifest from the entries of all workers.
 
     Raises:
-        RuntimeError: a table is not on all workers in one state.
+        RuntimeError: a table does not have the same state on all workers.
     """
     names = dict.fromkeys(name for tables in described for name in tables)
     joined = {}
@@ -154,7 +155,7 @@ def _check_same(name: str, shared: Described, part: Described, first: int, worke
 
 
 def summary(manifest: dict[str, Any]) -> dict[str, Any]:
-    """Return a manifest's fields without tables and files, and the `rows` and `bytes` of all."""
+    """Return a manifest's fields without tables and files, and the total `rows` and `bytes`."""
     fields = {key: value for key, value in manifest.items() if key not in ("files", "tables")}
     rows = sum(total(table, "rows") for table in manifest["tables"].values())
     size = sum(file["size"] for file in manifest["files"].values())

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Announce new checkpoints on a Kafka topic, so that predictors read them without polling.
+"""Announce new checkpoints on a Kafka topic, so that predictors read checkpoints without polling.
 
-Only the announcement goes that way: a predictor reads and checks the directory itself, and a
-message that is lost, late or wrong costs nothing but the time until its next look.
+Only the announcement goes through Kafka: a predictor reads and checks the directory itself. A lost,
+late or wrong message only delays the predictor until its next poll.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _RETRY_SECONDS = 1.0
 class Announcer:
     """Sender of the announcements of `Publication(announce=...)` to a topic, as JSON.
 
-    A thread of its own sends them: neither a slow broker nor one that is gone holds training up. An
-    announcement that cannot be sent is logged as a warning and dropped.
+    A separate thread sends the announcements, so a slow or missing broker does not delay training.
+    An announcement that cannot be sent is dropped with a warning in the log.
 
     Args:
-        brokers: "host:port", or several.
-        topic: it must exist; one partition is enough.
+        brokers: "host:port", or several addresses.
+        topic: name of an existing topic. One partition is enough.
         options: further settings of `kafka.KafkaProducer`. Default: none.
 
     Raises:
@@ -67,7 +67,7 @@ class Announcer:
             logger.warning("an announcement is dropped: %d wait already", _MOST_WAITING)
 
     def close(self, seconds: float = 10.0) -> None:
-        """Send what is queued, for so many seconds at most, and end the thread."""
+        """Send the queued announcements for at most `seconds` seconds, and end the thread."""
         try:
             self._waiting.put(None, timeout=seconds)
         except queue.Full:
@@ -98,13 +98,13 @@ class Announcer:
 class AnnouncementReader:
     """Reader that calls a function for each announcement that arrives from now on.
 
-    A missing broker is waited for; announcements sent meanwhile are skipped.
+    The reader waits for a missing broker, and skips announcements sent meanwhile.
 
     Args:
-        brokers: "host:port", or several.
+        brokers: "host:port", or several addresses.
         topic: the topic of the `Announcer`.
-        heard: function of an announcement, called from a thread of this object; for
-            `Predictor.wake` use `lambda _: predictor.wake()`.
+        heard: function that a thread of this object calls with each announcement. For
+            `Predictor.wake`, use `lambda _: predictor.wake()`.
         options: further settings of `kafka.KafkaConsumer`. Default: none.
 
     Raises:

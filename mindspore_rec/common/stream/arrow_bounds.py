@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compute the decoded size of an Arrow IPC stream from its metadata, before decoding it.
 
-A compressed body says how large its buffers become, dictionaries and views may repeat what they
-have once, and columns of nothing have any length. So the metadata of every message is read here
-(flatbuffers, as Message.fbs and Schema.fbs of Apache Arrow define them) and added up; then Arrow,
-which verifies them itself, may have the bytes.
+A small stream may decode to many bytes: a compressed body declares the size of its buffers,
+dictionaries and views may repeat a text many times, and null columns may have any length. So this
+module reads the metadata of every message (flatbuffers by Message.fbs and Schema.fbs of Apache
+Arrow) and adds up the sizes. A stream of legal size is then passed to Arrow, which verifies the
+metadata itself.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class TooLargeError(ValueError):
 
 
 class _Table:
-    """A flatbuffers table; every read is within the bytes, or an error."""
+    """A flatbuffers table. A read outside the bytes raises an error."""
 
     def __init__(self, data: memoryview, at: int) -> None:
         self.data, self.at = data, at
@@ -53,7 +54,7 @@ class _Table:
         return int(struct.unpack_from(kind, self.data, at)[0])
 
     def _place(self, field: int) -> int:
-        """Return the offset of a field, 0 if it is absent."""
+        """Return the offset of a field; 0 if the field is absent."""
         entry = 4 + 2 * field
         if entry + 2 > self._size:
             return 0
@@ -69,7 +70,7 @@ class _Table:
         return _Table(self.data, place + self._read("<I", place)) if place else None
 
     def vector(self, field: int, size: int) -> tuple[int, int]:
-        """Return offset and number of a vector's elements of `size` bytes; 0, 0 if it is absent."""
+        """Return offset and count of a vector's elements of `size` bytes; 0, 0 without a vector."""
         place = self._place(field)
         if not place:
             return 0, 0
@@ -85,26 +86,28 @@ class _Table:
         return [_Table(self.data, place + self._read("<I", place)) for place in places]
 
     def pairs(self, field: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return the first and the second numbers of structs of two."""
+        """Return the first numbers and the second numbers of structs of two numbers."""
         at, count = self.vector(field, 16)
         numbers = struct.unpack_from(f"<{2 * count}q", self.data, at)
         return numbers[::2], numbers[1::2]
 
 
 def decoded_bytes(stream: bytes, most: int, known: set[bytes] | None = None) -> int:
-    """Return about how many bytes of memory an Arrow IPC stream takes when it is read.
+    """Return the approximate bytes of memory that reading an Arrow IPC stream takes.
 
     Args:
-        stream: one whole stream, its end included.
-        most: most bytes that it may take.
-        known: metadata of schemas that were found good; added to. Default: none.
+        stream: one whole stream, with its end marker.
+        most: maximum number of bytes that the stream may take.
+        known: metadata of schemas that passed the check, to which the function adds new schemas.
+            Default: none.
 
     Returns:
         The number of bytes, at most `most`.
 
     Raises:
-        ValueError: the stream takes more; it has more than 16,384 columns, nested deeper than 16,
-            or of unions, run ends or list views; it is no Arrow IPC stream, or has bytes after its
+        ValueError: the stream takes more than `most` bytes, has more than 16,384 columns, or has
+            columns that are nested deeper than 16. Columns of unions, run ends or list views are an
+            error too, and so are bytes that are no Arrow IPC stream or continue after the stream's
             end.
 
     Example:
@@ -174,7 +177,7 @@ def _message_bytes(message: _Table, body: memoryview, most: int, known: set[byte
 
 
 def _check_fields(parent: _Table, depth: int, seen: list[int]) -> None:
-    """Count the fields; few bytes may declare many, since fields may share a table."""
+    """Count the fields. Few bytes may declare many fields, because fields may share a table."""
     fields = parent.tables(1 if depth == 1 else 5)
     if fields and depth > MOST_DEPTH:
         raise ValueError(f"columns nested deeper than {MOST_DEPTH}")
@@ -214,7 +217,7 @@ def _batch_bytes(batch: _Table, body: memoryview, most: int) -> int:
 
 
 def may_repeat(kind: pa.DataType) -> bool:
-    """Return whether a column of this type may refer many times to a text that it has once.
+    """Return True if a column of this type may store a text once and refer to it many times.
 
     Example:
         >>> may_repeat(pa.string()), may_repeat(pa.list_(pa.dictionary(pa.int8(), pa.string())))
@@ -230,7 +233,7 @@ def may_repeat(kind: pa.DataType) -> bool:
 
 
 def written_out_bytes(column: pa.Array) -> int:
-    """Return the bytes of a column's texts if each were written out, as dictionaries do not.
+    """Return the bytes of a column's texts if each occurrence is counted in full.
 
     Example:
         >>> written_out_bytes(pa.array(["a" * 1000] * 1000).dictionary_encode())

@@ -13,19 +13,20 @@ __all__ = ["Assignment"]
 
 
 class Assignment:
-    """Partitions that a stream reads, whether they take turns yet or not.
+    """Partitions that a stream reads, also before their first turn.
 
     Args:
-        client: reads the topic.
-        partitions: as of `StreamSource`; None for all, also partitions that the topic gets later.
-        start: as of `StreamSource`.
+        client: client that reads the topic.
+        partitions: as for `StreamSource`. None means all partitions, also partitions that are added
+            to the topic later.
+        start: as for `StreamSource`.
 
     Attributes:
-        partitions: the partitions, ascending.
+        partitions: the partitions in ascending order.
         whole: whether the topic is read as a whole.
-        start: where to begin without a state.
-        split: the worker whose share it is, and how many workers there are; None if they have not
-            divided the topic.
+        start: the first offset without a state.
+        split: number of the worker with this share, and number of workers; None if the topic is not
+            divided.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -64,9 +65,10 @@ class Assignment:
         return {p: b[side] for p, b in self._client.bounds(self.partitions).items()}
 
     def begins(self, partitions: Collection[int], known: Collection[int]) -> dict[int, int]:
-        """Return the first offsets of the partitions that are not known, and so take no turns yet.
+        """Return the first offsets of new partitions, which are in `partitions` but not in `known`.
 
-        Of a topic that is read as a whole they are new, so no message of them may be missing.
+        If the topic is read as a whole, new partitions are read from offset 0, so that no message
+        is lost.
         """
         new = [p for p in partitions if p not in known]
         if isinstance(self.start, Mapping):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BadMessages: what becomes of a stream's bad messages, and how many there were of each kind."""
+"""BadMessages: send a stream's bad messages to the dead letters, and count them by reason."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ __all__ = ["BadMessages"]
 
 
 class BadMessages:
-    """Counter of a stream's bad messages, which sends each to the dead letters.
+    """Counter of a stream's bad messages, which also sends each message to the dead letters.
 
     Args:
-        policy: where they go, and how many are too many.
+        policy: the dead-letter topic, and the limit of the share of bad messages.
         topic: name of the stream's topic.
 
     Attributes:
-        sends: whether messages are sent; they are counted in any case.
+        sends: whether bad messages are sent. Bad messages are counted even if `sends` is False.
 
     Raises:
-        TypeError: the policy has the name of a topic instead of its `DeadLetters`.
+        TypeError: the policy has the name of a topic instead of `DeadLetters`.
 
     Example:
         >>> from mindspore_rec.common.stream.formats import BadMessageError
@@ -55,10 +55,10 @@ class BadMessages:
         order.on_good = self._share.good
 
     def take(self, partition: int, entry: BadEntry) -> None:
-        """Count a bad message of a partition, and send it.
+        """Count a bad message of a partition, and send it to the dead letters.
 
         Raises:
-            ValueError: there is no dead-letter topic.
+            ValueError: the policy has no dead-letter topic.
             TooManyDeadLettersError: too many of the last messages are bad.
         """
         if self._letters is None:
@@ -76,7 +76,7 @@ class BadMessages:
             raise
 
     def look_up(self, offsets: Mapping[int, int]) -> None:
-        """Look up which messages from these offsets on are in the dead-letter topic already."""
+        """Look up the messages from these offsets on that are already in the dead-letter topic."""
         if self._letters is not None:
             self._letters.look_up(self._topic, offsets, self._marks)
 
@@ -91,10 +91,11 @@ class BadMessages:
             self._letters.close()
 
     def state_dict(self, reading: bool) -> dict[str, Any]:
-        """Return the counts, and where a later run looks letters up, as JSON values.
+        """Return the counts and the start offsets of a later look-up of letters, as JSON values.
 
         Args:
-            reading: whether messages are read, so that the marks of an earlier run are outdated.
+            reading: whether messages have been read. If True, the marks of an earlier run are
+                outdated.
         """
         marks = self._marks
         if reading and self._letters is not None:
@@ -106,7 +107,7 @@ class BadMessages:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state_dict` returned; older states have no "dead_share"."""
+        """Load a state that `state_dict` returned. Older states have no "dead_share"."""
         self._counts = dict(state["dead"])
         self._marks = state["dead_marks"]
         self._share.load_state_dict(state.get("dead_share"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batch and BatchSource: the one protocol of everything that yields batches for training."""
+"""Batch and BatchSource: the protocol of all objects that yield batches for training."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _STATES_KEPT = 1024
 
 @dataclass(frozen=True)
 class PassPlace:
-    """Place of a batch in the passes over data that start anew with each pass.
+    """Position of a batch in the passes over data that restart with each pass.
 
     Args:
         passes: number of passes before this pass.
-        batches: number of batches of this pass up to this batch, it included.
+        batches: number of batches of this pass, up to and including this batch.
         first: digest of the first batch of this pass.
-        digest: digest of all of these batches in their order.
-        generators: states of random generators as of the beginning of this pass.
+        digest: digest of the batches of this pass up to this batch, in order.
+        generators: states of random generators at the beginning of this pass.
     """
 
     passes: int
@@ -40,16 +40,16 @@ class Batch:
     """Batch of a source: columns, event time and number.
 
     Args:
-        columns: arrays ``[B, ...]`` or Tensors, the label last. Arrow arrays, if the source has
-            rows, are for a wrapper that reads them, such as `FeatureBatches`.
-        names: names of the columns. Default: None, they have none.
+        columns: arrays ``[B, ...]`` or Tensors, with the label last. A source of rows may have
+            Arrow arrays, which need a wrapper such as `FeatureBatches`.
+        names: names of the columns. Default: None, the columns have no names.
         event_time: latest event time of the batch's rows, whole seconds since 1970, 1 to 2**32 - 1.
             Default: None, no time is known.
-        number: number of batches that the source has yielded in its life, this batch included;
+        number: number of batches that the source has yielded in its life, including this batch.
             `BatchSource.state_dict(batches=number)` returns the state after this batch. Default:
             None, the source has no state.
-        place: place in the passes over data without a state, which the training sets.
-            Default: None.
+        place: position in the passes over data without a state. The training sets it. Default:
+            None.
 
     Example:
         >>> import numpy as np
@@ -66,12 +66,12 @@ class Batch:
 
     @property
     def idle(self) -> bool:
-        """Whether this worker of several has no rows of the batch."""
+        """True if several workers train and this worker has no rows of the batch."""
         return False
 
     @property
     def plain(self) -> dict[str, Any] | tuple[Any, ...]:
-        """Columns alone: a dict by name, or a tuple if they have no names."""
+        """Columns only: a dict by name, or a tuple if the columns have no names."""
         if self.names is None:
             return self.columns
         return dict(zip(self.names, self.columns, strict=True))
@@ -83,16 +83,16 @@ LATER = Batch(())  # stands for a batch that a stream has not yet, if the reader
 class BatchSource(ABC):
     """Source of batches for training, evaluation and checkpoints.
 
-    `batch_source` makes one of other data. A source is one of three kinds:
+    `batch_source` converts other data to a source. There are three kinds of sources:
 
-    * it has a state (`has_state`): `state_dict` returns its position in the data, and
-      `load_state_dict` resumes there;
-    * it starts anew with each pass and has an end: an epoch begins at its beginning, and there is
-      no state to save;
-    * neither: it cannot be resumed, and `cannot_resume` is the reason.
+    * A source with a state (`has_state`): `state_dict` returns its position in the data, and
+      `load_state_dict` resumes at this position.
+    * A source with an end that restarts with each pass: each epoch begins at the beginning, and
+      there is no state to save.
+    * A source that cannot be resumed: `cannot_resume` is the reason.
 
-    A subclass must define `read`; the defaults of the other methods are "no state, no known
-    length". A source that changes the batches of another source is a `BatchWrapper`.
+    A subclass must define the method `read`. By default, a source has no state and no known length.
+    A source that changes the batches of another source is a `BatchWrapper`.
     """
 
     @abstractmethod
@@ -103,9 +103,9 @@ class BatchSource(ABC):
         """
 
     def __iter__(self) -> Iterator[Any]:
-        """Iterate over one pass: dicts of columns, or tuples if columns have no names.
+        """Iterate over one pass, and yield dicts of columns, or tuples if columns have no names.
 
-        The event time of a batch is set on `iteration_tables` as it comes out.
+        Before a batch is yielded, its event time is set on `iteration_tables`.
         """
         return self._plain_batches(self.iteration_tables())
 
@@ -140,12 +140,12 @@ class BatchSource(ABC):
 
     @property
     def has_state(self) -> bool:
-        """Whether `state_dict` and `load_state_dict` save and restore the position in the data."""
+        """True if `state_dict` and `load_state_dict` save and restore the position in the data."""
         return False
 
     @property
     def cannot_resume(self) -> str | None:
-        """Reason why the position cannot be saved, to follow the data's name, or None."""
+        """Reason why the position cannot be saved, for messages after the data's name; or None."""
         if self.has_state or self.length is not None:
             return None
         return f"is a {type(self).__name__} without a state or a length"
@@ -156,20 +156,20 @@ class BatchSource(ABC):
         return 0
 
     def state_dict(self, batches: int | None = None) -> dict[str, Any]:
-        """Return the position in the data as JSON values, `batches` among them.
+        """Return the position in the data as JSON values, which include `batches`.
 
         Args:
-            batches: number of batches after which the state is taken, which is the `number` of the
-                last one, for data that are read ahead of training. Default: None, all that were
-                read.
+            batches: number of batches after which the state is taken: the `number` of the last of
+                these batches. Training that reads ahead passes `batches`. Default: None, all
+                batches read so far.
 
         Raises:
-            ValueError: the source has no state, or no longer knows the requested one.
+            ValueError: the source has no state, or no longer knows the requested state.
         """
         raise ValueError(f"a {type(self).__name__} has no state")
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume where a state was taken; call it before the first batch.
+        """Resume at the position of a state. Must be called before the first batch.
 
         Raises:
             TypeError, ValueError: `state` is not a state of this kind of source.
@@ -182,26 +182,26 @@ class BatchSource(ABC):
         return []
 
     def skip_passes(self, passes: int) -> None:  # noqa: B027  - nothing is to be done by default
-        """Count a number of passes as read, for data of which each pass has an order of its own.
+        """Count a number of passes as read, for data with a different order in each pass.
 
-        A training that goes on in a later pass calls it before its first batch. By default nothing
-        is done: all passes are alike, or are shuffled by the generators of Python or NumPy.
+        A training that resumes in a later pass calls `skip_passes` before its first batch. By
+        default, nothing happens, because all passes have the same order or generators of Python or
+        NumPy shuffle them.
         """
 
     @property
     def reads_on(self) -> bool:
-        """Whether `read()` may be called anew after an exception out of its iterator, and then
-        yields the batch that it did not: so of streams and their wrappers."""
+        """True if `read()` may be called again after an exception without losing a batch."""
         return False
 
     @property
     def reads_in_pipeline(self) -> bool:
-        """Whether Python code of the data runs in the threads of a MindSpore pipeline."""
+        """True if Python code of the data runs in the threads of a MindSpore pipeline."""
         return False
 
     @property
     def learns(self) -> bool:
-        """Whether something learns of the batches as they are read, so they are for training."""
+        """True if reading a batch changes learned statistics, as only training should."""
         return False
 
     # ---- several workers
@@ -209,52 +209,52 @@ class BatchSource(ABC):
     def split_by_worker(self, worker: int, workers: int) -> BatchSource | None:
         """Return the source of one worker's share of the data, before the first batch.
 
-        A training with several workers calls this on each. The shares have each row of the data
-        once. The source may return itself, changed.
+        A training with several workers calls `split_by_worker` on each worker. Each row of the data
+        is in exactly one share. The source may change and return itself.
 
         Args:
             worker: number of the worker, from 0.
             workers: number of workers, at least 2.
 
         Returns:
-            The share; None, the default, if the source cannot divide its data: then the rows of
-            each batch are divided (`split_by_worker`).
+            The share; None, the default, if the source cannot divide its data. If the result is
+            None, the rows of each batch are divided (`split_by_worker`).
         """
         return None
 
     # ---- event time
 
     def iteration_tables(self) -> Sequence[Any]:
-        """Return the tables whose event time is set when a loop iterates over this object: none.
+        """Return the tables whose event time a loop over this object sets; by default no table.
 
         Raises:
-            ValueError: batches have a time that no table would get.
+            ValueError: batches have an event time, but no table would get it.
         """
         return ()
 
     def event_tables(self, tables: Iterable[Any]) -> list[Any]:
-        """Return the tables whose event time the batches set; by default all of the network.
+        """Return the tables whose event time the batches set; by default all tables of the network.
 
         Args:
             tables: tables of the network that is trained.
 
         Raises:
-            ValueError: a table whose event time the source sets is not among them.
+            ValueError: a table whose event time the source sets is not in `tables`.
         """
         return list(tables)
 
 
 class BatchWrapper(BatchSource):
-    """Source that changes the batches of another source and delegates everything else to it.
+    """Source that changes the batches of another source, and delegates all other calls to it.
 
-    So a wrapper around a wrapper around a stream has the stream's state. A wrapper may leave out
-    batches; the state is still the state after the batch that was trained last.
+    So nested wrappers around a stream have the stream's state. A wrapper may leave out batches, and
+    its state is still the state after the last trained batch.
 
     Args:
         source: source of the batches.
-        learner: object that learns from batches in `change`, with `state_dict` and
-            `load_state_dict`; its state as of each batch becomes part of the wrapper's state.
-            Default: None.
+        learner: object with `state_dict` and `load_state_dict` that learns from batches in
+            `change`. The learner's state after each batch is part of the wrapper's state. Default:
+            None.
 
     Attributes:
         source: source of the batches.
@@ -284,7 +284,7 @@ class BatchWrapper(BatchSource):
         self._learned: deque[tuple[int, Any]] = deque(maxlen=_STATES_KEPT)  # by batch
 
     def change(self, batch: Batch) -> Batch | None:
-        """Return the changed batch, or None to leave it out."""
+        """Return the changed batch, or None to leave the batch out."""
         return batch
 
     def read(self) -> Iterator[Batch]:
@@ -320,7 +320,7 @@ class BatchWrapper(BatchSource):
 
     @property
     def has_state(self) -> bool:
-        """Whether the source's position can be saved."""
+        """True if the source's position can be saved."""
         return self.source.has_state
 
     @property
@@ -337,7 +337,7 @@ class BatchWrapper(BatchSource):
         return self.source.batches
 
     def state_dict(self, batches: int | None = None) -> dict[str, Any]:
-        """Return the source's state and the learner's; see `BatchSource.state_dict`."""
+        """Return the states of the source and of the learner; see `BatchSource.state_dict`."""
         if self._learner is None:
             return self.source.state_dict(batches=batches)
         number = self.source.batches if batches is None else batches
@@ -345,12 +345,12 @@ class BatchWrapper(BatchSource):
         if number < min(learned):
             raise ValueError(f"batches must be at least {min(learned)}, got {number}")
         place = self.source.state_dict(batches=number)
-        # The learner does not see batches that the source leaves out.
+        # The learner has no states for batches that the source leaves out.
         latest = max(known for known in learned if known <= number)
         return {"batches": number, "source": place, "learned": learned[latest]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume where a state was taken; call it before the first batch."""
+        """Resume at the position of a state. Must be called before the first batch."""
         if self._learner is None:
             self.source.load_state_dict(state)
             return
@@ -374,26 +374,26 @@ class BatchWrapper(BatchSource):
 
     @property
     def reads_on(self) -> bool:
-        """Whether the source does, and this object reads it in no way of its own."""
+        """True if `reads_on` is True for the source, and this class does not override `read`."""
         return type(self).read is BatchWrapper.read and self.source.reads_on
 
     @property
     def reads_in_pipeline(self) -> bool:
-        """Whether the source runs in the threads of a MindSpore pipeline."""
+        """True if the source runs in the threads of a MindSpore pipeline."""
         return self.source.reads_in_pipeline
 
     @property
     def learns(self) -> bool:
-        """Whether the learner, or the source, learns of the batches."""
+        """True if the learner or the source learns from the batches."""
         return self._learner is not None or self.source.learns
 
     def split_by_worker(self, worker: int, workers: int) -> BatchSource | None:
-        """Return this wrapper around the source's share; None if the rows are to be divided.
+        """Return this wrapper around the source's share; None if rows must be divided instead.
 
         Raises:
-            ValueError: a learner would see the rows of one worker only.
+            ValueError: the learner would only see the rows of one worker.
         """
-        # A learner sees all rows if the rows of each batch are divided after it.
+        # A learner sees all rows if the rows of each batch are divided after the learner.
         if self._learner is not None and self.source.covered_streams():
             return None
         share = self.source.split_by_worker(worker, workers)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DataSender, DataReceiver: feature workers to trainers, through a Kafka topic.
+"""DataSender and DataReceiver: send rows from feature workers to trainers through a Kafka topic.
 
-The topic is the store between them: N senders and M receivers, each at its own pace, and a receiver
-may start over from any saved state. A message says who made it and its number; what a sender sends
-again after a crash is dropped by the receiver.
+The topic stores the rows between N senders and M receivers, each at its own pace. A receiver may
+restart from any saved state. A message has the name of its sender and a number. So a receiver drops
+messages that a sender sends again after a crash.
 """
 
 from __future__ import annotations
@@ -38,28 +38,30 @@ _SETTINGS = ("message_rows", "num_shards", "full_batch")
 class DataSender:
     """Sender of rows into a channel.
 
-    A missing broker is waited for; two minutes without any confirmation are an error. The channel
-    then has the first messages without a gap: a sender that resumes from a saved state loses and
-    duplicates nothing.
+    The sender waits for a missing broker. Two minutes without any confirmation are an error, after
+    which the channel has all messages up to the first lost message. So a sender that resumes from a
+    saved state loses and duplicates nothing.
 
     Args:
-        address: of Kafka, "host:port" or several; or a `MemoryTopic`. (The address of
-            mindpandas.channel was the address of its node; here a broker is between the two.)
+        address: address of Kafka, "host:port" or several, or a `MemoryTopic`. (In
+            mindpandas.channel, the address was the address of a node. Here, a broker is between
+            sender and receiver.)
         namespace: first part of the channel's name (default "default").
-        num_shards: number of shards of the channel, at least 1; an existing channel must have as
-            many (default 1).
+        num_shards: number of shards of the channel, at least 1. An existing channel must have the
+            same number (default 1).
         dataset_name: second part of the channel's name (default "dataset").
-        full_batch: whether every shard gets all rows. Default: False, each gets its share.
+        full_batch: whether every shard gets all rows. Default: False, each shard gets a part of the
+            rows.
         message_rows: number of rows of a message, at least 1 (default 1000).
-        sender_name: name of the sender, the same after a restart. Default: a random one; receivers
-            then cannot drop messages that are sent again after a restart.
+        sender_name: name of the sender, the same after a restart. Default: a random name, with
+            which receivers cannot drop messages that are sent again after a restart.
         kafka_options: settings of `kafka.KafkaProducer`. Default: none.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
         ImportError, ConnectionError: as for `KafkaSource`.
 
-    After `mindpandas.channel.DataSender`.
+    The class follows `mindpandas.channel.DataSender`.
 
     Example:
         >>> import numpy as np
@@ -113,14 +115,14 @@ class DataSender:
         return KafkaWriter(address, options), there
 
     def send(self, obj: Any) -> None:
-        """Send rows; they are in the channel when `flush` returns.
+        """Send rows, which are in the channel when `flush` returns.
 
         Args:
             obj: a DataFrame, an Arrow RecordBatch or Table, or a dict of arrays ``[B]`` or
                 ``[B, N]``.
 
         Raises:
-            TypeError, ValueError: `obj` is none of these.
+            TypeError, ValueError: `obj` is of another type.
             RuntimeError: earlier rows did not get into the channel.
         """
         rows = to_record_batch(obj)
@@ -133,16 +135,16 @@ class DataSender:
             self._next += 1
 
     def flush(self) -> None:
-        """Wait until all rows are in the channel; raise RuntimeError if that fails."""
+        """Wait until all rows are in the channel. Raise RuntimeError if a row is lost."""
         self._producer.flush()
 
     def take_over(self) -> None:
-        """Become the only sender of this name: receivers ignore other senders from now on.
+        """Become the only sender of this name: receivers then ignore new messages of other senders.
 
-        What other senders have sent before stays. `FeatureWorker` calls this.
+        Earlier messages of other senders stay valid. `FeatureWorker` calls this method.
 
         Raises:
-            ReplacedError: another sender of this name has taken over after this sender, meanwhile.
+            ReplacedError: another sender of this name has taken over after this sender.
             RuntimeError, ConnectionError: the channel cannot be written or read.
         """
         self._epoch = self.claims.claim()
@@ -152,10 +154,10 @@ class DataSender:
         self._producer.flush()
 
     def check_owner(self) -> None:
-        """Check that no other sender has taken over since `take_over`, if that was called.
+        """Check that no other sender has taken over since this sender called `take_over`.
 
         Raises:
-            ReplacedError: one has.
+            ReplacedError: another sender has taken over.
             ConnectionError: the channel does not answer.
         """
         if self._epoch:
@@ -163,7 +165,7 @@ class DataSender:
 
     @property
     def claims(self) -> Claims:
-        """Log of the claims on this sender's name, beside the channel; made if it is missing."""
+        """Log of the claims on this sender's name, in a topic beside the channel."""
         if self._claims is None:
             topic, address = f"{self.topic}.workers", self._address
             if isinstance(address, MemoryTopic):
@@ -182,19 +184,19 @@ class DataSender:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What decides, besides the rows, which of them a message has, and where it goes."""
+        """Settings that determine the rows and the shard of each message."""
         values = (self._message_rows, self.num_shards, self._full_batch)
         return dict(zip(_SETTINGS, values, strict=True))
 
     def apply(self, settings: Mapping[str, Any]) -> None:
-        """Send with other settings from now on, such as the settings of an earlier run."""
+        """Use other settings from now on, such as the settings of an earlier run."""
         self._message_rows, self.num_shards, self._full_batch = (settings[n] for n in _SETTINGS)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the sender's position, to be saved together with the position in its input.
+        """Return the sender's position, to save together with the sender's position in its input.
 
         Raises:
-            RuntimeError: rows did not get into the channel.
+            RuntimeError: some rows did not get into the channel.
             ConnectionError: the channel does not answer.
         """
         self.flush()
@@ -211,8 +213,8 @@ class DataSender:
         """Continue from a saved position.
 
         Raises:
-            ValueError: the state is of a sender with another name, or with other settings, and
-                messages were sent after it was taken.
+            ValueError: the state belongs to a sender with another name, or to a sender with other
+                settings that sent messages after the state was taken.
         """
         if state["sender_name"] != self.sender_name:
             raise ValueError(
@@ -231,12 +233,11 @@ class DataSender:
 
     @property
     def last(self) -> int:
-        """Number of the last message that the channel has of this name, as far as known; or -1."""
+        """Number of this sender's last known message in the channel, or -1."""
         return self._last
 
     def last_after(self, state: Mapping[str, Any]) -> int:
-        """Return the number of the last message that the channel has of this name; -1 if all were
-        sent before a state."""
+        """Return the number of this sender's last message; -1 if all were sent before the state."""
         ends = {int(shard): int(end) for shard, end in state.get("ends", {}).items()}
         begins = {shard: ends.get(shard, 0) for shard in range(self._shards)}
         last = last_number(self._open_reader(), self.sender_name, begins)
@@ -264,7 +265,7 @@ class DataSender:
 
 
 class ReceivedRows:
-    """An Arrow RecordBatch, all of whose attributes it has, with the rows as lists.
+    """Wrapper of an Arrow RecordBatch that also returns the rows as lists.
 
     Args:
         batch: the RecordBatch.
@@ -279,7 +280,7 @@ class ReceivedRows:
         self.batch = batch
 
     def tolist(self) -> list[list[Any]]:
-        """Return a list of rows, each a list of its values in the order of the columns."""
+        """Return a list of rows. Each row is a list of its values in the order of the columns."""
         columns = [column.to_pylist() for column in self.batch.columns]
         return [list(row) for row in zip(*columns, strict=True)]
 
@@ -307,19 +308,19 @@ class DataReceiver(StreamSource):
     Args:
         address: as for `DataSender`.
         namespace: first part of the channel's name (default "default").
-        shard_id: the shard to read, or several; None is all of them (default 0).
+        shard_id: the shard to read, or several shards; None means all shards (default 0).
         dataset_name: second part of the channel's name (default "dataset").
         schema: the columns with their types. Default: the columns of the first message.
-        batch_size: rows of a batch, at least 1 (default 4096).
+        batch_size: number of rows of a batch, at least 1 (default 4096).
         dead_letters: topic for messages that are not rows of the schema, or a `DeadLetterPolicy`
-            with the topic. Default: None, the first is an error.
+            with the topic. Default: None, the first such message is an error.
         kafka_options: settings of `kafka.KafkaConsumer`. Default: none.
         **options: as for `StreamSource`.
 
     Raises:
         ImportError, ConnectionError, TypeError, ValueError: as for `KafkaSource`.
 
-    After `mindpandas.channel.DataReceiver`.
+    The class follows `mindpandas.channel.DataReceiver`.
     """
 
     @takes_old(POLICY)
@@ -362,10 +363,10 @@ class DataReceiver(StreamSource):
         """Return the next batch.
 
         Returns:
-            An Arrow RecordBatch that has `tolist()` too, as what mindpandas' channel returns.
+            An Arrow RecordBatch that also has `tolist()`, like the rows of mindpandas' channel.
 
         Raises:
-            EOFError: the stream has ended; `stop_reason` says why.
+            EOFError: the stream has ended. `stop_reason` is the reason.
         """
         for batch in self:
             return ReceivedRows(batch)
@@ -380,7 +381,7 @@ def _reader(address: Any, topic: str, options: Mapping[str, Any]) -> LogClient:
 
 
 def _check_address(address: Any) -> None:
-    """Check the address of brokers, since programs for mindpandas.channel pass a node's address."""
+    """Check the address of brokers. Programs for mindpandas.channel may pass a node's address."""
     each = [address] if isinstance(address, str) else address
     if not isinstance(each, Sequence) or not each or not all(isinstance(a, str) for a in each):
         raise TypeError(

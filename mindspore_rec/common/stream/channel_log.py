@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The messages of a channel as they are in its log: headers, and what has been sent so far."""
+"""Messages in a channel's log: their headers, and the messages sent so far."""
 
 from __future__ import annotations
 
@@ -24,9 +24,8 @@ def headers_of(sender: str, number: int, epoch: int) -> list[tuple[str, bytes]]:
 
     Args:
         sender: name of the sender.
-        number: number of the message; `BEGIN` for the message without rows with which an epoch
-            begins.
-        epoch: epoch of the sender; 0 is none, as in messages of version 0.1.
+        number: number of the message; `BEGIN` for the message without rows that begins an epoch.
+        epoch: epoch of the sender; 0 means no epoch, as in messages of version 0.1.
     """
     headers = [(_PRODUCER, sender.encode())]
     if number != BEGIN:
@@ -37,10 +36,10 @@ def headers_of(sender: str, number: int, epoch: int) -> list[tuple[str, bytes]]:
 
 
 def sequence_of(message: Message) -> MessageNumber | None:
-    """Return sender, number and epoch of a message; None for someone else's message."""
+    """Return sender, number and epoch of a message; None for a message of another program."""
     headers = dict(message.headers)
-    # Kafka's headers may have no value. A number that no sender gives must not pass for one: the
-    # message that has it would be a duplicate, or make the messages after it duplicates.
+    # Kafka's headers may have no value. A malformed number must be refused, because its message
+    # would count as a duplicate or make later messages duplicates.
     producer, epoch = headers.get(_PRODUCER), headers.get(_EPOCH, b"0")
     if not producer or len(producer) > 1000 or not _is_number(epoch):
         return None
@@ -60,12 +59,12 @@ def _is_number(text: bytes | None) -> bool:
 
 
 def last_number(client: LogClient, sender: str, begins: Mapping[int, int]) -> int:
-    """Return the greatest number of a sender's messages from some offsets on; -1 without any.
+    """Return the greatest number of a sender's messages from some offsets on; -1 without messages.
 
     Args:
         client: reader of the channel.
         sender: name of the sender.
-        begins: by shard, the offset of the first message to look at.
+        begins: for each shard, the offset of the first message to read.
     """
     last = -1
     for message in messages_from(client, begins):
@@ -76,7 +75,7 @@ def last_number(client: LogClient, sender: str, begins: Mapping[int, int]) -> in
 
 
 def messages_from(client: LogClient, begins: Mapping[int, int]) -> Iterator[Message]:
-    """Yield the messages from some offsets on that a log has now.
+    """Yield the messages that a log has now, from some offsets on.
 
     Raises:
         ConnectionError: the log does not answer for two minutes.
@@ -101,10 +100,10 @@ def messages_from(client: LogClient, begins: Mapping[int, int]) -> Iterator[Mess
 
 
 def bounds_of(client: LogClient, partitions: list[int]) -> dict[int, tuple[int, int]]:
-    """Return what `client.bounds` does, after waiting for a log that does not answer.
+    """Return `client.bounds(partitions)`, and wait for a log that does not answer.
 
     Raises:
-        ConnectionError: it does not answer for two minutes.
+        ConnectionError: the log does not answer for two minutes.
     """
     return _patiently(lambda: client.bounds(partitions), client.topic)
 

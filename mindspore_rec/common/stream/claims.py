@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims: which of several feature workers of one name is the current one, decided by a log.
+"""Claims: a log decides which of several feature workers of one name is the current worker.
 
-A worker that begins writes a claim into a log beside the channel. The offset of the claim is its
-epoch: every claim has another one, and later ones have greater ones, whatever the clocks, hosts and
-file systems of the workers are. In the channel each message has the epoch of its worker; receivers
-ignore messages of an epoch below an epoch that they have seen of that name.
+A worker that starts writes a claim into a log beside the channel. The offset of the claim
+determines the worker's epoch. Every claim has a different epoch, and later claims have greater
+epochs, independent of the workers' clocks, hosts and file systems. Each message in the channel has
+the epoch of its worker. Receivers ignore messages whose epoch is below the greatest epoch seen for
+the name.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ __all__ = ["Claims", "ReplacedError"]
 
 
 class ReplacedError(RuntimeError):
-    """Another feature worker has taken over the name; receivers ignore this worker's messages."""
+    """Another feature worker has taken over the name. Receivers ignore this worker's messages."""
 
 
 class Claims:
@@ -54,19 +55,19 @@ class Claims:
         self._later: dict[str, Any] | None = None  # what a later worker said
 
     def has_state(self) -> bool:
-        """Return whether a worker of the name has called `keep_state`, as far as the log knows."""
+        """Return True if the log has a call of `keep_state` by a worker of this name."""
         records = [_content(message) for message in messages_from(self._client, {0: 0})]
         return any(each.get("sender") == self._name and "keeps" in each for each in records)
 
     def keep_state(self) -> None:
-        """Say that this worker keeps a state, without which none may go on."""
+        """Record that this worker keeps a state, without which no later worker may continue."""
         self._send({"keeps": self._epoch})
 
     def claim(self) -> int:
-        """Claim the name; return the epoch, above the epochs of all earlier claims.
+        """Claim the name, and return an epoch above the epochs of all earlier claims.
 
         Raises:
-            ReplacedError: another worker has claimed the name after this worker, meanwhile.
+            ReplacedError: another worker has claimed the name after this worker.
             RuntimeError, ConnectionError: the log cannot be written or read.
         """
         life = uuid.uuid4().hex
@@ -78,7 +79,8 @@ class Claims:
                 break
         else:
             raise RuntimeError(f"topic {self._client.topic!r} lost a message that it had confirmed")
-        # Only this ends an earlier worker: a claim may come into the log twice, and late.
+        # Only "begins" ends an earlier worker, because a claim may appear in the log twice and
+        # late.
         self._send({"begins": self._epoch})
         self.check()
         return self._epoch
@@ -87,7 +89,7 @@ class Claims:
         """Check that no later worker has begun since `claim`.
 
         Raises:
-            ReplacedError: one has.
+            ReplacedError: a later worker has begun.
             ConnectionError: the log does not answer.
         """
         for message in messages_from(self._client, {0: self._seen}):
@@ -116,7 +118,7 @@ class Claims:
 
 
 def _content(message: Message) -> dict[str, Any]:
-    """Return what a message says; nothing if it is someone else's."""
+    """Return the content of a message as a dict, which is empty for another program's message."""
     try:
         content = json.loads(message.value or b"")
     except (ValueError, RecursionError):

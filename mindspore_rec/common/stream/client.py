@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interface of a message log's client, which Kafka's and other clients implement."""
+"""Interface of a client of a message log, which the clients of Kafka and other logs implement."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ class Message(NamedTuple):
     """Message of a partition.
 
     Args:
-        offset: its number in the partition; later messages have greater ones, with gaps possible.
-        timestamp: milliseconds since 1970 that the log keeps of it; -1 is unknown.
-        value: the bytes; None is a message without any.
-        headers: names and bytes that came with it.
-        key: the bytes of its key, or None.
-        skipped: how many offsets just before it never were messages for a reader: the markers of
-            transactions, and what aborted transactions wrote if the reader leaves it out. Other
-            offsets that are missing were messages that the log has removed.
+        offset: number of the message in the partition. Later messages have greater offsets,
+            possibly with gaps.
+        timestamp: time of the message in the log, in milliseconds since 1970; -1 is unknown.
+        value: the bytes; None for a message without a value.
+        headers: names and bytes of the message's headers.
+        key: the bytes of the message's key, or None.
+        skipped: number of offsets just before the message that are not messages for a reader:
+            markers of transactions, and messages of aborted transactions if the reader omits them.
+            All other missing offsets belong to messages that the log has removed.
     """
 
     offset: int
@@ -36,8 +37,8 @@ class Message(NamedTuple):
 class LogClient(Protocol):
     """Reader of a topic's partitions from offsets that the caller chooses.
 
-    One thread uses it at a time. A log that cannot be reached for a while is waited for; messages
-    that are gone for good are an error.
+    Only one thread may use a client at a time. The client waits for a log that cannot be reached
+    for a while. Messages that are lost permanently are an error.
     """
 
     topic: str
@@ -46,38 +47,38 @@ class LogClient(Protocol):
         """Return the topic's partitions in ascending order."""
 
     def topic_id(self) -> str | None:
-        """Return what tells the topic from one of the same name that was made later, if anything.
+        """Return an id that differs for a later topic of the same name, or None without an id.
 
-        A client without this method is taken for one that does not know.
+        A client without the method `topic_id` is treated as if `topic_id` returned None.
         """
 
     def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """Return by partition the offset of the first message kept, and the one after the last."""
+        """Return each partition's offset of the first message, and its offset after the last."""
 
     def seek(self, offsets: Mapping[int, int]) -> None:
         """Read these partitions, and no other partitions, from these offsets on."""
 
     def poll(self, seconds: float, paused: Sequence[int]) -> dict[int, list[Message]]:
-        """Return new messages by partition, in order; wait up to `seconds` if there are none.
+        """Return new messages by partition, in order, after a wait of up to `seconds` for messages.
 
         Messages of a paused partition are returned later.
         """
 
     def position(self, partition: int) -> int:
-        """Return the offset from which the next poll reads on, without a request.
+        """Return the offset at which the next poll continues, without a request.
 
-        It passes over what was no message, such as the marker of a transaction.
+        The offset skips entries that are no messages, such as markers of transactions.
         """
 
     def ends(self) -> dict[int, int]:
-        """Return the offset after the last message by partition, as known without a request."""
+        """Return each partition's known offset after the last message, without a request."""
 
     def close(self) -> None:
         """Release connections."""
 
 
 class LogProducer(Protocol):
-    """Writer that appends messages; any thread may use it."""
+    """Writer that appends messages to a log, for any thread."""
 
     def send(
         self,
@@ -87,10 +88,10 @@ class LogProducer(Protocol):
         headers: Headers = (),
         key: bytes | None = None,
     ) -> None:
-        """Queue a message; raise the error of an earlier message."""
+        """Queue a message, or raise the error of an earlier message."""
 
     def flush(self) -> None:
-        """Wait until every queued message is in the log; raise the error of any."""
+        """Wait until every queued message is in the log. Raise the error of a failed message."""
 
     def close(self) -> None:
         """Flush, and release connections and threads."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""StreamingDataset: a stream as batches of arrays, for training."""
+"""StreamingDataset: read a stream as batches of arrays for training."""
 
 from __future__ import annotations
 
@@ -28,30 +28,33 @@ Transform = Callable[[pa.RecordBatch], Mapping[str, np.ndarray]]
 class StreamingDataset(BatchSource):
     """Source of a stream's batches, for `RecModel.online_train` and `FeatureBatches`.
 
-    Its state is the position in the stream and the state of the transform, both as of one batch.
-    `state_dict(batches=...)` returns the state after the batches that were trained, even if more
-    have been read ahead. `RecCheckpoint` saves it if the training data are this object or a
-    `BatchWrapper` of it such as `FeatureBatches`. It refuses data that hide it, such as a
-    `mindspore.dataset.GeneratorDataset` or a generator expression over it, since the number of its
-    trained batches is then not known.
+    The dataset's state is the position in the stream and the state of the transform after the same
+    batch. `state_dict(batches=...)` returns the state after the trained batches, even if more
+    batches have been read ahead. `RecCheckpoint` saves the state if the training data are this
+    object or a `BatchWrapper` around it, such as `FeatureBatches`. `RecCheckpoint` refuses data
+    that hide the dataset, such as a `mindspore.dataset.GeneratorDataset` or a generator expression
+    over it, because the number of trained batches is then unknown.
 
     If the source has `event_time=`, or a feature of the transform is the timestamp, each batch has
-    the latest time of its own events. `RecModel` sets it just before the batch's step, however far
-    batches are read ahead, on the tables of its network in which the transform's features are
-    looked up, or else on all hash tables.
+    the latest time of its events. `RecModel` sets this time on tables just before the batch's step,
+    even if batches are read ahead. If a feature of the transform is the timestamp, the time is set
+    on the tables of the transform's features. Without such a feature, the time is set on all hash
+    tables.
 
     Args:
         source: a `KafkaSource`, `DataReceiver` or other `StreamSource`.
-        transform: function, for example a `FeaturePipeline`, from a record batch to columns by
-            name, arrays of whole batches, the label last. If it has `state_dict` and
-            `load_state_dict`, its state is part of the state. A batch without rows after the
-            transform is skipped. Default: `to_arrays`, the columns unchanged.
-        columns: names of the columns of a batch, in order, the label last; the event time, for
-            example, need not be an input of the network. Default: None, all columns.
+        transform: function, for example a `FeaturePipeline`, that converts a record batch to a dict
+            of whole-batch arrays by column name, with the label last. If the transform has
+            `state_dict` and `load_state_dict`, its state is part of the dataset's state. A batch
+            without rows after the transform is skipped. Default: `to_arrays`, which does not change
+            the columns.
+        columns: names of the columns of a batch, in order, with the label last. Columns that are no
+            inputs of the network, such as the event time, can be left out. Default: None, all
+            columns.
 
     Raises:
         TypeError: `source`, `transform` or `columns` is of the wrong type.
-        ValueError: `columns` has a name twice, none, or one that batches do not have.
+        ValueError: `columns` is empty, has a name twice, or has a name that batches do not have.
 
     Example:
         >>> from mindspore_rec.stream import DataReceiver, DataSender, MemoryTopic, StopWhen
@@ -99,7 +102,7 @@ class StreamingDataset(BatchSource):
         return self._next().columns
 
     def read(self) -> Iterator[Batch]:
-        """Return an iterator over the next batches, to the stream's end."""
+        """Return an iterator over the next batches until the stream ends."""
         while True:
             try:
                 batch = self._next()
@@ -144,22 +147,22 @@ class StreamingDataset(BatchSource):
 
     @property
     def column_names(self) -> list[str]:
-        """Names of a batch's arrays; empty before the first batch, if not known."""
+        """Names of a batch's arrays; empty if not known before the first batch."""
         return list(self._names)
 
     @property
     def has_state(self) -> bool:
-        """True: the position in a stream can be saved."""
+        """True, because the position in a stream can be saved."""
         return True
 
     @property
     def reads_on(self) -> bool:
-        """True: the stream keeps what it has of a batch."""
+        """True, because the stream keeps the rows of an unfinished batch."""
         return True
 
     @property
     def learns(self) -> bool:
-        """Whether the transform learns of the batches."""
+        """True if the transform learns from the batches."""
         return self._learns and getattr(self._transform, "learns", True)
 
     @property
@@ -171,8 +174,9 @@ class StreamingDataset(BatchSource):
         """Return this stream, which from now on reads the partitions of one worker.
 
         Returns:
-            None, and nothing changes, if rows are to be split: there are fewer partitions than
-            workers, or the transform learns, for which every worker must see all rows.
+            This stream, or None if the rows of batches must be divided instead. None is returned if
+            there are fewer partitions than workers, or if the transform learns, so that every
+            worker must see all rows.
         """
         if self.learns or len(self.source.wanted_partitions) < workers:
             return None
@@ -193,8 +197,8 @@ class StreamingDataset(BatchSource):
             tables: tables of the network that is trained.
 
         Raises:
-            ValueError: a feature is the timestamp, and a table that evicts by age, or every table,
-                is not among them.
+            ValueError: a feature is the timestamp, and `tables` lacks a table that evicts by age,
+                or has no table of the features.
         """
         if self._stage is None or self._stage.timestamp is None:
             return list(tables)
@@ -214,8 +218,8 @@ class StreamingDataset(BatchSource):
         """Return the position in the stream and the transform's state as JSON values.
 
         Args:
-            batches: number of batches in the stream's life after which the state is taken, one of
-                the last 1024. Default: None, after the last batch.
+            batches: number of batches in the stream's life after which the state is taken. The
+                state is known for the last 1024 batches. Default: None, after the last batch.
 
         Raises:
             ValueError: the state after that batch is not known.
@@ -230,7 +234,7 @@ class StreamingDataset(BatchSource):
         return {"batches": number, "source": source, "transform": learned}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume where a state was taken; call it before the first batch.
+        """Resume at the position of a state, before the first batch.
 
         Raises:
             TypeError, ValueError: `state` is not a state of this kind of stream and transform.
@@ -253,7 +257,7 @@ class StreamingDataset(BatchSource):
         self._remember(self.source.batches)
 
     def close(self) -> None:
-        """Stop reading; `state_dict` still works."""
+        """Stop reading. `state_dict` still works afterwards."""
         self.source.close()
 
     def __enter__(self) -> StreamingDataset:

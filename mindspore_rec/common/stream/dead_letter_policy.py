@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DeadLetterPolicy: where the bad messages of a stream go, and how many are too many."""
+"""DeadLetterPolicy: the topic of a stream's bad messages, and the limit of their share."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ __all__ = ["DeadLetterPolicy", "policy_of"]
 
 @dataclass(frozen=True)
 class DeadLetterPolicy:
-    """Destination of a stream's bad messages, and the share of them that is too many.
+    """Topic of a stream's bad messages, and the maximum share of bad messages.
 
-    If many of the last messages are bad, upstream has changed, it is likely, and the training
-    starves. A restart stops there again, until "warn" or a greater share lets it by.
+    Many bad messages are a sign of a change upstream, after which the training gets too little
+    data. A restart stops at the same place again, unless "warn" or a greater share is set.
 
     Args:
-        topic: where bad messages go: for a `KafkaSource` or a `DataReceiver` the name of a topic,
-            for a `StreamSource` the `DeadLetters` of one. Default: None, the first bad message is
-            an error.
-        max_dead_share: more dead letters than this share of the last `dead_share_messages` are too
-            many, in (0, 1]; 1 is no limit (default 0.5).
-        on_dead_share: what happens then: "stop", a `TooManyDeadLettersError` with the commonest
-            reason; or "warn", a warning in the log (default "stop").
-        dead_share_messages: at least 10; fewer messages in all are never too many (default 1000).
+        topic: topic of the bad messages: the name of a topic for a `KafkaSource` or a
+            `DataReceiver`, a `DeadLetters` for a `StreamSource`. Default: None, the first bad
+            message is an error.
+        max_dead_share: maximum share of dead letters in the last `dead_share_messages` messages, in
+            (0, 1]. 1 means no limit (default 0.5).
+        on_dead_share: reaction to a greater share: "stop" raises a `TooManyDeadLettersError` with
+            the commonest reason, "warn" writes a warning to the log (default "stop").
+        dead_share_messages: number of the last messages for the share, at least 10. The share is
+            not checked before this number of messages (default 1000).
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
 
-    The name is of Pulsar's and Pub/Sub's clients.
+    The clients of Pulsar and Pub/Sub use the same name.
 
     Example:
         >>> DeadLetterPolicy("clicks-dead", max_dead_share=0.2).dead_share_messages
@@ -58,7 +59,7 @@ class DeadLetterPolicy:
 
 
 def policy_of(dead_letters: DeadLetterPolicy | DeadLetters | str | None) -> DeadLetterPolicy:
-    """Return what a stream does with bad messages: a policy, or the policy of a topic alone.
+    """Return a policy unchanged, or make a default policy for a topic.
 
     Example:
         >>> policy_of("clicks-dead").topic

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DeadLetters: the topic of bad messages, with reason and origin of each."""
+"""DeadLetters: the topic of bad messages, with the reason and the origin of each message."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ class DeadLetters:
 
     The key is ``topic/partition/offset`` of the message; the headers are ``reason``, ``detail``,
     ``topic``, ``partition``, ``offset``, ``timestamp`` (milliseconds) and ``size`` (bytes) as text.
-    The value is the message's, or its beginning if it is long. After a restart the messages of the
-    part that is read again are not sent again: what is in the topic is looked up first.
+    The value is the value of the message, or its beginning if it is long. After a restart, some
+    messages are read again. Messages that are read again are not sent again, because the messages
+    in the topic are looked up first.
 
     Args:
-        producer: of the topic.
-        topic: its name.
-        client: reads the topic, to find what is there already; None does not look.
+        producer: writer of the topic.
+        topic: name of the topic.
+        client: reader of the topic, which looks up messages; None without such a look-up.
     """
 
     def __init__(self, producer: LogProducer, topic: str, client: LogClient | None = None) -> None:
@@ -35,7 +36,7 @@ class DeadLetters:
         self._new_marks: dict[str, int] = {}
 
     def send(self, topic: str, partition: int, entry: BadEntry) -> None:
-        """Send one message, unless it is in the topic."""
+        """Send one message, unless the topic already has it."""
         key = f"{topic}/{partition}/{entry.offset}".encode()
         if key in self._there:
             self._there.discard(key)
@@ -59,12 +60,12 @@ class DeadLetters:
     def look_up(
         self, topic: str, offsets: Mapping[int, int], marks: Mapping[str, int] | None
     ) -> None:
-        """Look up which messages from these offsets on are in the topic already.
+        """Look up the messages from these offsets on that are already in the topic.
 
         Args:
-            topic: whose messages will be sent.
-            offsets: by partition, the message that is read next.
-            marks: `marks` of an earlier run; None reads all letters.
+            topic: the topic whose bad messages will be sent.
+            offsets: for each partition, the offset of the next message to read.
+            marks: `marks` of an earlier run; None reads all dead letters.
         """
         if self._client is None:
             return
@@ -81,7 +82,7 @@ class DeadLetters:
     def _read(
         self, client: LogClient, marks: Mapping[str, int]
     ) -> tuple[set[bytes | None], dict[str, int], dict[str, int]]:
-        """Return the keys of the letters from marks on, and the marks of their begin and end."""
+        """Return the keys of dead letters from marks on, and their first and end offsets."""
         bounds = client.bounds(client.partitions())
         begins = {p: max(first, marks.get(str(p), 0)) for p, (first, _) in bounds.items()}
         behind = {p for p, begin in begins.items() if begin < bounds[p][1]}
@@ -97,7 +98,7 @@ class DeadLetters:
 
     @property
     def marks(self) -> dict[str, int]:
-        """Offsets from which a later run has to look, by partition of the dead-letter topic."""
+        """Offsets at which a later run starts to look, by partition of the dead-letter topic."""
         return self._old_marks if self._there else self._new_marks
 
     def close(self) -> None:
@@ -108,7 +109,7 @@ class DeadLetters:
 
 
 def _is_due(key: bytes | None, topic: str, offsets: Mapping[int, int]) -> bool:
-    """Return whether a letter's message will be read (again)."""
+    """Return True if the message of a dead letter will be read again."""
     try:
         name, partition, offset = (key or b"").decode().rsplit("/", 2)
         return name == topic and int(offset) >= offsets.get(int(partition), 1 << 62)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DeadShare: stops a stream, or warns, when too many of its last messages are bad."""
+"""DeadShare: stop a stream, or warn, if too many of its last messages are bad."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _PARTS = 10
 
 
 class TooManyDeadLettersError(RuntimeError):
-    """Error of a stream with too many bad messages among the last ones."""
+    """Error of a stream with too many bad messages among its last messages."""
 
 
 class DeadShare:
     """Counter of good and bad messages in the order in which the stream takes them.
 
-    The share is checked whenever a tenth of the window has been counted, and only over a whole
-    window, so that a few bad messages at the beginning do not matter. The counts are part of the
+    The share is checked each time a tenth of the window has been counted. Only whole windows are
+    checked, so that a few bad messages at the beginning do not matter. The counts are part of the
     stream's state.
 
     Args:
-        policy: how many bad messages are too many, and what happens then.
-        topic: its name, for the message.
+        policy: maximum share of bad messages, and the reaction to a greater share.
+        topic: name of the topic, for the message.
 
     Example:
         >>> share = DeadShare(DeadLetterPolicy(dead_share_messages=10), "clicks")
@@ -63,8 +63,9 @@ class DeadShare:
             self._look()
 
     def bad(self, reason: str, detail: str) -> None:
-        """Count a bad message; raise TooManyDeadLettersError if their share is too large."""
-        # Details may all differ (an offset in each): then the reason alone says what is common.
+        """Count a bad message. Raise TooManyDeadLettersError if too many messages are bad."""
+        # All details may differ, for example if each detail has an offset. If details differ too
+        # much, only the reason is counted.
         kind = f"{reason}: {detail}"
         self._bad[kind if kind in self._bad or len(self._bad) < 20 else reason] += 1
         self._look()
@@ -102,7 +103,7 @@ class DeadShare:
         return {"full": list(self._full), "good": self._good, "bad": dict(self._bad)}
 
     def load_state_dict(self, state: Mapping[str, Any] | None) -> None:
-        """Restore counts; None, from an older state without them, resets them."""
+        """Restore counts. The state None, from a version without counts, resets the counts."""
         state = state or {"full": [], "good": 0, "bad": {}}
         sizes = [part["good"] + sum(part["bad"].values()) for part in state["full"]]
         if any(size != self._part for size in sizes):  # another window: it begins anew

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decisions: repeats what an earlier run of a stream decided, and keeps what this one decides."""
+"""Decisions: repeat the decisions of a stream's earlier run, and store new decisions."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ __all__ = ["Decisions"]
 class Decisions:
     """Decisions of one stream, which take effect on its interleaver.
 
-    The decisions of the journal come first, each at the message at which it was made; then new ones
-    are made, and are in the journal before they take effect.
+    First, the decisions of the journal are repeated, each at the message at which it was made.
+    After the last decision of the journal, new decisions are made. A new decision is in the journal
+    before it takes effect.
 
     Args:
-        journal: where decisions are kept; None for a new journal in memory.
+        journal: storage of the decisions; None for a new journal in memory.
         order: interleaver whose partitions leave, join and are added.
-        known_message_next: function that returns whether the topic held the next message when
-            reading began. An earlier run may have gone on with it: without a decision, so none may
-            be made now.
+        known_message_next: function that returns True if the topic had the next message when
+            reading began. An earlier run may have taken this message without a decision, so no
+            decision may be made before it now.
 
     Attributes:
-        order: the interleaver; a stream that continues from a state gets another one.
-        adds: when further partitions take turns: "live", between two messages; "asked", when
-            `add_waiting` is called; or "restart", never.
+        order: the interleaver, which is replaced when a stream continues from a state.
+        adds: time at which further partitions get turns: "live" (between two messages), "asked"
+            (when `add_waiting` is called) or "restart" (never).
         on_add: function that is called with a partition that the journal adds.
 
     Example:
@@ -75,38 +76,38 @@ class Decisions:
 
     @property
     def lacking(self) -> bool:
-        """Whether the journal lacks decisions that were made before the state that was loaded."""
+        """True if the journal lacks decisions that were made before the loaded state."""
         count, known = self._saved, self._saved_checksum
         return count > len(self._journal) or known not in (None, self._journal.checksum(count))
 
     @property
     def lacking_by_time(self) -> bool:
-        """Whether some of the missing decisions may have depended on the time.
+        """True if some of the missing decisions may have depended on the time.
 
-        The other decisions have added partitions, which the state itself has.
+        All other missing decisions have added partitions, which the state itself contains.
         """
         return self.lacking and self._saved > self._saved_added
 
     def read_apart(self, worker: int, workers: int) -> None:
-        """Go on with the journal of one of several workers."""
+        """Continue with the journal of one of several workers."""
         self._journal = self._journal.of_worker(worker, workers)
         self._made = self._made_before()
 
     def read_alike(self) -> None:
-        """Keep further decisions in memory, as all workers make the same, and add no partition."""
+        """Keep further decisions, which all workers make alike, in memory, and add no partition."""
         self._journal = self._journal.in_memory()
         self.adds = "restart"
 
     def keep_on_disk(self, path: Path, check: Callable[[], object], decides: bool) -> bool:
-        """Keep the decisions in a file that no other process writes any more.
+        """Store the decisions in a file, and keep other processes from writing to the file.
 
         Args:
-            path: the file, if there is no journal on disk.
+            path: path of the file if the journal is not on disk.
             check: as for `Journal.taken_over`.
-            decides: whether there may be decisions.
+            decides: whether the stream may make decisions.
 
         Returns:
-            Whether there is a file.
+            True if the file exists.
 
         Raises:
             ValueError, OSError: as for `Journal`.
@@ -123,11 +124,11 @@ class Decisions:
 
     @property
     def next(self) -> Decision | None:
-        """The decision of an earlier run that is to be repeated next; None if there is none."""
+        """The next decision of an earlier run to repeat; None if all decisions are repeated."""
         return self._journal[self._made] if self._made < len(self._journal) else None
 
     def replay(self) -> Decision | None:
-        """Repeat a decision that an earlier run made at this message, and return it."""
+        """Repeat the decision that an earlier run made at this message, if any, and return it."""
         decision = self.next
         if decision is None or decision.taken > self.order.taken:
             return None
@@ -137,7 +138,7 @@ class Decisions:
         return decision
 
     def check_not_stuck(self) -> None:
-        """Raise a ValueError if all partitions are idle, and the next decision is of later."""
+        """Raise ValueError if all partitions are idle but the next decision is not due yet."""
         if self.order.current is None and self.next is not None:
             raise ValueError(
                 f"the journal is of another stream: its decision {self._made + 1} is of message "
@@ -148,18 +149,18 @@ class Decisions:
 
     @property
     def may_decide(self) -> bool:
-        """Whether a decision may be made here, on what is waited for."""
+        """True if a decision about a wait may be made at this message."""
         return self.next is None and self.order.row == 0 and not self._known_message_next()
 
     def decide(self, kind: str, partition: int = -1) -> None:
-        """Make a decision, which is kept and takes effect when this returns.
+        """Make a decision, which is stored and in effect when this method returns.
 
         Args:
-            kind: as of `Decision`.
-            partition: as of `Decision`.
+            kind: as for `Decision`.
+            partition: as for `Decision`.
 
         Raises:
-            OSError: it cannot be kept, and has no effect.
+            OSError: the decision cannot be stored, and has no effect.
         """
         decision = Decision(self.order.taken, kind, partition)
         self._journal.append(decision)
@@ -167,7 +168,7 @@ class Decisions:
         self._apply(decision)
 
     def decide_before_message(self, between_batches: bool) -> None:
-        """Include partitions that have messages again, or for the first time.
+        """Include partitions that have messages again or for the first time.
 
         Args:
             between_batches: as for `add_waiting`.
@@ -180,16 +181,17 @@ class Decisions:
             self.add_waiting(between_batches)
 
     def waiting(self) -> list[int]:
-        """Return the partitions to add: none before what an earlier run may have read."""
-        # The last one first: then the turn goes from the first of them to the next.
+        """Return the partitions to add; empty before messages that an earlier run may have read."""
+        # Add the last partition first, so that the turn goes from the first added partition to the
+        # next.
         waiting = [p for p in sorted(self.order.waiting, reverse=True) if self.order.has(p)]
         return waiting if waiting and not self._known_message_next() else []
 
     def add_waiting(self, between_batches: bool) -> bool:
-        """Give waiting partitions turns, and return whether there was one.
+        """Give turns to waiting partitions, and return True if there was a waiting partition.
 
         Args:
-            between_batches: whether no rows wait for their batch to be full.
+            between_batches: True if no rows wait for a full batch.
         """
         waiting = self.waiting()
         for p in waiting:
@@ -216,15 +218,16 @@ class Decisions:
     # ---- state
 
     def _made_before(self) -> int:
-        """Return how many of the journal's decisions were made before the state that was loaded."""
+        """Return the number of the journal's decisions that were made before the loaded state."""
         journal = self._journal
         if not self.lacking:
             return self._saved
-        # That journal was lost. What there is was decided after this state, or one before.
+        # The journal of the state was lost. The present journal has decisions made after this state
+        # or an earlier state.
         return sum(journal[i].taken < self.order.taken for i in range(len(journal)))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return how many decisions have taken effect, and what tells them, as JSON values."""
+        """Return the number and the checksum of the decisions in effect, as JSON values."""
         made = self._made
         added = self._journal.added(made)
         return {
@@ -235,11 +238,11 @@ class Decisions:
         }
 
     def state_ahead(self) -> dict[str, Any]:
-        """Return the part of the state with the decisions that have not taken effect yet."""
+        """Return the part of the state with the decisions that are not in effect yet."""
         return {"decisions_ahead": [list(each) for each in self._ahead]} if self._ahead else {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a saved position, at which `order` must be already."""
+        """Continue from a saved position, at which `order` must already be."""
         self._saved = int(state["decisions"])
         self._saved_added = int(state.get("decisions_added", 0))
         self._saved_checksum = state.get("decisions_crc32")

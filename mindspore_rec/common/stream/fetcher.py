@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fetcher: a thread that polls the log, decodes messages and queues the blocks."""
+"""Fetcher: a thread that polls the log, decodes messages and queues the decoded blocks."""
 
 from __future__ import annotations
 
@@ -33,21 +33,22 @@ class Fetcher:
     Args:
         client: client that only this thread uses while it runs.
         format: format of the messages.
-        limits: limits beyond which messages are refused; a partition with more than its share of
-            `buffer_bytes` waiting is not read on.
-        event_time: column with the time of events; None if there is none.
-        interleaver: interleaver that gets the blocks; guarded by `changed`.
-        changed: notified when a block, or an error, is there.
-        sequence_of: the sequence of a message; None if there are none.
-        first_ends: by partition, the offset after the last message when reading begins.
-        watch: notices new partitions, which the interleaver then waits for.
+        limits: limits beyond which messages are refused. A partition pauses if its waiting messages
+            take more than its share of `buffer_bytes`.
+        event_time: column with the time of events; None without such a column.
+        interleaver: interleaver that gets the blocks, guarded by `changed`.
+        changed: condition that is notified of each block and of an error.
+        sequence_of: function that returns the sequence of a message; None if messages have no
+            sequences.
+        first_ends: for each partition, the offset after the last message when reading begins.
+        watch: object that detects new partitions, which the interleaver then waits for.
 
     Attributes:
-        error: what ended the thread, or None.
-        ends: by partition, the offset after the last message, as far as known.
+        error: exception that ended the thread, or None.
+        ends: for each partition, the last known offset after the last message.
         behind: partitions that have not been read up to their `first_ends` yet.
         paused: partitions with enough waiting messages.
-        looked: time when the newest poll began whose messages are in the interleaver.
+        looked: start time of the newest poll whose messages are in the interleaver.
     """
 
     def __init__(
@@ -82,13 +83,13 @@ class Fetcher:
         self._thread = threading.Thread(target=self._run, name="stream-fetcher", daemon=True)
 
     def start(self) -> None:
-        """Start the thread; the client must be at the right offsets."""
+        """Start the thread, with the client at the right offsets."""
         self._thread.start()
 
     def stop(self) -> None:
         """End the thread and wait for its end."""
         self._stop.set()
-        # Ctrl-C between the acquisition of a lock and its `with` block leaves it locked.
+        # Ctrl-C between the acquisition of a lock and its `with` block leaves the lock locked.
         with contextlib.suppress(RuntimeError):  # not held by this thread
             while True:
                 self._changed.release()
@@ -120,7 +121,7 @@ class Fetcher:
                 self._changed.notify_all()
 
     def _expect_new(self) -> None:
-        """Read further partitions too, which the topic has got or a journal names."""
+        """Also read partitions that are new in the topic or named by a journal."""
         order = self._interleaver
         new = self._watch.new_partitions(self._next)
         with self._changed:
@@ -131,18 +132,19 @@ class Fetcher:
                 return
             for p, offset in {**order.offsets, **order.waiting}.items():
                 self._next.setdefault(p, offset)
-        # From what was decoded last: the client notes again what it had skipped behind that.
+        # Seek to the offsets after the last polled messages. The client then records skipped
+        # offsets after these messages again.
         behind = {p: messages[-1].offset + 1 for p, messages in self._undecoded.items()}
         self._client.seek({**self._next, **behind})
 
     def _is_read(self, partition: int) -> bool:
-        """Return whether a partition has been read up to its `first_ends`."""
+        """Return True if a partition has been read up to its `first_ends`."""
         if partition in self._undecoded:
             return False
         return self._client.position(partition) >= self._first_ends[partition]
 
     def _full(self) -> set[int]:
-        """Return the partitions with enough waiting, which pause until half of it is taken."""
+        """Return the partitions to pause, until half of their waiting bytes are taken."""
         with self._changed:
             waiting = {p: self._interleaver.waiting_bytes(p) for p in self._next}
         share = max(1, self._limits.buffer_bytes // len(waiting))
@@ -152,7 +154,7 @@ class Fetcher:
         return self.paused
 
     def _next_block(self, partition: int) -> Block:
-        """Return a block of the next messages, as many as do not take too much memory."""
+        """Return a block of the next messages, limited to the allowed memory."""
         messages = self._undecoded.pop(partition)
         block = self._decode(messages)
         if len(block.offsets) < len(messages):
@@ -161,7 +163,7 @@ class Fetcher:
         return block
 
     def _missing(self, partition: int, messages: list[Message]) -> np.ndarray | None:
-        """Return the number of messages removed from the log before each; None if none was."""
+        """Return the number of removed messages before each message; None if all numbers are 0."""
         begin = self._next[partition]
         self._next[partition] = messages[-1].offset + 1
         if messages[-1].offset + 1 - begin == len(messages):
@@ -227,7 +229,7 @@ class Fetcher:
     def _late(
         self, rows: pa.RecordBatch, owner: np.ndarray, messages: list[Message]
     ) -> dict[int, BadMessageError]:
-        """Return the messages with an event after 2106, or too long after the message."""
+        """Return messages with an event after 2106, or an event too long after the message."""
         column, most = self._event_time, self._limits.max_future_seconds
         if column is None:
             return {}
@@ -254,10 +256,10 @@ class Fetcher:
         errors = {}
         for name, (least, greatest) in self._limits.value_ranges.items():
             column = rows.column(name)
-            # As Arrow would itself, but it raises for an integer that no float64 has exactly.
+            # Arrow's own cast would raise for an integer that is not exact in float64.
             numbers = column.cast(pa.float64(), safe=False)
             legal = pc.and_(pc.greater_equal(numbers, least), pc.less_equal(numbers, greatest))
-            # Whether values may be missing is the schema's matter.
+            # Missing values are legal here, because the schema checks them.
             wrong = np.flatnonzero(~pc.fill_null(legal, True).to_numpy(zero_copy_only=False))
             for i, row in zip(*np.unique(owner[wrong], return_index=True), strict=True):
                 value = column[int(wrong[row])].as_py()

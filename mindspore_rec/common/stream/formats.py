@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Formats of messages: Arrow record batches, lines of TSV, lines of JSON.
 
-A format reads many messages at once, for one row per message is common and a parser's call is dear.
-If reading several messages fails, they are halved until the bad messages are found.
+A format reads many messages at once, because one row per message is common and a parser call is
+expensive. If reading several messages fails, the batch is halved until the bad messages are
+isolated.
 """
 
 from __future__ import annotations
@@ -43,13 +44,14 @@ _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 
 class BadMessageError(ValueError):
-    """Error of a message that does not hold rows of the schema.
+    """Error of a message that does not contain rows of the schema.
 
     Args:
-        reason: one of "empty" (no bytes), "size" (too many, as it is or decoded), "format" (not of
-            this format), "schema" (columns or types other than declared), "null" (a value is
-            missing that must not be), "time" (an event from the future), "value" (a number out of
-            its range).
+        reason: "empty", "size", "format", "schema", "null", "time" or "value". An "empty" message
+            has no bytes. A "size" message has too many bytes, encoded or decoded. A "format"
+            message is not in this format. A "schema" message has columns or types that differ from
+            the schema. A "null" message lacks a required value. A "time" message has an event from
+            the future. A "value" message has a number out of its range.
         detail: description of the defect.
     """
 
@@ -64,7 +66,7 @@ class Decoded(NamedTuple):
 
     Args:
         rows: rows of all good messages, in order.
-        counts: int64, number of rows of each message; 0 for a bad one.
+        counts: int64, number of rows of each message; 0 for a bad message.
         bad: error of each bad message, by its index.
     """
 
@@ -94,10 +96,11 @@ class Format(ABC):
     """Reader of messages of one schema.
 
     Args:
-        schema: the columns that must be there, with their types. A field that is not nullable must
-            have no missing value. Columns that are not in it are left out.
-        max_decoded_bytes: a message whose rows would take more in memory is bad, at least 1; twice
-            its own size it may always take (default 64 MiB).
+        schema: the required columns with their types. A field that is not nullable must have no
+            missing value. Columns that are not in the schema are dropped.
+        max_decoded_bytes: maximum number of bytes that a message's rows take in memory, at least 1.
+            A message with more bytes is bad, but twice its encoded size is always legal (default 64
+            MiB).
 
     Attributes:
         sequence_of: function that returns a message's producer and number, by which duplicates are
@@ -115,7 +118,7 @@ class Format(ABC):
         self.max_decoded_bytes = check_int("max_decoded_bytes", max_decoded_bytes, 1, 1 << 40)
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
-        """Decode messages, none of them empty; their contents never raise an error."""
+        """Decode messages that are not empty, without an error for any contents."""
         decoded = self.decode_some(values)
         if len(decoded.counts) == len(values):
             return decoded
@@ -131,9 +134,9 @@ class Format(ABC):
         return Decoded(join_rows(rows or [pieces[0].rows]), counts, bad)
 
     def decode_some(self, values: Sequence[bytes]) -> Decoded:
-        """Decode the first messages, as many as take no more memory together than one alone may.
+        """Decode the first messages that together fit in `max_decoded_bytes`.
 
-        At least one message is decoded; one that is too large is bad, and is not decoded.
+        At least one message is processed. A message that is too large is bad and is not decoded.
         """
         refused: dict[int, BadMessageError] = {}
         total = taken = 0
@@ -188,11 +191,11 @@ class Format(ABC):
             parts.append(rows)
 
     def _refusal(self, value: bytes) -> str:
-        """Return what is wrong with a message by a quick look, or an empty string."""
+        """Return the defect that a quick check of a message shows, or an empty string."""
         return ""
 
     def _weigh(self, value: bytes) -> int:
-        """Return about how many bytes a message's rows take; raise BadMessageError if it is bad."""
+        """Return the approximate bytes of a message's rows, or raise BadMessageError."""
         why = self._refusal(value)
         if why:
             raise BadMessageError("format", why)
@@ -213,10 +216,10 @@ class Format(ABC):
 
     @abstractmethod
     def _read(self, values: Sequence[bytes]) -> tuple[pa.RecordBatch, np.ndarray]:
-        """Return rows and their number in each message; raise BadMessageError if any is bad."""
+        """Return rows and their number in each message. A bad message raises BadMessageError."""
 
     def _checked(self, rows: pa.Table) -> pa.RecordBatch:
-        """Return the schema's columns, with the right types and no forbidden missing values."""
+        """Check types and missing values of rows, and return the schema's columns."""
         assert self.schema is not None
         arrays = []
         for field in self.schema:
@@ -235,13 +238,13 @@ class Format(ABC):
 
 
 class ArrowFormat(Format):
-    """Format of messages that are Arrow IPC streams of any number of rows, about 1000 for speed.
+    """Format of messages that are Arrow IPC streams; about 1000 rows per message are fast.
 
     Args:
-        schema: the columns; None takes the columns of the first message that can be read.
-        max_decoded_bytes: as for `Format`. The decoded size is computed from the metadata, since
-            a small message may be compressed. Columns of unions, run ends and list views
-            are not taken, nor more than 16,384 columns.
+        schema: the columns. None means the columns of the first readable message.
+        max_decoded_bytes: as for `Format`. The decoded size is computed from the metadata, because
+            a small message may be compressed. Columns of unions, run ends and list views are
+            refused, and so are more than 16,384 columns.
 
     Example:
         >>> packed = pack(pa.table({"x": [1, 2]}))
@@ -258,7 +261,8 @@ class ArrowFormat(Format):
         self._repeating: list[int] | None = None  # columns whose texts may be there many times
 
     def _weigh(self, value: bytes) -> int:
-        # Arrow takes a stream that just ends for a whole one: a cut one could lose rows in silence.
+        # Arrow accepts a stream without an end marker. So a truncated stream could lose rows
+        # silently.
         if not value.endswith(_END):
             raise BadMessageError("format", "an Arrow stream without its end")
         try:
@@ -298,11 +302,11 @@ class ArrowFormat(Format):
 
 
 class TsvFormat(Format):
-    """Format of messages of one or more lines of values between tabs, without a header.
+    """Format of messages of one or more lines of tab-separated values, without a header.
 
     Args:
-        schema: the columns in their order.
-        null_values: texts that stand for a missing value (default: only the empty one).
+        schema: the columns in the order of the values.
+        null_values: texts that mean a missing value (default: only the empty text).
         max_decoded_bytes: as for `Format`.
 
     Example:
@@ -360,7 +364,7 @@ class JsonFormat(Format):
     """Format of messages of one or more lines, each a JSON object.
 
     Args:
-        schema: the columns; an object without a column has a missing value there.
+        schema: the columns. An object without a column has a missing value in this column.
         max_decoded_bytes: as for `Format`.
 
     Example:
@@ -376,7 +380,8 @@ class JsonFormat(Format):
                 value.decode()
             except UnicodeDecodeError as error:
                 return f"no UTF-8: {error}"
-        # The parser looks for objects, not lines: halves of one object must not join to a row.
+        # The parser reads objects instead of lines. Halves of an object in two messages must not be
+        # joined.
         for line in value.removesuffix(b"\n").split(b"\n"):
             line = line.strip()
             if not (line.startswith(b"{") and line.endswith(b"}")):
@@ -408,7 +413,7 @@ def _open(value: bytes) -> pa.Table:
 
 
 def _row_widths(schema: pa.Schema | None) -> tuple[int, int]:
-    """Return the bytes of a row without its texts, and of its lists' largest element or 0."""
+    """Return the bytes of a row without texts, and the bytes of the largest list element or 0."""
     kinds = [] if schema is None else [field.type for field in schema]
     elements = [_width(each) for kind in kinds for each in _elements(kind)]
     return sum(map(_width, kinds)), max(elements, default=0)
@@ -438,7 +443,7 @@ def _elements(kind: pa.DataType) -> list[pa.DataType]:
 
 
 def _lines(values: Sequence[bytes]) -> tuple[bytes, np.ndarray]:
-    """Join messages to whole lines, and return the number of lines of each."""
+    """Join messages to whole lines, and return the number of lines of each message."""
     ended = [value if value.endswith(b"\n") else value + b"\n" for value in values]
     counts = np.fromiter((value.count(b"\n") for value in ended), np.int64, len(ended))
     return b"".join(ended), counts

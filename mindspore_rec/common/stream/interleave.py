@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interleaver: takes the messages of several partitions by counting, never by time.
+"""Interleaver: take the messages of several partitions by counting, never by time.
 
-Partitions take turns, each of so many messages, duplicates not counted; the partition that has the
-turn is waited for. So the order is a function of what the partitions contain, whatever came first
-over the network. What one sender dealt out to the partitions in turn comes in its order, also if it
-sent some of it twice. If a partition may be idle for long, the caller may let it leave and join,
-and add a partition that the topic has got meanwhile; the caller has to remember when it did
-(`journal.py`).
+Partitions take turns of a fixed number of messages, without counting duplicates. The interleaver
+waits for the partition that has the turn. So the order depends only on the contents of the
+partitions, and not on the order of arrival. If a sender distributes messages over the partitions in
+turn, the messages keep the sender's order, even if some are sent twice. The caller may let an idle
+partition leave and join again, and may add a new partition of the topic. The caller must remember
+these decisions (`journal.py`).
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ BEGIN = -1
 
 
 class Sequence(NamedTuple):
-    """The producer of a message, and the message's number among that producer's.
+    """Producer of a message, and number of the message among the producer's messages.
 
     Args:
         producer: name of the producer.
         number: number of the message, or `BEGIN`.
-        epoch: epoch of the producer; messages of an earlier epoch than one that was seen in their
-            partition are of a producer that has been replaced, and ignored (default 0).
+        epoch: epoch of the producer (default 0). Messages of an earlier epoch than a seen epoch of
+            their partition come from a replaced producer and are ignored.
     """
 
     producer: str
@@ -45,11 +45,11 @@ class BadEntry(NamedTuple):
     """Bad message of a block.
 
     Args:
-        offset: in its partition.
-        timestamp: of the message, in milliseconds.
-        error: what is wrong.
-        value: its bytes, or the first of them.
-        size: how many bytes it has.
+        offset: offset of the message in its partition.
+        timestamp: time of the message, in milliseconds.
+        error: the defect of the message.
+        value: the bytes of the message, or its first bytes.
+        size: number of bytes of the message.
     """
 
     offset: int
@@ -63,14 +63,14 @@ class Block:
     """Consecutive decoded messages of one partition.
 
     Args:
-        offsets: int64, of the messages.
+        offsets: int64, offsets of the messages.
         counts: int64, number of rows of each message.
         rows: the rows of all messages.
-        bad: the messages that could not be decoded to rows, by their place.
-        sequences: sequence of each message; None if it does not matter. A message whose number is
-            not above the last number of its producer is a duplicate.
-        size: bytes that the block counts for in `waiting_bytes`.
-        missing: messages that the log had before each and has removed. Default: none.
+        bad: the messages that could not be decoded to rows, by position in the block.
+        sequences: sequence of each message; None if messages have no sequences. A message whose
+            number is not above the last number of its producer is a duplicate.
+        size: bytes of the block in `waiting_bytes`.
+        missing: number of removed messages of the log before each message. Default: none.
     """
 
     def __init__(
@@ -101,21 +101,21 @@ class Interleaver:
     """Queue of the partitions' blocks, from which rows are taken in a fixed order.
 
     Args:
-        partitions: ascending.
-        turn: messages of a turn, at least 1.
+        partitions: the partitions in ascending order.
+        turn: number of messages of a turn, at least 1.
 
     Attributes:
         partitions: the partitions that take turns, ascending.
-        offsets: by partition, the message that is next.
-        waiting: partitions that take no turns yet, with the message at which each begins.
-        row: rows already taken of the message that is next in the partition that has the turn.
-        idle: partitions that the turn leaves out.
-        taken: messages taken in the stream's life.
-        last: by partition and producer, the last sequence number taken.
-        duplicates: messages left out because their sequence number had been taken.
-        epochs: by partition and producer, the greatest epoch seen, if any.
-        outdated: messages left out because their producer had been replaced.
-        missing: messages that the log had removed before they could be taken.
+        offsets: for each partition, the offset of the next message.
+        waiting: partitions that take no turns yet, each with its first offset.
+        row: number of rows already taken of the next message of the partition that has the turn.
+        idle: partitions that get no turns.
+        taken: number of messages taken in the stream's life.
+        last: for each partition and producer, the last taken sequence number.
+        duplicates: number of messages left out because their sequence number was already taken.
+        epochs: for each partition and producer, the greatest seen epoch.
+        outdated: number of messages left out because their producer was replaced.
+        missing: number of messages that the log removed before the stream took them.
     """
 
     def __init__(self, partitions: list[int], turn: int) -> None:
@@ -142,14 +142,14 @@ class Interleaver:
     # ---- partitions that come later
 
     def expect(self, partition: int, offset: int) -> None:
-        """Take blocks of a further partition, from an offset on, which has no turn until `add`."""
+        """Accept blocks, from an offset on, of a partition that gets no turns until `add`."""
         self.waiting[partition] = offset
         self._blocks[partition] = deque()
 
     def add(self, partition: int) -> None:
-        """Give a waiting partition turns from now on, the first one at once.
+        """Give turns to a waiting partition from now on, and pass it the turn at once.
 
-        No message of the partition that has the turn may be taken in part.
+        The partition that has the turn must not have a partly taken message.
         """
         self.offsets[partition] = self.waiting.pop(partition)
         self.last[partition] = {}
@@ -159,7 +159,7 @@ class Interleaver:
     # ---- blocks
 
     def push(self, partition: int, block: Block) -> None:
-        """Add messages after the last ones of their partition."""
+        """Append a block of messages to the blocks of a partition."""
         self._blocks[partition].append(block)
 
     def waiting_bytes(self, partition: int) -> int:
@@ -167,11 +167,11 @@ class Interleaver:
         return sum(block.size for block in self._blocks[partition])
 
     def has(self, partition: int) -> bool:
-        """Return whether a message of the partition is waiting."""
+        """Return True if a message of the partition is waiting."""
         return bool(self._blocks[partition])
 
     def next_offset(self, partition: int) -> int | None:
-        """Return the offset of a partition's first waiting message; None if there is none."""
+        """Return the offset of a partition's first waiting message; None without a message."""
         for block in self._blocks[partition]:
             return int(block.offsets[block.place])
         return None
@@ -197,12 +197,12 @@ class Interleaver:
 
     @property
     def current(self) -> int | None:
-        """Partition whose turn it is; None if all are idle."""
+        """Partition that has the turn; None if all partitions are idle."""
         partition = self.partitions[self._at]
         return None if partition in self.idle else partition
 
     def leave(self, partition: int) -> None:
-        """Leave a partition out of the turns, unless a message of it is partly taken."""
+        """Leave a partition, without a partly taken message, out of the turns."""
         self.idle.add(partition)
         if self.partitions[self._at] == partition:
             self._pass_turn()
@@ -214,17 +214,17 @@ class Interleaver:
         self.idle.discard(partition)
 
     def set_turn(self, turn: int) -> None:
-        """Change how many messages a turn has, at least 1."""
+        """Set the number of messages of a turn, at least 1."""
         self.turn = turn
         self._end_turn()
 
     def _end_turn(self) -> None:
-        """Pass the turn if it had as many messages as it may have, or more."""
+        """Pass the turn if the turn has reached its number of messages."""
         if self._used >= self.turn or len(self.partitions) == 1:
             self._pass_turn()
 
     def _pass_turn(self) -> None:
-        """Pass the turn to the next partition that is not idle, maybe the same one."""
+        """Pass the turn to the next partition that is not idle, which may be the same partition."""
         self._used = 0
         for step in range(1, len(self.partitions) + 1):
             place = (self._at + step) % len(self.partitions)
@@ -236,12 +236,12 @@ class Interleaver:
         """Take some rows in the stream's order.
 
         Args:
-            most: most rows to take, at least 1.
+            most: maximum number of rows to take, at least 1.
             stop: value of `taken` at which to stop. Default: None, no limit.
 
         Returns:
-            A slice, maybe without rows; None if the partition whose turn it is has no message yet,
-            or `stop` is reached.
+            A slice of rows, which may be empty; None if the partition that has the turn has no
+            message yet, or `stop` is reached.
         """
         partition = self.current
         if partition is None or not self._blocks[partition]:
@@ -264,7 +264,7 @@ class Interleaver:
         return got
 
     def _take_several(self, partition: int, block: Block, stop: int, most: int) -> pa.RecordBatch:
-        """Take messages before `stop` until there are `most` rows, the last one maybe in part."""
+        """Take messages before `stop` up to `most` rows. The last message may be partly taken."""
         begin = block.begin(block.place) + self.row
         goal = begin + most
         whole = int(np.searchsorted(block.ends, goal))
@@ -279,7 +279,7 @@ class Interleaver:
         return block.rows.slice(begin, end - begin)
 
     def _take_one(self, partition: int, block: Block, most: int) -> pa.RecordBatch:
-        """Take one message, or a part of it, unless its rows are not to be taken."""
+        """Take one message or a part of it, unless the message must be left out."""
         place = block.place
         assert block.sequences is not None
         sequence = block.sequences[place]
@@ -297,8 +297,7 @@ class Interleaver:
         return block.rows.slice(begin, end - begin)
 
     def _is_left_out(self, partition: int, sequence: Sequence) -> bool:
-        """Return whether a message has no rows to take: it was taken before, is of a producer that
-        has been replaced, or only begins an epoch."""
+        """Return True for a duplicate, a replaced producer's message, or the start of an epoch."""
         producer, number, epoch = sequence
         epochs = self.epochs[partition]
         if epoch < epochs.get(producer, 0):
@@ -347,7 +346,7 @@ class Interleaver:
     def state_dict(self) -> dict[str, Any]:
         """Return the position as JSON values."""
         turn_of = self.partitions[self._at]
-        # Other partitions have begun messages if workers took turns of their own before.
+        # Other partitions may have partly taken messages if workers had separate turns before.
         others = {str(p): rows for p, rows in self._begun.items() if p != turn_of}
         epochs = {str(p): dict(each) for p, each in self.epochs.items() if each}
         return {
@@ -386,4 +385,4 @@ class Interleaver:
 
 
 def _nothing(messages: int) -> None:
-    """Do nothing: the default if good messages are not counted."""
+    """Do nothing, which is the default if good messages are not counted."""

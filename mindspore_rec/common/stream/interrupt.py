@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interruption: Ctrl-C and SIGTERM end a training, or a feature worker, after the current step."""
+"""Interruption: Ctrl-C and SIGTERM end a training or a feature worker after the current step."""
 
 from __future__ import annotations
 
@@ -18,25 +18,26 @@ __all__ = ["Interruption"]
 class Interruption:
     """Context in which the first SIGINT or SIGTERM requests a stop, and the second raises.
 
-    While the loop waits for data (`waiting` is True) there is no step to finish, and already the
-    first signal raises KeyboardInterrupt, so that a silent source does not delay the stop. (A
-    MindSpore data pipeline still does: Python handles no signal inside it before the next batch.)
-    A stream, which shares locks with its threads, raises it itself the next time it looks
-    (`without_signals`).
+    While the loop waits for data (`waiting` is True), there is no step to finish. During such a
+    wait, the first signal already raises KeyboardInterrupt, so that a silent source does not delay
+    the stop. A MindSpore data pipeline still delays the stop, because Python handles no signal
+    inside the pipeline before the next batch. A stream shares locks with its threads, so it raises
+    KeyboardInterrupt itself at its next check (`without_signals`).
 
     Outside the main thread, where Python delivers no signals, the context changes nothing.
 
-    MindSpore 2.10 installs its own SIGINT handler with every graph it compiles or runs, and leaves
-    it installed; that handler sends the process SIGTERM, whose handler it does not replace. So a
-    SIGTERM during a step is treated like SIGINT, and `restore` reinstalls the SIGINT handler after
-    the step.
+    MindSpore 2.10 installs its own SIGINT handler with every graph that it compiles or runs, and
+    leaves the handler installed. MindSpore's handler sends SIGTERM to the process, and does not
+    replace the SIGTERM handler. So a SIGTERM during a step is treated like SIGINT, and `restore`
+    reinstalls the SIGINT handler after the step.
 
     Args:
-        work: what is finished after the first signal, as the message says it (default "this step").
+        work: name, for the message, of the work that is finished after the first signal (default
+            "this step").
 
     Attributes:
         requested: whether a signal has arrived.
-        waiting: whether the loop waits for the next batch; set by the loop.
+        waiting: whether the loop waits for the next batch, set by the loop.
 
     Example:
         >>> with Interruption() as interruption:
@@ -58,7 +59,7 @@ class Interruption:
         return self
 
     def restore(self) -> None:
-        """Reinstall the SIGINT handler; call it after each call of a cell."""
+        """Reinstall the SIGINT handler, after each call of a cell."""
         if self._before:
             signal.signal(signal.SIGINT, self._handle)
 
@@ -69,7 +70,7 @@ class Interruption:
         trace: TracebackType | None,
     ) -> None:
         for number, handler in self._before.items():
-            # None stands for a handler that was not set from Python
+            # None means a handler that was not set from Python
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
@@ -77,6 +78,6 @@ class Interruption:
         self.requested = True
         if again or (self.waiting and not signals_deferred()):
             raise KeyboardInterrupt
-        # Not print: it raises if the signal came in the middle of another print.
+        # print() would raise if the signal interrupted another print().
         with contextlib.suppress(OSError):
             os.write(2, f"\nInterrupted: finishing {self._work}; once more to abort\n".encode())

@@ -20,13 +20,14 @@ KINDS = ("leave", "join", "cut", "add")
 
 
 class Decision(NamedTuple):
-    """Decision that depended on time, or on when a topic got another partition.
+    """Decision that depended on time, or on the time at which a topic got another partition.
 
     Args:
         taken: number of messages that the stream had taken in its life before the decision.
-        kind: "leave": the partition is idle, the turn goes round without it; "join": it is back;
-            "cut": the batch ends here, short of its size; "add": the partition, which the topic had
-            not when the stream began, takes turns from now on.
+        kind: "leave", "join", "cut" or "add". With "leave", the partition is idle and gets no
+            turns. With "join", the partition gets turns again. With "cut", the batch ends at this
+            message, below its size. With "add", a partition that is newer than the stream gets
+            turns from now on.
         partition: number of the partition; -1 for "cut".
     """
 
@@ -36,20 +37,20 @@ class Decision(NamedTuple):
 
 
 class Journal:
-    """Decisions in order, on disk before they take effect.
+    """List of decisions in order. Each decision is on disk before it takes effect.
 
-    There are no decisions if nothing depends on the time, which is a stream's default.
+    By default, a stream makes no decisions, because nothing depends on the time.
 
-    Of several workers each has a journal of its own, whose file is beside `path`; its name ends
-    with the number of the worker and of workers.
+    Each of several workers has a separate journal, in a file beside `path`. The file's name ends
+    with the number of the worker and the number of workers.
 
     Args:
-        path: the file; made if it is missing. None keeps them in memory only: a restart of the
-            process then decides anew, with each row still trained once.
+        path: the file, which is made if it is missing. None keeps decisions only in memory. Without
+            a file, a restarted process makes new decisions, and each row is still trained once.
 
     Raises:
-        ValueError: the file is no journal.
-        OSError: it cannot be read, or not be synced.
+        ValueError: the file is not a journal.
+        OSError: the file cannot be read or synced.
 
     Example:
         >>> journal = Journal()
@@ -86,15 +87,15 @@ class Journal:
             self._sync_name(path)
 
     def of_worker(self, worker: int, workers: int) -> Journal:
-        """Return the journal of one of several workers, whose decisions are of its partitions.
+        """Return the journal of one of several workers, with the decisions on its partitions.
 
         Args:
             worker: number of the worker, from 0.
             workers: number of workers.
 
         Returns:
-            The journal in this journal's file with `.<worker>-of-<workers>` behind its name; for
-            one worker, or without a file, this journal.
+            The journal in the file whose name is this file's name plus `.<worker>-of-<workers>`.
+            With one worker or without a file, the result is this journal.
 
         Raises:
             ValueError, OSError: as for the constructor.
@@ -104,17 +105,17 @@ class Journal:
         return Journal(self._path.with_name(f"{self._path.name}.{worker}-of-{workers}"))
 
     def in_memory(self) -> Journal:
-        """Return a journal of the same decisions, to which more are added in memory only."""
+        """Return a copy of the journal that keeps further decisions only in memory."""
         copy = Journal()
         for decision in self._decisions:
             copy.append(decision)
         return copy
 
     def append(self, decision: Decision) -> None:
-        """Append a decision, which is on disk when this returns.
+        """Append a decision, which is on disk when this method returns.
 
         Raises:
-            OSError: it cannot be written, and is not among the decisions.
+            OSError: the decision cannot be written, and is not appended.
         """
         if self._path is not None:
             self._write(self._path, _line(decision))
@@ -122,23 +123,25 @@ class Journal:
 
     @property
     def path(self) -> Path | None:
-        """The file; None if decisions are kept in memory only."""
+        """Path of the file; None if decisions are kept only in memory."""
         return self._path
 
     @property
     def is_there(self) -> bool:
-        """Whether the journal has a file that exists."""
+        """True if the journal has a file that exists."""
         return self._path is not None and self._path.exists()
 
     def taken_over(self, check: Callable[[], object] = lambda: None) -> Journal:
-        """Return a journal of the file as it is now, of which this process has a copy in its place.
+        """Replace the file by a copy that only this process writes, and return its journal.
 
-        The file is made if it is missing. A process that had taken it over before, and comes back,
-        writes to a file that has no name any more: that harms nobody, and is an error there.
+        The file is made if it is missing. A process that took the file over earlier, and is still
+        running, writes to a file without a name. A write to a file without a name is harmless, and
+        raises an error in that process.
 
         Args:
-            check: function that raises if this process may not take it over, called when the copy
-                is there and has not its name yet. Default: it always may.
+            check: function that raises if this process may not take the file over. `check` is
+                called after the copy is written and before the copy gets its name. Default: a
+                function that never raises.
 
         Raises:
             ValueError, OSError: as for the constructor.
@@ -157,11 +160,11 @@ class Journal:
         return journal
 
     def checksum(self, decisions: int) -> int:
-        """Return a CRC32 of the first so many decisions."""
+        """Return a CRC32 of the first `decisions` decisions."""
         return self._checksums[decisions]
 
     def added(self, decisions: int) -> int:
-        """Return how many of the first so many decisions have added a partition."""
+        """Return the number of "add" decisions among the first `decisions` decisions."""
         return self._added[decisions]
 
     def _add(self, decision: Decision) -> None:
@@ -216,7 +219,7 @@ def _decision(line: bytes) -> Decision:
     """Return the decision of a line.
 
     Raises:
-        ValueError, TypeError, RecursionError: it is none.
+        ValueError, TypeError, RecursionError: the line is not a decision.
     """
     taken, kind, partition = json.loads(line)
     if type(taken) is not int or taken < 0 or type(partition) is not int or partition < -1:

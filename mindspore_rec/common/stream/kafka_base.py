@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared by Kafka's reader and writer: importing the client's package, and making topics."""
+"""Functions for Kafka's reader and writer: import the client's package, and make topics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def kafka_module() -> Any:
     """Return the package kafka-python, with fast checksums.
 
     Raises:
-        ImportError: it, or crc32c, is not installed.
+        ImportError: kafka-python or crc32c is not installed.
     """
     try:
         import crc32c  # noqa: F401  kafka-python uses it by itself
@@ -39,14 +39,14 @@ def ensure_topic(
 ) -> int:
     """Create a topic if it is missing.
 
-    The broker writes its own time into the messages of a new topic: it would refuse messages of a
-    process whose clock is more than an hour ahead.
+    In a new topic, the broker writes its own time into messages. With the senders' times, the
+    broker would refuse messages of a process whose clock is more than an hour ahead.
 
     Args:
-        brokers: "host:port" of Kafka, or several.
-        topic: its name.
-        partitions: of a new topic (default 1).
-        options: settings of `kafka.KafkaAdminClient`, for security for example. Default: none.
+        brokers: "host:port" of Kafka, or several addresses.
+        topic: name of the topic.
+        partitions: number of partitions of a new topic (default 1).
+        options: settings of `kafka.KafkaAdminClient`, for example for security. Default: none.
 
     Returns:
         Number of the topic's partitions.
@@ -76,7 +76,7 @@ def ensure_topic(
         except TopicAlreadyExistsError:
             return len(admin.describe_topics([topic])[0]["partitions"])
         except kafka.errors.KafkaConnectionError as error:
-            # The broker went away between its first answer and this answer; it may be back soon.
+            # The broker disappeared between its first answer and this answer, and may return soon.
             if time.monotonic() > give_up:
                 raise ConnectionError(f"no Kafka broker answers at {brokers}") from error
             time.sleep(0.5)

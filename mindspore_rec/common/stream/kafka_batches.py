@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collect what kafka-python reads but does not return: empty batches, names of headers."""
+"""Record the offsets that kafka-python reads but does not return, and decode bad header names."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ __all__ = ["NotedBatches"]
 
 
 class NotedBatches:
-    """Record of the offsets in a consumer's batches that are no messages, but of transactions.
+    """Record of the offsets in a consumer's batches that are no messages because of transactions.
 
-    A consumer passes over the markers at the end of transactions without a word, and, if it reads
-    committed messages only, over what aborted transactions wrote: their offsets look like the
-    offsets of messages that compaction has removed. It also cannot read a message whose header's
-    name is no UTF-8, and would try for ever; here such a name is read with replacement characters.
+    A consumer silently skips the markers at the end of transactions. A consumer that reads only
+    committed messages also skips the messages of aborted transactions. The skipped offsets look
+    like messages that compaction has removed. A consumer also cannot read a message with a header
+    name that is not UTF-8, and would retry forever. This class makes the consumer read a malformed
+    header name with replacement characters.
 
     Args:
-        consumer: of kafka-python 3, before its first message.
+        consumer: consumer of kafka-python 3, before its first message.
     """
 
     def __init__(self, consumer: Any) -> None:
@@ -30,11 +31,11 @@ class NotedBatches:
         self._noted.setdefault(partition, deque()).append((batch.base_offset, batch.next_offset))
 
     def clear(self) -> None:
-        """Drop the noted offsets, when reading begins elsewhere."""
+        """Drop the recorded offsets, because reading begins at other offsets."""
         self._noted.clear()
 
     def between(self, partition: int, begin: int, end: int) -> int:
-        """Return the number of noted offsets in `[begin, end)`; forget offsets before `end`."""
+        """Return the number of recorded offsets in `[begin, end)`. Drop offsets before `end`."""
         noted = self._noted.get(partition)
         offsets: set[int] = set()
         while noted and noted[0][0] < end:
@@ -44,11 +45,11 @@ class NotedBatches:
 
 
 def _noting(base: Any, note: Callable[[int, Any], None]) -> type:
-    """Return the consumer's reader of fetched batches, changed to note them."""
+    """Return a subclass of the consumer's reader of fetched batches that records batches."""
     from kafka.record.default_records import DefaultRecordBatch
 
     class Batch(DefaultRecordBatch):
-        """Batch whose headers with names that are no UTF-8 are read with replacement characters."""
+        """Batch that reads header names that are not UTF-8 with replacement characters."""
 
         __slots__ = ()
 
@@ -75,7 +76,7 @@ def _noting(base: Any, note: Callable[[int, Any], None]) -> type:
             return batch
 
     class PartitionRecords(base):
-        """Records of a partition, as the consumer's, which are also noted."""
+        """Records of a partition, with a record of the batches that are no messages."""
 
         def _unpack_records(self, place: Any, records: Any, *deserializers: Any) -> Any:
             return super()._unpack_records(place, Records(place.partition, records), *deserializers)

@@ -19,12 +19,12 @@ _METADATA_SECONDS = 30
 
 
 class KafkaClient:
-    """Reader of partitions by offsets of the caller's: no consumer group, nothing committed.
+    """Reader of partitions from the caller's offsets, without a consumer group and without commits.
 
     Args:
-        brokers: "host:port", or several.
-        topic: it must exist.
-        options: further settings of `kafka.KafkaConsumer`, for security for example.
+        brokers: "host:port", or several addresses.
+        topic: name of an existing topic.
+        options: further settings of `kafka.KafkaConsumer`, for example for security.
 
     Raises:
         ImportError: kafka-python or crc32c is missing.
@@ -69,7 +69,7 @@ class KafkaClient:
             try:
                 partitions = self._consumer.partitions_for_topic(self.topic)
             except self._kafka.errors.KafkaError as error:
-                # A broker that has just started may know of no broker, itself included.
+                # A broker that has just started may not know any broker, not even itself.
                 if not error.retriable or time.monotonic() > began + PATIENCE:
                     raise
                 time.sleep(0.1)
@@ -82,12 +82,12 @@ class KafkaClient:
             time.sleep(0.1)
 
     def topic_id(self) -> str | None:
-        """Return Kafka's id of the topic as of the last metadata; None before Kafka 2.8."""
+        """Return Kafka's id of the topic from the last metadata; None before Kafka 2.8."""
         known = self._consumer._cluster.topic_id(self.topic)
         return None if known is None or known.int == 0 else str(known)
 
     def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """Return the first offset and the one after the last, by partition."""
+        """Return the first offset and the offset after the last message, by partition."""
         places = [self._place(p) for p in partitions]
         first = self._consumer.beginning_offsets(places)
         last = self._consumer.end_offsets(places)
@@ -105,7 +105,7 @@ class KafkaClient:
             self._consumer.seek(self._place(partition), offset)
 
     def poll(self, seconds: float, paused: Sequence[int]) -> dict[int, list[Message]]:
-        """Return new messages by partition; wait up to `seconds` if there are none."""
+        """Return new messages by partition. Wait up to `seconds` if there are no messages."""
         wanted = set(paused)
         if wanted != self._paused:
             self._consumer.resume(*map(self._place, self._paused - wanted))
@@ -134,7 +134,7 @@ class KafkaClient:
         return Message(offset, record.timestamp, record.value, record.headers, record.key, skipped)
 
     def position(self, partition: int) -> int:
-        """Return the offset from which the next poll reads on; 0 while it is being looked up."""
+        """Return the offset at which the next poll continues; 0 while the offset is unknown."""
         try:
             return self._consumer.position(self._place(partition), timeout_ms=0) or 0
         except self._kafka.errors.KafkaError as error:
@@ -143,7 +143,7 @@ class KafkaClient:
             return 0
 
     def ends(self) -> dict[int, int]:
-        """Return the offset after the last, by partition, as of the last answers."""
+        """Return the offset after the last message, by partition, from the last answers."""
         known = {p: self._consumer.highwater(self._place(p)) for p in self._assigned}
         return {p: end for p, end in known.items() if end is not None}
 

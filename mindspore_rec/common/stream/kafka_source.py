@@ -27,29 +27,31 @@ _ROW_TURN = 256
 class KafkaSource(StreamSource):
     """Source of batches of a Kafka topic's rows, with the guarantees of `StreamSource`.
 
-    Offsets belong to the caller: they are part of `state_dict()`, to be saved with the model, and
-    nothing is committed to the broker. Partitions are assigned by hand, so any number of readers
-    may share a topic; give each its own `partitions`. A broker that is gone is waited for.
+    The caller saves the offsets: they are part of `state_dict()`, which is saved with the model.
+    Nothing is committed to the broker. Partitions are assigned by hand, so any number of readers
+    may share a topic; give each reader its own `partitions`. The source waits for a missing broker.
 
     Args:
-        brokers: "host:port", or several.
-        topic: it must exist.
-        schema: the columns of a row, with their types. None, for "arrow" only, takes the columns of
-            the first message.
-        format: "arrow", a message is an Arrow IPC stream (see `pack`); "tsv" or "json", it is one
-            or more lines (default "arrow"); or a `Format` object, with `schema` None.
-        batch_size: rows of a batch, at least 1 (default 4096).
+        brokers: "host:port", or several addresses.
+        topic: name of an existing topic.
+        schema: the columns of a row with their types. None, which is only for "arrow", means the
+            columns of the first message.
+        format: "arrow" if a message is an Arrow IPC stream (see `pack`), "tsv" or "json" if a
+            message is one or more lines (default "arrow"). A `Format` object is legal too, with
+            `schema` None.
+        batch_size: number of rows of a batch, at least 1 (default 4096).
         limits: as for `StreamSource`; `turn_messages` is 1 for "arrow", 256 for the other formats.
-        dead_letters: topic where bad messages go, made if it is missing; or a `DeadLetterPolicy`
-            with the topic. Default: None, the first bad message is an error.
-        kafka_options: settings of `kafka.KafkaConsumer` and `KafkaProducer` alike, such as
+        dead_letters: topic for bad messages, which is made if it is missing, or a
+            `DeadLetterPolicy` with the topic. Default: None, the first bad message is an error.
+        kafka_options: settings of both `kafka.KafkaConsumer` and `KafkaProducer`, such as
             `security_protocol` or `sasl_mechanism`. Default: none.
         **options: as for `StreamSource`.
 
     Raises:
-        ImportError: kafka-python or crc32c is missing; the message says how to install it.
-        TypeError, ValueError: an argument is of the wrong type or out of range; the topic does not
-            exist.
+        ImportError: kafka-python or crc32c is missing. The message has the command that installs
+            the packages.
+        TypeError, ValueError: an argument is of the wrong type or out of range, or the topic does
+            not exist.
         ConnectionError: no broker answers within a minute.
     """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""KafkaWriter: writes messages to Kafka in order, over crashes of broker and client."""
+"""KafkaWriter: write messages to Kafka in order, despite crashes of broker and client."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ logger = logging.getLogger("mindspore_rec")
 
 _UNDER_WAY = 64 << 20
 _NEVER = (1 << 31) - 1  # milliseconds
-# After these kafka-python gives messages up that may be sent again.
+# After these errors, kafka-python drops messages that may be sent again.
 _PASSING = (
     "IllegalStateError",  # its thread was ended
     "InvalidProducerEpochError",
@@ -42,29 +42,31 @@ class Unsent:
 
 
 class KafkaWriter:
-    """Writer of messages in order, which survives the failure of a broker.
+    """Writer of messages in order that survives the failure of a broker.
 
-    kafka-python's producer is idempotent: while it lives each message gets into the log once, in
-    order. It lives through a broker's restart, mostly. If it does not, or nothing is confirmed for
-    `stall_seconds`, it is replaced, and the new one gets all messages that are not confirmed, in
-    their order. Some of them may be in the log then; readers recognise them by a number of the
-    sender, as `DataReceiver` does, or `still_missing` does. No message is ever given up alone, for
-    what comes after it would then be there without it.
+    kafka-python's producer is idempotent: one producer writes each message to the log once, in
+    order. A producer usually survives a broker's restart. If a producer fails, or if nothing is
+    confirmed for `stall_seconds`, the writer makes a new producer. The new producer gets all
+    unconfirmed messages in their order. Some unconfirmed messages may already be in the log.
+    Readers such as `DataReceiver` detect repeated messages by the sender's number, or
+    `still_missing` detects them. The writer never drops a single message, because later messages
+    would then follow a gap.
 
-    kafka-python's producer takes any number of messages; this writer waits in `send` while 64 MiB
-    are on their way.
+    kafka-python's producer accepts any number of messages. This writer waits in `send` while 64 MiB
+    are in flight.
 
     Args:
-        brokers: "host:port", or several.
+        brokers: "host:port", or several addresses.
         options: further settings of `kafka.KafkaProducer`.
-        stall_seconds: above 0 (default 20).
-        give_up_seconds: so long without a confirmation, with messages waiting for one, is an error;
+        stall_seconds: seconds without a confirmation after which the producer is replaced, above 0
+            (default 20).
+        give_up_seconds: seconds without a confirmation after which waiting messages are an error,
             above 0 (default 120).
-        still_missing: function that returns, of messages that are not confirmed, the messages that
-            are not in the log. Default: all of them may be sent again.
+        still_missing: function that takes unconfirmed messages and returns those messages that are
+            not in the log. Default: all unconfirmed messages are sent again.
 
     Attributes:
-        replaced: how often the producer was replaced.
+        replaced: number of times that the producer was replaced.
 
     Raises:
         ImportError: kafka-python or crc32c is missing.
@@ -126,7 +128,7 @@ class KafkaWriter:
         """Queue a message.
 
         Raises:
-            RuntimeError: this message, or an earlier one, cannot get into Kafka.
+            RuntimeError: this message or an earlier message cannot get into Kafka.
         """
         message = Unsent(topic, partition, value, headers, key)
         size = len(value)
@@ -246,10 +248,10 @@ class KafkaWriter:
                 why, self._retried = error, True
 
     def _end(self, producer: Any) -> None:
-        """End a producer at once, and drop its messages."""
+        """End a producer at once, and drop the producer's messages."""
         if producer is None:
             return
-        # close() would wait for its messages first, and not end if they do not get away.
+        # close() would first wait for the producer's messages, forever if they cannot be sent.
         sender = producer._sender
         sender.force_close()
         sender.join(2.0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LeftOut: says which messages a stream does not get, or ignores."""
+"""LeftOut: report the messages that a stream does not get or ignores."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ logger = logging.getLogger("mindspore_rec")
 class LeftOut:
     """Reporter of messages that the log removed unread, and of messages of replaced senders.
 
-    Each is a warning in the log when their number has doubled.
+    A report is a warning in the log, each time the number of messages has doubled.
 
     Args:
-        on_missing: "warn", or "stop", an error for messages that the log removed.
+        on_missing: "warn", or "stop" for an error if the log removed messages.
         topic: name of the stream's topic.
 
     Example:
@@ -37,7 +37,7 @@ class LeftOut:
         self._missing_reported = self._outdated_reported = 0
 
     def watch(self, order: Interleaver) -> None:
-        """Report what is left out of an interleaver."""
+        """Report the messages that an interleaver leaves out."""
 
         def report_missing(partition: int, offset: int, count: int) -> None:
             self._report_missing(partition, offset, count, order.missing)

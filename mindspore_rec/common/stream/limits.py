@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""StreamLimits: what a stream takes from its topic, how long it waits, how far it reads ahead."""
+"""StreamLimits: limits of a stream's messages, of its waits and of its reading ahead."""
 
 from __future__ import annotations
 
@@ -16,27 +16,31 @@ _MOST = (1 << 62) - 1
 
 @dataclass(frozen=True, kw_only=True)
 class StreamLimits:
-    """Limits of a stream: of a message, of waiting, of reading ahead.
+    """Limits of a stream for messages, for waiting and for reading ahead.
 
     Args:
-        max_message_bytes: a larger message is bad, 1 to 2**31 (default 4 MiB).
-        value_ranges: by column of numbers, the least and the greatest legal value, as in
-            ``{"click": (0, 1)}``; a message with another value, or with NaN, is bad. Default: none.
-            The stream's format needs a schema with these columns.
-        max_future_seconds: a message with an event that is later than the message's own timestamp
-            by more than this, at least 0, is bad. Default: None, no limit. The stream needs
-            `event_time`.
-        turn_messages: messages of a partition's turn, at least 1. Default: None, 1; of a
-            `KafkaSource` of lines 256.
-        skip_idle_seconds: partitions wait so long, above 0, for a partition that has nothing, then
-            leave it out until it has. Default: None, for ever.
-        max_wait_seconds: so long, above 0, rows wait for their batch to be full. Default: None, for
-            ever. Both wait longer for a message that the topic held when reading began.
-        buffer_bytes: messages that are read ahead, at least 1 (default 64 MiB, as stored in the
-            topic or, if that is more, decoded).
-        on_missing: what happens if the log has removed messages between two other messages before
-            they were read, as compaction does: "warn", a warning in the log when their number has
-            doubled; or "stop", a LookupError (default "warn").
+        max_message_bytes: maximum size of a message, 1 to 2**31 (default 4 MiB). A larger message
+            is bad.
+        value_ranges: for each column of numbers, the least and the greatest legal value, as in
+            ``{"click": (0, 1)}``. A message with another value or with NaN is bad. Default: no
+            ranges. The stream's format needs a schema with these columns.
+        max_future_seconds: maximum seconds, at least 0, by which an event may be later than its
+            message's timestamp. A message with a later event is bad. Default: None, no limit. The
+            stream needs `event_time`.
+        turn_messages: number of messages of a partition's turn, at least 1. Default: None, which
+            means 1, or 256 for a `KafkaSource` of lines.
+        skip_idle_seconds: seconds, above 0, that the stream waits for a partition without messages.
+            After this wait, the stream leaves the partition out until the partition has messages.
+            Default: None, wait forever.
+        max_wait_seconds: seconds, above 0, that rows wait for a full batch. Default: None, wait
+            forever. `skip_idle_seconds` and `max_wait_seconds` do not end a wait for a message that
+            was in the topic when reading began.
+        buffer_bytes: maximum bytes of messages that are read ahead, at least 1 (default 64 MiB).
+            The greater of the stored size and the decoded size counts.
+        on_missing: reaction if the log has removed messages between two other messages before they
+            were read, as compaction does. The reaction "warn" writes a warning to the log each time
+            the number of such messages has doubled, and "stop" raises a LookupError (default
+            "warn").
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -76,10 +80,10 @@ class StreamLimits:
 
 
 def limits_of(limits: StreamLimits | None) -> StreamLimits:
-    """Return the limits of a stream; the default for None.
+    """Return the limits of a stream, which are the default limits for None.
 
     Raises:
-        TypeError: `limits` is something else.
+        TypeError: `limits` is of another type.
 
     Example:
         >>> limits_of(None) == StreamLimits()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MemoryTopic: a topic in this process's memory, to try a pipeline without a broker."""
+"""MemoryTopic: a topic in the memory of this process, for trying a pipeline without a broker."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["MemoryTopic"]
 
 
 class MemoryTopic:
-    """Topic in memory, a list of messages per partition; any thread may append.
+    """Topic in memory: a list of messages per partition. Any thread may append.
 
     Args:
-        partitions: how many, at least 1 (default 1).
-        topic: its name (default "memory").
-        topic_id: what tells it from a topic of the same name that was made anew, as Kafka's id of a
-            topic does (default: None, nothing).
+        partitions: number of partitions, at least 1 (default 1).
+        topic: name of the topic (default "memory").
+        topic_id: id that differs for a new topic of the same name, like Kafka's id of a topic
+            (default: None, no id).
 
     Raises:
         ValueError: `partitions` is out of range.
@@ -46,7 +46,7 @@ class MemoryTopic:
         self._changed = threading.Condition()
 
     def add_partitions(self, count: int = 1) -> None:
-        """Add so many partitions, at least 1; readers notice them within a few seconds."""
+        """Add `count` partitions, at least 1, which readers detect within a few seconds."""
         number = check_int("count", count, 1, 1 << 20)
         with self._changed:
             self._logs.extend([] for _ in range(number))
@@ -59,7 +59,7 @@ class MemoryTopic:
         key: bytes | None = None,
         timestamp: int | None = None,
     ) -> int:
-        """Add a message and return its offset; `timestamp` in milliseconds is now by default."""
+        """Add a message and return its offset. `timestamp` is in milliseconds, by default now."""
         with self._changed:
             log = self._logs[partition]
             stamp = int(time.time() * 1000) if timestamp is None else timestamp
@@ -73,12 +73,12 @@ class MemoryTopic:
             return list(self._logs[partition])
 
     def beside(self, topic: str) -> MemoryTopic:
-        """Return the topic of this name that belongs to this topic, of one partition."""
+        """Return a topic of one partition that belongs to this topic and has this name."""
         with self._changed:
             return self._beside.setdefault(topic, MemoryTopic(topic=topic))
 
     def client(self, most: int = 500) -> MemoryClient:
-        """Return a reader; a poll returns at most `most` messages of a partition (default 500)."""
+        """Return a reader. A poll returns at most `most` messages of a partition (default 500)."""
         return MemoryClient(self, most)
 
     def producer(self) -> MemoryProducer:
@@ -87,7 +87,7 @@ class MemoryTopic:
 
 
 class MemoryClient:
-    """Reader of a `MemoryTopic`; a `LogClient`."""
+    """Reader of a `MemoryTopic`, which implements `LogClient`."""
 
     def __init__(self, log: MemoryTopic, most: int) -> None:
         self.topic = log.topic
@@ -104,7 +104,7 @@ class MemoryClient:
         return self._log.topic_id
 
     def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """Return the first offset and the one after the last, by partition."""
+        """Return the first offset and the offset after the last message, by partition."""
         return {p: (0, len(self._log._logs[p])) for p in partitions}
 
     def seek(self, offsets: Mapping[int, int]) -> None:
@@ -112,7 +112,7 @@ class MemoryClient:
         self._next = dict(offsets)
 
     def poll(self, seconds: float, paused: Sequence[int]) -> dict[int, list[Message]]:
-        """Return new messages by partition; wait up to `seconds` if there are none."""
+        """Return new messages by partition. Wait up to `seconds` if there are no messages."""
         with self._log._changed:
             by_partition = self._take(paused)
             if not by_partition and seconds > 0:
@@ -121,11 +121,11 @@ class MemoryClient:
             return by_partition
 
     def position(self, partition: int) -> int:
-        """Return the offset from which the next poll reads on."""
+        """Return the offset at which the next poll continues."""
         return self._next[partition]
 
     def ends(self) -> dict[int, int]:
-        """Return the offset after the last, by partition."""
+        """Return the offset after the last message, by partition."""
         return {p: len(self._log._logs[p]) for p in self._next}
 
     def close(self) -> None:
@@ -142,7 +142,7 @@ class MemoryClient:
 
 
 class MemoryProducer:
-    """Writer to one `MemoryTopic`, whatever topic is named; a `LogProducer`."""
+    """Writer to one `MemoryTopic`, which implements `LogProducer` and ignores the topic's name."""
 
     def __init__(self, log: MemoryTopic) -> None:
         self._log = log

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments of streams that are fields of `StreamLimits` or `DeadLetterPolicy` by now."""
+"""Former arguments of streams that are now fields of `StreamLimits` or `DeadLetterPolicy`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Constructor = TypeVar("Constructor", bound=Callable[..., None])
 
 
 def takes_sequence_of(constructor: Constructor) -> Constructor:
-    """Let a stream's constructor take `sequence_of` too, which is the format's by now."""
+    """Let a stream's constructor also take `sequence_of`, now an attribute of the format."""
 
     @functools.wraps(constructor)
     def call(self: Any, *arguments: Any, **named: Any) -> None:

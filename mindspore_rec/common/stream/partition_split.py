@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Partitions of a topic and their position, divided among workers and put together again."""
+"""Divide a topic's partitions and positions among workers, and merge the workers' positions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = [
 
 
 def partitions_of(worker: int, workers: int, partitions: Sequence[int]) -> list[int]:
-    """Return the partitions that a worker reads: every `workers`-th, from the `worker`-th on.
+    """Return the partitions that a worker reads: every `workers`-th partition from `worker` on.
 
     Raises:
         ValueError: there are fewer partitions than workers.
@@ -34,7 +34,7 @@ def partitions_of(worker: int, workers: int, partitions: Sequence[int]) -> list[
 
 
 def row_share(rows: int, worker: int, workers: int) -> tuple[int, int]:
-    """Return the first of a worker's rows of a batch, and the one after its last.
+    """Return the first row of a worker's share of a batch, and the row after its last row.
 
     Example:
         >>> [row_share(5, worker, 2) for worker in range(2)]
@@ -44,17 +44,18 @@ def row_share(rows: int, worker: int, workers: int) -> tuple[int, int]:
 
 
 def merged_state(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the state of one stream over the partitions of several, as of `StreamSource`.
+    """Merge the states of several `StreamSource` objects to the state of one stream.
 
-    Every partition goes on where its reader was, in the middle of a message too. The partitions
-    take turns anew, from the first one on.
+    Every partition continues at the position of its reader, which may be inside a message. The
+    turns start again with the first partition.
 
     Args:
         states: states of streams over different partitions of one topic.
 
     Raises:
-        ValueError: a stream has decided by the time what its batches are, which no other number of
-            workers can repeat; streams of several topics; partitions in several states.
+        ValueError: a stream has made decisions that depended on time, which another number of
+            workers cannot repeat. Different topics are an error too, and so is a partition in
+            several states.
     """
     if all(
         state["partitions"] == states[0]["partitions"] and state["order"] == states[0]["order"]
@@ -100,16 +101,16 @@ def merged_state(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def state_of(
     worker: int, workers: int, partitions: Sequence[int], states: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return the state from which one of several workers goes on.
+    """Return the state with which one of several workers resumes.
 
     Args:
         worker: number of the worker.
         workers: number of workers.
         partitions: the partitions that the worker reads.
-        states: states of the workers of before, any number of them.
+        states: states of any number of earlier workers.
 
     Raises:
-        ValueError: as `merged_state`, if partitions get another reader.
+        ValueError: partitions get another reader although their states cannot be merged.
     """
     if len(states) == workers and list(states[worker]["partitions"]) == list(partitions):
         return dict(states[worker])
@@ -119,17 +120,17 @@ def state_of(
 def state_of_partitions(
     partitions: Sequence[int], states: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return the state from which a stream of some partitions goes on.
+    """Return the state with which a stream of some partitions resumes.
 
-    What is counted over all partitions is in the state of the worker that has the first partition.
+    The counts over all partitions are in the state of the worker that has the first partition.
 
     Args:
-        partitions: ascending.
-        states: states of the workers of before, any number of them.
+        partitions: the partitions in ascending order.
+        states: states of any number of earlier workers.
 
     Raises:
-        ValueError: as `merged_state`, if partitions get another reader; nobody has read one of the
-            partitions.
+        ValueError: partitions get another reader although their states cannot be merged, or no
+            state has one of the partitions.
     """
     merged = merged_state(states)
     if list(merged["partitions"]) == list(partitions):
@@ -169,11 +170,11 @@ def state_of_partitions(
 
 
 def with_partitions(state: Mapping[str, Any], offsets: Mapping[int, int]) -> dict[str, Any]:
-    """Return a state with further partitions, which begin at offsets and take turns from there on.
+    """Return a state with additional partitions, which begin at `offsets` and take turns.
 
     Args:
-        state: of a stream, as of `StreamSource`.
-        offsets: by partition that is not in the state, its first message.
+        state: state of a `StreamSource`.
+        offsets: for each new partition, the offset of its first message.
     """
     order = state["order"]
     begins = {str(p): offset for p, offset in offsets.items()}
@@ -200,7 +201,7 @@ def _check_mergeable(states: Sequence[Mapping[str, Any]]) -> None:
             f"states must be of one topic {states[0]['topic']!r}, and are of two of this name, one "
             f"made after the other: {sorted(ids)}"
         )
-    # The state says which partitions were added; the journal says when partitions left and joined.
+    # The state has the added partitions, but only the journal has the times of leave and join.
     if any(state["decisions"] > state.get("decisions_added", 0) for state in states):
         raise ValueError(
             "skip_idle_seconds and max_wait_seconds have decided what batches are, and their "
@@ -220,7 +221,7 @@ def _union(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _named(name: str, value: Any) -> dict[str, Any]:
-    """Return a field of a state, which one without senders of epochs does not have."""
+    """Return a field of a state as a dict, which is empty if the field is not needed."""
     return {name: value} if value else {}
 
 

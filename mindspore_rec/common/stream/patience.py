@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Patience: what a stream does by the clock while it waits for messages."""
+"""Patience: decide by the clock how a stream that waits for messages continues."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ class Verdict(NamedTuple):
     """Next action of a stream that waits for messages.
 
     Args:
-        kind: "wait": wait on; "cut": end the batch here, short of its size; "leave": leave the
-            partition that has the turn out; "end": end the stream without the rows of the batch.
-        reason: reason why the stream ends after it; "" if it goes on.
-        seconds: how long to wait at most; for "wait" only.
+        kind: "wait", "cut", "leave" or "end". With "wait", the stream waits longer. With "cut", the
+            batch ends here, below its size. With "leave", the partition that has the turn is left
+            out. With "end", the stream ends without the rows of the batch.
+        reason: reason why the stream ends after this action; "" if the stream continues.
+        seconds: maximum seconds to wait; only for "wait".
     """
 
     kind: str
@@ -29,13 +30,13 @@ class Verdict(NamedTuple):
 
 
 class Patience:
-    """Clock of a stream: since when it reads, its rows wait and its partitions have nothing.
+    """Clock of a stream: the times of reading, of waiting rows and of partitions without messages.
 
     Times are seconds of a clock that the caller reads, such as `time.monotonic`.
 
     Args:
-        limits: limits of waiting for a partition, and for a batch to be full.
-        stop: when the stream ends by itself.
+        limits: limits of the waits for a partition and for a full batch.
+        stop: conditions that end the stream.
 
     Example:
         >>> patience = Patience(StreamLimits(max_wait_seconds=5), StopWhen())
@@ -57,24 +58,24 @@ class Patience:
 
     @property
     def depends_on_time(self) -> bool:
-        """Whether `skip_idle_seconds` or `max_wait_seconds` may decide what a batch is."""
+        """True if `skip_idle_seconds` or `max_wait_seconds` may determine the rows of a batch."""
         return self._skip_idle is not None or self._max_wait is not None
 
     def begin(self, now: float) -> None:
-        """Count the time of reading from now on."""
+        """Set `now` as the time when reading began."""
         self._began = self._last_row = now
 
     def message_came(self) -> None:
-        """Note that a message was taken: no partition is waited for any more."""
+        """Record that a message was taken, which ends all waits for partitions."""
         self._waits.clear()
 
     def rows_came(self, now: float) -> None:
-        """Note that rows of the batch were taken."""
+        """Record that rows of the batch were taken."""
         self._last_row = now
         self._first_row = self._first_row or now
 
     def batch_ended(self) -> None:
-        """Note that no rows wait any more."""
+        """Record that no rows wait any more."""
         self._first_row = None
 
     def reason_to_end(self, now: float, batches: int, watermark: float | None) -> str:
@@ -83,23 +84,23 @@ class Patience:
         Args:
             now: the time.
             batches: number of batches of this run.
-            watermark: latest event time of all batches; None if there is none.
+            watermark: latest event time of all batches; None without event times.
         """
         return self.stop.before(batches, now - self._began, watermark)
 
     def look(
         self, now: float, looked: float, may_decide: bool, current: int | None, others: bool
     ) -> Verdict:
-        """Return what to do while the next message is not there.
+        """Return the next action while the next message is not available.
 
         Args:
             now: the time.
-            looked: time when the newest look into the topic began whose messages are here. The
-                stream counts as idle up to then: after a pause of the process, messages may have
-                come that nobody has looked for.
-            may_decide: whether a decision may be made here: not in the middle of a message, nor
-                before a message with which an earlier run may have gone on.
-            current: partition whose turn it is; None if all are idle.
+            looked: start time of the newest poll whose messages are here. Idle time counts only up
+                to this time, because messages may have arrived unseen during a pause of the
+                process.
+            may_decide: whether a decision may be made here. No decision may be made inside a
+                message, or before a message that an earlier run may have taken.
+            current: partition that has the turn; None if all partitions are idle.
             others: whether other partitions take turns.
         """
         until = now + _LOOK

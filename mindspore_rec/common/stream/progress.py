@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progress: how much a stream has handed out, and up to which event time."""
+"""Progress: count the batches and rows of a stream, and record its event times."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ class Progress:
     """Counter of a stream's batches and rows, with the latest times of their events.
 
     Args:
-        event_column: column with the time of events; None if there is none.
+        event_column: column with the time of events; None without such a column.
 
     Attributes:
         event_column: that column.
         batches: number of batches in the stream's life.
         rows: number of rows in the stream's life.
-        watermark: latest event time of all batches, in seconds since 1970; None if there is none.
-        event_time: latest event of the last batch alone, in whole seconds since 1970; None if
-            there is none, or it is before 1970.
+        watermark: latest event time of all batches, in seconds since 1970; None without event
+            times.
+        event_time: latest event time of the last batch only, in whole seconds since 1970; None
+            without event times, or if it is before 1970.
 
     Example:
         >>> progress = Progress("t")
@@ -52,7 +53,7 @@ class Progress:
         return self.batches - self._first_batch
 
     def count(self, batch: pa.RecordBatch) -> None:
-        """Count a batch that is handed out."""
+        """Count a batch that the stream returns."""
         self.batches += 1
         self.rows += batch.num_rows
         if self.event_column is not None:
@@ -65,6 +66,6 @@ class Progress:
         return {"batches": self.batches, "rows": self.rows, "watermark": self.watermark}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from what `state_dict` returned."""
+        """Continue from a state that `state_dict` returned."""
         self.batches, self.rows = int(state["batches"]), int(state["rows"])
         self.watermark = state["watermark"]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ReadWatch: detects streams that a training reads and whose position no checkpoint saves.
+"""ReadWatch: detect streams that a training reads but whose position no checkpoint saves.
 
 A stream can be hidden inside any data that pass on its batches, such as an iterable with a length.
-It is detected when it is read.
+The watch detects the stream when the stream is read.
 """
 
 from __future__ import annotations
@@ -31,22 +31,23 @@ _watches: list[ReadWatch] = []
 
 
 class ReadGivenUpError(Exception):
-    """Raised out of a stream that waits for messages, when the training ends meanwhile."""
+    """Error that ends a stream's wait for messages because the training ends."""
 
 
 class ReadLaterError(Exception):
-    """Raised out of a stream that waits for messages, by a reader that asks again later.
+    """Error that interrupts a stream's wait for messages because the reader will ask again later.
 
-    The stream keeps what it has of the batch. Only a source with `reads_on` may be left so.
+    The stream keeps the rows of the unfinished batch. Only a source with `reads_on` may be
+    interrupted by this error.
     """
 
 
 class ReadWatch:
-    """Watch that refuses, while it is on, unknown streams that the training reads.
+    """Watch that, while switched on, refuses unknown streams in the training data.
 
     Args:
         known: streams whose position is saved.
-        pipelines: whether the training reads through MindSpore's pipelines, in their threads.
+        pipelines: whether the training reads in the threads of MindSpore's pipelines.
         refusal: message of the ValueError.
     """
 
@@ -65,7 +66,7 @@ class ReadWatch:
             _watches.remove(self)
 
     def check(self, stream: Any) -> None:
-        """Raise ValueError for an unknown stream that is read for the training."""
+        """Raise ValueError for an unknown stream that the training reads."""
         if any(stream is each for each in self._known):
             return
         if getattr(_local, "reading", False) or (self._pipelines and _in_pipeline()):
@@ -74,11 +75,12 @@ class ReadWatch:
 
 @contextmanager
 def reading(on_wait: Callable[[], None] | None = None) -> Iterator[None]:
-    """Mark what this thread reads inside the context as read for the training.
+    """Mark all reads of this thread inside the context as reads for the training.
 
     Args:
-        on_wait: function that a stream calls several times per second while it waits for messages;
-            it may raise `ReadGivenUpError`, `ReadLaterError` or KeyboardInterrupt. Default: None.
+        on_wait: function that a stream calls several times per second while it waits for messages.
+            The function may raise `ReadGivenUpError`, `ReadLaterError` or KeyboardInterrupt.
+            Default: None.
     """
     before = getattr(_local, "reading", False)
     _local.reading = True
@@ -91,7 +93,7 @@ def reading(on_wait: Callable[[], None] | None = None) -> Iterator[None]:
 
 @contextmanager
 def waiting(on_wait: Callable[[], None] | None) -> Iterator[None]:
-    """Have a function called while a stream that is read inside the context waits for messages.
+    """Call a function while a stream that is read inside the context waits for messages.
 
     Args:
         on_wait: as for `reading`.
@@ -105,11 +107,13 @@ def waiting(on_wait: Callable[[], None] | None) -> Iterator[None]:
 
 
 def still_waiting() -> None:
-    """Tell whoever reads in this thread that the stream has no messages yet.
+    """Notify the reader of this thread that the stream has no messages yet.
 
     Raises:
-        ReadGivenUpError: nobody needs the batch any more; the stream goes back to its last one.
-        ReadLaterError: the reader has something else to do and asks again; the stream stays.
+        ReadGivenUpError: the reader no longer needs the batch. After a `ReadGivenUpError`, the
+            stream returns to the end of its last batch.
+        ReadLaterError: the reader has other work and will ask again. After a `ReadLaterError`, the
+            stream keeps its position.
     """
     on_wait = getattr(_local, "on_wait", None)
     if on_wait is not None:
@@ -120,9 +124,9 @@ def still_waiting() -> None:
 def without_signals() -> Iterator[None]:
     """Defer the KeyboardInterrupt that a training raises for a signal while it waits for data.
 
-    For code that takes locks: an exception between a lock's acquisition and its `with` block leaves
-    it locked, and the threads that share it waiting for ever. That code calls `still_waiting` while
-    it waits, which raises the exception of a signal that has come.
+    Use `without_signals` for code that takes locks. An exception between a lock's acquisition and
+    its `with` block would leave the lock locked, and other threads would wait forever. While such
+    code waits, it must call `still_waiting`, which raises the exception of a received signal.
     """
     before = signals_deferred()
     _local.deferred = True
@@ -133,14 +137,14 @@ def without_signals() -> Iterator[None]:
 
 
 def signals_deferred() -> bool:
-    """Return whether this thread is inside `without_signals`."""
+    """Return True if this thread is inside `without_signals`."""
     return bool(getattr(_local, "deferred", False))
 
 
 def check_read(stream: Any) -> None:
-    """Raise ValueError if a stream is about to be read by a training that cannot save its position.
+    """Raise ValueError if the training that reads a stream cannot save the stream's position.
 
-    Every stream calls this before a batch.
+    Every stream calls `check_read` before a batch.
 
     Raises:
         ValueError: the checkpoints of the training do not save the stream's position.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""StreamSource: batches of rows from a topic, the same ones after every restart."""
+"""StreamSource: batches of rows from a topic, which are the same after every restart."""
 
 from __future__ import annotations
 
@@ -63,39 +63,42 @@ _MOST = (1 << 62) - 1
 class StreamSource:
     """Source of batches of a topic's rows, with the position in the topic as its state.
 
-    Batches are a function of what the topic holds and of the state it began with, never of the
-    time: all have `batch_size` rows, and partitions take turns by counted messages (`Interleaver`).
+    Batches depend on the contents of the topic and on the initial state, but not on time. All
+    batches have `batch_size` rows, and partitions take turns by counted messages (`Interleaver`).
     So a run that resumes from a saved state gets exactly the batches of an uninterrupted run.
 
-    Two limits give that up for speed of reaction: with `skip_idle_seconds` and `max_wait_seconds` a
-    batch depends on when messages came. Give a `journal` then, which keeps these decisions for a
-    restart; without one, a restart still gets each row once, maybe in other batches.
+    Two limits trade exact repetition for low latency: with `skip_idle_seconds` and
+    `max_wait_seconds`, a batch depends on the arrival times of messages. With one of these limits,
+    pass a `journal`, which stores such decisions for a restart. Without a journal, a restart still
+    gets each row once, but maybe in other batches.
 
-    A partition that the topic gets later is read from its beginning. It takes turns with the other
-    partitions once it has a message and the messages that the topic held when reading began are in
-    batches. The decision is in the journal too.
+    A new partition of the topic is read from its beginning. The new partition gets turns when it
+    has a message and all messages from before the start of reading are in batches. The journal
+    stores the decision to add a partition too.
 
     Args:
-        client: reads the topic.
-        format: what messages mean.
-        batch_size: rows of a batch, at least 1.
-        partitions: the partitions to read; other partitions are someone else's. A state may lack
-            some of them, which then begin at their first message. Default: all, also partitions
-            that the topic gets later.
-        start: where to begin without a state: "earliest", "latest", or offsets by partition; they
-            also say where partitions that a state lacks begin. Default: "earliest".
+        client: reader of the topic.
+        format: format of the messages.
+        batch_size: number of rows of a batch, at least 1.
+        partitions: the partitions to read; other readers read the other partitions. Partitions that
+            a state lacks begin at their first message. Default: all partitions, also new partitions
+            of the topic.
+        start: start position without a state: "earliest", "latest", or offsets by partition.
+            Offsets are also the start positions of partitions that a state lacks. Default:
+            "earliest".
         event_time: column with the time of events: seconds since 1970, or an Arrow timestamp. A
             message with an event after 2106 (2**32 - 1 seconds) is bad.
         limits: limits of messages, of waiting and of reading ahead. Default: `StreamLimits()`.
-        dead_letters: where bad messages go; or a `DeadLetterPolicy`, which says too how many are
-            too many. Default: None, the first bad message is an error.
-        journal: see above; each of several workers writes a journal of its own, beside it. Default:
-            a journal in memory.
-        stop: when to end by itself. Default: never.
+        dead_letters: topic of bad messages, or a `DeadLetterPolicy`, which also limits their share.
+            Default: None, the first bad message is an error.
+        journal: storage of decisions that depend on time. Each of several workers writes a separate
+            journal beside `journal`. Default: a journal in memory.
+        stop: conditions that end the stream. Default: never.
 
     Attributes:
         stop_reason: reason why iteration ended, or ''.
-        saved_partitions: partitions of all workers whose states were loaded; empty without.
+        saved_partitions: partitions of all workers whose states were loaded; empty without such
+            states.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -189,25 +192,25 @@ class StreamSource:
 
     @property
     def wanted_partitions(self) -> list[int]:
-        """Partitions to read, whether they take turns yet or not, in ascending order."""
+        """Partitions to read in ascending order, also before their first turn."""
         return list(self._assigned.partitions)
 
     @property
     def reads_whole_topic(self) -> bool:
-        """Whether all partitions of the topic are read, also partitions that it gets later."""
+        """True if all partitions of the topic are read, even new partitions."""
         return self._assigned.whole
 
     @property
     def depends_on_time(self) -> bool:
-        """Whether `skip_idle_seconds` or `max_wait_seconds` may decide what a batch is."""
+        """True if `skip_idle_seconds` or `max_wait_seconds` may determine the rows of a batch."""
         return self._patience.depends_on_time
 
     def split_by_worker(self, worker: int, workers: int) -> StreamSource:
-        """Leave the other workers' partitions and their rows of each batch to them.
+        """Read only one worker's partitions, in batches with one worker's share of the rows.
 
-        Worker w reads the partitions at the places w, w + workers, ... of this stream's partitions,
-        in batches of `batch_size / workers` rows, as near as whole numbers are. The position goes
-        on with each partition, whatever the number of workers that saved it.
+        Worker w reads the partitions at the places w, w + workers, ... of this stream's partitions.
+        A worker's batches have `batch_size / workers` rows, rounded to a whole number. Each
+        partition continues at its saved position, even if another number of workers saved it.
 
         Args:
             worker: number of this worker, from 0.
@@ -217,8 +220,8 @@ class StreamSource:
             This object.
 
         Raises:
-            ValueError: there are fewer partitions, or rows of a batch, than workers; a state that
-                was loaded cannot go on with other workers.
+            ValueError: there are fewer partitions or fewer rows of a batch than workers, or a
+                loaded state cannot continue with other workers.
             RuntimeError: batches have been taken.
         """
         assigned = self._assigned
@@ -246,14 +249,14 @@ class StreamSource:
         return self
 
     def read_apart(self, worker: int, workers: int) -> None:
-        """Read what no other worker reads, with decisions in a journal of this worker's own.
+        """Read partitions that no other worker reads, with decisions in this worker's own journal.
 
         Args:
             worker: number of this worker, from 0.
             workers: number of workers.
 
         Raises:
-            ValueError: the stream begins at the latest messages, and the journal is not new.
+            ValueError: the stream begins at the latest messages, but the journal is not new.
             RuntimeError: batches have been taken.
         """
         if self._apart == (worker, workers):
@@ -266,10 +269,10 @@ class StreamSource:
         self._states.clear()
 
     def read_alike(self, worker: int) -> None:
-        """Read what all workers read: one of them, worker 0, sends the dead letters.
+        """Read the same messages on all workers. Only worker 0 sends the dead letters.
 
-        A partition that the topic gets meanwhile would be noticed at another batch by each worker:
-        a restart adds it, see `add_partitions`.
+        Workers would detect a new partition at different batches. So only a restart adds new
+        partitions, see `add_partitions`.
         """
         self._bad.sends = worker == 0
         self._decisions.read_alike()
@@ -277,10 +280,11 @@ class StreamSource:
     # ---- partitions that the topic gets later
 
     def limit_partitions(self, partitions: Collection[int]) -> None:
-        """Read at first only the partitions of the topic that all workers know of.
+        """Read at first only the partitions of the topic that all workers know.
 
         Args:
-            partitions: numbers of partitions, before a state is loaded or batches are taken.
+            partitions: numbers of the partitions. The method must be called before a state is
+                loaded or a batch is taken.
         """
         mine = self._assigned.partitions = [p for p in self._assigned.partitions if p in partitions]
         if not self._restored:
@@ -290,12 +294,12 @@ class StreamSource:
             self._states.clear()
 
     def new_partitions(self) -> list[int]:
-        """Return the partitions with messages that are to be read and take no turns yet."""
+        """Return the wanted partitions that have messages but take no turns yet."""
         new = [p for p in self._assigned.partitions if p not in self._order.offsets]
         return [p for p, (first, last) in self._client.bounds(new).items() if last > first]
 
     def add_partitions(self, partitions: Collection[int]) -> None:
-        """Give partitions turns from the present batch on, before reading begins.
+        """Give turns to partitions from the next batch on, before reading begins.
 
         Args:
             partitions: some of `new_partitions()`.
@@ -306,23 +310,24 @@ class StreamSource:
         self._states.clear()
 
     def add_partitions_when_saved(self) -> None:
-        """Give new partitions no turns but at a call of `add_waiting_partitions`.
+        """Give turns to new partitions only in a call of `add_waiting_partitions`.
 
-        For a reader whose state is on disk before it reads on: the state is then the journal of the
-        decision, and what the reader sent since the state before is repeated as it was.
+        The method is for a reader that writes its state to disk before it continues. The state
+        records the decision, so that the reader's output since the previous state is repeated
+        unchanged.
         """
         self._decisions.adds = "asked"
 
     @property
     def partitions_wait(self) -> bool:
-        """Whether a call of `add_waiting_partitions` would give a partition turns."""
+        """True if a call of `add_waiting_partitions` would give turns to a partition."""
         if self._fetcher is None:
             return False
         with self._changed:
             return self._decisions.next is None and bool(self._decisions.waiting())
 
     def add_waiting_partitions(self) -> None:
-        """Give new partitions that have messages turns from what is taken next on."""
+        """Give turns to new partitions with messages, beginning with the next taken message."""
         if self._fetcher is None:
             return
         with self._changed:
@@ -336,7 +341,7 @@ class StreamSource:
                 self._states.append(self._snapshot())
 
     def _begins(self, partitions: Collection[int]) -> dict[int, int]:
-        """Return the offsets at which partitions begin that take no turns yet."""
+        """Return the first offsets of partitions that take no turns yet."""
         return self._assigned.begins(partitions, self._order.offsets)
 
     # ---- iteration
@@ -365,7 +370,7 @@ class StreamSource:
             raise StopIteration
 
     def _rewind(self) -> None:
-        """Go back to the end of the last batch; the next one is read anew."""
+        """Return to the end of the last batch. The next batch is read again."""
         assert self._fetcher is not None
         self._fetcher.stop()
         self._fetcher = None
@@ -407,7 +412,7 @@ class StreamSource:
             self._fetcher.start()
 
     def _expect_new(self) -> TopicWatch:
-        """Wait for partitions that are to be read and take no turns; return what notices more."""
+        """Expect wanted partitions without turns. Return a watch that detects new partitions."""
         there = self._client.partitions()
         check_same_topic(self.topic, self._topic_id, topic_id(self._client))
         assigned, adds = self._assigned, self._decisions.adds != "restart"
@@ -422,7 +427,7 @@ class StreamSource:
         return watch
 
     def _fill(self) -> bool:
-        """Take rows until a batch is complete; return False if the stream ends before."""
+        """Take rows until a batch is complete, and return False if the stream ends earlier."""
         while self._rows_pending < self.batch_size:
             with self._changed:
                 replayed = self._decisions.replay()
@@ -444,7 +449,7 @@ class StreamSource:
         return True
 
     def _ends_batch(self, replayed: Decision) -> bool:
-        # With another batch size than before, the rows may have filled a batch there.
+        # With another batch size than before, a full batch may already have ended at this message.
         return replayed.kind == "cut" and bool(self._rows_pending)
 
     def _take(self) -> pa.RecordBatch | None:
@@ -458,7 +463,7 @@ class StreamSource:
         return rows
 
     def _known_message_next(self) -> bool:
-        """Return whether the topic held the next message when reading began, fetched yet or not."""
+        """Return True if the next message was in the topic when reading began, fetched or not."""
         current, fetcher = self._order.current, self._fetcher
         if current is None or fetcher is None:
             return False
@@ -468,7 +473,7 @@ class StreamSource:
         return offset < self._first_ends.get(current, 0)
 
     def _wait(self) -> bool:
-        """Wait for messages; return True if the batch is to end incomplete."""
+        """Wait for messages, and return True if the batch must end incomplete."""
         fetcher, order, decisions = self._fetcher, self._order, self._decisions
         assert fetcher is not None
         if fetcher.error is not None:
@@ -521,7 +526,7 @@ class StreamSource:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What decides, besides the topic and the time, which rows a batch has."""
+        """Settings that, besides the topic and time, determine the rows of a batch."""
         limits, schema = self._limits, self.format.schema
         return {
             "batch_size": self.batch_size,
@@ -534,25 +539,25 @@ class StreamSource:
         }
 
     def batch_by(self, batch_size: int, turn_messages: int) -> None:
-        """Make the next batches by other settings, such as the settings of an earlier run."""
+        """Make the next batches with other settings, such as the settings of an earlier run."""
         with self._changed:
             self.batch_size = batch_size
             self._order.set_turn(turn_messages)
 
     @property
     def journal_path(self) -> Path | None:
-        """File of the journal; None if it is in memory only."""
+        """File of the journal; None if the journal is only in memory."""
         return self._decisions.path
 
     def keep_decisions(self, path: Path, check: Callable[[], object]) -> bool:
-        """Keep the decisions on disk, in a file that no other process writes any more.
+        """Store the decisions in a file, and keep other processes from writing to the file.
 
         Args:
-            path: the file, if the stream was given no journal on disk.
+            path: path of the file if the stream has no journal on disk.
             check: as for `Journal.taken_over`.
 
         Returns:
-            Whether there is a file: a file is made if decisions may depend on the time.
+            True if the file exists, which is made if decisions may depend on time.
 
         Raises:
             ValueError, OSError: as for `Journal`.
@@ -562,14 +567,14 @@ class StreamSource:
 
     @property
     def lacks_decisions(self) -> bool:
-        """Whether the journal lacks decisions that were made before the state that was loaded."""
+        """True if the journal lacks decisions that were made before the loaded state."""
         return self._decisions.lacking
 
     @property
     def lacks_decisions_by_time(self) -> bool:
-        """Whether some of the missing decisions may have depended on the time.
+        """True if some of the missing decisions may have depended on time.
 
-        The other decisions have added partitions, which the state itself has.
+        All other missing decisions have added partitions, which the state itself contains.
         """
         return self._decisions.lacking_by_time
 
@@ -618,27 +623,27 @@ class StreamSource:
 
     @property
     def event_time(self) -> int | None:
-        """The latest event of the last batch alone, in whole seconds since 1970; None if no
-        `event_time` was named, or all of the batch's are missing or before 1970."""
+        """Latest event time of the last batch, in whole seconds since 1970; None if unknown."""
         return self._progress.event_time
 
     @property
     def position(self) -> dict[int, int]:
-        """Offset of the next message by partition, as of the last batch."""
+        """Offset of the next message after the last batch, by partition."""
         offsets = self.state_dict()["order"]["offsets"]
         return {int(p): offset for p, offset in offsets.items()}
 
     def state_dict(self, batches: int | None = None) -> dict[str, Any]:
         """Return the stream's position as JSON values.
 
-        Bad messages before that position are in the dead-letter topic when this returns.
+        When this method returns, bad messages before the position are in the dead-letter topic.
 
         Args:
-            batches: the position after that many batches of the stream's life, for a reader that is
-                ahead of the training. The last 1024 are kept. Default: after the last batch.
+            batches: number of batches of the stream's life after which the position is taken, for a
+                reader that is ahead of the training. The last 1024 positions are kept. Default:
+                after the last batch.
 
         Raises:
-            ValueError: that position is not kept.
+            ValueError: the position after these batches is not kept.
         """
         self._bad.flush()
         with self._changed:
@@ -653,10 +658,11 @@ class StreamSource:
         raise ValueError(f"batches must be in [{first}, {last}], got {batches}")
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a saved position; before the first batch only.
+        """Continue from a saved position, before the first batch.
 
         Raises:
-            TypeError, ValueError: `state` is malformed, or of another topic or other partitions.
+            TypeError, ValueError: `state` is malformed, or belongs to another topic or other
+                partitions.
             RuntimeError: batches have been taken.
         """
         if self._fetcher is not None:
@@ -691,12 +697,12 @@ class StreamSource:
         self._restored = True
 
     def _has_less_than(self, state: Any) -> bool:
-        """Return whether this is one of several workers, each with some of a state's partitions."""
+        """Return True if several workers run and this worker reads some of a state's partitions."""
         saved = state.get("partitions", ()) if isinstance(state, Mapping) else ()
         return set(self._assigned.partitions) < set(saved) and worker_group().size > 1
 
     def _own_state(self, states: list[Any]) -> dict[str, Any]:
-        """Return the state from which this stream goes on, of the states of several workers."""
+        """Return the state with which this stream resumes, from the states of several workers."""
         known = [p for p in self._assigned.partitions if p in self.saved_partitions]
         if self._assigned.split is not None:
             return state_of(*self._assigned.split, known, states)
@@ -724,7 +730,7 @@ class StreamSource:
         }
 
     def close(self) -> None:
-        """Stop reading; `state_dict` still works."""
+        """Stop reading. Afterwards, `state_dict` still works."""
         if self._closed:
             return
         self._closed = True

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the arguments of a `StreamSource`."""
+"""Check the arguments of a `StreamSource`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STATE_VERSION = 1
 
 
 def check_partitions(wanted: Sequence[int] | None, there: list[int], topic: str) -> list[int]:
-    """Return the partitions to read in ascending order, after checking them."""
+    """Check the partitions to read, and return them in ascending order."""
     if wanted is None:
         return there
     chosen = sorted(check_int("partitions", p, 0, 1 << 31) for p in wanted)
@@ -83,16 +83,15 @@ def check_state(state: Any, topic: str, partitions: list[int], topic_id: str | N
     """Check that a state fits a stream.
 
     Args:
-        state: what is to be checked.
+        state: the state to check.
         topic: name of the stream's topic.
-        partitions: the partitions that the stream is to read; the state may lack some, which are
-            new.
-        topic_id: of the topic that there is; None is not checked.
+        partitions: the partitions to read. The state may lack new partitions.
+        topic_id: id of the present topic, which is not checked if None.
 
     Raises:
-        TypeError: `state` is no state.
-        ValueError: it is of another topic, of another version, or of partitions that are not read.
-        LookupError: the topic was deleted and made anew.
+        TypeError: `state` is not the state of a stream.
+        ValueError: `state` has another topic, another version, or partitions that are not read.
+        LookupError: the topic was deleted and made again.
     """
     if not isinstance(state, Mapping) or "version" not in state or "order" not in state:
         raise TypeError(f"state must be what state_dict() returned, got {type(state).__name__}")

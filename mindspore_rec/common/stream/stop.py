@@ -11,16 +11,16 @@ __all__ = ["StopWhen"]
 
 @dataclass(frozen=True)
 class StopWhen:
-    """Conditions that end a stream, whichever is met first; None is no condition.
+    """Conditions that end a stream. The first condition that is met ends the stream.
 
     Args:
         batches: number of batches of this run, at least 1.
-        seconds: seconds since the first batch was requested, above 0. Rows that wait for their
-            batch to be full stay in the topic.
-        watermark: event time in seconds since 1970; the stream ends after a batch with an event of
-            that time or later.
-        idle_seconds: seconds without a new row up to the newest look into the topic, above 0. The
-            rows read so far make a last batch, which may be small; with several partitions, rows
+        seconds: seconds since the first batch was requested, above 0. Rows that wait for a full
+            batch stay in the topic.
+        watermark: event time in seconds since 1970. The stream ends after a batch with an event of
+            this time or later.
+        idle_seconds: seconds without a new row until the newest poll of the topic, above 0. The
+            rows read so far make a last batch, which may be small. With several partitions, rows
             that wait for messages of a silent partition stay in the topic.
 
     Raises:
@@ -65,7 +65,7 @@ class StopWhen:
         return ""
 
     def keeps_rest(self, reason: str) -> bool:
-        """Return whether the rows of an incomplete batch become a last batch."""
+        """Return True if the rows of an incomplete batch become a last batch."""
         return reason.startswith("idle")
 
     def next_look(self, now: float, began: float, last_row: float) -> float:

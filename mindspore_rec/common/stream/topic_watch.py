@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TopicWatch: notices partitions that a topic gets while it is read, and a topic made anew."""
+"""TopicWatch: detect new partitions of a topic while reading, and a topic that was made again."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ LOOK_SECONDS = 2.0  # between two looks; a look is no request if nothing has cha
 
 
 class TopicWatch:
-    """Watch of a topic, for the thread that reads it.
+    """Watch of a topic, for the thread that reads the topic.
 
     Args:
-        client: reads the topic.
-        wanted: function that returns the partitions to read, of all partitions that the topic has;
+        client: client that reads the topic.
+        wanted: function that takes all partitions of the topic and returns the partitions to read;
             None if the partitions are fixed.
-        known: the topic's id when reading began; None if it has none.
-        read_soon: whether new partitions are read by this run; else a restart reads them.
+        known: the topic's id when reading began; None without an id.
+        read_soon: whether this run reads new partitions. If False, a restart reads new partitions.
     """
 
     def __init__(
@@ -41,10 +41,10 @@ class TopicWatch:
         self._next_look = time.monotonic() + LOOK_SECONDS
 
     def new_partitions(self, known: Collection[int]) -> list[int]:
-        """Return partitions to be read that are not known yet; look every few seconds only.
+        """Return new partitions to read. The topic is checked only every few seconds.
 
         Raises:
-            LookupError: the topic was deleted and made anew.
+            LookupError: the topic was deleted and made again.
         """
         if time.monotonic() < self._next_look:
             return []
@@ -62,7 +62,7 @@ class TopicWatch:
         return new
 
     def report(self, partitions: Collection[int]) -> None:
-        """Log that the topic has partitions that it had not when the stream began."""
+        """Log that the topic has new partitions since the stream began."""
         logger.warning(
             "topic %r has partitions %s, which it had not when this stream began: %s",
             self._client.topic,
@@ -74,7 +74,7 @@ class TopicWatch:
 
 
 def topic_id(client: LogClient) -> str | None:
-    """Return the id of a client's topic; None if the client does not know any."""
+    """Return the id of a client's topic; None if the client does not know an id."""
     ask = getattr(client, "topic_id", None)  # clients of other logs may be older than it
     return None if ask is None else ask()
 
@@ -85,7 +85,7 @@ def check_same_topic(topic: str, before: str | None, now: str | None) -> None:
     Args:
         topic: name of the topic.
         before: id of the topic that was read.
-        now: id of the topic that there is.
+        now: id of the present topic.
     """
     if before is None or now is None or before == now:
         return

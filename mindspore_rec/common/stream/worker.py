@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FeatureWorker: sends features of raw rows, with no loss or duplicate after a kill."""
+"""FeatureWorker: send features of raw rows, without loss or duplicates after a kill."""
 
 from __future__ import annotations
 
@@ -31,43 +31,44 @@ _REPEATED = ("batch_size", "turn_messages", "message_rows", "num_shards", "full_
 class FeatureWorker:
     """Worker that sends the batches of a stream into a channel.
 
-    At intervals it saves one state: the position in the stream, the transform's state, the number
-    of the next message, and the settings that decide which rows a message has. After a kill it
-    resumes from the last state and repeats the later messages with the same numbers; receivers drop
-    the messages that they have.
+    At intervals, the worker saves one state: the position in the stream, the transform's state, the
+    number of the next message, and the settings that determine the rows of a message. After a kill,
+    the worker resumes from the last state and repeats the messages after the state with the same
+    numbers. Receivers drop repeated messages.
 
-    A worker that is started with another `batch_size`, `turn_messages`, `message_rows` or
-    `full_batch`, or after shards were added, repeats those messages by the old settings, and goes
-    on by the new settings with the first batch after them. Other settings of the source, such as
-    `value_ranges`, may change only if no message was sent after the state: after an ordered end.
-    The transform may change, if it makes as many rows of a batch as before.
+    A worker may be restarted with another `batch_size`, `turn_messages`, `message_rows` or
+    `full_batch`, or after shards were added. A worker with new settings repeats the messages after
+    the state with the old settings, and uses the new settings from the next batch on. Other
+    settings of the source, such as `value_ranges`, may change only after an orderly end, when no
+    message was sent after the state. The transform may change if it makes the same number of rows
+    from a batch as before.
 
-    Decisions that depend on the time (`max_wait_seconds`, `skip_idle_seconds`, the rest that
-    `StopWhen.idle_seconds` makes a batch of) are kept in the source's journal, or, if it has none
-    on disk, beside the state in a file with `.journal` behind its name.
+    The source's journal stores decisions that depend on time (`max_wait_seconds`,
+    `skip_idle_seconds`, and the last batch of `StopWhen.idle_seconds`). If the source has no
+    journal on disk, a file with the state's name plus `.journal` stores these decisions.
 
-    A state has one worker at a time: its file is locked from here to the end of `run`. If a lock
-    does not help, as for a worker on another host that comes back, the worker that began last
-    counts: receivers ignore what earlier workers of the same `sender_name` still send. The earlier
-    workers end with a `ReplacedError`, and change neither state nor journal. The topic
-    `<channel>.workers` has the order in which they began.
+    Only one worker at a time may use a state: its file is locked from the constructor to the end of
+    `run`. A lock may not stop a worker on another host that comes back. Only the worker that began
+    last is valid, and receivers ignore new messages of earlier workers with the same `sender_name`.
+    The earlier workers end with a `ReplacedError`, and change neither the state nor the journal.
+    The topic `<channel>.workers` records the order in which workers began.
 
     Args:
-        dataset: the stream, with its transform.
-        sender: sender with a `sender_name` that no other worker has.
-        state_path: file of the state, in an existing directory. If it exists, the worker resumes
-            from it; otherwise it is written at once.
+        dataset: the stream with its transform.
+        sender: sender with a `sender_name` that no other worker uses.
+        state_path: file of the state, in an existing directory. The worker resumes from an existing
+            file, and writes a missing file at once.
         save_seconds: seconds between two saved states, at least 0 (default 1).
 
     Attributes:
         interrupted: whether Ctrl-C or SIGTERM has ended `run`.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type or out of range; the state is of
-            another stream or sender, or missing though a worker of this name has kept one; messages
-            were sent after the state that cannot be repeated, since a setting has changed or the
-            journal is not there.
-        RuntimeError: another process works with the state; or (ReplacedError) has just taken over.
+        TypeError, ValueError: an argument is of the wrong type or out of range. An error is also
+            raised if the state belongs to another stream or sender, or is missing although a worker
+            of this name has saved one. Messages after the state that cannot be repeated, because a
+            setting has changed or the journal is missing, are an error too.
+        RuntimeError: another process uses the state, or has just taken over (ReplacedError).
         ConnectionError: no broker answers.
 
     Example:
@@ -135,8 +136,8 @@ class FeatureWorker:
                 "with the numbers of those that they have. Put the state back, or choose another "
                 "sender_name, which sends everything anew"
             )
-        # An earlier worker, wherever it is, sends no message that counts and saves no state after
-        # this. So what is read from here on stays as it is.
+        # After this call, an earlier worker on any host sends no valid message and saves no state.
+        # So the state and the journal do not change any more.
         sender.take_over()
         source = self._dataset.source
         journal = source.journal_path or path.with_name(f"{path.name}.journal")
@@ -157,11 +158,11 @@ class FeatureWorker:
         sender.claims.keep_state()
 
     def _resume(self, state: Mapping[str, Any], lost: bool) -> None:
-        """Go on from a state.
+        """Resume from a saved state.
 
         Args:
-            state: what `save` has written.
-            lost: whether the file of the journal is gone.
+            state: the state that `save` wrote.
+            lost: whether the file of the journal is missing.
         """
         dataset, sender = self._dataset, self._sender
         before, place = state.get("settings", {}), state["sender"]
@@ -184,12 +185,12 @@ class FeatureWorker:
             self.save()  # before messages by other settings are sent
 
     def _check_repeatable(self, last: int, lost: bool, fixed: Mapping[str, Any]) -> None:
-        """Check that the messages up to the last one that was sent can be repeated as they were.
+        """Check that the messages up to the last sent message can be repeated unchanged.
 
         Args:
-            last: number of that message.
+            last: number of the last sent message.
             lost: whether the journal lacks decisions.
-            fixed: settings that have changed and cannot change here, as they were.
+            fixed: old values of changed settings that must not change here.
         """
         number, source = self._sender.next, self._dataset.source
         sent = f"messages {number} to {last} were sent after the state in {self._path} was saved"
@@ -214,16 +215,16 @@ class FeatureWorker:
         self._sender.apply(settings)
 
     def run(self) -> int:
-        """Work until the stream ends or Ctrl-C or SIGTERM comes; return the number of batches sent.
+        """Send batches until the stream ends or a signal arrives, and return the number of batches.
 
-        The state is saved at the end. After a signal that is when the batch has been sent; a second
+        The state is saved at the end. After a signal, the current batch is sent first. A second
         signal raises KeyboardInterrupt.
 
         Raises:
-            ReplacedError: another worker has taken over; the state is its own now.
+            ReplacedError: another worker has taken over the state.
             RuntimeError: this worker has run already, or messages did not get into the channel.
-            Exception: as the stream and the transform raise; what was sent since the state was
-                saved is repeated by the next worker.
+            Exception: an error of the stream or the transform. The next worker repeats the messages
+                that were sent since the state was saved.
         """
         self._check_lock()
         try:
@@ -265,7 +266,7 @@ class FeatureWorker:
             if repeated and self._then is not None:
                 self._apply(self._then)
                 self._then = None
-            # Before a message by new settings is sent, the state has them.
+            # The state must have the new settings before a message with the new settings is sent.
             if repeated or time.monotonic() >= saved + self._save_seconds:
                 self.save()
                 saved = time.monotonic()
@@ -273,7 +274,7 @@ class FeatureWorker:
         return sent
 
     def _check_owner(self) -> None:
-        """Check now and then that no other worker has taken over."""
+        """Check, at most once per second, that no other worker has taken over."""
         if time.monotonic() >= self._checked + _CHECK_SECONDS:
             self._sender.check_owner()
             self._checked = time.monotonic()
@@ -282,7 +283,7 @@ class FeatureWorker:
         """Save the state, after all messages sent before are in the channel.
 
         Raises:
-            ReplacedError: another worker has taken over; the state is its own now.
+            ReplacedError: another worker has taken over the state.
             RuntimeError: messages did not get into the channel, or this worker has ended.
         """
         self._check_lock()
@@ -296,8 +297,8 @@ class FeatureWorker:
             "settings": self._settings(),
             "journal": self._journaled,
         }
-        # A worker that takes over removes this file. So what is written before it does so, and
-        # renamed after that, does not take the place of its state.
+        # A worker that takes over removes this file. So an old worker that writes the file before
+        # the removal cannot rename it afterwards, and does not replace the new worker's state.
         beside = self._path.with_name(f".{self._path.name}.{self._life}.partial")
         with open(beside, "w", encoding="utf-8") as file:
             file.write(json.dumps(state))
@@ -312,7 +313,7 @@ class FeatureWorker:
         sync(self._path.parent)
 
     def close(self) -> None:
-        """Let other workers work with the state; `run` does so at its end."""
+        """Release the state for other workers, as `run` does at its end."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None
@@ -339,7 +340,7 @@ def _locked(path: Path) -> FileLock:
     """Return the lock of a state.
 
     Raises:
-        RuntimeError: another process has it.
+        RuntimeError: another process has the lock.
     """
     try:
         return FileLock(path.with_name(f".{path.name}.lock"))
@@ -353,12 +354,12 @@ def _locked(path: Path) -> FileLock:
 
 
 def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return the names of the settings that are in both and whose values differ."""
+    """Return the names of the settings whose old and new values differ."""
     return [name for name in now if name in before and before[name] != now[name]]
 
 
 def _remove_partials(path: Path) -> None:
-    """Remove what workers of before have begun to write beside a file."""
+    """Remove partial files that earlier workers left beside a file."""
     names = re.compile(rf"\.{re.escape(path.name)}(\.[0-9a-f]{{32}})?\.partial")
     for name in os.listdir(path.parent):
         if names.fullmatch(name):
@@ -369,7 +370,7 @@ def _read_state(path: Path) -> dict[str, Any]:
     """Return the state in a file.
 
     Raises:
-        ValueError: it is not what `FeatureWorker.save` writes.
+        ValueError: `FeatureWorker.save` did not write the file.
     """
     try:
         state = json.loads(path.read_text(encoding="utf-8"))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""States of the workers of a training as one value of a checkpoint, and back.
+"""Join the states of a training's workers to one value of a checkpoint, and split them again.
 
-Workers whose state is the same, such as workers that split the rows of the same batches, have one
-state. Workers that read partitions of their own have one state each; the states are kept together,
-so that a training of any number of workers can go on from them.
+If all workers have the same state, for example because they split the rows of the same batches, the
+checkpoint has one state. Workers that read different partitions have one state each. The states of
+all workers are stored together, so that a training with any number of workers can resume from them.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ _KEYS = {"batches", "workers"}
 
 
 def join_states(states: Sequence[Any]) -> Any:
-    """Return the states of all workers as one.
+    """Return the states of all workers as one value.
 
     Args:
-        states: JSON values, which may have arrays in them, one per worker in order.
+        states: JSON values, possibly with arrays, one per worker in order.
 
     Returns:
-        The state itself if all are equal; else a dict of `workers`, the list of all, and `batches`,
-        the most batches that one of them counts.
+        The state itself if all states are equal. For different states, a dict with `workers`, the
+        list of all states, and `batches`, the greatest number of batches in a state.
 
     Raises:
-        ValueError: there is no state.
+        ValueError: `states` is empty.
 
     Example:
         >>> join_states([{"batches": 4}, {"batches": 4}])
@@ -47,7 +47,7 @@ def join_states(states: Sequence[Any]) -> Any:
 
 
 def states_in(state: Any) -> list[Any] | None:
-    """Return the workers' states that `join_states` has put together; None for a single state.
+    """Return the workers' states from a value of `join_states`; None for a single state.
 
     Example:
         >>> states_in({"batches": 4}) is None
@@ -59,15 +59,15 @@ def states_in(state: Any) -> list[Any] | None:
 
 
 def state_for(state: Any, worker: int, workers: int) -> Any:
-    """Return one worker's state, of an object that cannot go on with other numbers of workers.
+    """Return one worker's state, for an object that needs the same number of workers as before.
 
     Args:
-        state: what `join_states` returned.
+        state: result of `join_states`.
         worker: number of the worker.
         workers: number of workers.
 
     Raises:
-        ValueError: it is of another number of workers.
+        ValueError: `state` has another number of workers.
 
     Example:
         >>> state_for(join_states([{"a": 1}, {"a": 2}]), 1, 2)
@@ -85,7 +85,7 @@ def state_for(state: Any, worker: int, workers: int) -> Any:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Return whether two values with arrays in them are equal, of dtypes too."""
+    """Return True if two values, possibly with arrays, and the arrays' dtypes are equal."""
     if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
         both = isinstance(one, np.ndarray) and isinstance(other, np.ndarray)
         return both and one.dtype == other.dtype and np.array_equal(one, other)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tiers of a table below its rows in host memory: their configuration, Redis, the SSD directory."""
+"""Tiers of a table below host memory: configuration, Redis and the SSD directory."""

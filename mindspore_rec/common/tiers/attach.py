@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attach the tiers of a CacheConfig, host memory and the tiers below it, to a new table."""
+"""Attach host memory and the lower tiers of a CacheConfig to a new table."""
 
 from __future__ import annotations
 
@@ -23,22 +23,21 @@ def attach(
     remote_name: str | None = None,
     opened: Callable[[Any], None] | None = None,
 ) -> None:
-    """Limit a table's host memory and open its lower tiers, before the table has rows.
+    """Limit the host memory of a table without rows, and open the table's lower tiers.
 
     Args:
         table: the native table.
         config: the tiers.
-        worker: number of this worker, whose rows are in a directory and in Redis keys of its own.
-            Default: 0.
+        worker: number of this worker. Each worker has its own directory and Redis keys. Default: 0.
         workers: number of workers. Default: 1.
-        remote_name: name of the table on Redis. Default: its own.
-        opened: called with each `RedisTier` that is opened. Default: nothing is.
+        remote_name: name of the table on Redis. Default: the table's name.
+        opened: function that is called with each opened `RedisTier`. Default: no function.
 
     Raises:
-        ValueError: the SSD tier holds rows of an earlier run and `leftover` is 'refuse'; the config
-            does not fit the table.
+        ValueError: the SSD tier has rows of an earlier run and `leftover` is 'refuse', or the
+            config does not fit the table.
         OSError: the SSD tier cannot be opened.
-        ImportError, RemoteError: redis-py is missing; the remote tier cannot be opened, or holds
+        ImportError, RemoteError: redis-py is missing, or the remote tier cannot be opened or has
             rows of an earlier run.
     """
     levels: list[dict[str, Any]] = []
@@ -66,7 +65,7 @@ def _remote(
     workers: int,
     opened: Callable[[Any], None] | None,
 ) -> _Open:
-    # redis-py is optional, so this is not imported above.
+    # redis-py is optional, so these modules are not imported at the top.
     from mindspore_rec.common.tiers.redis.link import need_redis, parse_target
     from mindspore_rec.common.tiers.redis.tier import RedisTier
 

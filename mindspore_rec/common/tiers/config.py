@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CacheConfig: which tiers a table's rows live in, and how much of each."""
+"""CacheConfig: the tiers of a table's rows, and the limit of each tier."""
 
 from __future__ import annotations
 
@@ -24,44 +24,50 @@ REMOTE_SCHEMES = ("redis", "rediss", "redis+cluster", "rediss+cluster")
 @takes_old(InSsd(), order=POSITIONS)
 @dataclass(frozen=True)
 class CacheConfig:
-    """The tiers of a table: device, host, remote, SSD, any of them below one another in this order.
+    """The tiers of a table, from high to low: any of device, host, remote and SSD.
 
-    A row (value, optimizer state, metadata) lives in the highest tier that has room for it. Rows
-    over a tier's limit are demoted to the next tier; a lookup in training promotes the rows it
-    reads. Where a row lives changes no bit of it. Without a config, all rows live in host memory.
+    A row (value, optimizer state, metadata) is in the highest tier that has room for it. Rows over
+    a tier's limit are demoted to the next tier. A lookup in training promotes the rows that it
+    reads. A row has the same bits in every tier. Without a config, all rows are in host memory.
 
-    One config may serve several tables; each has limits, a directory and Redis keys of its own.
+    One config may serve several tables. Each table has separate limits, a separate directory and
+    separate Redis keys.
 
     Args:
-        device_rows: rows in the device's memory (`vocab_cache_size` of upstream), at least the
-            unique ids of a batch. Default: no device tier.
-        host_rows: rows in host memory, at least the unique keys of the batches that are read ahead.
-            Default: no limit.
-        host_bytes: the same limit in bytes of rows (value, optimizer state and 32 bytes of
-            metadata and index each) instead of their number. Default: no limit.
-        remote: URL of a Redis server, `redis://[user:password@]host:port[/database]`, or with TLS
-            `rediss://`; of any nodes of a cluster, `redis+cluster://host:port[,host:port...]` or
-            `rediss+cluster://`. Default: no remote tier.
-        remote_rows: most rows in the remote tier; other rows go to the SSD. Default: no limit.
+        device_rows: number of rows in the device's memory (`vocab_cache_size` of upstream), at
+            least the number of unique ids of a batch. Default: no device tier.
+        host_rows: number of rows in host memory, at least the number of unique keys of the batches
+            that are read ahead. Default: no limit.
+        host_bytes: limit of host memory in bytes of rows instead of their number. A row takes the
+            bytes of its value and optimizer state, and 32 bytes of metadata and index. Default: no
+            limit.
+        remote: URL of a Redis server, `redis://[user:password@]host:port[/database]`, or
+            `rediss://` with TLS. For a cluster, the URL of any of its nodes,
+            `redis+cluster://host:port[,host:port...]` or `rediss+cluster://`. Default: no remote
+            tier.
+        remote_rows: maximum number of rows in the remote tier. Rows over this limit are demoted to
+            the SSD tier. Default: no limit.
         ssd: the SSD tier, an `SsdConfig`. Default: no SSD tier.
-        policy: which rows leave host memory first: 'lru', least recently trained, or 'lfu', least
-            often looked up in training. Default: 'lru'.
-        prefetch: batches that `RecModel` reads ahead, 0 to 64; their rows are promoted while
-            earlier steps run. 0: a lookup reads missing rows itself. Default: 2.
-        leftover: rows of an earlier run that the SSD directory or the Redis server holds under this
-            table's name. 'refuse' raises an error and leaves them, 'discard' deletes them, 'keep'
-            makes them rows of this table, which must have the same row size, dtypes and
-            optimizer. Default: 'refuse'.
+        policy: rows that are demoted from host memory first: 'lru' for the least recently trained
+            rows, 'lfu' for the rows least often looked up in training. Default: 'lru'.
+        prefetch: number of batches that `RecModel` reads ahead, 0 to 64. The rows of batches that
+            are read ahead are promoted while earlier steps run. With `prefetch=0`, a lookup reads
+            missing rows itself. Default: 2.
+        leftover: action for rows of an earlier run with this table's name in the SSD directory or
+            on the Redis server. The action 'refuse' raises an error and keeps the rows, and
+            'discard' deletes the rows. The action 'keep' makes the rows part of this table, which
+            must have the same row size, dtypes and optimizer. Default: 'refuse'.
 
     Attributes:
         ssd_path, ssd_bytes, ssd_direct: `path`, `max_bytes` and `direct` of `ssd`; None, None and
-            True without.
+            True without an SSD tier.
 
     Raises:
         TypeError: an argument is of the wrong type.
-        ValueError: an argument is out of range, or of no use in this combination.
+        ValueError: an argument is out of range, or has no effect in this combination.
 
-    After `vocab_cache_size` of `mindspore.nn.EmbeddingLookup` and the three storages of Rec SDK.
+    The class follows `vocab_cache_size` of `mindspore.nn.EmbeddingLookup` and the three storages of
+    Rec SDK.
 
     Example:
         >>> config = CacheConfig(host_rows=1_000_000, ssd=SsdConfig("rows", max_bytes=10 << 30))
@@ -137,7 +143,7 @@ class CacheConfig:
 
     @property
     def has_lower_tier(self) -> bool:
-        """Whether there is a tier below host memory."""
+        """True if there is a tier below host memory."""
         return self.remote is not None or self.ssd is not None
 
     @property
@@ -152,15 +158,15 @@ class CacheConfig:
 
     @property
     def ssd_direct(self) -> bool:
-        """Whether access to files of the SSD tier bypasses the page cache."""
+        """True if access to files of the SSD tier bypasses the page cache."""
         return self.ssd is None or self.ssd.direct
 
 
 def check_cache(cache: Any) -> CacheConfig | None:
-    """Return `cache` if it is a CacheConfig or None.
+    """Check that `cache` is a CacheConfig or None, and return `cache`.
 
     Raises:
-        TypeError: `cache` is something else.
+        TypeError: `cache` is of another type.
 
     Example:
         >>> check_cache(None) is None

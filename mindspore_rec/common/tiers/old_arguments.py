@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments of CacheConfig that are fields of `SsdConfig` by now."""
+"""Former arguments of CacheConfig that are now fields of `SsdConfig`."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ POSITIONS = (
 
 
 class InSsd:
-    """Change by which arguments of the SSD tier become fields of the argument `ssd`."""
+    """Conversion of old arguments of the SSD tier to fields of the argument `ssd`."""
 
     def apply(self, function: str, named: dict[str, Any]) -> None:
-        """Put `ssd` in their place, with a warning for each.
+        """Replace the old arguments by `ssd`, with a warning for each argument.
 
-        They change the fields of an `ssd` beside them, so that `dataclasses.replace` of a config
-        takes them too.
+        If the call also has `ssd`, the old arguments change its fields. So `dataclasses.replace` of
+        a config accepts old arguments too.
         """
         old = {name: named.pop(name) for name in SSD_FIELDS if name in named}
         for name in old:
@@ -48,14 +48,14 @@ class InSsd:
 
 
 def ssd_of(ssd: SsdConfig | None, old: dict[str, Any]) -> SsdConfig | None:
-    """Return the SSD tier with fields that are given as the arguments that they were.
+    """Return the SSD tier with its fields set from old arguments.
 
     Args:
         ssd: the tier, or None.
-        old: values of fields, by the arguments that they were.
+        old: values of fields, by the names of the old arguments.
 
     Raises:
-        ValueError: a setting of the tier is given without a path.
+        ValueError: an old argument sets the tier, but the path is missing.
 
     Example:
         >>> ssd_of(None, {"ssd_path": "rows", "ssd_direct": False})

@@ -24,13 +24,13 @@ def _open(path: Path, **options: Any) -> SsdStore:
 
 
 def inspect(path: Path) -> dict[str, Any]:
-    """Return figures and segments of the tier at `path`."""
+    """Return statistics and segments of the tier at `path`."""
     with _open(path, read_only=True) as store:
         return {"path": str(path), **store.stats(), "segment_list": store.segments()}
 
 
 def verify(path: Path) -> dict[str, Any]:
-    """Read and check every record of the tier at `path`; return the damaged places."""
+    """Read and check every record of the tier at `path`, and return the damaged places."""
     try:
         with _open(path, read_only=True) as store:
             rows, problems = len(store), store.verify()
@@ -40,7 +40,7 @@ def verify(path: Path) -> dict[str, Any]:
 
 
 def compact(path: Path) -> dict[str, Any]:
-    """Drop overwritten and erased rows; return figures of before and after."""
+    """Drop overwritten and erased rows, and return statistics from before and after."""
     with _open(path, background_gc=False) as store:
         before = store.stats()
         store.compact()
@@ -89,7 +89,7 @@ def _text(command: str, result: dict[str, Any]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return the exit status."""
+    """Run the command, and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m mindspore_rec.ssd", description=_DESCRIPTION)
     parser.add_argument("command", choices=("inspect", "verify", "compact"))
     parser.add_argument("path", type=Path, help="directory of the tier")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SsdConfig: the SSD tier of tables, where it is and how much it may take."""
+"""SsdConfig: the directory and the size limit of the SSD tier of tables."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ MAX_BYTES = 1 << 60
 
 @dataclass(frozen=True)
 class SsdConfig:
-    """SSD tier of a `CacheConfig`: the rows that no tier above has room for, in files.
+    """SSD tier of a `CacheConfig`: files with the rows for which the higher tiers have no room.
 
     Args:
-        path: directory, made if it is missing; a table's rows are in
-            `<path>/<table name, URL-quoted>`.
-        max_bytes: limit of each table's files in bytes. Default: the disk's space.
-        direct: whether file access bypasses the system's page cache (O_DIRECT), which would take
-            memory beyond the limit. Default: True.
+        path: directory, which is made if it is missing. A table's rows are in `<path>/<table name,
+            URL-quoted>`.
+        max_bytes: limit, in bytes, of each table's files. Default: the space of the disk.
+        direct: whether file access bypasses the system's page cache (O_DIRECT). The page cache
+            would take memory beyond the limit of host memory. Default: True.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.

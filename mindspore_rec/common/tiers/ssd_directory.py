@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The directory of a table's SSD tier: `<path>/<quoted table name>/rows-<generation>`.
 
-Each of several workers has a directory of its own there,
-`worker-<number>-of-<workers>/rows-<generation>`: which rows it has depends on both numbers.
+Each of several workers has its own directory, `worker-<number>-of-<workers>/rows-<generation>`,
+because the rows of a worker depend on the worker's number and on the number of workers.
 
-A generation is a row size: when an optimizer gives rows another size, the native core opens the
-next one and moves the rows over.
+Each generation has one row size. When an optimizer changes the row size, the native core opens the
+next generation and moves the rows to it.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class SsdDirectory:
     """Directory of one table on an SSD, with rows that an earlier run may have left.
 
     Args:
-        table_name: the table's.
-        config: has `ssd` and `leftover`.
+        table_name: name of the table.
+        config: configuration with `ssd` and `leftover`.
         worker: number of this worker. Default: 0.
         workers: number of workers. Default: 1.
 
     Raises:
-        ValueError: there are rows and `leftover` is 'refuse'; there are rows of another number of
-            workers and it is 'keep'; the table's name is too long.
+        ValueError: the directory has rows and `leftover` is 'refuse', the directory has rows of
+            another number of workers and `leftover` is 'keep', or the table's name is too long.
         OSError: the directory cannot be made or read, or another process has the rows open.
 
     Example:
@@ -71,7 +71,8 @@ class SsdDirectory:
         make_directories(self.path)
         leftovers = _leftovers(self.path)
         self._kept: _Leftover | None = None
-        # Each old directory is looked at by one worker, which is the only one to remove it.
+        # Each old directory is assigned to one worker. Only the assigned worker removes an old
+        # directory.
         others = [
             (path, count, stale)
             for path, number, count in _workers_of(directory)
@@ -100,15 +101,15 @@ class SsdDirectory:
             _remove(leftover.path)
 
     def open(self, row_bytes: int, generation: int) -> SsdStore:
-        """Open the store of a generation; generations before the last one are removed.
+        """Open the store of a generation, and remove all generations before the previous one.
 
         Args:
             row_bytes: bytes of a row.
-            generation: from 0, counts row sizes of this run.
+            generation: number of the row size in this run, from 0.
 
         Raises:
-            ValueError: rows to keep are of another size.
-            OSError: as for `_native.SsdStore`.
+            ValueError: rows to keep have another size.
+            OSError: `_native.SsdStore` raises it.
         """
         target = self.path / f"rows-{generation}"
         kept = self._kept
@@ -140,7 +141,7 @@ class SsdDirectory:
 
 
 def _file_name(table_name: str) -> str:
-    # quote() leaves dots alone, and "." and ".." are no names of their own.
+    # quote() does not change dots, but "." and ".." are not usable as names.
     name = quote(table_name, safe="")
     name = "%2E" + name[1:] if name.startswith(".") else name
     if len(name) > MAX_NAME:
@@ -156,7 +157,7 @@ def _of_worker(directory: Path, worker: int, workers: int) -> Path:
 
 
 def _workers_of(directory: Path) -> list[tuple[Path, int, int]]:
-    """Return the directories of workers of all runs: path, number of the worker and of workers."""
+    """Return the workers' directories of all runs: path, worker and number of workers."""
     directories = [(directory, 0, 1)] if directory.is_dir() else []
     for each in sorted(directory.glob("worker-*-of-*")):
         match = _WORKER.fullmatch(each.name)
@@ -175,7 +176,7 @@ def _generations(path: Path) -> list[tuple[int, Path]]:
 
 
 def _leftovers(path: Path) -> list[_Leftover]:
-    """Return the generations with segments; one without was opened and never written to."""
+    """Return the generations with segments; a generation without segments was never written."""
     return [
         _Leftover(number, each, _row_bytes(each))
         for number, each in _generations(path)
@@ -184,7 +185,7 @@ def _leftovers(path: Path) -> list[_Leftover]:
 
 
 def _row_bytes(path: Path) -> int:
-    """Return the size that the manifest gives, 0 if it gives none."""
+    """Return the row size in the manifest; 0 without a manifest or without the size."""
     try:
         text = (path / "MANIFEST").read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
@@ -194,7 +195,7 @@ def _row_bytes(path: Path) -> int:
 
 
 def _remove(path: Path) -> None:
-    """Remove a store that nobody has open."""
+    """Remove a store that no table or process has open."""
     if not (path / "LOCK").exists():
         shutil.rmtree(path)
         return
@@ -203,7 +204,7 @@ def _remove(path: Path) -> None:
 
 
 def _lock(path: Path, purpose: str) -> FileLock:
-    """Lock the store at `path`, so that nobody opens it; raise if it is open."""
+    """Lock the store at `path` against opening. Raise OSError if the store is open."""
     try:
         return FileLock(path / "LOCK")
     except OSError as error:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Send packed commands to Redis servers, and retry while a server is unavailable.
 
-A call sends all commands to all servers before it waits for the first reply. It uses one connection
-a server that no other call uses at the same time; connections are kept for later calls.
+A call sends all commands to all servers before it waits for the first reply. The call uses one
+connection per server, which no other call uses at the same time. Connections are kept for later
+calls.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ MOST_WAIT = 1.0
 
 
 class Command:
-    """A packed command, or a transaction of several, and its reply.
+    """A packed command, or a transaction of several commands, and its reply.
 
     Args:
-        bucket: bucket that the command is about.
+        bucket: bucket that the command reads or writes.
         packed: bytes to send, in parts.
         form: form that the last reply must have. Default: any.
-        replies: number of replies the server sends. Default: 1.
+        replies: number of replies that the server sends. Default: 1.
 
     Attributes:
         reply: the last reply.
@@ -70,10 +71,10 @@ class Command:
 
 
 class OwnLock:
-    """A reentrant lock that raises in a forked process.
+    """Reentrant lock that raises an error in a forked process.
 
-    The fork's copy of the lock may be held by a thread that exists in the parent only, and would
-    never be released.
+    In the fork, a thread that exists only in the parent may hold the copy of the lock and never
+    release the lock.
 
     Args:
         subject: name of the tier in error messages.
@@ -85,7 +86,7 @@ class OwnLock:
         self._lock = threading.RLock()
 
     def in_owner(self) -> bool:
-        """Whether the calling process made the lock."""
+        """Return True if the calling process made the lock."""
         return os.getpid() == self._pid
 
     def check_owner(self) -> None:
@@ -131,15 +132,15 @@ class Client:
             self.nodes.close()
 
     def run(self, commands: Sequence[Command], *, greet: bool = True) -> None:
-        """Send the commands and set their replies; commands of one bucket take effect in order.
+        """Send the commands and set their replies. Commands of one bucket take effect in order.
 
         Args:
             commands: the commands.
             greet: whether each new connection is checked with `Nodes`' greeting first.
 
         Raises:
-            RemoteUnavailableError, RemoteFullError: no try succeeded within `retry_seconds`.
-            RemoteError: the server refused a command, in a way that a retry cannot help.
+            RemoteUnavailableError, RemoteFullError: no attempt succeeded within `retry_seconds`.
+            RemoteError: the server refused a command, and a retry cannot help.
         """
         self._lock.check_owner()
         if self._closed:
@@ -184,7 +185,7 @@ class Client:
             time.sleep(min(left, wait * random.uniform(0.5, 1.0)))
 
     def _round(self, pending: Sequence[Command], greet: bool) -> Exception | None:
-        """Try every command once; return the last error that a retry may resolve, or None."""
+        """Try every command once. Return the last error that a retry may resolve, or None."""
         if self.nodes.stale:
             try:
                 self.nodes.refresh()
@@ -225,16 +226,16 @@ class Client:
                     else:
                         self.nodes.give(link, epoch, greet)
         finally:
-            # After an error that ends the call, unread replies are still under way.
+            # After an error that ends the call, unread replies are still in flight.
             for link, _ in waiting:
                 self.nodes.broken(link)
         return problem
 
     def _receive(self, link: Link, command: Command) -> Exception | None:
-        """Read the replies of a command; return the first error among them, or None.
+        """Read the replies of a command, and return the first error among them, or None.
 
         Raises:
-            RemoteError: the last reply is none to this command.
+            RemoteError: the last reply cannot be a reply to this command.
         """
         first: Exception | None = None
         for _ in range(command.replies + (command.asked is not None)):
@@ -252,7 +253,7 @@ class Client:
         return first
 
     def _failed(self, error: Exception, command: Command | None = None) -> Exception:
-        """Note a redirection or a change of the cluster; return the error, raise if it is final."""
+        """Record a redirection or a change of the cluster, and judge the error with `_judge`."""
         moved = isinstance(error, redis.exceptions.MovedError)
         if command is not None and isinstance(error, redis.exceptions.AskError) and not moved:
             command.asked = (error.host or self.nodes.homes[command.bucket][0], error.port)
@@ -261,7 +262,7 @@ class Client:
         return self._judge(error)
 
     def _cut_off(self, group: list[Command], error: Exception) -> Exception:
-        """Handle a broken connection: return the error, or raise if it is final."""
+        """Handle a broken connection. Return the error, or raise a RemoteError if it is final."""
         for command in group:
             command.asked = None
         return self._failed(error)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A connection to one Redis server, the URL that names it, and the errors of the tier.
+"""A connection to one Redis server, the server's URL, and the errors of the tier.
 
-redis-py makes the connection (TLS, passwords, databases) and hiredis parses the replies; commands
-are packed by `wire`.
+redis-py makes the connection (TLS, passwords, databases), hiredis parses the replies, and `wire`
+packs the commands.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class RemoteUnavailableError(RemoteError):
 
 
 class RemoteFullError(RemoteError):
-    """The server is out of memory and refuses rows; the rows it holds are intact."""
+    """The server is out of memory and refuses rows. The rows on the server are intact."""
 
 
 class RowsLostError(RemoteError):
-    """The server lost rows that were written to it, or holds an older state of them."""
+    """The server lost rows that were written to it, or has an older state of them."""
 
 
 def need_redis() -> None:
@@ -64,7 +64,7 @@ class Target:
     Attributes:
         shown: the URL without password and options, for messages.
         seeds: addresses in the URL: the server, or any nodes of the cluster.
-        cluster: whether it is a cluster.
+        cluster: whether the target is a cluster.
         tls: whether connections use TLS.
         options: further arguments of redis-py's Connection.
         timeout: seconds for one answer of a server.
@@ -90,7 +90,7 @@ class Target:
             "protocol": 2,
             "socket_timeout": timeout,
             "socket_connect_timeout": timeout,
-            # No retries in redis-py: `Client` retries, and knows which rows to send again.
+            # redis-py must not retry, because `Client` retries and knows which rows to send again.
             "retry": redis.retry.Retry(redis.backoff.NoBackoff(), 0),
         }
         return make(**options)
@@ -118,10 +118,10 @@ _FORMS = (
 
 
 def parse_target(url: str) -> Target:
-    """Parse a URL of the forms and options that `RedisTier` lists.
+    """Parse a URL with the forms and options that `RedisTier` lists.
 
     Raises:
-        ValueError: the URL is malformed. The message leaves the URL out: it may hold a password.
+        ValueError: the URL is malformed. The message omits the URL, which may contain a password.
 
     Example:
         >>> target = parse_target("rediss+cluster://me:secret@a:7000,b")
@@ -177,14 +177,14 @@ class Link:
     """An open connection to one server.
 
     Args:
-        target: how to connect.
+        target: the parsed URL.
         address: host and port.
         timeout: seconds for one answer.
 
     Attributes:
         address: host and port of the server.
         server: address and run id, which changes when the server restarts; None if INFO is refused.
-        client_id: the server's id of this connection; None if the server does not give one.
+        client_id: the server's id of this connection; None if the server does not return an id.
         info: sections `server` and `memory` of INFO; empty if INFO is refused.
     """
 
@@ -213,7 +213,7 @@ class Link:
         self.server = (address, run) if run else None
 
     def _allowed(self, *words: bytes) -> Any:
-        """Return the reply to a command, None if the server refuses it."""
+        """Return the reply to a command; None if the server refuses the command."""
         try:
             return self.ask(*words)
         except redis.ResponseError:
@@ -229,11 +229,11 @@ class Link:
         self._connection.send_packed_command([packed], check_health=False)
 
     def receive(self) -> Any:
-        """Return the next reply; raise it if it is an error."""
+        """Return the next reply, or raise it if it is an error."""
         try:
             return self._connection.read_response()
         except redis.ResponseError as error:
-            # redis-py before 6 parses these two in its cluster client only.
+            # redis-py before version 6 parses MOVED and ASK only in its cluster client.
             word, rest = _code(error)
             if word in ("MOVED", "ASK"):
                 kinds = {"MOVED": redis.exceptions.MovedError, "ASK": redis.exceptions.AskError}
@@ -255,7 +255,7 @@ def transport_errors() -> tuple[type[Exception], ...]:
 
 
 def is_final(error: Exception) -> bool:
-    """Whether a retry would fail with the same error."""
+    """Return True if a retry would fail with the same error."""
     if isinstance(error, redis.AuthenticationError | redis.exceptions.AuthorizationError):
         return True
     if isinstance(error, transport_errors()):
@@ -273,13 +273,13 @@ def is_final(error: Exception) -> bool:
 
 
 def _code(error: Exception) -> tuple[str, str]:
-    """Return the code of a server's reply and the rest: its first word, by Redis' protocol."""
+    """Return the code of an error reply, which is its first word, and the rest of the reply."""
     code, _, rest = str(error).partition(" ")
     return code, rest
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and the errors that it came of."""
+    """Yield an error and the errors that caused it."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Markers of buckets: two fields with the token of the owner and the number of the last write.
 
-With them a reader notices that the server lost rows, or went back to an older state of them.
+By the markers, a reader detects that the server lost rows or returned to an older state.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class Markers:
 
     Attributes:
         token: 16 random bytes, new each time the tier is opened.
-        sent: number of the last command of a write sent to each bucket; a retry has the number of
-            the first try. Each command has its own: a server that lost the last of several commands
-            of one write is behind.
-        confirmed: number of the last write that the server confirmed, for each bucket.
+        sent: for each bucket, the number of the last sent command of a write. A retry has the
+            number of the first attempt. Each command has a different number, so a server that lost
+            the last of several commands of one write has an older number.
+        confirmed: for each bucket, the number of the last write that the server confirmed.
     """
 
     def __init__(self, names: Sequence[bytes], subject: str) -> None:
@@ -36,10 +36,10 @@ class Markers:
         self._subject = subject
 
     def begin(self, buckets: Iterable[int]) -> list[int]:
-        """Count commands of a write, before they are sent; return the number of each.
+        """Count commands of a write before they are sent, and return the number of each command.
 
         Args:
-            buckets: the bucket of each command, in the order in which they take effect.
+            buckets: the bucket of each command, in the order in which the commands take effect.
         """
         numbers = []
         for bucket in buckets:
@@ -48,7 +48,7 @@ class Markers:
         return numbers
 
     def confirm(self, buckets: Iterable[int]) -> None:
-        """Note that the server confirmed all writes sent to these buckets."""
+        """Record that the server confirmed all writes sent to these buckets."""
         for bucket in set(buckets):
             self.confirmed[bucket] = self.sent[bucket]
 
@@ -57,11 +57,11 @@ class Markers:
 
         Args:
             bucket: the bucket.
-            marker: token and number, as HMGET returns them.
-            least: `confirmed` of the bucket before the marker was asked for.
+            marker: token and number from HMGET.
+            least: `confirmed` of the bucket before the marker was requested.
 
         Raises:
-            RowsLostError: the server lost rows, or holds an older state.
+            RowsLostError: the server lost rows, or has an older state.
         """
         token, number = marker
         if token == self.token and number is not None:
@@ -82,7 +82,7 @@ class Markers:
         return pack(b"HMGET", self._names[bucket], TOKEN, SEQUENCE)
 
     def put_number(self, bucket: int) -> bytes:
-        """Return the command that writes the number only."""
+        """Return the command that writes only the number."""
         return pack(b"HSET", self._names[bucket], SEQUENCE, sequence_bytes(self.sent[bucket]))
 
     def put(self, bucket: int) -> bytes:
@@ -91,6 +91,6 @@ class Markers:
         return pack(b"HSET", self._names[bucket], TOKEN, self.token, SEQUENCE, number)
 
     def clear(self, bucket: int) -> Packed:
-        """Return the transaction that deletes the bucket and writes its marker; 4 replies."""
+        """Return the transaction, with 4 replies, that deletes the bucket and writes its marker."""
         unlink = pack(b"UNLINK", self._names[bucket])
         return pack(b"MULTI"), unlink, self.put(bucket), pack(b"EXEC")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The servers of a table: which bucket is where, and a pool of connections to each."""
+"""The servers of a table: the server of each bucket, and a pool of connections to each server."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ except ImportError:  # `need_redis` raises when a tier is opened
 
 
 class Nodes:
-    """The server, or the nodes of a cluster, and idle connections to them.
+    """The server or the cluster nodes of a table, and idle connections to them.
 
     Args:
         target: the parsed URL.
         names: keys of the buckets on the server.
         timeout: seconds for one answer of a server.
-        greet: called with each new connection before anything else is sent over it, and with
-            whether rows will be.
+        greet: function that is called with each new connection before the connection's first use.
+            The function's second argument is True if the connection will transfer rows.
 
     Attributes:
         homes: address of the server of each bucket.
         stale: whether `homes` must be read from the cluster again.
-        epoch: number of changes of `homes`; connections of an earlier epoch are closed.
+        epoch: number of changes of `homes`. Connections of an earlier epoch are closed.
     """
 
     def __init__(
@@ -58,11 +58,11 @@ class Nodes:
         return [bucket for bucket, home in enumerate(self.homes) if home == address]
 
     def failed(self) -> None:
-        """Note an error of a server: in a cluster, its buckets may have moved."""
+        """Record an error of a server: in a cluster, the server's buckets may have moved."""
         self.stale = self._target.cluster
 
     def take(self, address: Address, greet: bool) -> Link:
-        """Return a connection for one caller; without `greet` a new one, over which no rows go."""
+        """Return an idle or new connection; without `greet`, a new one that carries no rows."""
         with self._lock:
             kept = self._idle.get(address)
             cut = [entry for entry in self._cut if entry[0] == address]
@@ -80,9 +80,9 @@ class Nodes:
         return link
 
     def _disarm(self, link: Link, entry: tuple[Address, object, bytes]) -> None:
-        """Kill a broken connection on the server, with the commands it has not read yet.
+        """Kill a broken connection on the server, with the commands that the server has not read.
 
-        A server that hung would otherwise run old writes after newer writes.
+        Without the kill, a server that hung could run old writes after newer writes.
         """
         if link.server == entry[1]:
             try:
@@ -94,7 +94,7 @@ class Nodes:
                 self._cut.remove(entry)
 
     def give(self, link: Link, epoch: int, greeted: bool) -> None:
-        """Return a connection to the pool; close it if it is of an earlier epoch."""
+        """Return a connection to the pool, or close a connection of an earlier epoch."""
         with self._lock:
             if greeted and epoch == self.epoch and not self._closed:
                 self._idle.setdefault(link.address, []).append(link)
@@ -121,7 +121,7 @@ class Nodes:
             link.close()
 
     def refresh(self) -> None:
-        """Read from any node of the cluster which node serves which slot."""
+        """Read the node of each slot from any node of the cluster."""
         with self._lock:
             nodes = list(dict.fromkeys([*self.homes, *self._target.seeds]))
         random.shuffle(nodes)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Forms that replies of a server must have.
 
-A server answers a command in one form. Something else between (a proxy, a server of another kind)
-may not, and its answer must be an error of the tier, not one somewhere inside it.
+A Redis server answers a command in one form. A proxy or another kind of server may answer in
+another form. An answer in another form must raise an error of the tier, and not an error deep in
+its code.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ def is_anything(reply: Any) -> bool:
 
 
 def is_count(reply: Any) -> bool:
-    """Return whether a reply is a number of fields, as of HLEN, HSET, HDEL."""
+    """Return True if a reply is a number of fields, as for HLEN, HSET and HDEL."""
     return type(reply) is int and reply >= 0
 
 
 def is_value(reply: Any) -> bool:
-    """Return whether a reply is the value of one field, as of HGET."""
+    """Return True if a reply is the value of one field, as for HGET."""
     return reply is None or isinstance(reply, bytes)
 
 
 def is_fields(number: int) -> Form:
-    """Return the form of the values of so many fields, as of HMGET.
+    """Return the form of the values of `number` fields, as for HMGET.
 
     Example:
         >>> is_fields(2)([b"x", None]), is_fields(2)([b"x"]), is_fields(2)(3)
@@ -47,7 +48,7 @@ def is_fields(number: int) -> Form:
 
 
 def is_page(reply: Any) -> bool:
-    """Return whether a reply is a cursor, and names and values in turn, as of HSCAN.
+    """Return True if a reply is a cursor plus alternating names and values, as for HSCAN.
 
     Example:
         >>> is_page([b"0", [b"name", b"value"]]), is_page([b"x", []])
@@ -63,7 +64,7 @@ def is_page(reply: Any) -> bool:
 
 
 def is_slots(reply: Any) -> bool:
-    """Return whether a reply is ranges of slots with their nodes, as of CLUSTER SLOTS.
+    """Return True if a reply is ranges of slots with their nodes, as for CLUSTER SLOTS.
 
     Example:
         >>> is_slots([[0, 16383, [b"127.0.0.1", 7000, b"id"]]]), is_slots([[0, 16383]])

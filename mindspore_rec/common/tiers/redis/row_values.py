@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows as values on the server: their bytes and a checksum behind them.
+"""Rows as values on the server: the bytes of a row, then a checksum.
 
-Version 0.1 wrote the bytes alone. These values are told by their length, and are taken over with
-`leftover="keep"`; each row that is written from then on has a checksum.
+Version 0.1 wrote only the bytes of a row. Values without a checksum are recognised by their length,
+and are legal with `leftover="keep"`. Each row that is written later has a checksum.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MOST_NAMED = 10
 
 
 class RowValues:
-    """Checks values of a table's rows and takes the rows out of them.
+    """Check values of a table's rows, and extract the rows.
 
     Args:
         row_bytes: bytes of a row.
@@ -36,14 +36,13 @@ class RowValues:
     def take(
         self, values: Sequence[bytes], keys: np.ndarray, order: np.ndarray, rows: np.ndarray
     ) -> int:
-        """Set `rows[order[i]]` of each value i, which is of `keys[order[i]]`.
+        """Set `rows[order[i]]` from value i, which belongs to the key `keys[order[i]]`.
 
         Returns:
             Bytes of the values.
 
         Raises:
-            RowDamagedError: values have a length that no row has, or rows do not match their
-                checksums.
+            RowDamagedError: a value has an illegal length, or a row does not match its checksum.
         """
         if not rows.flags.c_contiguous:
             own = np.ascontiguousarray(rows)

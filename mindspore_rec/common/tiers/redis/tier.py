@@ -1,34 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
 """RedisTier: rows of a table on a Redis server or cluster.
 
-Format. Row of key `k` of table `t`: field = the 8 little-endian bytes of `k`, value = the row's
-bytes and 4 little-endian bytes of CRC32C over field and row, in hash
-`emb{t/g<generation>r<row_bytes>/p<bucket>}v`; the bucket is one of 64, chosen by a hash of the key.
-Worker w of several, N, has hashes of its own: `emb{t/w<w>of<N>/g...}v`. Each bucket also has two
-fields that mark it: `t`, the token of the opening that owns it, and `s`, the number of the last
-command that wrote to it. Version 0.1 wrote values without the checksum, of `row_bytes` bytes. With
-`leftover="keep"` they are read beside values with a checksum, which are 4 bytes longer, and each
-value that is written again has a checksum from then on; any other opening finds no value without a
-checksum legal. (So with `leftover="keep"` a value that lost just its checksum is taken for an older
-value.)
+Format. The row of key `k` of table `t` is a field of the hash
+`emb{t/g<generation>r<row_bytes>/p<bucket>}v`. The field's name is the 8 little-endian bytes of `k`.
+The field's value is the bytes of the row, then 4 little-endian bytes of CRC32C over field and row.
+A hash of the key chooses one of 64 buckets. Worker w of N workers has its own hashes:
+`emb{t/w<w>of<N>/g...}v`. Each bucket also has a marker of two fields: `t`, the token of the tier
+that owns the bucket, and `s`, the number of the last command that wrote to the bucket. Version 0.1
+wrote values of `row_bytes` bytes without a checksum; values with a checksum are 4 bytes longer.
+With `leftover="keep"`, both kinds of values are legal, and each value that is written again gets a
+checksum. With other values of `leftover`, a value without a checksum is illegal. (So with
+`leftover="keep"`, a value that lost exactly its checksum is read as a value of version 0.1.)
 
 Guarantees.
-* A bit of a row or its checksum that changed on the server, and a row under another key than it was
-  written for, raise `RowDamagedError` in each read and scan that meets them; it names the keys.
-  Writing a damaged row, erasing it and clearing the tier are legal.
-* A read never returns an old row. The marker is read with each read of rows, and on each
-  new connection before rows go over it. A server that restarted empty or with an older state (a
-  snapshot, a replica that had lagged) and a bucket that someone deleted raise `RowsLostError`; a
-  value of a length that no row has raises `RowDamagedError`. None of them reads as "not found".
-* A second writer is refused: the buckets carry the token of the first.
-* Calls are retried with growing pauses, up to `retry_seconds`, while a server is away, hangs, loads
-  its data or is out of memory (`noeviction`), and while a cluster moves slots. A failed write may
-  be repeated; rows that it did not reach are intact.
-* A server that evicts keys by itself (`maxmemory` with a policy `allkeys-*`) is refused.
-* Rows survive a crash of the server as far as its persistence goes. With `appendonly yes` and
-  `appendfsync always` nothing is lost after kill -9; with `everysec` the server may lose what it
-  confirmed within the last two seconds, which raises `RowsLostError`.
-* A read during a write of the same row returns the row of before or of after the write.
+* Each read or scan of a damaged row raises `RowDamagedError` with the keys. A row is damaged if a
+  bit of the row or its checksum changed on the server, or if it is under another key than it was
+  written for. Overwriting or erasing a damaged row and clearing the tier are legal.
+* A read never returns an old row. The marker is read with each read of rows, and on each new
+  connection before the connection transfers rows. `RowsLostError` is raised if a server restarted
+  empty or with an older state (a snapshot, a lagging replica), or if a bucket was deleted. A value
+  of an illegal length raises `RowDamagedError`. A lost or damaged row is never reported as "not
+  found".
+* A second writer is refused, because the buckets have the token of the first writer.
+* Calls are retried with growing pauses, up to `retry_seconds`, while a server is unreachable,
+  hangs, loads its data or is out of memory (`noeviction`), and while a cluster moves slots. A
+  failed write may be repeated. Rows that a failed write did not reach are intact.
+* A server that evicts keys itself (`maxmemory` with a policy `allkeys-*`) is refused.
+* The server's persistence determines which rows survive a crash of the server. With `appendonly
+  yes` and `appendfsync always`, no row is lost after kill -9. With `everysec`, the server may lose
+  writes that it confirmed within the last two seconds. The loss of a confirmed write raises
+  `RowsLostError`.
+* A read during a write of the same row returns the row before the write or the row after it.
 """
 
 from __future__ import annotations
@@ -62,17 +64,18 @@ from mindspore_rec.common.tiers.redis.wire import (
 )
 
 SLICE_BYTES = 16 << 20  # of rows, in one go over the network
-# A scan's cursor: the bucket in 6 bits, the life of the server in 8, the server's cursor above.
+# A scan's cursor has the bucket in 6 bits, the server's life in 8 bits, and above them the server's
+# cursor.
 _LIFE_SHIFT, _PLACE_SHIFT = 6, 14
 _LIVES = 1 << (_PLACE_SHIFT - _LIFE_SHIFT)
 Leftover = Literal["refuse", "discard", "keep"]
 
 
 class RedisTier:
-    """Rows of one size by int64 key, on a Redis server.
+    """Rows of one size by int64 key on a Redis server or cluster.
 
-    Any thread may call it. Writes run one after another, reads in parallel. A forked process must
-    open a tier of its own.
+    Any thread may call the tier. Writes run one after another, and reads run in parallel. A forked
+    process must open its own tier.
 
     Args:
         url: `redis://[[user]:password@]host[:port][/db]`, `rediss://` for TLS,
@@ -81,20 +84,21 @@ class RedisTier:
             `rediss://host?ssl_ca_certs=/etc/ca.pem&retry_seconds=120`.
         table: name of the table.
         row_bytes: bytes of a row, 1 to 2**26.
-        generation: part of the keys' names; rows of another generation are not found. Default: 0.
-        leftover: what to do with rows of this table that the server holds: `"refuse"` to open,
-            `"discard"` or `"keep"` them. Default: `"refuse"`.
-        timeout: seconds that one answer of a server may take. Default: the URL's, else 5.
-        retry_seconds: seconds of retries after which a call raises. Default: the URL's, else 30.
-        worker: number of this worker, which has rows of its own. Default: 0.
-        workers: number of workers; rows that another number of workers wrote are not found.
+        generation: part of the keys' names. Rows of another generation are not found. Default: 0.
+        leftover: action for present rows of this table on the server: `"refuse"` to open,
+            `"discard"` the rows or `"keep"` them. Default: `"refuse"`.
+        timeout: seconds that one answer of a server may take. Default: the URL's value, or 5.
+        retry_seconds: seconds of retries after which a call raises. Default: the URL's value, or
+            30.
+        worker: number of this worker, which has its own rows. Default: 0.
+        workers: number of workers. Rows that another number of workers wrote are not found.
             Default: 1.
 
     Raises:
         ImportError: redis-py or hiredis is missing.
         TypeError, ValueError: an argument is of the wrong type or out of range.
         RemoteUnavailableError: no server answers in time.
-        RemoteError: the server refuses a command or evicts keys, or it holds rows of this table and
+        RemoteError: the server refuses a command or evicts keys, or has rows of this table while
             leftover is `"refuse"`.
     """
 
@@ -155,7 +159,7 @@ class RedisTier:
     # ---------------------------------------------------------------- rows
 
     def read(self, keys: np.ndarray, rows: np.ndarray, found: np.ndarray) -> None:
-        """Set `rows[i]` and `found[i]` for each key; a row that is not found is left unchanged.
+        """Set `rows[i]` and `found[i]` for each key, but not `rows[i]` of a missing key.
 
         Raises:
             RowDamagedError: rows do not match their checksums.
@@ -164,7 +168,7 @@ class RedisTier:
         self._read_parts(keys, rows, found)
 
     def contains(self, keys: np.ndarray, found: np.ndarray) -> None:
-        """Set `found[i]` to whether the server has a row of each key, damaged or not."""
+        """Set `found[i]` to True if the server has a row of the key, damaged or not."""
         self._check(keys)
         self._read_parts(keys, None, found)
 
@@ -201,7 +205,7 @@ class RedisTier:
         self._count(hits=hits, misses=missing, read_rows=hits, read_bytes=taken)
 
     def write(self, keys: np.ndarray, rows: np.ndarray) -> None:
-        """Write the rows; of equal keys the last wins. A failed write may be repeated."""
+        """Write the rows. The last row of a repeated key wins. A failed write may be repeated."""
         self._check(keys, rows)
         with self._write_lock:
             for start in range(0, len(keys), self._most_rows):
@@ -218,7 +222,7 @@ class RedisTier:
         self._count(written_rows=len(keys), written_bytes=rows.nbytes + CHECK_BYTES * len(keys))
 
     def erase(self, keys: np.ndarray) -> None:
-        """Delete the rows of keys; a key without a row is ignored."""
+        """Delete the rows of keys, and ignore keys without a row."""
         self._check(keys)
         with self._write_lock:
             for start in range(0, len(keys), 1 << 18):
@@ -227,7 +231,8 @@ class RedisTier:
                 buckets = sorted({piece.bucket for piece in pieces})
                 self._markers.begin(buckets)
                 erases = self._commands(pieces, self._packer.erases(part, order, pieces))
-                # After the rows: a server that loses the deletion loses the number too.
+                # The number follows the deletion, so a server that loses the deletion also loses
+                # the number.
                 numbers = [
                     Command(bucket, (self._markers.put_number(bucket),), is_count)
                     for bucket in buckets
@@ -246,18 +251,18 @@ class RedisTier:
         ]
 
     def _run_writes(self, commands: list[Command]) -> None:
-        """Run writes and note that the server confirmed them."""
+        """Run writes and record that the server confirmed them."""
         retries = self._client.retries
         known, self._rows_known = self._rows_known, False
         self._client.run(commands)
-        # The number of new rows is in the reply, and a retried write lost its first one.
+        # The reply has the number of new rows, and a retried write lost its first reply.
         self._rows_known = known and retries == self._client.retries
         self._markers.confirm(command.bucket for command in commands)
 
     def flush(self) -> None:
-        """Check that the server holds all rows written, by the marker of every bucket.
+        """Check that the server has all written rows, by the marker of every bucket.
 
-        When rows reach the server's disk depends on its configuration (`appendfsync`).
+        The server's configuration (`appendfsync`) determines when rows reach the server's disk.
 
         Raises:
             RowsLostError: the server lost rows.
@@ -278,24 +283,24 @@ class RedisTier:
             return self._rows
 
     def scan(self, cursor: int, most: int) -> tuple[int, np.ndarray, np.ndarray]:
-        """Return some rows of a walk over all of them.
+        """Return the next rows of a walk over all rows.
 
-        A row that exists during the whole walk is returned at least once.
+        The walk returns each row that exists during the whole walk at least once.
 
         Args:
-            cursor: 0 to start, later the cursor that the call before returned.
-            most: rows to return, about.
+            cursor: 0 to start, later the cursor that the previous call returned.
+            most: approximate number of rows to return.
 
         Returns:
             next cursor (0 at the end), keys int64 `[m]`, rows uint8 `[m, row_bytes]`.
 
         Raises:
-            RowDamagedError: some of them do not match their checksums; the same cursor reads them
-                again.
+            RowDamagedError: some rows do not match their checksums. The same cursor reads these
+                rows again.
         """
         check_int("cursor", cursor, 0, 2**63 - 1)
         check_int("most", most, 1, 2**31 - 1)
-        # Bounds the bytes of a reply.
+        # Limit the bytes of a reply.
         most = min(most, self._most_rows)
         bucket, place = cursor & (BUCKETS - 1), cursor >> _PLACE_SHIFT
         place, life, fields, values = self._scan(
@@ -315,7 +320,7 @@ class RedisTier:
     def _scan(
         self, bucket: int, place: int, life: int, most: int
     ) -> tuple[int, int, list[bytes], list[bytes]]:
-        """Return part of a bucket, from a cursor of HSCAN that a server gave in its life `life`."""
+        """Return part of a bucket from an HSCAN cursor of a server's life `life`."""
         while True:
             words = (b"HSCAN", self._names[bucket], b"%d" % place, b"COUNT", b"%d" % most)
             command = Command(bucket, (pack(*words),), is_page)
@@ -325,12 +330,12 @@ class RedisTier:
             self._markers.check(bucket, marker.reply, least)
             following = int(command.reply[0])
             if command.server is None and (place or following):
-                # No run id, so a restart would go unnoticed: read the bucket in one piece.
+                # Without a run id, a restart would be undetected. So read the bucket in one piece.
                 place, most = 0, 2**31 - 1
                 continue
             now = self._life(command.server)
             if place and now != life:
-                # A restarted server hashes with another seed: the old cursor is meaningless.
+                # A restarted server hashes with another seed, so the old cursor is meaningless.
                 place = 0
                 continue
             fields, values = command.reply[1][::2], command.reply[1][1::2]
@@ -344,7 +349,7 @@ class RedisTier:
             return self._lives.index(server) % _LIVES
 
     def clear(self) -> None:
-        """Delete every row; also makes the tier usable again after a `RowsLostError`."""
+        """Delete every row, which also makes the tier usable again after a `RowsLostError`."""
         with self._write_lock:
             self._markers.begin(range(BUCKETS))
             self._run_clear()
@@ -356,24 +361,24 @@ class RedisTier:
         self._client.run(commands, greet=False)
 
     def discard(self) -> None:
-        """Delete all rows and other keys of the tier on the server; then only `close` is legal."""
+        """Delete all rows and keys of the tier on the server, after which only `close` is legal."""
         with self._write_lock:
             unlinks = [Command(b, (pack(b"UNLINK", name),)) for b, name in enumerate(self._names)]
             self._client.run(unlinks, greet=False)
 
     def stats(self) -> dict[str, int | float]:
-        """Return counts since the tier was opened, and the number of rows.
+        """Return counts of operations since the tier was opened, and the number of rows.
 
-        Keys: rows, hits, misses, read_rows, written_rows, read_bytes, written_bytes, retries. Bytes
-        are bytes of values, checksums included.
+        Keys: rows, hits, misses, read_rows, written_rows, read_bytes, written_bytes, retries. Byte
+        counts are bytes of values, including checksums.
         """
         with self._count_lock:
             counts: dict[str, int | float] = dict(self._counts)
-        # No network call: after a failed write `size()` is more exact.
+        # Counts need no network call. After a failed write, `size()` is more exact.
         return {"rows": self._rows, "retries": self._client.retries, **counts}
 
     def close(self) -> None:
-        """Close the connections; the rows stay on the server."""
+        """Close the connections. The rows stay on the server."""
         self._client.close()
 
     # ---------------------------------------------------------------- checks
@@ -390,7 +395,7 @@ class RedisTier:
             )
 
     def _greet(self, link: Link, rows: bool) -> None:
-        """Check a new connection: the server evicts nothing and holds what was written to it."""
+        """Check on a new connection that the server evicts no keys and has all written rows."""
         self._check_eviction(link)
         if not rows:
             return
@@ -413,7 +418,7 @@ class RedisTier:
                     stacklevel=2,
                 )
         elif int(memory) > 0 and policy.startswith("allkeys"):
-            # volatile-* evicts only keys with an expiry; ours have none.
+            # volatile-* evicts only keys with an expiry, and the tier's keys have no expiry.
             raise RemoteError(
                 f"{self._subject}: the server evicts rows when its memory is full (maxmemory "
                 f"{memory}, maxmemory-policy {policy}); set maxmemory-policy noeviction"
@@ -440,7 +445,7 @@ class RedisTier:
         return [Command(b, (pack(b"HLEN", name),), is_count) for b, name in names]
 
     def _claim(self, leftover: Leftover) -> None:
-        """Take the buckets over: write the token of this tier into each."""
+        """Take over the buckets: write the token of this tier into each bucket."""
         names = list(enumerate(self._names))
         if leftover == "discard":
             self._run_clear()

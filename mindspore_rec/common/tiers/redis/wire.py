@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of buckets, and commands in Redis' protocol packed by NumPy.
+"""Name buckets, and pack commands of Redis' protocol with NumPy.
 
-Every field has 8 bytes and every value of a table the same length, a row and its checksum, so a
-command is a matrix of bytes, and no Python object is made per row.
+Every field has 8 bytes. Every value of a table has the same length: a row and its checksum. So a
+command is a matrix of bytes, and needs no Python object per row.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Packed = tuple[bytes | memoryview, ...]  # parts of one command, joined when the
 
 
 class Piece(NamedTuple):
-    """The rows `start:stop`, in the order by bucket, of one command."""
+    """The rows `start:stop`, in the order of buckets, of one command."""
 
     bucket: int
     start: int
@@ -41,8 +41,9 @@ def bucket_names(
     """Return the keys of one worker's buckets of a table on the server.
 
     The braces are a hash tag, from which a cluster computes the slot. Generation and row length are
-    part of the name, so rows of another layout are not found. If there are several workers, the
-    worker and their number are part of it too, since they decide which worker has which rows.
+    part of the name, so rows of another layout are not found. With several workers, the number of
+    the worker and the number of workers are part of the name too, because they determine the worker
+    of each row.
 
     Example:
         >>> bucket_names("user id", 0, 212)[5]
@@ -61,7 +62,7 @@ def bucket_of(keys: np.ndarray) -> np.ndarray:
 
 
 def pack(*words: bytes) -> bytes:
-    """Return a command of a few words in Redis' protocol.
+    """Return a command, which consists of a few words, in Redis' protocol.
 
     Example:
         >>> pack(b"PING")
@@ -111,13 +112,13 @@ class Packer:
         """Return a matrix with one line per key, whose first 12 bytes are the packed field."""
         lines = np.empty((len(keys), width), np.uint8)
         lines[:, :4] = self._head
-        # A field is the key as 8 little-endian bytes, on every machine.
+        # A field is the key as 8 little-endian bytes on every machine.
         lines[:, 4:12] = keys[order].astype("<i8", copy=False).view(np.uint8).reshape(-1, 8)
         lines[:, -2:] = self._end
         return lines
 
     def reads(self, keys: np.ndarray, order: np.ndarray, pieces: list[Piece]) -> Iterator[Packed]:
-        """Yield HMGET of the marker and the keys for each piece."""
+        """Yield an HMGET command of the marker and the keys for each piece."""
         text = self._fields(keys, order, 14).reshape(-1).data
         for bucket, start, stop in pieces:
             count = stop - start + 2 + MARKER_FIELDS
@@ -131,7 +132,7 @@ class Packer:
         pieces: list[Piece],
         numbers: list[int],
     ) -> Iterator[Packed]:
-        """Yield HSET of the piece's number, of `numbers`, and the rows for each piece."""
+        """Yield an HSET command of the number from `numbers` and the rows for each piece."""
         middle = 12 + len(self._middle)
         width = middle + self.value_bytes + 2
         lines = self._fields(keys, order, width)
@@ -147,7 +148,7 @@ class Packer:
             )
 
     def erases(self, keys: np.ndarray, order: np.ndarray, pieces: list[Piece]) -> Iterator[Packed]:
-        """Yield HDEL of the keys for each piece."""
+        """Yield an HDEL command of the keys for each piece."""
         text = self._fields(keys, order, 14).reshape(-1).data
         for bucket, start, stop in pieces:
             count = stop - start + 2
@@ -155,5 +156,5 @@ class Packer:
 
 
 def sequence_bytes(sequence: int) -> bytes:
-    """Return the 8 bytes of the number of a write, as the marker has it."""
+    """Return the 8 bytes of the number of a write in the marker."""
     return sequence.to_bytes(8, "little")
