@@ -111,7 +111,7 @@ def learn(model: mr.RecModel, batches: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def windowed(logit: np.ndarray, label: np.ndarray, window: int, every: int) -> list[float]:
-    """Return the AUC of the last `window` events, at event `window` and every `every` events later."""
+    """Return the AUC of the last `window` events, at `window` and every `every` events later."""
     ends = range(window, len(label) + 1, every)
     return [functional.auc(label[end - window : end], logit[end - window : end]) for end in ends]
 

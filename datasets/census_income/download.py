@@ -63,7 +63,7 @@ def check_content(path: Path) -> None:
         path: One of the two files, under its published name.
 
     Raises:
-        ValueError: it is not whole gzip data, or its text is another one. The file is removed.
+        ValueError: the file is not complete gzip data, or its text differs. The file is removed.
     """
     digest = hashlib.sha256()
     try:
