@@ -74,7 +74,7 @@ def measure(name: str, chosen: Any, without: Subject, args: Any) -> dict[str, fl
     admission, eviction, kind = chosen
     shape = (args.batch, args.fields)
     steps = WARMUP + args.rounds
-    # Both tables have the same reserve of used rows.
+    # The tables with and without a policy have the same reserve of used rows.
     first = args.rows + args.spare
     stream = Stream(shape, args.rows, args.zipf, args.new, kind, first, args.seed)
     idle = args.rows // max(stream.fresh, 1) + SWEEP_STEPS

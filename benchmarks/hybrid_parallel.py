@@ -11,9 +11,10 @@ All train the same network on the same batches of Zipf-distributed ids, in runs 
     all_cores    one process on N cores, with the batch of all workers together
     workers      N workers of one thread under `python -m mindspore_rec.launch`
 
-The workers' step is split into parts. *exchange* is the time in calls of the channels. Its part
-*moving* is the time for the same bytes when all workers begin together (a barrier before each
-exchange). Its part *waiting* is the difference, mostly for the slower worker.
+The workers' step is split into parts. *exchange* is the time in calls of the channels. The part
+*moving* of the exchange is the time for the same bytes when all workers begin together (a barrier
+before each exchange). The part *waiting* of the exchange is the difference, mostly for the slower
+worker.
 """
 
 from __future__ import annotations

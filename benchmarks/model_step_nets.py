@@ -111,10 +111,10 @@ def to_given(net: nn.Cell, batch: int) -> None:
 def layers_of_model(name: str, net: Any) -> tuple[list[tuple[int, int]], list[int]]:
     """Return (in, out) of the layers of a model's products, and the layers that read numbers only.
 
-    This counts products of perceptrons, of DCN-V2's matrices, and of MMoE's experts, gates and
-    towers. The first layer of all experts is one product, and all gates are another product. It
-    does not count products of single vectors (DCN, first-order terms) or of pairs of embeddings
-    (DLRM): their time is mostly reading.
+    The count includes products of perceptrons, of DCN-V2's matrices, and of MMoE's experts, gates
+    and towers. The first layer of all experts is one product, and all gates are another product.
+    The count leaves out products of single vectors (DCN, first-order terms) and of pairs of
+    embeddings (DLRM): their time is mostly reading.
 
     Args:
         name: of `MODELS`.

@@ -3,8 +3,8 @@
 
     PYTHONPATH=. python benchmarks/stream_kafka.py --json output/stream_kafka.json
 
-It reads rows as a trainer does (26 int64 keys, 13 float32, a label) in messages of 1000 rows, and
-lines in Criteo's format, one per message. The script starts the broker of
+The benchmark reads rows as a trainer does (26 int64 keys, 13 float32, a label) in messages of 1000
+rows, and lines in Criteo's format, one per message. The script starts the broker of
 examples/online_learning/kafka, unless `--brokers` names one. CPU time is the time of this process,
 without the broker.
 """

@@ -10,7 +10,7 @@ __all__ = ["add_network", "network"]
 
 
 def network(program: Program, shape: Shape, activation: str = "relu") -> Layers:
-    """Return a network's program. Its inputs are rows [B, F, dim], and any numbers [B, N].
+    """Return a network's program with the inputs rows [B, F, dim] and any numbers [B, N].
 
     DLRM's first input is the numbers. The output is the logit [B, 1], without the wide part's
     logit.

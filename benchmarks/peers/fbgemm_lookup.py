@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A peer of benchmarks/quantised_lookup.py: FBGEMM's inference kernels on the CPU.
 
-It needs an interpreter with torch and fbgemm-gpu-cpu; see serve.py.
+The peer needs an interpreter with torch and fbgemm-gpu-cpu; see serve.py.
 """
 
 from __future__ import annotations

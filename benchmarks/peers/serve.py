@@ -2,9 +2,10 @@
 """The worker's side of a peer: a network of another framework that runs steps on command.
 
 A worker's arguments are the directory of `settings.json` and `batches.npz` (which `peer_process.py`
-writes), and a file descriptor for its answers. It does not answer on standard output, because
-frameworks print there. It answers a line per answer: first its description as JSON; then for each
-number k that it reads, the seconds of a step on batch k. It uses only NumPy and its framework.
+writes), and a file descriptor for its answers. The worker does not answer on standard output,
+because frameworks print there. The worker writes one line per answer: first its description as
+JSON; then for each number k that it reads, the seconds of a step on batch k. The worker uses only
+NumPy and its framework.
 """
 
 from __future__ import annotations

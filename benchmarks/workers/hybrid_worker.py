@@ -3,8 +3,8 @@
 
     python benchmarks/workers/hybrid_worker.py SOCKET NAME MODEL BATCH ROWS SEED
 
-It connects to the socket, sends a description of itself, and runs the steps that it is told to.
-Process number i of the processes with its name draws its batches from SEED + i.
+The process connects to the socket, sends a description of itself, and runs the steps that it is
+told to. Process number i of the processes with its name draws its batches from SEED + i.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def load(
             ``never_married``, or both. Marital status is a feature of the income task only, because
             it is the label of the task ``never_married`` (default ``("income",)``).
         exact: Numeric columns whose exact values are also categorical features (default: the four
-            amounts). These columns stay numeric features too.
+            amounts). The exact columns stay numeric features too.
         min_count: Minimum number of training rows with an exact value for the value to get its own
             key, at least 1 (default 5). Rarer values share one key.
         validation: Share of the training rows to use for validation, in [0, 1) (default 0).

@@ -40,8 +40,8 @@ def write_packed(
         format: ``mindrecord`` (default) or ``parquet``.
         block_rows: Rows per record or row group, at least 1 (default 4096).
         fields: Names of the values of each column, by the column's name, for the manifest.
-        source: The manifest's description of the rows' origin; JSON values. It is read after the
-            last block, so a caller may fill it while it makes the blocks.
+        source: The manifest's description of the rows' origin; JSON values. `source` is read after
+            the last block, so a caller may fill it while it makes the blocks.
         overwrite: Replace ``output`` if it exists (default False).
 
     Returns:
@@ -86,7 +86,8 @@ def new_directory(output: str | os.PathLike[str], overwrite: bool = False) -> It
         overwrite: Replace an existing directory (default False).
 
     Yields:
-        The directory to fill, on the same file system. It is removed if the block raises.
+        The directory to fill, on the same file system. The directory is removed if the block
+        raises.
 
     Raises:
         FileExistsError: ``output`` exists and ``overwrite`` is False.

@@ -182,7 +182,8 @@ def batches(
 
     Args:
         path: Directory that `write_packed` made, or a mapping from column names to arrays.
-        batch_size: Rows per batch, at least 1. It may differ from the block size on disk.
+        batch_size: Rows per batch, at least 1. The batch size may differ from the block size on
+            disk.
         shuffle: Read the rows in a random order (default False: in the stored order).
         seed: Seed of the shuffle, at least 0. Epoch k has its own order, which depends on (seed,
             k).

@@ -66,7 +66,7 @@ def scale_counts(counts: np.ndarray) -> np.ndarray:
 def bin_counts(counts: np.ndarray) -> np.ndarray:
     """Bin counts for use as categories: ``floor(log(x)**2)`` above 2, the integer part below.
 
-    This is the rule of the challenge's winners
+    The rule is from the challenge's winners
     (https://www.csie.ntu.edu.tw/~r01922136/kaggle-2014-criteo.pdf): fine steps for small counts,
     coarse steps for large counts.
 

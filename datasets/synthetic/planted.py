@@ -163,8 +163,8 @@ def zipf_ranks(field: CategoryField, draws: np.ndarray) -> np.ndarray:
     """Draw values of a field by inversion of a bounded power law.
 
     The density ``x ** -zipf`` on [1, cardinality + 1) is inverted in closed form and floored, so
-    value k has the mass of [k + 1, k + 2). This is close to Zipf's ``(k + 1) ** -zipf`` at any
-    cardinality, and needs no table.
+    value k has the mass of [k + 1, k + 2). The result is close to Zipf's ``(k + 1) ** -zipf`` at
+    any cardinality, and needs no table.
 
     Args:
         field: Cardinality and exponent.

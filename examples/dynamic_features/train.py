@@ -3,8 +3,8 @@
 
 Every value of the stream lives for a known number of rows, and some ids occur once. The table
 without policies keeps all values. The table with admission by count and eviction by idle steps
-keeps about as many rows as there are live values. Both models train the same batches, and predict
-each batch before training on it (progressive validation).
+keeps about as many rows as there are live values. The two models train the same batches, and
+predict each batch before training on it (progressive validation).
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def compare(args: argparse.Namespace) -> dict[str, Any]:
         admission=CountAdmission(args.threshold),
         eviction=Eviction(max_idle_steps=args.idle),
     )
-    # Both models start untrained, so the comparison leaves out the first life of the population.
+    # The two models start untrained, so the comparison leaves out the first life of the population.
     late = [i for i, point in enumerate(bounded) if point["sample"] > config.life]
     gaps = np.array([unbounded[i]["auc"] - bounded[i]["auc"] for i in late])
     bounded_rows = np.array([bounded[i]["rows"] for i in late])

@@ -3,7 +3,7 @@
 
 The click data are synthetic (datasets/synthetic). With tiers, rows that a batch needs are promoted
 from the SSD, or from Redis with `--remote`, during the step before. Rows over the limit are
-demoted. Both tables learn the same bits.
+demoted. The tables with and without tiers learn the same bits.
 """
 
 from __future__ import annotations

@@ -6,8 +6,9 @@
     python examples/online_learning/run.py --kill-every 20
     python examples/online_learning/run.py --workers 2
 
-It prints one line per second. Ctrl-C ends all parts cleanly. Started again with the same directory,
-the run resumes. A part that ends is restarted. It needs Java 17 and Maven for Kafka.
+The runner prints one line per second. Ctrl-C ends all parts cleanly. Started again with the same
+directory, the run resumes. A part that ends is restarted. The runner needs Java 17 and Maven for
+Kafka.
 """
 
 from __future__ import annotations
@@ -141,7 +142,7 @@ def check_channel(brokers: str, workers: int) -> None:
     """Create the channel to the trainer, with one partition per worker.
 
     Raises:
-        RuntimeError: the channel belongs to a run with another number of workers. That run's
+        RuntimeError: the channel belongs to a run with another number of workers. The other run's
             batches depended on time, and its positions are for its own partitions.
     """
     there = ensure_topic(brokers, CHANNEL, workers)

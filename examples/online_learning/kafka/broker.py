@@ -3,8 +3,8 @@
 
     python examples/online_learning/kafka/broker.py run --directory DIRECTORY --port 9092
 
-It needs Java 17 and Maven, which downloads the jars in pom.xml (about 40 MB) the first time. The
-broker never outlives the program that started it, even if the program is killed.
+The broker needs Java 17 and Maven, which downloads the jars in pom.xml (about 40 MB) the first
+time. The broker never outlives the program that started it, even if the program is killed.
 """
 
 from __future__ import annotations
