@@ -5,9 +5,10 @@
 
 Each model trains one epoch of synthetic clicks in Criteo's form, configured by its
 `synthetic.yaml`. All models use batches of 2048, initial values of deviation 0.1, and a constant
-learning rate. Ours use LazyAdam over hash tables; the twins use SparseAdam over `nn.Embedding` and
-Adam for the other weights. Needs PyTorch (`pip install torch`; the CPU build is enough). The exit
-code is 1 if log loss or AUC of model and twin differ by more than 0.001 after the epoch.
+learning rate. Our models use  LazyAdam over hash tables; the twins use SparseAdam over
+`nn.Embedding` and Adam for the other weights. Needs PyTorch (`pip install torch`; the CPU build is
+enough). The exit code is 1 if log loss or AUC of model and twin differ by more than 0.001 after the
+epoch.
 """
 
 from __future__ import annotations

@@ -117,8 +117,8 @@ class Stream:
 
     'returning': half of the new positions of a batch have keys never seen before, and the other
     half the new keys of the batch before. With a threshold of 2 a step then admits and inserts as
-    many keys as as it would without admission, and also counts as many keys: keys that never return
-    save no work. 'once': no new key occurs before or again.
+    many keys as without admission, and also counts as many keys, so keys that never return save no
+    work. 'once': no new key occurs before or again.
 
     Args:
         shape: batch and fields.

@@ -3,7 +3,7 @@
 
 One step looks up batch x fields ids, passes the gradient back, sums it by key, and runs one
 LazyAdam update. The table's cost is the time of the step minus the time of the same graph with the
-rows as a plain input. For comparison, it also measures vanilla MindSpore
+rows as a plain input. For comparison, the benchmark also measures vanilla MindSpore
 (`nn.EmbeddingLookup(sparse=True, target="CPU")` with `nn.LazyAdam` on the CPU target, static ids),
 and the machine's floor (the memory accesses alone). If `--value-dtype` or `--state-dtype` is not
 float32, a float32 table also takes steps in turn, and the ratios to its times are printed too. With

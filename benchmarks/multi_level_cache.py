@@ -3,8 +3,8 @@
 
 Wide & Deep over one table of dim 16 with LazyAdam. The table in memory and a table with tiers train
 in alternating blocks of steps, so that a drifting machine affects both tables alike. The table with
-tiers trains with prefetch and without. All have the same rows at first, and the tiers are filled as
-they as after a long run: the most frequent keys in the highest tier.
+tiers trains with prefetch and without. All tables have the same rows at first. The tiers are filled
+as after a long run, with the most frequent keys in the highest tier.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two hosts on one machine: network namespaces connected by one link of a set speed.
 
-Each host has a name, an address and one of the machine's cores. The hosts share files, and nothing
-else: workers on two hosts can exchange only over TCP. The benchmark needs root, and `ip` and `tc`
-of iproute2.
+Each host has a name, an address and one of the machine's cores. The hosts share files but nothing
+else, so workers on two hosts can exchange only over TCP. The benchmark needs root, and `ip` and
+`tc` of iproute2.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ With `--serving-workers` a server with this number of processes replaces the `Pr
 request uses a new connection, so that any process may answer. At random times one event with new
 keys is sent to the producer's topic. The predictor is asked for these keys until its answer differs
 from the answer for keys that never occur. The freshness is the time from just before the event is
-sent until that answer: it includes the waits for Kafka, for batches of worker and trainer, for the
-next delta and for the predictor to load it.
+sent until the answer differs. The time includes the waits for Kafka, for batches of worker and
+trainer, for the next delta and for the predictor to load it.
 """
 
 from __future__ import annotations

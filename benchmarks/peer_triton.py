@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """NVIDIA Triton Inference Server as a peer of our server: the same rows, network and requests.
 
-Its binaries come from the package `nvidia-pytriton`, which has Triton's Python backend and no
-process: `peers/triton_model.py` looks the rows up and runs the dense part with ONNX Runtime.
+Triton's binaries come from the package `nvidia-pytriton`, which has only Triton's Python backend.
+So `peers/triton_model.py` looks the rows up and runs the dense part with ONNX Runtime.
 """
 
 from __future__ import annotations

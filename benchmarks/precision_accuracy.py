@@ -4,12 +4,13 @@
     PYTHONPATH=. python benchmarks/precision_accuracy.py --sets movielens synthetic census
         --movielens DIR --census DIR --json OUT
 
-Each model trains with its own configuration for the data set, from the same first values on the
-same batches, once in each training precision: float32; bfloat16 values and states with stochastic
-rounding, the default; the same with rounding to the nearest. The rows of each float32 model are
-then quantised to 8 and to 4 bits, as in a server: each row with its own scale and offset in float16
-(FBGEMM's form). The model is evaluated with the quantised rows. The output is a table in Markdown:
-the mean AUC of float32 over the seeds, and the difference of each other precision.
+Each model trains with its own configuration for the data set, once in each training precision, from
+the same initial values and on the same batches. The precisions are float32, bfloat16 values and
+states with stochastic rounding (the default), and bfloat16 with rounding to the nearest. The rows
+of each float32 model are then quantised to 8 and to 4 bits as in a server, each row with its own
+scale and offset in float16 (FBGEMM's form). The model is evaluated with the quantised rows. The
+output is a table in Markdown: the mean AUC of float32 over the seeds, and the difference of each
+other precision.
 """
 
 from __future__ import annotations

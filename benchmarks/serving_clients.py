@@ -3,11 +3,11 @@
 
     PYTHONPATH=. python benchmarks/serving_clients.py --protocol json,grpc --candidates 1,32
 
-For each pair it measures the latency of one client that asks again at once. Then, in an open loop,
-it finds the highest rate at which 99 % of the answers arrive within --limit-ms after their
-request's due time. Clients run in a separate process. To use little CPU, HTTP clients write
-prepared bytes to sockets, and read only an answer's status and length. gRPC's client is grpcio with
-messages of `tritonclient[http]`; it costs about as much as the server.
+For each pair the benchmark measures the latency of one client that asks again at once. Then, in an
+open loop, the benchmark finds the highest rate at which 99 % of the answers arrive within
+--limit-ms after their request's due time. Clients run in a separate process. To use little CPU,
+HTTP clients write prepared bytes to sockets, and read only an answer's status and length. gRPC's
+client is grpcio with messages of `tritonclient[http]`; it costs about as much as the server.
 
 --triton-python names an interpreter with nvidia-pytriton and onnxruntime: then Triton gets the same
 requests, alternating with our server for each pair.

@@ -4,8 +4,9 @@
     PYTHONPATH=. python benchmarks/serving_load.py --json output/serving_load.json
 
 A real training writes a full checkpoint and deltas beforehand. Then the server answers requests
-that arrive at a fixed rate. In every second phase its directory receives one delta per second.
-Latency counts from a request's due time, so that waiting for an earlier request is included.
+that arrive at a fixed rate. In every second phase the server's directory receives one delta per
+second. Latency counts from a request's due time, so that waiting for an earlier request is
+included.
 """
 
 from __future__ import annotations

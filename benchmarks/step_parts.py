@@ -18,7 +18,7 @@ after another. From medians of the runs follow
     tables = counters of the tables' own operators in the whole step
     rest = whole - dense - tables            what stands between tables and network
 
-the parts add up to the whole step.
+The parts add up to the whole step.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class Core:
             raise RuntimeError(f"oneDNN cannot be used: {problem}")
 
     def use(self, device: str) -> None:
-        """Run programs made from now on on 'cpu' or 'cuda:<n>'.
+        """Make later programs run on 'cpu' or 'cuda:<n>'.
 
         Raises:
             FileNotFoundError: a library of CUDA is missing.

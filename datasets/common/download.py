@@ -25,9 +25,9 @@ def fetch(
 ) -> Path:
     """Download ``url`` to ``destination``.
 
-    The downloaded part is in ``destination.partial``. A later call continues it (HTTP Range with
-    If-Range, so that a file that changed on the server is downloaded anew). A server without range
-    requests sends the whole file again.
+    The downloaded part is in ``destination.partial``. A later call continues  the download (HTTP
+    Range with If-Range, so that a file that changed on the server is downloaded anew). A server
+    without range requests sends the whole file again.
 
     Args:
         url: An ``http`` or ``https`` address.

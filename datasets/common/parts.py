@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversion of large sources on all cores, in parts that survive an interruption.
 
-A packed data set made here has one data file per part of its sources. How sources are cut into
-parts does not depend on the number of processes or on interruptions, and a part's bytes depend on
-its rows alone, so a conversion that is killed and resumed ends with the same bytes.
+A packed data set made here has one data file per part of its sources. The cut of sources into parts
+does not depend on the number of processes or on interruptions, and a part's bytes depend on its
+rows only. So a conversion that is killed and resumed ends with the same bytes.
 
-During the conversion, the data set is in ``.NAME.converting`` beside its final path. ``data`` has
+During the conversion,  the data set is in ``.NAME.converting`` beside its final path. ``data`` has
 the finished files. ``parts`` has one small file per part, which describes the part and is written
 last.
 """

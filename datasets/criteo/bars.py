@@ -15,8 +15,8 @@ header ``label,I1,...,I13,C1,...,C26``, which https://github.com/reczoo/Datasets
   (`embedding.admission_threshold`, over several epochs with `train.admission_counts: first_epoch`),
   except that rare values read zeros instead of a learned vector.
 
-Like ``datasets.criteo.convert``, it works on all cores, and the same command resumes an interrupted
-conversion.
+Like ``datasets.criteo.convert``, the  command works on all cores, and the same command resumes an
+interrupted conversion.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convert Criteo's data to a packed data set: ``python -m datasets.criteo.convert --help``.
 
-The command reads train.txt of the Kaggle set. Of the terabyte set it reads the day files of 2014
-(day_0 to day_23, plain or gzip), or the Parquet files that Criteo publishes now. All these files
-have the same 40 columns. Plain text and Parquet are read on all cores, gzip files on one core per
-file.
+The command reads train.txt of the Kaggle set. Of the terabyte set the  command reads the day files
+of 2014 (day_0 to day_23, plain or gzip), or the Parquet files that Criteo publishes now. All these
+files have the same 40 columns. Plain text and Parquet are read on all cores, gzip files on one core
+per file.
 
 The same command resumes a conversion that was interrupted or killed: finished parts are kept, and
 the result has the same bytes.
@@ -54,7 +54,7 @@ def convert(
         batch_size: Rows per block (default 4096); a part's last block may have fewer.
         strict: Refuse a bad row instead of skipping it (default False).
         counts_as_categories: As for `CriteoReader`.
-        overwrite: Replace ``output`` where it exists (default False).
+        overwrite: Replace ``output`` if it exists (default False).
         workers: Number of processes; each takes some hundred MB. Default: one process per core that
             this process may use. The bytes of the result do not depend on the number of workers.
         part_bytes: Bytes of text per file of the result (default 256 MiB); a Parquet file becomes

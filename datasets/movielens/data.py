@@ -90,12 +90,12 @@ def load(
 
     Args:
         data_dir: directory with ``ratings.csv`` and ``movies.csv``, plain or gzip (``.csv.gz``).
-        split: 'random': each rating is a test row with probability ``test``, as in the tables of
-            CTR models. 'time': the last ``test`` of all ratings by time, which is what a model sees
-            online: many of its users and movies are new.
+        split: 'random': each rating  is a test row with probability ``test``, as in the tables of
+            CTR models. 'time': the last ``test`` of all ratings by time, as a model sees them
+            online, where many users and movies are new.
         test: share of the ratings for testing, above 0 and below 1 (default 0.2).
-        validation: share of the training rows to hold out, in [0, 1) (default 0); of the same kind
-            like the test rows: at random, or the last rows by time.
+        validation: share of the training rows for validation, in [0, 1) (default 0). The split is
+            like the split of the test rows, at random or by time.
         seed: seed of the random split; the split by time does not use it (default 0).
 
     Returns:

@@ -3,8 +3,8 @@
 
     python examples/online_learning/worker.py --brokers 127.0.0.1:9092
 
-If it is killed at any moment and restarted, it loses no event. The trainer drops messages that it
-sends twice. Invalid messages go to the topic `events-dead`.
+A worker that is killed at any moment and restarted loses no event. The trainer drops messages that
+the worker sends twice. Invalid messages go to the topic `events-dead`.
 """
 
 from __future__ import annotations
