@@ -128,8 +128,8 @@ def alternate(
         warmup: rounds before them.
         progress: text before the progress bar.
         pause: seconds to sleep before each run. Default: none.
-        mixed: True if each round has a random order. Then a run does not always start with the
-            caches and allocators that the same other run left. Default: the order given.
+        mixed: True if each round has a random order. With `mixed`, a run does not always start with
+            the caches and allocators that the same other run left. Default: the order given.
 
     Returns:
         float64 seconds `[rounds]` of each run, by its name.

@@ -70,7 +70,7 @@ class Subject:
             rows: number of rows.
             idle: minimum and maximum of the steps (and seconds) since a row was last seen; rows are
                 spread evenly between them.
-            spare: number of rows that were used before, as after eviction. New keys reuse these
+            spare: number of rows that were used before, as after eviction. New keys reuse the spare
                 rows, so that no measured step waits for fresh memory of the system.
             seed: seed of counts and ages.
         """

@@ -8,10 +8,10 @@ rows as a plain input. For comparison, the benchmark also measures vanilla MindS
 and the machine's floor (the memory accesses alone). If `--value-dtype` or `--state-dtype` is not
 float32, a float32 table also takes steps in turn, and the ratios to its times are printed too. With
 `--output-dtype bfloat16` our rows enter the graph as bfloat16, and rows of the float32 table as
-float32. Then all graphs, also graphs without a table, end in a fused layer, which reads both types
-(MindSpore's own CPU kernels do not read bfloat16). The ratios of whole steps are printed beside the
-tables' ratios, and MindSpore's own path is left out. Each round runs the steps in another order,
-because each step starts with the caches and allocators that the step before left.
+float32. With bfloat16 output all graphs, also graphs without a table, end in a fused layer, which
+reads both types (MindSpore's own CPU kernels do not read bfloat16). The ratios of whole steps are
+printed beside the tables' ratios, and MindSpore's own path is left out. Each round runs the steps
+in another order, because each step starts with the caches and allocators that the step before left.
 """
 
 from __future__ import annotations

@@ -231,7 +231,7 @@ def measure(
         taken = {"memory": subjects["memory"].run(drawn["prefetch"])}
         memory_done = difference(memory_before, subjects["memory"].counters(), options.steps)
         for mode in MODES:
-            # Only RecModel reads this attribute, when a training begins.
+            # Only RecModel reads `cache.prefetch`, when a training begins.
             prefetch = cache.prefetch if mode == "prefetch" else 0
             tiers.table.cache = dataclasses.replace(cache, prefetch=prefetch)
             before = tiers.counters()
@@ -265,8 +265,8 @@ def disk_limit(
 ) -> None:
     """Add the highest speed that the disk allows for the rows that had to be read.
 
-    A step takes at least as long as its reads from the disk. If both CPUs compute, it also takes at
-    least the time of the step in memory plus the CPU time of the reads in the kernel.
+    A step takes at least as long as its reads from the disk. If both CPUs compute, a step also
+    takes at least the time of the step in memory plus the CPU time of the reads in the kernel.
     """
     if not fio:
         return

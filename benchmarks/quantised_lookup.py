@@ -8,8 +8,8 @@ are their own index) and with hashed ids (any int64). FBGEMM runs in an interpre
     /tmp/fbgemm/bin/pip install torch==2.14.1 fbgemm-gpu-cpu==1.9.0
     PYTHONPATH=. python benchmarks/quantised_lookup.py --fbgemm-python /tmp/fbgemm/bin/python
 
-Without this interpreter FBGEMM is left out. FBGEMM has static ids only; our static and hashed
-lookups are both compared with it.
+Without an interpreter for FBGEMM, FBGEMM is left out. FBGEMM has static ids only; our static and
+hashed lookups are both compared with it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A gRPC client for requests that no library sends: HTTP/2 frames written by hand.
 
-The client obeys the windows of flow control, since a server ends other connections. It uses no
-library for messages, so a call may be headers only, end within its message, or say that the message
-is compressed.
+The client obeys the windows of flow control, since a server ends other connections. The client uses
+no library for messages, so a call may be headers only, end within its message, or say that the
+message is compressed.
 """
 
 from __future__ import annotations

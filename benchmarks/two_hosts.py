@@ -8,7 +8,7 @@ speed `tc` limits, and without shared memory. Runs alternate between one host, a
 speed. For two hosts, the output has the step's time beyond computing, beside its sent bytes divided
 by the link's data rate. Computing is the step's time on one host minus the time for the same bytes
 there when both workers are ready. Losses must have equal bits in all runs. The link has no added
-delay: this would need netem.
+delay, since this would need netem.
 """
 
 from __future__ import annotations

@@ -36,8 +36,9 @@ class Program:
         core: the native core, which sets the program's device.
         precision: type of the products' factors, 'float32' or 'bfloat16'.
         training: True if batches are normalized by their own statistics.
-        exact: True if weights are small multiples of 1/2. Then sums of a few layers are exact for
-            inputs that are small multiples of 1/4, and rounding never changes the sign of a number.
+        exact: True if weights are small multiples of 1/2. With exact programs, sums of a few layers
+            are exact for inputs that are small multiples of 1/4, and rounding never changes the
+            sign of a number.
         seed: of the parameters.
     """
 

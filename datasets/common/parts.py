@@ -40,7 +40,7 @@ class PartRows(NamedTuple):
 
     Args:
         number: number of the part in its source, from 0.
-        blocks: batches of any sizes; they may have no row.
+        blocks: batches of any sizes; there may be no row.
         report: function that returns counts of the part, as JSON values; called after the last
             block.
     """
@@ -51,7 +51,7 @@ class PartRows(NamedTuple):
 
 
 class RowSource(Protocol):
-    """A file, or a range of a file, that is read in parts. It is sent to another process.
+    """A file, or a range of a file, that is read in parts, perhaps in another process.
 
     Attributes:
         name: prefix of the output's file names, unique to the source.

@@ -137,7 +137,7 @@ class BatchStream:
         """Return the share of one of several workers: every `workers`-th block of files.
 
         A worker's batch has `batch_size / workers` rows, so that all workers together train as many
-        rows per step as one worker. `RecModel` calls this on each worker.
+        rows per step as one worker. `RecModel` calls this method on each worker.
 
         Args:
             worker: Number of the worker, from 0.

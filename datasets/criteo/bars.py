@@ -9,9 +9,9 @@ header ``label,I1,...,I13,C1,...,C26``, which https://github.com/reczoo/Datasets
   numbered. Embeddings of 10.
 * **Criteo_x4** (Song et al., AutoInt, CIKM 2019): 36,672,493 training, 4,584,062 validation and
   4,584,062 test rows, split 8:1:1 at random. All columns are as in Criteo's files. BARS bins the
-  counts by ``floor(log(x)**2)`` (above 2) and uses them as categories; here
-  `--counts-as-categories` does so. BARS also merges values seen fewer than 10 (x4_001, embeddings
-  of 16) or 2 times (x4_002, embeddings of 40). Here admission replaces the merging of rare values
+  counts by ``floor(log(x)**2)`` (above 2) and uses them as categories; `--counts-as-categories`
+  does the same. BARS also merges values seen fewer than 10 (x4_001, embeddings of 16) or 2 times
+  (x4_002, embeddings of 40). Here admission replaces the merging of rare values
   (`embedding.admission_threshold`, over several epochs with `train.admission_counts: first_epoch`),
   except that rare values read zeros instead of a learned vector.
 

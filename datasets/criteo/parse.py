@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parse lines of Criteo's format to columns, and find the bad lines.
 
-Arrow's CSV reader reads a piece as typed columns. Only if this fails, array operations find the bad
-lines of the piece, and the remaining lines are read.
+Arrow's CSV reader reads a piece as typed columns. Only if Arrow's reader fails, array operations
+find the bad lines of the piece, and the remaining lines are read.
 """
 
 from __future__ import annotations
