@@ -57,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def check_content(path: Path) -> None:
-    """Refuse a file whose text is not the published data.
+    """Raise if a file's text is not the published data.
 
     Args:
         path: One of the two files, under its published name.

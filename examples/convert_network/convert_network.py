@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convert a network with static embeddings to tables, train it on new ids, and convert it back.
 
-1. DeepFM is trained with MindSpore's optimizer on a fixed vocabulary.
-2. mindspore_rec.convert moves the embeddings into tables: predictions stay the same.
-3. Training continues on a stream with new ids: the tables grow.
-4. mindspore_rec.revert restores the static embeddings and drops ids outside the vocabulary:
-   predictions for ids of the vocabulary stay the same.
+* DeepFM is trained with MindSpore's optimizer on a fixed vocabulary.
+* mindspore_rec.convert moves the embeddings into tables: predictions stay the same.
+* Training continues on a stream with new ids: the tables grow.
+* mindspore_rec.revert restores the static embeddings and drops ids outside the vocabulary:
+  predictions for ids of the vocabulary stay the same.
 """
 
 from __future__ import annotations
