@@ -3,13 +3,13 @@
 
     python -m benchmarks.accuracy_table --set movielens --data DIR --seeds 0,1,2,3,4 --json OUT
 
-Each model trains with its own configuration for the data set, once with each seed; the split of the
-rows is the same for all. Needs scikit-learn for the baselines. The output is a table in Markdown;
-if the best possible AUC is known, it has the share of the gap between logistic regression and the
-best that each model closes. With `--twins` each model's PyTorch twin trains too, with one seed:
-from the same first weights, on the same batches, at the same rates; the table has its AUC and the
-model's gain relative to the twin's. `--known` takes the baselines' figures from an earlier result
-instead of fitting them again.
+Each model trains with its own configuration for the data set, once per seed. All models use the
+same split of the rows. Needs scikit-learn for the baselines. The output is a Markdown table. If the
+best possible AUC is known, the table shows how much of the gap between logistic regression and this
+AUC each model closes. With `--twins` each model's PyTorch twin trains too, with one seed: from the
+same initial weights, on the same batches, at the same learning rates. The table has the twin's AUC
+and the model's gain relative to the twin's gain. `--known` reads the baselines' results from an
+earlier result file instead of fitting them again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SETS = ("movielens", "census", "synthetic")
 
 
 def model_of(name: str) -> ZooModel:
-    """Return the model of a folder of models/."""
+    """Return the model in a folder of models/."""
     return importlib.import_module(f"models.{name}.config").MODEL
 
 
@@ -52,7 +52,7 @@ def config_of(name: str, options: argparse.Namespace) -> Any:
     """Return the configuration of a model for the chosen data, with `--rows` rows.
 
     Raises:
-        ValueError: `--rows` is given for data that are not synthetic.
+        ValueError: `--rows` is set for data that are not synthetic.
     """
     config = read_config(model_of(name), f"{options.set}.yaml")
     if options.rows is None:
@@ -66,7 +66,7 @@ def config_of(name: str, options: argparse.Namespace) -> Any:
 def measure(
     model: ZooModel, config: Any, directory: Path | None, seeds: list[int]
 ) -> dict[str, Any]:
-    """Train with each seed; return the metrics of each and their means."""
+    """Train with each seed; return the metrics of each run and their means."""
     runs = []
     for seed in seeds:
         chosen = with_changes(config, seed=seed, evaluations=1)
@@ -85,7 +85,7 @@ def measure(
 
 
 def measure_types(name: str, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    """Return the figures of a model with each compute type, by the model's name and the type."""
+    """Return a model's metrics with each compute type, by the model's name and the type."""
     results: dict[str, dict[str, Any]] = {}
     for dtype in options.compute_dtype:
         config = dataclasses.replace(config_of(name, options), compute_dtype=dtype)
@@ -112,7 +112,7 @@ def measure_twin(name: str, config: Any, directory: Path | None, seed: int) -> d
 
 
 def table(found: dict[str, dict[str, Any]], bayes: float | None) -> list[str]:
-    """Return lines of Markdown: a row for each model and baseline.
+    """Return lines of Markdown: one table row per model and baseline.
 
     Example:
         >>> one = {"mean": {"auc": 0.75, "log_loss": 0.5}, "deviation": None, "title": "X"}
@@ -178,7 +178,7 @@ def known(path: Path, data: str) -> dict[str, dict[str, Any]]:
     """Return the baselines of an earlier result.
 
     Raises:
-        ValueError: it is of another data set.
+        ValueError: the result is from another data set.
     """
     earlier = json.loads(path.read_text(encoding="utf-8"))
     if earlier["data"] != data:

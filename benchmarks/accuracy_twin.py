@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same network, first weights and batches in PyTorch and in ours: both learning curves.
+"""Learning curves of our models and of their PyTorch twins, from the same weights and batches.
 
     python -m benchmarks.accuracy_twin --rows 1000000 --json OUT
 
-Each model trains one epoch of synthetic clicks in Criteo's form as its `synthetic.yaml` says, but
-all in batches of 2048 from first values of deviation 0.1, at a constant rate: ours with LazyAdam
-over hash tables, the twin with SparseAdam over `nn.Embedding` and Adam over the rest. Needs PyTorch
-(`pip install torch`; the CPU build is enough). The exit code is 1 where log loss or AUC of the two
-differ by more than 0.001 after the epoch.
+Each model trains one epoch of synthetic clicks in Criteo's form, configured by its
+`synthetic.yaml`. All models use batches of 2048, initial values of deviation 0.1, and a constant
+learning rate. Our models use  LazyAdam over hash tables; the twins use SparseAdam over
+`nn.Embedding` and Adam for the other weights. Needs PyTorch (`pip install torch`; the CPU build is
+enough). The exit code is 1 if log loss or AUC of model and twin differ by more than 0.001 after the
+epoch.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ LIMIT = 1e-3
 
 
 def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Train one model in both ways on the same batches."""
+    """Train a model and its twin on the same batches."""
     torch_twins = _twins()
     model = importlib.import_module(f"models.{name}.config").MODEL
     config = read_config(model, "synthetic.yaml")
@@ -85,12 +86,12 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def train_twin(name: str, config: Any, data: Data) -> dict[str, float]:
-    """Train the PyTorch twin alone, as the configuration says, on the batches that ours would get.
+    """Train the PyTorch twin alone, as configured, on the batches that our model would get.
 
     Args:
         name: of `MODELS`.
-        config: of the model; where it has FTRL for a part, the twin has Adam there too.
-        data: what to train on; two passes over it are made, the first for the ids.
+        config: the model's configuration; parts with FTRL use Adam in the twin.
+        data: training data; two passes are made over it, the first one for the ids.
 
     Returns:
         `auc` and `log_loss` on the test rows.
@@ -130,7 +131,7 @@ def _twins() -> Any:
 
 
 def _rate(config: Any, step: int, steps: int) -> float:
-    """Return the rate of `models.common.training.learning_rate` in one step, counted from 0."""
+    """Return the result of `models.common.training.learning_rate` in one step, counted from 0."""
     start, end = config.learning_rate, config.learning_rate_end
     if end is None:
         return float(start)
@@ -144,7 +145,7 @@ def _parts(batches: list[Batch], count: int) -> list[list[Batch]]:
 
 
 def _numbered(ids: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """Return the numbers of ids from 1 on; 0 for ids that training does not have."""
+    """Return the numbers of ids, from 1 on; 0 for ids that training does not have."""
     at = np.minimum(np.searchsorted(keys, ids), len(keys) - 1)
     return np.where(keys[at] == ids, at + 1, 0)
 

@@ -4,15 +4,15 @@
     python benchmarks/bare_products.py --layers 429-1024-512-256 --batch 4096 16000
 
 A layer of width in -> out has three products: forward `Y = X W^T`, the input's gradient `dX = dY W`
-and the weight's gradient `dW = dY^T X`. Each is computed by the copy of oneDNN that MindSpore
-ships, cut in tasks that each of `--threads` threads takes in turn: slices of rows of the first two,
-tiles of the third, with distances of rows that suit the cache. For each product several structures
-are tried on this processor (rows of a slice, size of a tile, weights as they are or in the layout
-that oneDNN prefers), and the fastest is kept: the time is what a step could reach whose other work
-costs nothing. Writing weights in oneDNN's layout and rounding to bfloat16 are not counted.
+and the weight's gradient `dW = dY^T X`. The copy of oneDNN that MindSpore ships computes each
+product. A product is cut into tasks that `--threads` threads take in turn: slices of rows for the
+first two products, tiles for the third. The distances of rows suit the cache. For each product
+several structures are tried on this processor (rows per slice, tile size, weights unchanged or in
+oneDNN's preferred layout), and the fastest is kept. The result is the time of a step whose other
+work costs nothing. Writing weights in oneDNN's layout and rounding to bfloat16 are not counted.
 
-All products of a step are tasks of one queue, without a barrier between. The rate of one product is
-that of its tasks, times the number of threads.
+All products of a step are tasks of one queue, without a barrier between products. The rate of one
+product is the rate of its tasks, times the number of threads.
 """
 
 from __future__ import annotations
@@ -46,28 +46,28 @@ Task = Callable[[], None]
 
 
 def has(precision: str) -> bool:
-    """Return whether the processor multiplies in a precision, one of `PRECISIONS`."""
+    """True if the processor multiplies in a precision, one of `PRECISIONS`."""
     if precision != BFLOAT16:
         return precision == FLOAT32
     return bool({"avx512_bf16", "amx_bf16"} & set(instructions()))
 
 
 def why_not(precision: str) -> str:
-    """Return a sentence for a precision that the processor does not multiply in, or ""."""
+    """Return a message if the processor cannot multiply in a precision, or ""."""
     if has(precision):
         return ""
     return f"{precision}: oneDNN has no such products on a processor with {instructions()}"
 
 
 def leading_dimension(width: int, precision: str) -> int:
-    """Return the distance of rows in elements: whole cache lines, no multiple of 1 KiB."""
+    """Return the distance of rows in elements: whole cache lines, but not a multiple of 1 KiB."""
     line = 16 if precision == FLOAT32 else 32
     lines = -(-width // line) * line
     return lines + line if lines % (16 * line) == 0 else lines
 
 
 def random_matrix(rows: int, ld: int, precision: str) -> np.ndarray:
-    """Return rows * ld numbers in [-0.5, 0.5), from the beginning of a page."""
+    """Return rows * ld numbers in [-0.5, 0.5), aligned to a page."""
     size = 4 if precision == FLOAT32 else 2
     memory = np.empty(rows * ld * size + 4096, np.uint8)
     begin = -memory.ctypes.data % 4096
@@ -83,16 +83,16 @@ def random_matrix(rows: int, ld: int, precision: str) -> np.ndarray:
 
 
 def pieces(size: int, most: int) -> Iterator[tuple[int, int]]:
-    """Yield begin and length of pieces of at most `most`."""
+    """Yield start and length of pieces of at most `most` elements."""
     for begin in range(0, size, most):
         yield begin, min(most, size - begin)
 
 
 class Layer:
-    """Memory of one layer: what its products read and write.
+    """Memory of one layer: the inputs and outputs of its products.
 
     Args:
-        width, units: width of input and output.
+        width, units: widths of input and output.
         batch: number of rows.
         precision: of `PRECISIONS`.
     """
@@ -153,7 +153,7 @@ class Layer:
         return tasks
 
     def weight_gradient(self, tile: tuple[int, int], rows: int) -> list[Task]:
-        """Return the tasks of dW = dY^T X: a tile each, added up over blocks of rows."""
+        """Return the tasks of dW = dY^T X: one tile per task, summed over blocks of rows."""
         products: dict[tuple[int, int, int, bool], Product] = {}
         tasks = []
         tiles = itertools.product(pieces(self.units, tile[0]), pieces(self.width, tile[1]))
@@ -189,7 +189,7 @@ def _one_after_the_other(parts: list[Task]) -> Task:
 
 
 def structures(layer: Layer, kind: str) -> Iterator[tuple[str, Callable[[], list[Task]]]]:
-    """Yield the structures to try for a product: a name, and what makes the tasks."""
+    """Yield the structures to try for a product: a name, and a function that makes the tasks."""
     if kind == "weight gradient":
         tiles = {(min(t[0], layer.units), min(t[1], layer.width)) for t in TILES}
         for tile, rows in itertools.product(sorted(tiles), (256, layer.batch)):
@@ -207,9 +207,9 @@ def run_tasks(tasks: Sequence[Task], threads: int, spent: list[float], clock: An
 
     Args:
         tasks: the tasks, taken in their order.
-        threads: number of threads, the caller's included.
-        spent: filled with the seconds of each task.
-        clock: for them: `time.perf_counter`, or `time.thread_time`.
+        threads: number of threads, including the calling thread.
+        spent: receives the seconds of each task.
+        clock: clock for `spent`: `time.perf_counter`, or `time.thread_time`.
     """
     numbers = itertools.count()  # its `next` is atomic under Python's lock
 
@@ -232,8 +232,8 @@ def run_tasks(tasks: Sequence[Task], threads: int, spent: list[float], clock: An
 def fastest(layer: Layer, kind: str, threads: int) -> tuple[str, list[Task]]:
     """Return name and tasks of the structure that takes the least processor time.
 
-    The last thread's wait for the other is part of a product's cost only where the product has few
-    tasks; so a structure with fewer tasks than threads is charged for the idle ones.
+    The last thread's waiting time is part of a product's cost only if the product has few tasks. So
+    a structure with fewer tasks than threads is charged for its idle threads.
     """
     best: tuple[float, str, list[Task]] | None = None
     for name, make in structures(layer, kind):
@@ -259,15 +259,15 @@ class _Part:
 
 
 class BareProducts:
-    """The products of a step of layers, ready to be timed.
+    """The products of one step of a network's layers, ready to be timed.
 
     Args:
         layers: (in, out) of each layer. Layers with one output are left out: their products are
-            reductions, which no library of products computes faster than memory is read.
+            reductions, whose time is the time of reading memory in any library.
         batch: number of rows.
-        precision: of `PRECISIONS`, which the processor must have.
+        precision: one of `PRECISIONS`, which the processor must support.
         threads: number of threads.
-        fixed: numbers of layers whose inputs need no gradient. Default: none.
+        fixed: indices of layers whose inputs need no gradient. Default: none.
 
     Raises:
         RuntimeError: the processor does not multiply in this precision.
@@ -312,7 +312,7 @@ class BareProducts:
         return seconds
 
     def figures(self) -> list[dict[str, Any]]:
-        """Return shape, structure and GFLOP/s of each product, medians over the runs so far."""
+        """Return shape, structure and GFLOP/s of each product: medians over the runs so far."""
         if not self._spent:
             return []
         products = []
@@ -332,10 +332,10 @@ class BareProducts:
 
 
 def layers_of(text: str) -> list[tuple[int, int]]:
-    """Return the layers that widths joined by '-' describe.
+    """Return the layers for widths joined by '-'.
 
     Raises:
-        ValueError: not at least two positive numbers.
+        ValueError: the text is not at least two positive numbers.
     """
     widths = [int(each) for each in text.split("-") if each.isdigit()]
     if len(widths) < 2 or "-".join(map(str, widths)) != text or min(widths) < 1:
@@ -344,10 +344,10 @@ def layers_of(text: str) -> list[tuple[int, int]]:
 
 
 def precisions_of(text: str) -> list[str]:
-    """Return the precisions that a list with commas names, each once.
+    """Return the distinct precisions in a comma-separated list.
 
     Raises:
-        ValueError: one that is not of `PRECISIONS`.
+        ValueError: a name is not in `PRECISIONS`.
     """
     names = list(dict.fromkeys(text.split(",")))
     if not set(names) <= set(PRECISIONS):
@@ -356,7 +356,7 @@ def precisions_of(text: str) -> list[str]:
 
 
 def show(products: BareProducts, seconds: float) -> None:
-    """Print a line for each product, and one for all."""
+    """Print one line per product, and one line for all products."""
     for each in products.figures():
         shape = f"{each['layer'][0]} -> {each['layer'][1]}"
         print(
@@ -368,7 +368,7 @@ def show(products: BareProducts, seconds: float) -> None:
 
 
 def measure(args: Any, batch: int, precision: str) -> dict[str, Any]:
-    """Return the figures of a batch size in a precision."""
+    """Return the results for a batch size in a precision."""
     products = BareProducts(args.layers, batch, precision, args.threads)
     seconds = np.median([products.run() for _ in range(args.rounds)])
     print(f"\nbatch {batch}, {precision}, {args.threads} threads, median of {args.rounds}\n")

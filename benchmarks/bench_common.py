@@ -54,7 +54,7 @@ def machine() -> dict[str, Any]:
 
 
 def commit() -> str:
-    """Return the commit of the sources, with `+` where files differ from it; "" outside of git."""
+    """Return the commit of the sources, with `+` if files differ from it; "" outside of git."""
     git = ["git", "-C", str(ROOT)]
     try:
         head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True)
@@ -65,7 +65,7 @@ def commit() -> str:
 
 
 def origin() -> dict[str, Any]:
-    """Return what produced a result: script, command, date in UTC, commit and machine."""
+    """Return the origin of a result: script, command, date in UTC, commit and machine."""
     script = Path(sys.argv[0]).resolve()
     return {
         "script": str(script.relative_to(ROOT)) if script.is_relative_to(ROOT) else script.name,
@@ -77,7 +77,7 @@ def origin() -> dict[str, Any]:
 
 
 def save(path: Path | None, figures: Mapping[str, Any]) -> None:
-    """Write figures and their `origin` as JSON, unless `path` is None."""
+    """Write results and their `origin` as JSON, unless `path` is None."""
     if path is None:
         return
     record = {**origin(), **figures}
@@ -106,7 +106,7 @@ class Zipf:
         self._most = n - 1
 
     def draw(self, shape: tuple[int, ...]) -> np.ndarray:
-        """int64 ranks of that shape."""
+        """int64 ranks of the requested shape."""
         ranks = np.searchsorted(self._cumulative, self._rng.random(shape))
         return np.minimum(ranks, self._most)
 
@@ -120,7 +120,7 @@ def alternate(
     pause: float = 0.0,
     mixed: bool = False,
 ) -> dict[_Name, np.ndarray]:
-    """Take each run once a round, in turn, so that a drifting machine affects all alike.
+    """Take each run once per round, in turn, so that a drifting machine affects all runs alike.
 
     Args:
         runs: name -> function of the round's number that returns its seconds.
@@ -128,11 +128,11 @@ def alternate(
         warmup: rounds before them.
         progress: text before the progress bar.
         pause: seconds to sleep before each run. Default: none.
-        mixed: whether each round has a random order, so that a run does not always find the caches
-            and allocators as the same other run left them. Default: the order given.
+        mixed: True if each round has a random order. With `mixed`, a run does not always start with
+            the caches and allocators that the same other run left. Default: the order given.
 
     Returns:
-        seconds, float64 `[rounds]`, by name.
+        float64 seconds `[rounds]` of each run, by its name.
     """
     from tqdm import tqdm
 
@@ -152,7 +152,7 @@ def alternate(
 
 
 def seconds_of(run: Callable[[int], Any]) -> Callable[[int], float]:
-    """Return a function that runs and returns the seconds."""
+    """Return a function that calls another function and returns the seconds it took."""
 
     def seconds(i: int) -> float:
         start = time.perf_counter()
@@ -163,7 +163,7 @@ def seconds_of(run: Callable[[int], Any]) -> Callable[[int], float]:
 
 
 def timed(runs: Mapping[str, Callable[[int], Any]]) -> dict[str, Callable[[int], float]]:
-    """Return runs for `alternate` that time the whole of each function.
+    """Return runs for `alternate` that time the whole call of each function.
 
     Args:
         runs: name -> function of the round's number.

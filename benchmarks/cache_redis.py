@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Redis server for a benchmark: on the loopback, without persistence, stopped afterwards."""
+"""A Redis server for a benchmark: on the loopback interface, without persistence."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def _free_port() -> int:
 
 @contextlib.contextmanager
 def running_redis(directory: Path) -> Iterator[str]:
-    """Give the URL of a server that runs until the block ends.
+    """Yield the URL of a server that runs until the block ends.
 
     Args:
-        directory: for its log; removed afterwards.
+        directory: folder for the server's log; it is removed afterwards.
 
     Raises:
         SystemExit: redis-server is missing, or does not start.

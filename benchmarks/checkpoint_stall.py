@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cost of checkpoints: the stall of a delta, the writing beside training, samples a second.
+"""The cost of checkpoints: the stall of a delta, the background writing, samples per second.
 
     PYTHONPATH=. python benchmarks/checkpoint_stall.py --directory DISK --json output/stall.json
 
-The same training in turn without checkpoints and with a `RecCheckpoint` that writes a delta a
-second and merges full checkpoints in the background. For comparison: `save_checkpoint`, which
-training would have to wait for.
+The same training runs in turn without checkpoints, and with a `RecCheckpoint` that writes one delta
+per second and merges full checkpoints in the background. For comparison, the benchmark also times
+`save_checkpoint`, which stops training.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import mindspore_rec as mr
 
 
 class Network(nn.Cell):
-    """26 rows and 13 numbers into an MLP."""
+    """A network of 26 rows and 13 numbers into an MLP."""
 
     def __init__(self, dim: int, hidden: list[int]) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ def batches(seconds: float, batch: int, rows: int, seed: int) -> Iterator[tuple[
 
 
 class Pace(Callback):
-    """Callback that measures the steps a second, the time of callbacks included."""
+    """Callback that measures the steps per second, including the time of callbacks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class Pace(Callback):
 
     @property
     def steps_per_second(self) -> float:
-        """Return the steps a second over all steps but the last; 0 with a single step."""
+        """Return the steps per second over all steps but the last; 0 with a single step."""
         if len(self._begins) < 2:
             return 0.0
         return (len(self._begins) - 1) / (self._begins[-1] - self._begins[0])

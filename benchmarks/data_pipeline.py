@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows a second that the reader gives as whole batches, from Parquet and from MindRecord.
+"""Rows per second that the reader returns as whole batches, from Parquet and from MindRecord.
 
     python benchmarks/data_pipeline.py --rows 2000000 --json OUT
 
 Rows in Criteo's form (26 ids, 13 numbers, a label) are written to a temporary directory and read in
-batches of 4096: by `datasets.common.batches` as NumPy arrays, in order and shuffled, and as
-`RecModel` takes them from `as_dataset`, a `mindspore.dataset`. The first reading is not counted, so
+batches of 4096. The readers are `datasets.common.batches`, which returns NumPy arrays in order and
+shuffled, and `as_dataset`, a `mindspore.dataset` for `RecModel`. The first pass is not counted, so
 the files are in the system's page cache.
 """
 
@@ -47,7 +47,7 @@ def rows_in_memory(rows: int, seed: int) -> Iterator[Batch]:
 
 
 def readers(directory: Path) -> dict[str, Callable[[], Iterable[Any]]]:
-    """Return each way to read a packed data set, as a function that returns its batches."""
+    """Return all ways to read a packed data set, as functions that return its batches."""
     return {
         "in order": lambda: batches(directory, BATCH),
         "shuffled": lambda: batches(directory, BATCH, shuffle=True),
@@ -58,7 +58,7 @@ def readers(directory: Path) -> dict[str, Callable[[], Iterable[Any]]]:
 
 
 def rows_a_second(make: Callable[[], Iterable[Any]], rows: int, rounds: int) -> list[float]:
-    """Return the speeds of reading everything, one a round; the first round is not counted."""
+    """Return the speeds of reading everything, one per round; the first round is not counted."""
     speeds = []
     for _ in range(rounds + 1):
         begin = time.perf_counter()
@@ -72,7 +72,7 @@ def rows_a_second(make: Callable[[], Iterable[Any]], rows: int, rounds: int) -> 
 
 
 def main() -> int:
-    """Run the command and return the exit code, 1 where a way is slower than promised."""
+    """Run the command and return the exit code: 1 if a way is slower than promised."""
     parser = bench_common.parser(__doc__ or "")
     parser.add_argument("--rows", type=int, default=1_000_000, help="of the data")
     parser.add_argument("--rounds", type=int, default=5, help="readings of each, after one")

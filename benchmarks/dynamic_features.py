@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cost of admission and eviction for a training step, and the longest pause of a sweep.
 
-First part: the same graph step (lookup, gradient, LazyAdam) on two full tables, one with a policy
-and one without, in turn, on the same batches. Two times of each step are measured: the whole graph
-step, and the time inside the table's operators. A batch holds a share of new keys; see
-`dynamic_table.Stream` for the two kinds, 'returning' (the fair one: with a threshold of 2 the
-policy saves no inserts) and 'once'. Ages are spread so that with eviction by age, norm or capacity
-about as many rows leave in a step as new keys come.
+First part: the same graph step (lookup, gradient, LazyAdam) runs in turn on two full tables, one
+with a policy and one without, on the same batches. Two times of each step are measured: the whole
+graph step, and the time inside the table's operators. A batch has a share of new keys, of one of
+two kinds (see `dynamic_table.Stream`). 'returning' is the fair kind: with a threshold of 2 the
+policy saves no inserts. The second kind is 'once'. Ages are spread so that with eviction by age,
+norm or capacity about as many rows leave as new keys arrive in a step.
 
-Second part: nearly all rows of a larger table become due at once; every step until the sweep is
-over is timed, and the longest is compared with the median step before.
+Second part: nearly all rows of a larger table become due at once. Every step until the end of the
+sweep is timed, and the longest is compared with the median step before.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def policies(rows: int, leaving: int, min_norm: float, candidates: int) -> dict[
 
     Args:
         rows: of the table.
-        leaving: rows that should leave in a step.
-        min_norm: for eviction by norm.
-        candidates: the bound of bounded counts.
+        leaving: number of rows that should leave per step.
+        min_norm: the limit for eviction by norm.
+        candidates: the maximum number of counters for bounded counts.
     """
     idle = rows // leaving
     by_steps = Eviction(max_idle_steps=idle)
@@ -70,18 +70,18 @@ def policies(rows: int, leaving: int, min_norm: float, candidates: int) -> dict[
 
 
 def measure(name: str, chosen: Any, without: Subject, args: Any) -> dict[str, float]:
-    """Measure one policy beside a table without."""
+    """Measure a table with one policy beside a table without."""
     admission, eviction, kind = chosen
     shape = (args.batch, args.fields)
     steps = WARMUP + args.rounds
-    # The reserve of used rows is for both tables the same.
+    # The tables with and without a policy have the same reserve of used rows.
     first = args.rows + args.spare
     stream = Stream(shape, args.rows, args.zipf, args.new, kind, first, args.seed)
     idle = args.rows // max(stream.fresh, 1) + SWEEP_STEPS
     subject = Subject(f"dynamic_features.{name}", args.fields, args.dim, admission, eviction)
     subject.fill(args.rows, (0, idle), args.spare, args.seed)
     if name.startswith("bounded"):
-        # Keys that never come back fill the counters, so that the bound is felt from the start.
+        # Keys that never return fill the counters, so that the bound has an effect from the start.
         bound = int(admission.max_candidates)
         subject.table.lookup_with_handles(bench_common.spread_keys(np.arange(bound) + (1 << 50)))
         subject.table.discard_gradients()
@@ -99,7 +99,7 @@ def measure(name: str, chosen: Any, without: Subject, args: Any) -> dict[str, fl
             else:
                 theirs.append(without.step(batches[i], label))
     after = subject.table.stats()
-    # Back to as many rows as before, and the same reserve of used ones.
+    # Restore the number of rows and the reserve of used rows.
     without.table.erase_rows(bench_common.spread_keys(np.arange(first, stream.used)))
     subject.close()
     a, b = np.array(ours)[WARMUP:], np.array(theirs)[WARMUP:]
@@ -137,7 +137,7 @@ def main() -> None:
     parser.add_argument("--sweeps", nargs="*", help="only these; default: all")
     args = parser.parse_args()
     ms.set_context(mode=ms.GRAPH_MODE, device_target="CPU")
-    # One set of used rows for all steps of a policy.
+    # All steps of a policy share one set of used rows.
     args.spare = (args.rounds + WARMUP + 1) * int(args.new * args.batch * args.fields)
     figures: dict[str, Any] = {
         name: getattr(args, name) for name in ("batch", "fields", "dim", "rows", "zipf", "new")
@@ -149,7 +149,7 @@ def main() -> None:
 
 
 def first_part(args: Any) -> dict[str, dict[str, float]]:
-    """Measure the chosen policies and print each when it is done."""
+    """Measure the chosen policies and print each result at once."""
     leaving = max(int(args.new * args.batch * args.fields) // 2, 1)
     names = policies(args.rows, leaving, 1.0, args.candidates)  # for their names only
     wanted = choose(list(names), args.policies, "--policies")
@@ -160,7 +160,7 @@ def first_part(args: Any) -> dict[str, dict[str, float]]:
     without.fill(args.rows, (0, args.rows // leaving + SWEEP_STEPS), args.spare, args.seed)
     known = bench_common.spread_keys(np.arange(min(args.rows, 20_000)))
     norms = np.linalg.norm(without.table.read_rows(known), axis=1)
-    # The sweep sees 1/256 of the rows in a step, and drops this share of them.
+    # The sweep visits 1/256 of the rows per step, and drops this share of them.
     share = min(leaving * SWEEP_STEPS / args.rows, 0.9)
     made = policies(args.rows, leaving, float(np.quantile(norms, share)), args.candidates)
     print(f"{'policy':20s} step   table ratio (ms)           inserted, rejected, evicted a step")

@@ -24,8 +24,9 @@ BEFORE = 60  # steps whose median is the measure, and which touch the rows that 
 AFTER = 40
 IDLE = 100_000
 
-# Name -> the rules at the start; whether changes are recorded for a delta, and the evicted keys
-# are taken after each step, which is counted with it, as EvictedKeysCallback does.
+# Name -> the rules at the start, and a flag. With the flag, changes are recorded for a delta, and
+# the evicted keys are taken after each step, as EvictedKeysCallback does; the step's time includes
+# this.
 SWEEPS: dict[str, tuple[Eviction, bool]] = {
     "evict_by_callback": (Eviction(max_idle_steps=IDLE, trigger="callback"), False),
     "max_idle_steps": (Eviction(max_idle_steps=IDLE), False),
@@ -36,7 +37,7 @@ SWEEPS: dict[str, tuple[Eviction, bool]] = {
 
 
 def run(args: Any) -> dict[str, dict[str, float]]:
-    """Measure the chosen sweeps and print each when it is done."""
+    """Measure the chosen sweeps and print each result at once."""
     wanted = choose(list(SWEEPS), args.sweeps, "--sweeps")
     results = {}
     if wanted:
@@ -58,7 +59,8 @@ def sweep(name: str, args: Any) -> dict[str, float]:
     shape = (args.batch, args.fields)
     subject = Subject(f"dynamic_sweep.{name}", args.fields, args.dim, eviction=rules)
     rows = args.sweep_rows
-    # Rows that the steps before do not look up are due at the trigger, or just after those steps.
+    # Rows that the steps before do not look up become due at the trigger, or just after those
+    # steps.
     age = IDLE - BEFORE - (rules.trigger == "step")
     subject.fill(rows, (age, age), 0, args.seed)
     if recorded:

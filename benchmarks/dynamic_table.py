@@ -24,10 +24,10 @@ CHUNK = 500_000
 
 
 def choose(names: list[str], asked: list[str] | None, option: str) -> list[str]:
-    """Return the requested names; None requests all.
+    """Return the requested names; None requests all names.
 
     Raises:
-        SystemExit: there is no such name.
+        SystemExit: a name is unknown.
     """
     unknown = sorted(set(asked or ()) - set(names))
     if unknown:
@@ -36,7 +36,7 @@ def choose(names: list[str], asked: list[str] | None, option: str) -> list[str]:
 
 
 class Sample(NamedTuple):
-    """Times of one step, in seconds: of all of it, and inside the table's operators."""
+    """Seconds of one step: of the whole step, and inside the table's operators."""
 
     step: float
     table: float
@@ -49,7 +49,7 @@ class Subject:
         name: of the table.
         fields: ids in a sample.
         dim: floats in a row.
-        admission, eviction: the policies, or None.
+        admission, eviction: the policies, or None for no policy.
     """
 
     def __init__(
@@ -64,15 +64,15 @@ class Subject:
         self.net = embedding_step.TrainStep(net, optimizer).set_train()
 
     def fill(self, rows: int, idle: tuple[int, int], spare: int, seed: int) -> None:
-        """Fill the table with rows of the keys of the numbers 0 .. rows - 1.
+        """Fill the table with rows for the keys of the numbers 0 .. rows - 1.
 
         Args:
             rows: number of rows.
-            idle: least and greatest number of steps (and seconds) since they were last seen; evenly
-                spread.
-            spare: rows that were used before, as eviction leaves them: new keys take these, so that
-                no measured step waits for the system to hand out memory.
-            seed: of counts and ages.
+            idle: minimum and maximum of the steps (and seconds) since a row was last seen; rows are
+                spread evenly between them.
+            spare: number of rows that were used before, as after eviction. New keys reuse the spare
+                rows, so that no measured step waits for fresh memory of the system.
+            seed: seed of counts and ages.
         """
         rng = np.random.default_rng(seed)
         scored = self.table.eviction is not None and self.table.eviction.order == "lfu_decay"
@@ -113,12 +113,12 @@ class Subject:
 
 
 class Stream:
-    """Batches of ids: mostly of keys in the table, a share of keys that are not.
+    """Batches of ids: most keys are in the table, and a share of the keys is new.
 
-    'returning': half of the new positions of a batch are keys never seen, the other half the new
-    keys of the batch before. With a threshold of 2 a step then admits and inserts as many keys as
-    it would without admission, and counts as many besides: no work is saved by keys that never come
-    back. 'once': all are never seen before or again.
+    'returning': half of the new positions of a batch have keys never seen before, and the other
+    half the new keys of the batch before. With a threshold of 2 a step then admits and inserts as
+    many keys as without admission, and also counts as many keys, so keys that never return save no
+    work. 'once': no new key occurs before or again.
 
     Args:
         shape: batch and fields.
@@ -126,7 +126,7 @@ class Stream:
         zipf: exponent of the known ids.
         share: of new positions.
         kind: 'returning' or 'once'.
-        first: number of the first new key.
+        first: the number of the first new key.
         seed: of the draws.
     """
 
@@ -143,7 +143,7 @@ class Stream:
         self._rng = np.random.default_rng(seed)
         draw = bench_common.Zipf(rows, zipf, self._rng)
         offsets = (np.arange(shape[1]) * (rows // shape[1])).astype(np.int64)
-        # Ranks are shuffled within the table by a fixed stride per field, so that fields differ.
+        # A fixed stride per field shuffles the ranks within the table, so that fields differ.
         self.known = [
             bench_common.spread_keys((draw.draw(shape) + offsets) % rows) for _ in range(8)
         ]

@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cost of one training step of one embedding table, inside the MindSpore graph.
 
-A step is: look up batch x fields ids, hand the gradient back, sum it by key, one LazyAdam update.
-The table's cost is the time of the step minus that of the same graph with the rows as a plain
-input.
-Beside it: vanilla MindSpore (`nn.EmbeddingLookup(sparse=True, target="CPU")` with
-`nn.LazyAdam` on the CPU target, static ids), and the machine's floor (the bare memory work). With
-`--value-dtype` or `--state-dtype` other than float32, a table of float32 takes steps in between,
-and the ratios to it are printed too. With `--output-dtype bfloat16` our rows go to the graph as
-bfloat16, rows of the table of float32 as float32; all graphs, those without a table too, then end
-in a fused layer, which reads both (MindSpore's own kernels on the CPU read no bfloat16), and the
-ratios of whole steps are printed beside the tables' ratios; MindSpore's own path is left out then.
-Each round has the runs in another order, because each finds the caches and allocators as the one
-before left them.
+One step looks up batch x fields ids, passes the gradient back, sums it by key, and runs one
+LazyAdam update. The table's cost is the time of the step minus the time of the same graph with the
+rows as a plain input. For comparison, the benchmark also measures vanilla MindSpore
+(`nn.EmbeddingLookup(sparse=True, target="CPU")` with `nn.LazyAdam` on the CPU target, static ids),
+and the machine's floor (the memory accesses alone). If `--value-dtype` or `--state-dtype` is not
+float32, a float32 table also takes steps in turn, and the ratios to its times are printed too. With
+`--output-dtype bfloat16` our rows enter the graph as bfloat16, and rows of the float32 table as
+float32. With bfloat16 output all graphs, also graphs without a table, end in a fused layer, which
+reads both types (MindSpore's own CPU kernels do not read bfloat16). The ratios of whole steps are
+printed beside the tables' ratios, and MindSpore's own path is left out. Each round runs the steps
+in another order, because each step starts with the caches and allocators that the step before left.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from mindspore_rec.optim import LazyAdam
 
 
 class Head(nn.Cell):
-    """A loss over rows that costs little and gives every row a gradient of its own."""
+    """A cheap loss over rows that gives every row a different gradient."""
 
     def __init__(self, fields: int, dim: int) -> None:
         super().__init__()
@@ -51,7 +50,7 @@ class Head(nn.Cell):
 
 
 class FusedHead(nn.Cell):
-    """The same by a layer of one operator, of rows of float32 or bfloat16."""
+    """The same loss by a fused layer, for rows of float32 or bfloat16."""
 
     def __init__(self, fields: int, dim: int) -> None:
         super().__init__()
@@ -64,7 +63,7 @@ class FusedHead(nn.Cell):
 
 
 def new_head(args: Any) -> nn.Cell:
-    """Return the head of the graphs of this run."""
+    """Return the final layers of this run's graphs."""
     kind = Head if args.output_dtype == "float32" else FusedHead
     return kind(args.fields, args.dim)
 
@@ -83,7 +82,7 @@ class Table(nn.Cell):
 
 
 class TrainStep(nn.Cell):
-    """Loss, gradients, one optimizer step."""
+    """Loss, gradients and one optimizer step."""
 
     def __init__(self, net: nn.Cell, optimizer: nn.Cell) -> None:
         super().__init__()
@@ -98,7 +97,7 @@ class TrainStep(nn.Cell):
 
 
 class PlainStep(nn.Cell):
-    """The same graph with the rows as an input: they get a gradient, which nobody uses further."""
+    """The same graph with the rows as an input: they get a gradient, which is not used further."""
 
     def __init__(self, net: nn.Cell, optimizer: nn.Cell) -> None:
         super().__init__()
@@ -121,7 +120,7 @@ def vanilla_step(rows: int, dim: int, fields: int) -> TrainStep:
 
 
 def floor(batches: list[np.ndarray], rows: int, dim: int, rounds: int) -> dict[str, float]:
-    """Return the median seconds of the bare memory work of a step."""
+    """Return the median seconds of a step's memory accesses alone."""
     native = bench_common.compile_native("floor.cc")
     table = np.zeros((rows, 3 * dim), np.float32)
     index = np.zeros(rows * 2, np.uint64)  # 16 bytes a row
@@ -212,7 +211,7 @@ def main() -> None:
     rng = np.random.default_rng(args.seed)
     shape = (args.batch, args.fields)
     zipf = bench_common.Zipf(args.rows, args.zipf, rng)
-    # A rank is shuffled within the table by a fixed stride per field, so that fields differ.
+    # A fixed stride per field shuffles a rank within the table, so that fields differ.
     offsets = (np.arange(args.fields) * (args.rows // args.fields)).astype(np.int64)
     ranks = [(zipf.draw(shape) + offsets) % args.rows for _ in range(8)]
     keys = [bench_common.spread_keys(r) for r in ranks]
@@ -229,7 +228,8 @@ def main() -> None:
     per_row = (stats["index_bytes"] + stats["metadata_bytes"]) / stats["rows"]
 
     rows_in = Tensor(rng.standard_normal((*shape, args.dim)).astype(np.float32))
-    # The graphs without a table: of float32 rows, and of those that ours gives where they differ.
+    # The graphs without a table: with float32 rows, and with rows of our table's type if it
+    # differs.
     plains = {"plain": plain_run(args, rows_in, label)}
     if args.output_dtype != "float32":
         plains["plain_narrow"] = plain_run(args, ops.cast(rows_in, ms.bfloat16), label)
@@ -257,8 +257,8 @@ def main() -> None:
     runs.update(runs_of(steps, lambda i: new_batches[i], label))
     new_times = alternate(timed(runs), args.rounds, 8, "ours, new keys", mixed=True)
     inside_new = operator_times(before, table.op_times())
-    # The same once more in rows that were used before, as when eviction is on: the difference is
-    # what the system takes for fresh memory.
+    # The same measurement again in reused rows, as with eviction: the difference is the system's
+    # cost of fresh memory.
     for batch in new_batches:
         for each in tables:
             each.erase(np.ascontiguousarray(batch.asnumpy()[mask]))
@@ -338,7 +338,7 @@ def plain_run(args: Any, rows: Tensor, label: Tensor) -> Callable[[int], Any]:
 def runs_of(
     steps: dict[str, TrainStep], batch: Callable[[int], Tensor], label: Tensor
 ) -> dict[str, Callable[[int], Any]]:
-    """Return a run of each step, by name, that takes the batch of that number."""
+    """Return a run of each step, by name; a run takes the batch's number."""
 
     def run_of(step: TrainStep) -> Callable[[int], Any]:
         return lambda i: step(batch(i), label).asnumpy()
@@ -349,14 +349,14 @@ def runs_of(
 def touch_memory(size: int) -> None:
     """Touch `size` bytes of memory once and free them.
 
-    On a virtual machine the first touch of memory that the host never gave before costs 20 times a
-    page fault, and would be counted as the table's growth.
+    On a virtual machine, the first touch of memory that the host never assigned before costs 20
+    times a page fault, and would be counted as the table's growth.
     """
     np.ones(size, np.uint8)
 
 
 def operator_times(before: dict[str, Any], after: dict[str, Any]) -> dict[str, float]:
-    """Return the mean milliseconds of a call of each table operator between two readings."""
+    """Return the mean milliseconds per call of each table operator between two readings."""
     spent = {}
     for name, (calls, nanoseconds) in after.items():
         new = calls - before[name][0]

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training steps whose dense layers run on a GPU, beside steps on the same machine's cores.
+"""Training steps whose dense layers run on a GPU, compared with steps on the same machine's cores.
 
     python benchmarks/gpu_step.py --onednn LIBDNNL --cuda CUDA --check
     python benchmarks/gpu_step.py --onednn LIBDNNL --cuda CUDA --json OUT
 
-Needs neither MindSpore nor the package: it opens the native core by its path, and oneDNN (MindSpore
-ships a copy, `mindspore/lib/libdnnl.so.3`). `--devices cpu` measures the cores alone.
+The script needs neither MindSpore nor the package: it opens the native core by its path, and oneDNN
+(MindSpore ships a copy, `mindspore/lib/libdnnl.so.3`). `--devices cpu` measures the cores alone.
 
-A step is: rows of Zipf-distributed ids from a table in the host's memory, the network forward, the
-logistic loss, the network backward, Adam on the weights, and a lazy rule on the rows. On a GPU the
-layers alone run there; rows, weights and gradients cross the bus. Steps of the devices alternate,
-and figures are medians.
+A step consists of: rows of Zipf-distributed ids from a table in host memory, the network's forward
+pass, the logistic loss, the backward pass, Adam on the weights, and a lazy update of the rows. On a
+GPU only the layers run there; rows, weights and gradients are copied over the bus. Steps of the
+devices alternate, and results are medians.
 
-`--check` computes every layer and network on both devices from the same numbers, and compares; the
-exit code is 1 where one is off, or where a second run has other bits.
+`--check` computes every layer and network on both devices with the same inputs and compares the
+results. The exit code is 1 if a result differs, or if a second run has other bits.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PRECISIONS = ("float32", "bfloat16")
 
 
 def card() -> str:
-    """Return the GPUs and their driver, by nvidia-smi; "" where there is none."""
+    """Return the GPUs and their driver from nvidia-smi; "" without a GPU."""
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     try:
         return subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip()
@@ -54,10 +54,10 @@ def measured(
 
     Args:
         trainings: device -> training.
-        batch: samples of a step.
-        steps: counted steps of each device.
+        batch: samples per step.
+        steps: counted steps per device.
         warmup: steps before them.
-        seconds: after which no further step is begun; three are taken in any case.
+        seconds: time limit after which no further step begins; at least three steps run.
     """
     spent: dict[str, list[dict[str, float]]] = {device: [] for device in trainings}
     begin = time.perf_counter()
@@ -85,7 +85,7 @@ def measured(
 
 
 def add_rates(found: dict[str, Any], work: float, copied: dict[str, int], options: Any) -> None:
-    """Add to the figures of a device what they are of the peak and of the bus."""
+    """Add a device's shares of the peak and of the bus to its results."""
     layers = (found["parts_ms"]["forward"] + found["parts_ms"]["backward"]) / 1e3
     found["layers_tflops"] = work / layers / 1e12
     peaks = dict(zip(PRECISIONS, options.peak_tflops or [], strict=False))
@@ -94,7 +94,7 @@ def add_rates(found: dict[str, Any], work: float, copied: dict[str, int], option
         found["share_of_peak_in_layers"] = work / peak / layers
         found["share_of_peak_in_step"] = work / peak * 1e3 / found["step_ms"]
     if options.bus_gbs and found["device"] != HOST:
-        # Both ways in turn: rows must be there before their gradient comes back.
+        # The two directions run in turn, because rows must arrive before their gradient returns.
         moved = sum(copied.values()) / options.bus_gbs / 1e9
         found["bus_ms"] = moved * 1e3
         found["share_of_layers_for_bus"] = moved / layers
@@ -102,7 +102,7 @@ def add_rates(found: dict[str, Any], work: float, copied: dict[str, int], option
 
 
 def show(found: dict[str, Any]) -> None:
-    """Print the figures of a device."""
+    """Print the results of a device."""
     parts = "  ".join(f"{name} {ms:.2f}" for name, ms in found["parts_ms"].items())
     rates = f"{found['layers_tflops']:.2f} TFLOP/s in layers"
     if "share_of_step_for_bus" in found:
@@ -116,7 +116,7 @@ def show(found: dict[str, Any]) -> None:
 
 
 def measure(core: Core, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Measure all that was asked for; return the figures."""
+    """Run all requested measurements; return the results."""
     results: list[dict[str, Any]] = []
     tables: dict[tuple[int, str], Tables] = {}
     for name in options.networks:
@@ -206,7 +206,7 @@ def parse() -> argparse.Namespace:
 
 
 def onednn_of_mindspore() -> Path:
-    """Return the path of MindSpore's copy of oneDNN, which is found without importing it."""
+    """Return the path of MindSpore's copy of oneDNN, without importing MindSpore."""
     for folder in sys.path:
         path = Path(folder) / "mindspore" / "lib" / "libdnnl.so.3"
         if path.is_file():

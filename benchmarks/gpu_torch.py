@@ -3,13 +3,13 @@
 
     python benchmarks/gpu_torch.py --batch 4096 16000 65536 --compiled-batch 16000 --json OUT
 
-Needs PyTorch with CUDA, and nothing of the package. Tables are `nn.Embedding` in the GPU's memory,
-with sparse gradients and SparseAdam, and with dense ones and Adam over all rows; the faster kind is
-measured further. The weights have fused Adam. In float32 products are of float32 (no TF32), in
-bfloat16 of autocast. Batches are on the GPU beforehand ("gpu"), or are copied from pinned memory
-in each step ("pinned"). `samples_per_s` is the median over blocks of steps, after each of which the
-host waits for the GPU; `samples_per_s_alone` is the median over single
-steps, each of which the host waits for.
+The script needs PyTorch with CUDA, but not the package. Tables are `nn.Embedding` in the GPU's
+memory. The tables run with sparse gradients and SparseAdam, and with dense gradients and Adam over
+all rows; the faster kind is used for the other measurements. Fused Adam trains the weights. In
+float32, products are float32 (no TF32); in bfloat16, autocast makes them bfloat16. Batches are on
+the GPU beforehand ("gpu"), or each step copies them from pinned memory ("pinned"). `samples_per_s`
+is the median over blocks of steps; the host waits for the GPU after each block.
+`samples_per_s_alone` is the median over single steps; the host waits after each step.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def parse() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Measure; return the exit code."""
+    """Run the measurements; return the exit code."""
     options = parse()
     from gpu import torch_nets
 

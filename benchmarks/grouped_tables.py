@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many small tables beside one: a training step that looks a column up in each of 26 tables.
+"""A training step with 26 tables, one per column, compared with a single table.
 
-The same ids three ways in alternating steps: a lookup for each table, all tables grouped in one
-operator, and one table for all columns (keys of the columns kept apart). The network above is a
-weighted sum, so the step is nearly only tables.
+Alternating steps look up the same ids in three ways: a lookup for each table, all tables grouped in
+one operator, and one table for all columns (with distinct keys per column). The network above is a
+weighted sum, so the tables take nearly the whole step.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class WeightedSum(nn.Cell):
         self.weight = weight
 
     def construct(self, ids: Tensor) -> Tensor:
-        """ids [B, tables] -> a number."""
+        """ids [B, tables] -> one number."""
         return (self.embedding(ids) * self.weight).sum()
 
 
 def embeddings(tables: int, dim: int) -> dict[str, nn.Cell]:
-    """Return the embeddings of the three ways."""
+    """Return the embeddings of the three ways of lookup."""
     grouped = [
         mr.MapParameter(f"grouped.{t}", value_shape=dim, key_dtype=ms.int64) for t in range(tables)
     ]

@@ -20,7 +20,7 @@ from mindspore_rec.nn import MLP
 from mindspore_rec.parallel import worker_group
 
 DIM = 16
-# Hidden layers of Wide & Deep by model; of the others `None`.
+# Hidden layers of Wide & Deep by model; `None` for the other models.
 MODELS: dict[str, list[int] | None] = {
     "wide_deep": [1024, 512, 256],
     "wide_deep_128": [128],
@@ -30,7 +30,7 @@ _CHUNK = 500_000
 
 
 def add_options(parser: argparse.ArgumentParser, models: Sequence[str]) -> None:
-    """Add the options on networks, batches and runs; `models` are measured by default."""
+    """Add the options of networks, batches and runs; `models` are measured by default."""
     add = parser.add_argument
     add("--models", nargs="+", choices=MODELS, default=list(models))
     add("--batch", type=int, default=4096, help="samples in a worker's batch")
@@ -40,10 +40,10 @@ def add_options(parser: argparse.ArgumentParser, models: Sequence[str]) -> None:
 
 
 class WideDeep(nn.Cell):
-    """Two lookups of the same ids, a perceptron, the loss.
+    """Two lookups of the same ids, a perceptron and the loss.
 
     Args:
-        name: beginning of the tables' names.
+        name: prefix of the tables' names.
         hidden: widths of the hidden layers.
     """
 
@@ -71,7 +71,7 @@ def make_network(model: str) -> nn.Cell:
 
 
 def fill(net: nn.Cell, rows: int) -> None:
-    """Give every table rows for the keys of numbers 0 .. rows - 1, each worker its share."""
+    """Insert the keys of numbers 0 .. rows - 1 into every table, each worker a share."""
     group = worker_group()
     for table in tables_of(net):
         for start in range(0, rows, _CHUNK):
@@ -85,7 +85,7 @@ class Batches:
     """Batches of Zipf-distributed ids.
 
     Args:
-        ids: int64 [K, B, 26], keys.
+        ids: int64 [K, B, 26], the keys.
         numbers: float32 [B, 13].
         label: float32 [B, 1].
     """
@@ -96,7 +96,7 @@ class Batches:
 
     @staticmethod
     def draw(batch: int, rows: int, seed: int, number: int = 4, zipf: float = 1.2) -> Batches:
-        """Return `number` batches of ids below `rows`; each field has a range of its own."""
+        """Return `number` batches of ids below `rows`; each field has its own range of ids."""
         rng = np.random.default_rng(seed)
         draw = bench_common.Zipf(rows, zipf, rng).draw
         offsets = (np.arange(FIELDS) * (rows // FIELDS)).astype(np.int64)
@@ -106,12 +106,12 @@ class Batches:
         return Batches(bench_common.spread_keys(np.stack(ids)), numbers, label)
 
     def tensors(self) -> list[tuple[Tensor, ...]]:
-        """Return the inputs of the network, by batch."""
+        """Return the network's inputs of each batch."""
         numbers, label = Tensor(self.numbers), Tensor(self.label)
         return [(Tensor.from_numpy(each), numbers, label) for each in self.ids]
 
     def distinct(self) -> float:
-        """Return the mean number of distinct keys of a batch."""
+        """Return the mean number of distinct keys per batch."""
         return float(np.mean([len(np.unique(each)) for each in self.ids]))
 
 

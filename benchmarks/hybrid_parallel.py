@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training over workers beside single processes: samples/s, what exchanges cost, balance of rows.
+"""Training over workers compared with single processes: samples/s, exchanges, balance of rows.
 
     PYTHONPATH=. python benchmarks/hybrid_parallel.py --workers 1,2 --json OUT
 
@@ -11,9 +11,10 @@ All train the same network on the same batches of Zipf-distributed ids, in runs 
     all_cores    one process on N cores, with the batch of all workers together
     workers      N workers of one thread under `python -m mindspore_rec.launch`
 
-The step of the workers is taken apart: *exchange* is what is spent in calls of the channels; of
-that, *moving* is what the same bytes take when all workers begin together (a barrier before each
-exchange), and *waiting* is the rest, mostly for the slower worker.
+The workers' step is split into parts. *exchange* is the time in calls of the channels. The part
+*moving* of the exchange is the time for the same bytes when all workers begin together (a barrier
+before each exchange). The part *waiting* of the exchange is the difference, mostly for the slower
+worker.
 """
 
 from __future__ import annotations
@@ -41,18 +42,18 @@ _BALANCE = bench_common.BENCHMARKS / "workers" / "hybrid_balance.py"
 
 
 def numbers_of(text: str) -> list[int]:
-    """Return the numbers of a list with commas."""
+    """Return the numbers in a comma-separated list."""
     return [int(each) for each in text.split(",")]
 
 
 class Runs:
-    """The four ways to train a network, each ready to take steps.
+    """The four ways to train a network, each ready to run steps.
 
     Args:
         model: of `MODELS`.
         workers: number of workers.
         args: settings of the command.
-        stack: what closes the processes.
+        stack: exit stack that closes the processes.
     """
 
     def __init__(self, model: str, workers: int, args: Any, stack: ExitStack) -> None:
@@ -83,13 +84,13 @@ class Runs:
         }
 
     def take(self, name: str, steps: int) -> list[dict[str, Any]]:
-        """Let a way take steps; return what each process says."""
+        """Run steps of one way of training; return the answer of each process."""
         for each in self.groups[name]:
             each.tell("run", steps)
         return [answer for each in self.groups[name] for answer in each.answers()]
 
     def rate(self, name: str, answers: list[dict[str, Any]]) -> float:
-        """Return samples a second of what `take` returned."""
+        """Return the samples per second in the result of `take`."""
         totals = [sum(answer["seconds"]) for answer in answers]
         steps = len(answers[0]["seconds"])
         if name == "independent":
@@ -98,7 +99,7 @@ class Runs:
 
 
 def measure(model: str, workers: int, args: Any) -> dict[str, Any]:
-    """Return the figures of one network."""
+    """Return the results of one network."""
     with ExitStack() as stack:
         runs = Runs(model, workers, args, stack)
         for name in runs.groups:
@@ -133,7 +134,7 @@ def compared(rates: dict[str, list[float]]) -> dict[str, Any]:
 
 
 def step_parts(runs: Runs, steps: list[list[dict[str, Any]]], args: Any) -> dict[str, Any]:
-    """Return the parts of the workers' step in ms, medians over steps of means over workers."""
+    """Return the parts of the workers' step in ms: medians over steps of means over workers."""
 
     def per_step(key: str) -> np.ndarray:
         """[workers, steps]."""
@@ -144,7 +145,7 @@ def step_parts(runs: Runs, steps: list[list[dict[str, Any]]], args: Any) -> dict
     calls = int(np.median(per_step("calls")))
     workers = len(seconds)
     distinct = float(np.mean([each["distinct_keys"] for each in runs.workers.about]))
-    # As many messages as keys, rows and gradients are; the rest of the calls are small.
+    # There are as many large messages as keys, rows and gradients need; the other calls are small.
     part = int(np.median(sent) / 5 / max(workers - 1, 1))
     large = [part] * 5
     small = [64] * max(calls - len(large), 0)
@@ -166,7 +167,7 @@ def step_parts(runs: Runs, steps: list[list[dict[str, Any]]], args: Any) -> dict
 
 
 def balance(workers: int, keys: int) -> dict[str, Any]:
-    """Return the rows of each of N workers of a table with `keys` rows."""
+    """Return the rows per worker of a table with `keys` rows, for each number of workers N."""
     done = subprocess.run(
         [*launched(workers, 1)[0], str(_BALANCE), str(keys)],
         env=environment(),
@@ -182,7 +183,7 @@ def balance(workers: int, keys: int) -> dict[str, Any]:
 
 
 def show(model: str, workers: int, found: dict[str, Any]) -> None:
-    """Print the figures of one network."""
+    """Print the results of one network."""
     print(f"\n{model}, {workers} workers\n\n| | samples/s | workers by it |\n|---|---|---|")
     for name, rate in found["samples_per_s"].items():
         by = found.get(f"by_{name}", "")

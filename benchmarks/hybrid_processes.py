@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes of `workers/hybrid_worker.py` that take steps on command, for alternating runs."""
+"""Processes of `workers/hybrid_worker.py` that run steps on command, for alternating runs."""
 
 from __future__ import annotations
 
@@ -23,38 +23,38 @@ _LAST_WORDS = 3000
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Return an environment in which scripts of `workers` find what they import."""
+    """Return an environment in which scripts of `workers` find their imports."""
     path = os.pathsep.join(map(str, (bench_common.ROOT, bench_common.BENCHMARKS)))
     return {**os.environ, "PYTHONPATH": path, **more}
 
 
 def alone(cores: Sequence[int]) -> tuple[list[str], dict[str, str]]:
-    """Return the beginning of a command that keeps to these cores, and its environment."""
+    """Return the start of a command that pins a process to these cores, and its environment."""
     threads = {"OMP_NUM_THREADS": str(len(cores)), "MINDSPORE_REC_NUM_THREADS": str(len(cores))}
     where = ["taskset", "-c", ",".join(str(core) for core in cores)]
     return [*where, sys.executable], {"MINDSPORE_REC_LAUNCHER": "none", **threads}
 
 
 def launched(workers: int, threads: int) -> tuple[list[str], dict[str, str]]:
-    """Return the beginning of a command that starts the workers, and its environment."""
+    """Return the start of a command that launches the workers, and its environment."""
     options = ["-n", str(workers), "--threads-per-worker", str(threads)]
     return [sys.executable, "-m", "mindspore_rec.launch", *options], {}
 
 
 class Processes:
-    """Processes of one name: one alone, or the workers of a launcher, by rank.
+    """Processes of one name: a single process, or the workers of a launcher, by rank.
 
     Args:
         name: for messages.
-        prefix: command before the script, and its environment.
+        prefix: start of the command before the script, and its environment.
         settings: arguments of `hybrid_worker.py` after the name.
-        number: processes that there will be.
+        number: expected number of processes.
 
     Attributes:
-        about: what each process said it is.
+        about: description that each process sent of itself.
 
     Raises:
-        RuntimeError: a process ended or was not ready in time; with its last words.
+        RuntimeError: a process ended or was not ready in time; the message has its last output.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Processes:
             print(json.dumps(command), file=file, flush=True)
 
     def answers(self) -> list[Any]:
-        """Return their answers, by rank."""
+        """Return the answers of the processes, by rank."""
         return [self._read(file) for file in self._files]
 
     def __enter__(self) -> Processes:

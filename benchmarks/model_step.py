@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training throughput of every model, its step taken apart, the same network on vanilla beside.
+"""Training throughput of every model, the parts of its step, and the same network on vanilla.
 
     python benchmarks/model_step.py --batch 4096 16000 --precision float32,bfloat16 --json OUT
 
-Networks as in each model's `criteo_x1.yaml` (MMoE: `best.yaml`, two tasks), on 26 ids and 13
-numbers a row. Ours looks 63-bit keys up in one hash table for all fields and trains it with
-LazyAdam. Vanilla has static ids, `nn.EmbeddingLookup(sparse=True, target="CPU")` and `nn.LazyAdam`
-on the CPU target, and MindSpore's own layers in the place of fused ones, in float32. All take the
-same batches in alternating steps. `--precision` names the types of the perceptrons' products; in
-float16 the loss is scaled.
+Networks have the settings of each model's `criteo_x1.yaml` (MMoE: `best.yaml`, two tasks), with 26
+ids and 13 numbers per row. Our network looks 63-bit keys up in one hash table for all fields and
+trains it with LazyAdam. Vanilla has static ids, `nn.EmbeddingLookup(sparse=True, target="CPU")` and
+`nn.LazyAdam` on the CPU target, and MindSpore's own layers instead of fused layers, in float32. All
+networks train the same batches in alternating steps. `--precision` sets the types of the
+perceptrons' products; in float16 the loss is scaled.
 
-`step_parts.py` says how the step is taken apart. The whole step is also given as a multiple of the
-bare products (`bare_products.py`) plus the same tables' step without a network.
+`step_parts.py` describes the parts of the step. The whole step is also reported as a multiple of
+the bare products (`bare_products.py`) plus the same tables' step without a network.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Data:
 
     Args:
         name: of the model.
-        rows: ids in the table.
+        rows: number of ids in the table.
         ranks: int64 [K, B, F], ids below `rows`.
         numbers: float32 [B, N].
         label: float32 [B, T].
@@ -89,7 +89,7 @@ class Data:
 
     @property
     def batch(self) -> int:
-        """Number of samples in a batch."""
+        """Number of samples per batch."""
         return int(self.ranks.shape[1])
 
     def keys(self) -> list[Tensor]:
@@ -98,7 +98,7 @@ class Data:
 
 
 def with_rows(net: nn.Cell, rows: int, stack: ExitStack) -> nn.Cell:
-    """Return a network whose tables have all rows, and are closed with the stack."""
+    """Return a network whose tables have all rows; the stack closes them."""
     for table in tables_of(net):
         stack.callback(table.close)
         table.insert_rows(bench_common.spread_keys(np.arange(rows)))
@@ -111,7 +111,7 @@ def step_run(step: nn.Cell, ids: list[Tensor], data: Data) -> Run:
 
 
 def add_ours(case: StepCase, data: Data, precision: str, stack: ExitStack) -> None:
-    """Add our network in a precision: its whole step, and its parts."""
+    """Add our network in a precision: its whole step, and the parts."""
     title = f"{data.batch}.{precision}"
     net = with_rows(network(data.name, title, precision), data.rows, stack)
     scale = loss_scale(precision)
@@ -131,7 +131,7 @@ def add_ours(case: StepCase, data: Data, precision: str, stack: ExitStack) -> No
 
 
 def add_tables(case: StepCase, data: Data, stack: ExitStack) -> None:
-    """Add the step of the tables without a network."""
+    """Add the tables' step without a network."""
     net = with_rows(network(data.name, f"{data.batch}.alone", "float32"), data.rows, stack)
     lookups = [cell for _, cell in lookups_of(net)]
     optimizer = LazyAdam(embedding_parameters(net), RATE)
@@ -139,7 +139,7 @@ def add_tables(case: StepCase, data: Data, stack: ExitStack) -> None:
 
 
 def vanilla_run(data: Data) -> Run:
-    """Return the run of the same network on vanilla lookups and layers."""
+    """Return the run of the same network with vanilla lookups and layers."""
     net = network(data.name, f"{data.batch}.vanilla", "float32")
     to_vanilla(net, data.rows)
     optimizer = nn.LazyAdam(net.trainable_params(), learning_rate=RATE)
@@ -149,7 +149,7 @@ def vanilla_run(data: Data) -> Run:
 
 
 def measure(name: str, batch: int, args: Any) -> dict[str, Any]:
-    """Return the figures of a model and a batch size, by precision; print them."""
+    """Print and return the results of a model and a batch size, by precision."""
     data = Data.draw(name, batch, args)
     shape = network(name, f"{batch}.shape", "float32")
     layers, fixed = layers_of_model(name, shape)
@@ -165,10 +165,10 @@ def measure(name: str, batch: int, args: Any) -> dict[str, Any]:
 
 
 def precisions_of(text: str) -> list[str]:
-    """Return the types that a list with commas names, each once.
+    """Return the distinct types in a comma-separated list.
 
     Raises:
-        ValueError: one that is not of `COMPUTE_DTYPES`, or that the backend does not have.
+        ValueError: a type is not in `COMPUTE_DTYPES`, or the backend does not support it.
     """
     return [check_compute_dtype(each) for each in dict.fromkeys(text.split(","))]
 

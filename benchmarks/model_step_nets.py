@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The models of the zoo for `model_step.py`: as they are, on MindSpore's own cells, in parts."""
+"""The models of the zoo for `model_step.py`: unchanged, on MindSpore's own cells, and in parts."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Loss(nn.Cell):
 
 
 def tasks_of(name: str) -> int:
-    """Return the number of a model's outputs."""
+    """Return the number of outputs of a model."""
     return _MMOE_TASKS if name == "mmoe" else 1
 
 
@@ -54,7 +54,7 @@ def network(name: str, title: str, precision: str) -> Any:
 
     Args:
         name: of `MODELS`.
-        title: of the run, for the tables' names.
+        title: name of the run, for the tables' names.
         precision: type of the perceptrons' products.
     """
     model = importlib.import_module(f"models.{name}.config").MODEL
@@ -71,16 +71,16 @@ def lookups_of(net: nn.Cell) -> list[tuple[str, Any]]:
 
 
 def dense_parameters(net: nn.Cell) -> list[Parameter]:
-    """Return the parameters beside the tables'."""
+    """Return the parameters that are not in tables."""
     taken = {id(p) for p in embedding_parameters(net)}
     return [p for p in net.trainable_params() if id(p) not in taken]
 
 
 def to_vanilla(net: nn.Cell, rows: int) -> None:
-    """Replace a network's tables by vanilla lookups of a fixed vocabulary, its operators by layers.
+    """Replace tables by vanilla lookups of a fixed vocabulary, and operators by layers.
 
-    The fused operators of perceptrons and other blocks give way to the MindSpore layers that the
-    blocks consist of.
+    The fused operators of perceptrons and other blocks are replaced by the blocks' MindSpore
+    layers.
     """
     for table in tables_of(net):
         table.close()
@@ -98,7 +98,7 @@ def to_vanilla(net: nn.Cell, rows: int) -> None:
 
 
 def to_given(net: nn.Cell, batch: int) -> None:
-    """Replace a network's tables by rows of a batch that are always the same."""
+    """Replace a network's tables by constant rows for each batch."""
     for table in tables_of(net):
         table.close()
     rng = np.random.default_rng(1)
@@ -111,10 +111,10 @@ def to_given(net: nn.Cell, batch: int) -> None:
 def layers_of_model(name: str, net: Any) -> tuple[list[tuple[int, int]], list[int]]:
     """Return (in, out) of the layers of a model's products, and the layers that read numbers only.
 
-    Counted are products of perceptrons, of the matrices of DCN-V2, and of MMoE's experts, gates and
-    towers, the first layer of all experts being one product, all gates another. Products of single
-    vectors (DCN, first-order terms) and of pairs of embeddings (DLRM) are not: they read more than
-    they compute.
+    The count includes products of perceptrons, of DCN-V2's matrices, and of MMoE's experts, gates
+    and towers. The first layer of all experts is one product, and all gates are another product.
+    The count leaves out products of single vectors (DCN, first-order terms) and of pairs of
+    embeddings (DLRM): their time is mostly reading.
 
     Args:
         name: of `MODELS`.

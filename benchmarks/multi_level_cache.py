@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training a table that does not fit, beside one that does: host memory over an SSD, over Redis,
-and under a device tier.
+"""Training a table with tiers (device, SSD, Redis), compared with a table in host memory.
 
-Wide & Deep over one table of dim 16 with LazyAdam. The table in memory and one with tiers train in
-alternating blocks of steps, so that a drifting machine affects both alike; the table with tiers
-trains with prefetch and without. All have the same rows at first, and the tiers are filled as they
-are after a long run: the most frequent keys on top.
+Wide & Deep over one table of dim 16 with LazyAdam. The table in memory and a table with tiers train
+in alternating blocks of steps, so that a drifting machine affects both tables alike. The table with
+tiers trains with prefetch and without. All tables have the same rows at first. The tiers are filled
+as after a long run, with the most frequent keys in the highest tier.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ SKIPPED = (
     3  # first steps of a block: the columns are found, the first rows are read without prefetch
 )
 MODES = ("prefetch", "no_prefetch")
-# Ends of the names of what stats() counts in the tiers.
+# Suffixes of the names of the tiers' counters in stats().
 COUNTED = (
     "_hits", "_misses", "_written_rows", "_down_rows", "_spilled_rows", "_swapped_rows",
     "_read_bytes", "_written_bytes", "_wait_seconds", "_op_seconds",
@@ -58,9 +57,9 @@ class Setup(NamedTuple):
     Attributes:
         text: description for people.
         zipf: exponent of the ids.
-        device, host: share of the rows that these tiers hold at most; device 0: none.
+        device, host: maximum share of the rows in these tiers; device 0: no device tier.
         lower: 'ssd' or 'redis'.
-        target: least ratio of samples/s to the table in memory, or to what the disk allows.
+        target: minimum ratio of samples/s to the table in memory, or to the disk's limit.
     """
 
     text: str
@@ -80,7 +79,7 @@ SETUPS = {
 
 
 class WideDeep(nn.Cell):
-    """Rows and dense columns through an MLP, beside a linear part of the dense columns."""
+    """Rows and dense columns through an MLP, plus a linear part of the dense columns."""
 
     def __init__(self, embedding: nn.Cell, fields: int) -> None:
         super().__init__()
@@ -96,7 +95,7 @@ class WideDeep(nn.Cell):
 
 
 class StepEnds(Callback):
-    """Callback that records when each step ended."""
+    """Callback that records the end time of each step."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -112,10 +111,10 @@ class Subject:
 
     Args:
         name: of the table.
-        options: of the command line.
+        options: options of the command line.
         exponent: of the ids.
-        cache: its tiers, None for memory alone.
-        dtype: of values and of Adam's moments. Default: 'float32'.
+        cache: the table's tiers, None for memory alone.
+        dtype: type of values and of Adam's moments. Default: 'float32'.
     """
 
     def __init__(
@@ -137,9 +136,9 @@ class Subject:
         self._fill(options.rows, name, exponent)
 
     def _fill(self, rows: int, name: str, exponent: float) -> None:
-        """Fill the table with rows of the ranks 0 .. rows - 1 as they are after some steps.
+        """Fill the table with rows of the ranks 0 .. rows - 1, with the state after some steps.
 
-        The most frequent ones were seen last, and as often as is likely.
+        The most frequent keys were seen last, and with their expected counts.
         """
         rng = np.random.default_rng(7)
         seen = CLOCK * 100_000 / np.sum(np.arange(1, rows + 1, dtype=np.float64) ** -exponent)
@@ -156,8 +155,7 @@ class Subject:
     def run(self, batches: list[Any]) -> float:
         """Return the samples per second, without the first and the last steps.
 
-        The first steps fill the pipeline, and while the last batches are trained there is nothing
-        left to prefetch.
+        The first steps fill the pipeline, and in the last steps there is nothing left to prefetch.
         """
         ends = StepEnds()
         self.model.train(1, batches, ends, progress=False)
@@ -178,7 +176,7 @@ class Subject:
 
 
 class Batches:
-    """Batches of new draws, made ahead of the measurement."""
+    """Batches of newly drawn ids, made before the measurement."""
 
     def __init__(self, options: argparse.Namespace, exponent: float) -> None:
         self._rng = np.random.default_rng(options.seed)
@@ -205,7 +203,7 @@ class Batches:
 
 
 def difference(before: dict[str, Any], after: dict[str, Any], steps: int) -> dict[str, float]:
-    """Return the mean work of a step in the tiers between two stats()."""
+    """Return the tiers' mean work per step between two stats()."""
     return {
         key: (after[key] - before.get(key, 0)) / steps
         for key in after
@@ -218,7 +216,7 @@ def measure(
 ) -> dict[str, Any]:
     """Measure blocks of steps in turn: in memory, then tiers with prefetch and without.
 
-    No batch comes twice to a table: its rows would be in host memory from the time before.
+    No table trains a batch twice: the batch's rows would already be in host memory.
     """
     tiers = subjects["tiers"]
     figures: dict[str, Any] = {mode: {"steps": []} for mode in MODES}
@@ -233,7 +231,7 @@ def measure(
         taken = {"memory": subjects["memory"].run(drawn["prefetch"])}
         memory_done = difference(memory_before, subjects["memory"].counters(), options.steps)
         for mode in MODES:
-            # Only RecModel reads it, when a training begins.
+            # Only RecModel reads `cache.prefetch`, when a training begins.
             prefetch = cache.prefetch if mode == "prefetch" else 0
             tiers.table.cache = dataclasses.replace(cache, prefetch=prefetch)
             before = tiers.counters()
@@ -267,8 +265,8 @@ def disk_limit(
 ) -> None:
     """Add the highest speed that the disk allows for the rows that had to be read.
 
-    A step takes at least the time of its reads on the disk. Where both CPUs compute, it also takes
-    at least the time of the step in memory plus the CPU time of the reads in the kernel.
+    A step takes at least as long as its reads from the disk. If both CPUs compute, a step also
+    takes at least the time of the step in memory plus the CPU time of the reads in the kernel.
     """
     if not fio:
         return
@@ -288,7 +286,7 @@ def disk_limit(
 
 @contextlib.contextmanager
 def lower_tier(setup: Setup, directory: Path) -> Iterator[dict[str, Any]]:
-    """Give the arguments of CacheConfig for the lower tier, which exists until the block ends."""
+    """Yield the arguments of CacheConfig for the lower tier, which exists until the block ends."""
     if setup.lower == "redis":
         with running_redis(directory / "redis") as url:
             yield {"remote": url}
@@ -310,9 +308,9 @@ def run_setup(
     directory: Path,
     dtype: str,
 ) -> dict[str, Any]:
-    """Measure one set of tiers with rows of a type and return the figures.
+    """Measure one set of tiers with rows of a type and return the results.
 
-    Host memory has the bytes of the setup's share of float32 rows, whatever the rows' type.
+    Host memory has the bytes of the setup's share of float32 rows, for any type of rows.
     """
     share = setup.host * row_bytes("float32") / row_bytes(dtype)
     fio: list[ssd_tier.Disk] = []
@@ -325,7 +323,7 @@ def run_setup(
 
     exponent = setup.zipf if options.zipf is None else options.zipf
     batches = Batches(options, exponent)
-    # A small table's share would not hold the batches that are read ahead.
+    # A small table's share would have too few rows for the prefetched batches.
     least = 2 * batches.distinct() * (1 + options.prefetch)
     with lower_tier(setup, directory) as below:
         cache = mr.CacheConfig(
@@ -350,7 +348,7 @@ def run_setup(
 
 
 def show(name: str, figures: dict[str, Any]) -> None:
-    """Print the figures of one set of tiers, in lines of at most 80 columns."""
+    """Print the results of one set of tiers, in lines of at most 80 columns."""
     say(
         f"{figures['text']} (--only {name}), Zipf {figures['zipf']}: "
         f"in memory {figures['memory_samples_per_s']:,.0f} samples/s",
@@ -387,7 +385,7 @@ def show(name: str, figures: dict[str, Any]) -> None:
 
 
 def say(text: str, indent: int = 0, after_empty_line: bool = False) -> None:
-    """Print a paragraph, its further lines indented by four columns more."""
+    """Print a paragraph; further lines are indented by four more columns."""
     if after_empty_line:
         print()
     print(

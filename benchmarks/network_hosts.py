@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two hosts on one machine: network namespaces that reach each other by one link of a set speed.
+"""Two hosts on one machine: network namespaces connected by one link of a set speed.
 
-Each has a host name, an address and one of the machine's cores of its own. They share files, and
-nothing else: their workers can exchange by TCP only. Needs root, and `ip` and `tc` of iproute2.
+Each host has a name, an address and one of the machine's cores. The hosts share files but nothing
+else, so workers on two hosts can exchange only over TCP. The benchmark needs root, and `ip` and
+`tc` of iproute2.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from pathlib import Path
 
 __all__ = ["WIRE_SHARE", "Hosts", "missing"]
 
-# Bytes of data in the bytes of frames of 1514, which is what `tc` counts: 1500 less 52 of IP and
-# TCP with timestamps.
+# Data bytes per byte of frames of 1514, which `tc` counts: 1500 minus 52 of IP and TCP with
+# timestamps.
 WIRE_SHARE = 1448 / 1514
 _NET = "10.213.7"
-# Bytes that may leave at once after a pause, not held to the speed. No smaller than what TCP hands
-# over at once, which would be cut in packets of 1,514 bytes by the processor otherwise.
+# Bytes that may leave at once after a pause, without the speed limit. At least as many bytes as TCP
+# sends at once; with a smaller limit the processor would cut them into packets of 1,514 bytes.
 _BURST = "70kb"
 
 _AGENT = """\
@@ -34,7 +35,7 @@ exec ip netns exec {space} taskset -c {core} unshare --uts \\
 
 
 def missing() -> str:
-    """Return why there can be no such hosts here, or ""."""
+    """Return the reason why this machine cannot make the hosts, or ""."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     for tool in ("ip", "tc", "taskset", "unshare"):
@@ -54,7 +55,7 @@ class Hosts:
     """Two hosts with a link, until the end of a `with` block.
 
     Args:
-        cores: of the machine, one for each host.
+        cores: one core of the machine for each host.
 
     Attributes:
         names: of the two hosts and their namespaces.
@@ -99,7 +100,7 @@ class Hosts:
         return f"{_NET}.{host + 1}"
 
     def set_rate(self, gbit: float) -> None:
-        """Hold both directions of the link to so many Gbit/s."""
+        """Limit both directions of the link to this many Gbit/s."""
         for name in self.names:
             _run(
                 *("tc", "-n", name, "qdisc", "replace", "dev", "link0", "root", "tbf"),
@@ -107,7 +108,7 @@ class Hosts:
             )
 
     def launched(self) -> tuple[list[str], dict[str, str]]:
-        """Return the beginning of a command that starts a worker on each, and its environment."""
+        """Return the start of a command that launches one worker per host, and its environment."""
         name = self.names[0]
         inside = [
             *("ip", "netns", "exec", name, "taskset", "-c", str(self._cores[0])),

@@ -68,7 +68,7 @@ def version() -> str:
 
 
 def instructions() -> list[str]:
-    """Return the sets of instructions for products that the processor has, in their order."""
+    """Return the processor's instruction sets for products, in ascending order."""
     wanted = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
     for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
         if line.startswith("flags"):
@@ -79,9 +79,9 @@ def instructions() -> list[str]:
 
 @dataclass(frozen=True)
 class Matrix:
-    """Description of a matrix: rows, columns, elements between rows, whether it is transposed.
+    """Description of a matrix: rows, columns, elements between rows, and whether it is transposed.
 
-    A transposed one is stored as `[columns, rows]`, `ld` elements between its columns.
+    A transposed matrix is stored as `[columns, rows]`, with `ld` elements between its columns.
     """
 
     rows: int
@@ -102,13 +102,13 @@ class Matrix:
 
 
 class Product:
-    """C = A B, or C += A B, computed by the thread that runs it.
+    """C = A B, or C += A B, computed by the calling thread.
 
     Args:
         a, b, c: the matrices; C is float32.
         kind: type of A and B, 'float32' or 'bfloat16'.
-        packs: whether B is in the layout that oneDNN prefers (`pack` writes it).
-        adds: whether the product is added to C.
+        packs: True if B is in the layout that oneDNN prefers (`pack` writes it).
+        adds: True if the product is added to C.
 
     Raises:
         RuntimeError: oneDNN has no such product on this processor.
@@ -124,7 +124,7 @@ class Product:
             self._b = c_void_p()
             dims = (c_int64 * _MOST_DIMENSIONS)(b.rows, b.columns)
             _call("memory_desc_create_with_tag", byref(self._b), 2, dims, _TYPES[kind], _FORMAT_ANY)
-        # The library's own threads are not used: who runs the product computes it.
+        # The library's own threads are not used: the calling thread computes the product.
         limit = getattr(_library(), "dnnl_threadpool_interop_set_max_concurrency", None)
         if limit is not None:
             limit(1)
@@ -150,7 +150,7 @@ class Product:
 
     @property
     def packed_bytes(self) -> int:
-        """Number of bytes of B as the product reads it."""
+        """Number of bytes of B in the layout that the product reads."""
         return int(_library().dnnl_memory_desc_get_size(self._b))
 
     def pack(self, b: np.ndarray, packed: np.ndarray) -> None:
@@ -165,9 +165,9 @@ class Product:
         _call("primitive_execute", primitive, _stream(), *_listed(memories))
 
     def bind(self, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> Callable[[], None]:
-        """Return a function that computes the product of arrays, which begin with the matrices.
+        """Return a function that computes the product; each matrix starts at its array's start.
 
-        It holds the arrays, and has a scratchpad of its own.
+        The function keeps the arrays, and has its own scratchpad.
         """
         bytes_needed = int(_library().dnnl_memory_desc_get_size(self._scratchpad))
         scratch = np.zeros(max(bytes_needed, 1), np.uint8)

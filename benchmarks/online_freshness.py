@@ -3,14 +3,14 @@
 
     PYTHONPATH=. python benchmarks/online_freshness.py --json output/online_freshness.json
 
-All parts of examples/online_learning run as processes of this machine: Kafka, a producer of the
-synthetic stream, the feature worker, the trainer (a delta a second) and a `Predictor`, which is in
-this process, or with `--serving-workers` a server of so many processes, asked over HTTP with a new
-connection each time, so that any of them may answer. At random times one event with new keys is
-sent to the producer's topic, and the predictor is asked for these keys until its answer differs
-from that for keys that never occur. The freshness is the time from just before the event is sent
-until that answer: it includes the waits for Kafka, for batches of worker and trainer, for the next
-delta and for the predictor to find it.
+All parts of examples/online_learning run on this machine: Kafka, a producer of the synthetic
+stream, the feature worker, the trainer (one delta per second) and a `Predictor` in this process.
+With `--serving-workers` a server with this number of processes replaces the `Predictor`. Each HTTP
+request uses a new connection, so that any process may answer. At random times one event with new
+keys is sent to the producer's topic. The predictor is asked for these keys until its answer differs
+from the answer for keys that never occur. The freshness is the time from just before the event is
+sent until the answer differs. The time includes the waits for Kafka, for batches of worker and
+trainer, for the next delta and for the predictor to load it.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ ASK_SECONDS = 0.02
 
 
 class Answers(Protocol):
-    """Predictor in this process, or server."""
+    """Interface of a predictor in this process, or of a server."""
 
     def predict(self, ids: np.ndarray) -> np.ndarray:
         """Return the logits of rows of ids."""
         ...
 
     def saved_at(self) -> float:
-        """Return when the trainer took the newest state that answers, in seconds since 1970."""
+        """Return the trainer's time of the newest served state, in seconds since 1970."""
         ...
 
 
@@ -70,16 +70,16 @@ class InProcess:
         return self._predictor.predict(ids)
 
     def saved_at(self) -> float:
-        """Return when the trainer took the state that answers, in seconds since 1970."""
+        """Return the time at which the trainer took the served state, in seconds since 1970."""
         return self._predictor.status().saved_at
 
 
 class Server:
-    """Server of several processes, which ends with the context.
+    """Server with several processes, which ends with the context.
 
     Args:
         root: directory of the run.
-        workers: number of processes that answer.
+        workers: number of serving processes.
     """
 
     def __init__(self, root: Path, workers: int) -> None:
@@ -112,7 +112,7 @@ class Server:
         return np.array(output["data"], np.float32).reshape(output["shape"])
 
     def saved_at(self) -> float:
-        """Return when the trainer took the server's newest state, in seconds since 1970."""
+        """Return the trainer's time of the server's newest state, in seconds since 1970."""
         return float(self._ask("GET", "/status")["saved_at"])
 
     def _ask(self, method: str, path: str, body: str | None = None) -> Any:
@@ -129,10 +129,10 @@ class Server:
 
 @dataclass
 class Probe:
-    """Event that was sent and has had no effect yet.
+    """Event that was sent and has no effect yet.
 
     Args:
-        value: value of all its fields.
+        value: the value of all fields of the event.
         sent: time of sending, in seconds since 1970.
     """
 
@@ -141,12 +141,12 @@ class Probe:
 
 
 class Prober:
-    """Sender of events with new keys that waits for answers that know them.
+    """Sender of events with new keys that waits for answers that reflect them.
 
     Args:
-        events: events of the stream to which these are added.
+        events: stream events to which the probes are added.
         brokers: addresses of Kafka.
-        predictor: predictor or server that is asked.
+        predictor: predictor or server to ask.
     """
 
     def __init__(self, events: Clicks, brokers: str, predictor: Answers) -> None:
@@ -158,14 +158,14 @@ class Prober:
         self.seen: list[dict[str, float]] = []
 
     def send(self) -> None:
-        """Send one event: a click, all of its keys new."""
+        """Send one event: a click whose keys are all new."""
         self._sent += 1
         probe = Probe(NOBODY - self._sent, time.time())
         self._writer.send(EVENTS, 0, pack(self._event(probe.value, probe.sent)))
         self.waiting.append(probe)
 
     def ask(self) -> None:
-        """Ask which events are known by now."""
+        """Ask which events the predictor knows by now."""
         if not self.waiting:
             return
         rows = [self._event(NOBODY, 0.0), *(self._event(p.value, 0.0) for p in self.waiting)]
@@ -196,7 +196,7 @@ class Prober:
 
 
 def wait_for_training(parts: list[Part], status: Status, rows: int, seconds: float) -> None:
-    """Return when a number of events is trained."""
+    """Return when this number of events is trained."""
     deadline = time.monotonic() + seconds
     with tqdm(total=rows, desc="warm up", leave=False, disable=None) as bar:
         while (trained := status.read().get("trained", 0)) < rows:
@@ -209,7 +209,7 @@ def wait_for_training(parts: list[Part], status: Status, rows: int, seconds: flo
 
 
 def measure(prober: Prober, probes: int, every: float, patience: float, seed: int) -> None:
-    """Send the probes at random times, and wait for all of them."""
+    """Send the probes at random times, and wait for the effect of each."""
     rng = np.random.default_rng(seed)
     due = time.monotonic()
     with tqdm(total=probes, desc="probes", leave=False, disable=None) as bar:
@@ -226,7 +226,7 @@ def measure(prober: Prober, probes: int, every: float, patience: float, seed: in
 
 
 def figures_of(prober: Prober) -> dict[str, Any]:
-    """Return the distribution; a probe whose effect was never seen counts as infinite."""
+    """Return the distribution; a probe whose effect never appeared counts as infinite."""
     values = np.array([seen["seconds"] for seen in prober.seen] + [np.inf] * len(prober.waiting))
     quantiles = {
         f"p{q}": round(float(np.quantile(values, q / 100, method="higher")), 2)

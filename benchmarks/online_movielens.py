@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gain of learning online: AUC on MovieLens of a model that stays and of one that learns.
+"""The gain of online learning: AUC on MovieLens of a static model and of a model that updates.
 
     PYTHONPATH=. python benchmarks/online_movielens.py --data DIR --json output/movielens.json
 
 DeepFM is trained on the first 80 % of the ratings by time. The last 20 % come through Kafka, one
-event a message; each event is scored before the model is trained on it, in batches of as many
-events as lie between two updates. The same events are scored by the model as it was. Is a rating 4
-stars or more? The settings were chosen on the last eighth of the first 80 % (`--part validation`).
+event per message. Each event is scored before the model is trained on it, in batches of all events
+between two updates. The model without updates scores the same events. The task: is a rating 4 stars
+or more? The settings were chosen on the last eighth of the first 80 % (`--part validation`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _kept: list[Any] = []  # MindSpore may take a new cell for one that was freed, b
 
 
 def send(broker: str, events: Ratings, first: int, last: int) -> None:
-    """Write the events into the topic, one a message."""
+    """Write the events into the topic, one per message."""
     ensure_topic(broker, TOPIC, 1, {})
     writer = KafkaWriter(broker)
     for row in tqdm(range(first, last), desc="to Kafka", leave=False, disable=None):
@@ -111,13 +111,13 @@ def learn(model: mr.RecModel, batches: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def windowed(logit: np.ndarray, label: np.ndarray, window: int, every: int) -> list[float]:
-    """Return the AUC of the last `window` events, first at event `window`, then `every` so many."""
+    """Return the AUC of the last `window` events, at `window` and every `every` events later."""
     ends = range(window, len(label) + 1, every)
     return [functional.auc(label[end - window : end], logit[end - window : end]) for end in ends]
 
 
 def one_seed(options: Any, broker: str, events: Ratings, train: Split, seed: int) -> dict[str, Any]:
-    """Return AUC, log loss and curve of one seed by update interval, and of the model as it was."""
+    """Return AUC, log loss and curve of one seed by update interval, and without updates."""
     name = f"bench.movielens.{seed}"
     model = train_offline(train, seed, options.epochs, name, options.row_dtype)
     results: dict[str, Any] = {}

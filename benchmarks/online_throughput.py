@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training from a Kafka topic beside training from arrays in memory: samples a second.
+"""Training from a Kafka topic compared with training from arrays in memory: samples per second.
 
     PYTHONPATH=. python benchmarks/online_throughput.py --json output/online_throughput.json
 
-The same network and the same rows (26 keys, 13 numbers, a label), in turn from a list of batches by
-`RecModel.train` and from a topic by `RecModel.online_train`. The broker runs on this machine too.
+The same network trains on the same rows (26 keys, 13 numbers, a label): in turn from a list of
+batches by `RecModel.train`, and from a topic by `RecModel.online_train`. The broker runs on this
+machine too.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ KEYS = 1_000_000
 
 
 class Network(nn.Cell):
-    """26 rows of 16 floats and 13 numbers into an MLP."""
+    """A network of 26 rows of 16 floats and 13 numbers into an MLP."""
 
     def __init__(self, hidden: list[int]) -> None:
         super().__init__()

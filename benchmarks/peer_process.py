@@ -31,7 +31,7 @@ _LAST_WORDS = 2000
 
 
 def installed(name: str, python: str) -> str:
-    """Return why an interpreter cannot run a peer of `WORKERS`, or "" where it can."""
+    """Return the reason why an interpreter cannot run a peer of `WORKERS`, or ""."""
     look = "import importlib.util as u, sys; print([n for n in sys.argv[1:] if not u.find_spec(n)])"
     try:
         done = subprocess.run(
@@ -44,19 +44,19 @@ def installed(name: str, python: str) -> str:
 
 
 class Peer:
-    """A worker that takes steps on command.
+    """A worker that runs steps on command.
 
     Args:
         name: of `WORKERS`.
         python: path of the interpreter that has the framework.
-        settings: fields of the worker's work (`peers.serve.Work`) that are no arrays.
+        settings: fields of the worker's work (`peers.serve.Work`) that are not arrays.
         arrays: those that are.
 
     Attributes:
-        about: versions, and how the framework was made fast.
+        about: versions, and the framework's optimizations.
 
     Raises:
-        RuntimeError: the worker ended before it was ready; with its last words.
+        RuntimeError: the worker ended before it was ready; the message has its last output.
     """
 
     def __init__(
@@ -91,10 +91,10 @@ class Peer:
             raise
 
     def step(self, k: int) -> float:
-        """Take a step on batch k; return the seconds that it took there.
+        """Run a step on batch k; return its seconds in the worker.
 
         Raises:
-            RuntimeError: the worker ended; with its last words.
+            RuntimeError: the worker ended; the message has its last output.
         """
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # the answer, or its absence, says so

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NVIDIA Triton Inference Server as a peer of the server: the same rows, network and requests.
+"""NVIDIA Triton Inference Server as a peer of our server: the same rows, network and requests.
 
-Its binaries come from the package `nvidia-pytriton`, which has Triton's Python backend and no
-other: `peers/triton_model.py` finds the rows and runs the dense part by ONNX Runtime.
+Triton's binaries come from the package `nvidia-pytriton`, which has only Triton's Python backend.
+So `peers/triton_model.py` looks the rows up and runs the dense part with ONNX Runtime.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def write_model(root: Path, directory: Path) -> str:
 
 
 def _repository(python: Path, directory: Path, config: str) -> tuple[Path, dict[str, str]]:
-    """Lay out models and backends as Triton wants them; return its program and environment."""
+    """Write models and backends in Triton's layout; return its program and environment."""
     words = subprocess.run(
         [python, "-c", "import sys, pytriton; print(pytriton.__path__[0], *sys.version_info[:2])"],
         capture_output=True, text=True, check=True,
@@ -96,13 +96,13 @@ def start_triton(
     Args:
         python: an interpreter whose environment has nvidia-pytriton and onnxruntime.
         root: the run.
-        directory: where its files are written, which must not exist.
-        fields: ids of a sample.
-        numbers: numbers of a sample.
-        instances: processes of the model.
+        directory: folder for Triton's files, which must not exist.
+        fields: number of ids per sample.
+        numbers: count of numbers per sample.
+        instances: number of processes of the model.
 
     Returns:
-        The process, and its ports of HTTP and gRPC, when it is ready.
+        The process, and its HTTP and gRPC ports, when it is ready.
     """
     rows_input = write_model(root, directory)
     config = _CONFIG.format(

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draw the pictures of docs/images from the stored results in benchmarks/results.
+"""Draw the plots in docs/images from the stored results in benchmarks/results.
 
     PYTHONPATH=. python benchmarks/plots.py
 
-Results of tiny settings are no figures, and refused.
+Results of tiny settings are refused, because they measure nothing.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def online_movielens(result: dict[str, Any], path: Path) -> None:
-    """Draw the AUC over MovieLens' stream, the mean over seeds.
+    """Draw the AUC over MovieLens' stream: the mean over seeds.
 
     Args:
-        result: `curves` has by update interval ("static": no update) the AUC of the last `window`
-            events, first at event `window`, then `every` so many.
-        path: of the picture, .png.
+        result: `curves` has for each update interval ("static": no update) the AUC of the last
+            `window` events, first at event `window`, then after each `every` events.
+        path: path of the plot, .png.
     """
     import matplotlib
 
@@ -57,7 +57,7 @@ def _draw_dynamic_features(result: dict[str, Any], path: Path) -> None:
     draw(result, path)
 
 
-# A picture's name: the result it is drawn from, and how.
+# A plot's name: the result it is drawn from, and the drawing function.
 PICTURES: dict[str, tuple[str, Callable[[dict[str, Any], Path], None]]] = {
     "dynamic_features.png": ("example_dynamic_features", _draw_dynamic_features),
     "online_movielens.png": ("online_movielens", online_movielens),
@@ -65,7 +65,7 @@ PICTURES: dict[str, tuple[str, Callable[[dict[str, Any], Path], None]]] = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Draw the pictures; return the exit code, 1 where a result is missing or tiny."""
+    """Draw the plots; return the exit code: 1 if a result is missing or tiny."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

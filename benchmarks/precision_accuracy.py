@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AUC of models whose tables train with two bytes a number, or are served with one or half a byte.
+"""AUC of models with tables of two bytes per number in training, or 8 or 4 bits in serving.
 
     PYTHONPATH=. python benchmarks/precision_accuracy.py --sets movielens synthetic census
         --movielens DIR --census DIR --json OUT
 
-Each model trains with its own configuration for the data set, from the same first values on the
-same batches, once in each training precision: float32; bfloat16 values and states with stochastic
-rounding, the default; the same with rounding to the nearest. The rows of each float32 model are
-then quantised to 8 and to 4 bits, as a server keeps them, each row by its own scale and offset in
-float16 (FBGEMM's form), and the model is evaluated with the quantised rows. The output is a table
-in Markdown: the mean AUC of float32 over the seeds, and the difference of each other precision.
+Each model trains with its own configuration for the data set, once in each training precision, from
+the same initial values and on the same batches. The precisions are float32, bfloat16 values and
+states with stochastic rounding (the default), and bfloat16 with rounding to the nearest. The rows
+of each float32 model are then quantised to 8 and to 4 bits as in a server, each row with its own
+scale and offset in float16 (FBGEMM's form). The model is evaluated with the quantised rows. The
+output is a table in Markdown: the mean AUC of float32 over the seeds, and the difference of each
+other precision.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ ASKED = {"bfloat16": 0.0005, "int8 rows": 0.0003, "int4 rows": 0.002}  # of floa
 
 
 def quantised(values: np.ndarray, numbers: str) -> np.ndarray:
-    """Return rows quantised to int8 or int4 and read back, as a server reads them.
+    """Return rows quantised to int8 or int4 and dequantised, as in a server.
 
     Args:
         values: float32 `[n, dim]`.
@@ -69,7 +70,7 @@ def quantised(values: np.ndarray, numbers: str) -> np.ndarray:
 
 
 def served(run: Run, data: Any) -> dict[str, float]:
-    """Return the AUC of a trained model with quantised rows, and leave its rows as they were."""
+    """Return the AUC of a trained model with quantised rows; restore its rows afterwards."""
     aucs = {}
     tables = tables_of(run.model.train_network)
     rows = [[each.asnumpy() for each in table.get_data()] for table in tables]
@@ -84,7 +85,7 @@ def served(run: Run, data: Any) -> dict[str, float]:
 
 
 def one_seed(name: str, options: argparse.Namespace, seed: int) -> dict[str, float]:
-    """Return the AUC by precision of a model that was trained with one seed."""
+    """Return the AUC of a model trained with one seed, by precision."""
     config = with_changes(config_of(name, options), seed=seed, evaluations=1)
     directory = getattr(options, options.set, None)
     aucs = {}
@@ -107,11 +108,11 @@ def one_seed(name: str, options: argparse.Namespace, seed: int) -> dict[str, flo
 
 
 def summary(title: str, runs: dict[str, dict[str, float]]) -> dict[str, Any]:
-    """Return the means of a model's runs by precision, and their differences from float32's.
+    """Return the means of a model's runs by precision, and their differences from float32.
 
     Args:
-        title: the model's name for people.
-        runs: AUC by precision, by seed.
+        title: the model's display name.
+        runs: AUC by precision, for each seed.
 
     Example:
         >>> summary("X", {"0": {"float32": 0.75, "int8 rows": 0.5}})["difference"]
@@ -125,7 +126,7 @@ def summary(title: str, runs: dict[str, dict[str, float]]) -> dict[str, Any]:
 
 
 def table(found: dict[str, dict[str, Any]]) -> list[str]:
-    """Return lines of Markdown: a row for each data set and model.
+    """Return lines of Markdown: one table row per data set and model.
 
     Example:
         >>> one = {"title": "X", "mean": {"float32": 0.75}, "difference": {"bfloat16": -1e-4}}

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pooled lookups of rows of int8 and int4, beside FBGEMM's CPU kernels for them.
+"""Pooled lookups of int8 and int4 rows, compared with FBGEMM's CPU kernels.
 
-Bags of ids from a table that is far larger than the processor's caches, by static ids (0 to n - 1,
-which are their own index) and by hashed ones (any int64). FBGEMM runs in an interpreter of its own:
+Bags of ids from a table far larger than the processor's caches, with static ids (0 to n - 1, which
+are their own index) and with hashed ids (any int64). FBGEMM runs in an interpreter of its own:
 
     python3.11 -m venv /tmp/fbgemm
     /tmp/fbgemm/bin/pip install torch==2.14.1 fbgemm-gpu-cpu==1.9.0
     PYTHONPATH=. python benchmarks/quantised_lookup.py --fbgemm-python /tmp/fbgemm/bin/python
 
-Without one it is left out. It has static ids only, and both are compared with those.
+Without an interpreter for FBGEMM, FBGEMM is left out. FBGEMM has static ids only; our static and
+hashed lookups are both compared with it.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def filled(rows: int, dim: int, bits: int, hashed: bool, rng: np.random.Generato
 
 
 def checked(table: QuantizedRows, ids: np.ndarray, offsets: np.ndarray) -> None:
-    """Raise ArithmeticError where a pooled row is not the sum of the rows that lookups give."""
+    """Raise ArithmeticError if a pooled row is not the sum of the rows of single lookups."""
     rows = table.lookup(ids).astype(np.float64)
     if not np.allclose(np.add.reduceat(rows, offsets), table.pool(ids, offsets), atol=1e-3):
         raise ArithmeticError("a pooled row is not the sum of its rows")
@@ -62,7 +63,7 @@ def lookup(
 
 
 def peer_lookup(peer: Peer, first: int, batches: int) -> Callable[[int], float]:
-    """Return a run of `alternate` over the peer's runs `first` and on."""
+    """Return a run of `alternate` over the peer's runs from `first` on."""
 
     def seconds(i: int) -> float:
         return peer.step(first + i % batches)
@@ -71,7 +72,7 @@ def peer_lookup(peer: Peer, first: int, batches: int) -> Callable[[int], float]:
 
 
 def measure(options: argparse.Namespace, dim: int, bits: int) -> dict[str, Any]:
-    """Return the figures of one kind of row."""
+    """Return the results of one kind of row."""
     rng = np.random.default_rng(options.seed)
     rows = options.bytes // (4 * dim)
     batches = rng.integers(0, rows, (options.batches, options.bags * options.ids), np.int32)
@@ -106,7 +107,7 @@ def measure(options: argparse.Namespace, dim: int, bits: int) -> dict[str, Any]:
         for (kind, threads), seconds in times.items()
     }
     if peer is not None:
-        # Median of the ratios of each round, which the machine's drift does not touch.
+        # Median of each round's ratio, which the machine's drift does not change.
         made["speed_by_fbgemm"] = {
             f"{kind}, {threads} threads": float(
                 np.median(times["fbgemm", threads] / times[kind, threads])
@@ -118,7 +119,7 @@ def measure(options: argparse.Namespace, dim: int, bits: int) -> dict[str, Any]:
 
 
 def show(figures: dict[str, Any]) -> None:
-    """Print the figures of one kind of row."""
+    """Print the results of one kind of row."""
     print(
         f"dim {figures['dim']}, int{figures['bits']}, {figures['rows']:,} rows: "
         f"{figures['static_bytes_a_row']:.1f} bytes a row with static ids, "

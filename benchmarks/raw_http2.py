@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A gRPC client that sends what no library would: HTTP/2 frames by hand.
+"""A gRPC client for requests that no library sends: HTTP/2 frames written by hand.
 
-It keeps to the windows of flow control, since a server ends a connection that does not, and asks no
-library what a message is: a call may be headers only, or end within its message, or say that the
+The client obeys the windows of flow control, since a server ends other connections. The client uses
+no library for messages, so a call may be headers only, end within its message, or say that the
 message is compressed.
 """
 
@@ -36,18 +36,18 @@ def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
 
 
 def message(data: bytes, *, compressed: bool = False, said: int | None = None) -> bytes:
-    """Return a message of gRPC: a flag, its length, its bytes.
+    """Return a gRPC message: a flag, its length, its bytes.
 
     Args:
         data: its bytes.
         compressed: the flag. Default: False.
-        said: the length that it says it has. Default: the true one.
+        said: the length in the message's header. Default: the true one.
     """
     return struct.pack(">BI", compressed, len(data) if said is None else said) + data
 
 
 def header_block(headers: Iterable[tuple[str, str]]) -> bytes:
-    """Return headers by HPACK, each as a literal."""
+    """Return headers encoded in HPACK, each as a literal."""
     block = b""
     for name, value in headers:
         block += b"\0" + _text(name) + _text(value)
@@ -70,11 +70,11 @@ class Call:
     """A call.
 
     Attributes:
-        sent: bytes of its data that have gone.
-        ended: whether the server has ended it.
-        status: that of gRPC; None if it has not come, or was sent by its place in a table.
+        sent: number of its data bytes that were sent.
+        ended: True if the server has ended the call.
+        status: gRPC status; None if it has not arrived, or was sent as an index into a table.
         data: that came.
-        reset: code of the RST_STREAM that came.
+        reset: code of the received RST_STREAM.
     """
 
     stream: int
@@ -94,11 +94,11 @@ class RawHttp2:
 
     Args:
         port: of 127.0.0.1.
-        begin: whether the connection begins as it must, or with half of that. Default: True.
+        begin: True for a complete connection preface; False sends half of it. Default: True.
 
     Attributes:
-        calls: by the numbers of their streams.
-        closed: whether the server has closed the connection, or says that it will.
+        calls: the calls by their stream numbers.
+        closed: True if the server has closed the connection, or has announced it.
     """
 
     port: int
@@ -116,12 +116,12 @@ class RawHttp2:
         self._send(begun if self.begin else begun[:9])
 
     def call(self, path: str, *metadata: tuple[str, str], headers_end: bool = True) -> Call:
-        """Begin a call by its headers.
+        """Begin a call with its headers.
 
         Args:
             path: of the method.
             *metadata: further headers.
-            headers_end: False: the last of them does not come. Default: True.
+            headers_end: False leaves the last headers out. Default: True.
         """
         stream = 1 + 2 * len(self.calls)
         headers = [
@@ -134,18 +134,18 @@ class RawHttp2:
         return made
 
     def send(self, call: Call, data: bytes, *, end: bool = False) -> None:
-        """Send bytes as far as the server's windows allow; `pump` sends the rest."""
+        """Send bytes within the server's windows; `pump` sends the remaining bytes."""
         if data:
             call.waiting.append(memoryview(data))
         call.closes |= end
         self._send_waiting(call)
 
     def send_raw(self, data: bytes) -> None:
-        """Send bytes as they are."""
+        """Send raw bytes."""
         self._send(data)
 
     def pump(self, seconds: float) -> None:
-        """Read and answer what comes for some seconds, or until the connection or all calls end."""
+        """Read and answer frames for some seconds, or until the connection or all calls end."""
         end = time.monotonic() + seconds
         while not self.closed and not (self.calls and all(c.ended for c in self.calls.values())):
             left = end - time.monotonic()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The remote tier alone: rows a second and CPU a row, of the client and of the server.
+"""The remote tier alone: rows per second and CPU per row, of the client and of the server.
 
-Beside it the same rows through redis-py's own commands: hashes with hiredis and without, one string
-a row by MGET and MSET, and one string a row by pipelined GET and SET.
+For comparison, redis-py's own commands read and write the same rows: hashes with hiredis and
+without, one string per row by MGET and MSET, and one string per row by pipelined GET and SET.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Measured(NamedTuple):
-    """Rows a second, and microseconds of CPU (kernel included) a row."""
+    """Rows per second, and microseconds of CPU (including the kernel) per row."""
 
     rows_per_second: float
     client_us_per_row: float
@@ -44,7 +44,7 @@ Work = Callable[[np.ndarray, np.ndarray], None]
 
 @contextmanager
 def server(url: str | None) -> Iterator[str]:
-    """Give the user's server, or start one on a free port without persistence."""
+    """Yield the user's server, or start one on a free port without persistence."""
     if url is not None:
         yield url
         return
@@ -83,7 +83,7 @@ def server_cpu(client: redis.Redis) -> float:
 
 
 class Data(NamedTuple):
-    """Rows that do not compress, and batches of distinct keys of them."""
+    """Rows that do not compress, and batches of distinct keys of these rows."""
 
     keys: np.ndarray
     rows: np.ndarray
@@ -91,7 +91,7 @@ class Data(NamedTuple):
 
     @classmethod
     def make(cls, options: argparse.Namespace) -> Data:
-        """Return rows, and batches of them drawn uniformly."""
+        """Return rows, and batches of rows drawn uniformly."""
         rng = np.random.default_rng(options.seed)
         rows = rng.integers(0, 256, (options.rows, options.row_bytes), np.uint8)
         batches = [
@@ -103,7 +103,7 @@ class Data(NamedTuple):
 def measure(
     data: Data, client: redis.Redis, work: Work, label: str, threads: int = 1, part: int = 1
 ) -> Measured:
-    """Do the work for every `part`-th batch and return its speed."""
+    """Process every `part`-th batch and return the speed."""
     batches = data.batches[::part]
     inputs = [(data.keys[batch], data.rows[batch]) for batch in batches]
     work(*inputs[0])
@@ -128,7 +128,7 @@ def measure(
 
 
 def equal(got: list[Any], rows: np.ndarray) -> None:
-    """Raise RuntimeError where the rows that were read, joined to an array, are wrong."""
+    """Raise RuntimeError if the rows read, joined to an array, are wrong."""
     array = np.frombuffer(b"".join(got), np.uint8).reshape(rows.shape)
     if not np.array_equal(array[0], rows[0]):
         raise RuntimeError("wrong rows")
@@ -199,7 +199,7 @@ def hash_figures(
 
 
 def string_figures(data: Data, client: redis.Redis) -> dict[str, Measured]:
-    """Measure a string for each row: many in a command, and one in each command of a pipeline."""
+    """Measure one string per row: many rows per command, and one command per row in a pipeline."""
 
     def names(keys: np.ndarray) -> list[bytes]:
         return [b"emb{benchmark}" + key.tobytes() for key in keys]

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the benchmarks one after the other, and store a result of each in benchmarks/results.
+"""Run the benchmarks one after the other, and store each result in benchmarks/results.
 
     PYTHONPATH=. python benchmarks/run_all.py --disk DIRECTORY
 
-Settings are meant for about a minute each; run them while the machine is idle.
-What needs a part that is not here is left out, and its stored result stays. At the end the table in
-benchmarks/README.md is written anew. The exit code is 1 where a benchmark failed.
+The settings take about a minute each; run them while the machine is idle. A benchmark that needs a
+missing part is left out, and its stored result stays. At the end the script rewrites the table in
+benchmarks/README.md. The exit code is 1 if a benchmark failed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def command_of(name: str, settings: str, disk: str, movielens: str) -> list[str]
 
 
 def run(name: str, options: argparse.Namespace, disk: str) -> str:
-    """Run a benchmark and store its result; return what went wrong, or ""."""
+    """Run a benchmark and store its result; return an error message, or ""."""
     out = (options.json / f"{name}.json").resolve()
     with tempfile.TemporaryDirectory() as scratch:
         fresh = Path(scratch) / out.name
@@ -72,7 +72,7 @@ def run(name: str, options: argparse.Namespace, disk: str) -> str:
 
 
 def store(fresh: Path, out: Path, name: str, settings: str, seconds: float) -> None:
-    """Store a result with what produced it; the paths of this machine are left out."""
+    """Store a result with its origin, without paths of this machine."""
     figures: dict[str, Any] = json.loads(fresh.read_text(encoding="utf-8"))
     record = {**bench_common.origin(), **figures}
     shown = command_of(name, settings, "DISK", "MOVIELENS")
@@ -89,13 +89,13 @@ def store(fresh: Path, out: Path, name: str, settings: str, seconds: float) -> N
 
 
 def needs(name: str, settings: str) -> list[str]:
-    """Return the parts that a run needs; tiny runs take synthetic data in place of ratings."""
+    """Return the parts that a run needs; tiny runs use synthetic data instead of ratings."""
     made_up = ("MovieLens", "Census-Income") if settings == "tiny" else ()
     return [n for n in SUITE[name].needs if n not in made_up]
 
 
 def table(results: Path) -> list[str]:
-    """Return the table of README.md: a line a benchmark, with its stored result."""
+    """Return the table of README.md: one line per benchmark, with its stored result."""
     lines = [
         "| script | measures | needs | arguments | stored result |",
         "|---|---|---|---|---|",
@@ -118,7 +118,7 @@ def table(results: Path) -> list[str]:
 
 
 def write_readme(results: Path) -> None:
-    """Write the table of README.md anew."""
+    """Rewrite the table of README.md."""
     text = README.read_text(encoding="utf-8")
     head, rest = text.split(BEGIN)
     tail = rest.split(END)[1]

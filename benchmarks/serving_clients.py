@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests a second that the server answers in time, by protocol and number of candidates.
+"""Requests per second that the server answers in time, by protocol and number of candidates.
 
     PYTHONPATH=. python benchmarks/serving_clients.py --protocol json,grpc --candidates 1,32
 
-For each pair: the latency of one client that asks again at once; then, in an open loop, the highest
-rate at which 99 % of the answers come within --limit-ms of the moment that their request was due.
-Clients are in a process of their own; HTTP clients write ready bytes to sockets and read no more
-of an answer than its status and length, so that little of the machine goes to them. gRPC's client
-is grpcio with messages of `tritonclient[http]`; it costs about as much as the server.
+For each pair the benchmark measures the latency of one client that asks again at once. Then, in an
+open loop, the benchmark finds the highest rate at which 99 % of the answers arrive within
+--limit-ms after their request's due time. Clients run in a separate process. To use little CPU,
+HTTP clients write prepared bytes to sockets, and read only an answer's status and length. gRPC's
+client is grpcio with messages of `tritonclient[http]`; it costs about as much as the server.
 
---triton-python names an interpreter with nvidia-pytriton and onnxruntime: Triton is asked the same
-then, pair by pair in turn with ours.
+--triton-python names an interpreter with nvidia-pytriton and onnxruntime: then Triton gets the same
+requests, alternating with our server for each pair.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class HttpCaller(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Look for the end of the answer."""
+        """Search for the end of the answer."""
         self._data += data
         head, separator, body = self._data.partition(b"\r\n\r\n")
         if not separator or self._answer is None:
@@ -259,7 +259,7 @@ def _client(pair: tuple[str, int], ports: tuple[int, int], options: Any, queue: 
 
 
 def asked(protocol: str, rows: int, ports: tuple[int, int], options: Any) -> dict[str, Any]:
-    """Return the figures of one protocol and number of candidates, by clients of their own."""
+    """Return the results of one protocol and number of candidates, from a client process."""
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
     client = context.Process(target=_client, args=((protocol, rows), ports, options, queue))

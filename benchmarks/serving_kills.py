@@ -3,14 +3,14 @@
 
     PYTHONPATH=. python benchmarks/serving_kills.py --seconds 600 --json output/serving_kills.json
 
-A training writes a delta a second, a server of several processes follows it, and clients ask at a
-fixed rate. Every --every seconds one process is killed: a worker, the writer, the training, in
-turns; the training is started again at once, the others by the server itself.
+A training writes one delta per second, a server of several processes follows it, and clients ask at
+a fixed rate. Every --every seconds one process is killed: a worker, the writer or the training, in
+turn. The script restarts the training at once, and the server restarts its own processes.
 
-A request whose connection ends because its process was killed is asked again, once, on a new
-connection, as clients and balancers do with requests that change nothing; such are counted as
-`dropped`. A request has failed where the answer is an error or is not there in --limit-seconds, or
-where it was dropped twice.
+A request whose connection ends because its process was killed is sent again, once, on a new
+connection, as clients and load balancers do with read-only requests. It counts as `dropped`. A
+request has failed if the answer is an error or does not arrive within --limit-seconds, or if the
+request was dropped twice.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ KINDS = ("worker", "writer", "training")
 
 
 def train(root: Path, options: Any) -> None:
-    """Train for ever, with a delta a second, from the newest checkpoint where there is one."""
+    """Train for ever, with one delta per second, from the newest checkpoint if there is one."""
     train_steps(root, options, seconds_passed(), every_steps=30, seed=time.time_ns())
 
 
 def seconds_passed() -> Iterator[None]:
-    """Yield at once, and then each second."""
+    """Yield at once, and then once per second."""
     due = time.monotonic()
     while True:
         yield
@@ -54,7 +54,7 @@ def seconds_passed() -> Iterator[None]:
 
 
 class Client:
-    """One connection at a time, which asks at a fixed rate and makes a new one when it is lost."""
+    """A client with one connection that asks at a fixed rate, and reconnects after a loss."""
 
     def __init__(self, port: int, requests: list[bytes], limit: float) -> None:
         self._port, self._requests, self._limit = port, requests, limit
@@ -122,7 +122,7 @@ async def ask_for(clients: list[Client], rate: float, seconds: float) -> None:
 
 
 def children(pid: int) -> dict[str, int]:
-    """Return the processes that a process has started, by their names."""
+    """Return the child processes of a process, by their names."""
     pids = {}
     for number in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
         try:
@@ -133,7 +133,7 @@ def children(pid: int) -> dict[str, int]:
 
 
 class Killer(threading.Thread):
-    """Kills a process every so many seconds, and starts the training again."""
+    """Kills a process at a fixed interval, and restarts the training."""
 
     def __init__(self, server: int, root: Path, options: Any) -> None:
         super().__init__()
@@ -151,7 +151,7 @@ class Killer(threading.Thread):
         return trainer
 
     def run(self) -> None:
-        """Kill until it is stopped."""
+        """Kill processes until `stop` is called."""
         turn = 0
         every = self._options.every
         while not self._ended.wait(every + self._rng.uniform(-0.1, 0.1) * every):
@@ -191,7 +191,7 @@ def wait_for_full(root: Path, trainer: Any) -> None:
 
 
 def measure(root: Path, options: Any) -> dict[str, Any]:
-    """Ask, kill, and return what came of it."""
+    """Ask and kill; return the results."""
     context = multiprocessing.get_context("spawn")
     first = context.Process(target=train, args=(root, options))
     first.start()

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Latency of the HTTP server while deltas arrive, beside that of the same server in quiet.
+"""Latency of the HTTP server while deltas arrive, compared with the same server without deltas.
 
     PYTHONPATH=. python benchmarks/serving_load.py --json output/serving_load.json
 
 A real training writes a full checkpoint and deltas beforehand. Then the server answers requests
-that come at a fixed rate; in every second phase a delta comes into its directory each second.
-Latency counts from the moment a request was due, so that waiting for another one is counted too.
+that arrive at a fixed rate. In every second phase the server's directory receives one delta per
+second. Latency counts from a request's due time, so that waiting for an earlier request is
+included.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def network(hidden: Sequence[int] = HIDDEN) -> Any:
 
 
 def train(root: Path, options: Any, deltas: int) -> None:
-    """Write a full checkpoint with all keys, and deltas of a step each."""
+    """Write a full checkpoint with all keys, and deltas of one step each."""
     steps = tqdm(range(deltas), desc="training", leave=False, disable=None)
     train_steps(root, options, steps, every_steps=1 << 40, seed=options.seed)
 
@@ -65,14 +66,14 @@ def train(root: Path, options: Any, deltas: int) -> None:
 def train_steps(
     root: Path, options: Any, steps: Iterable[object], every_steps: int, seed: int
 ) -> None:
-    """Train a step for each item of `steps`, with a delta each, from the newest checkpoint if any.
+    """Train one step with a delta per item of `steps`, from the newest checkpoint if there is one.
 
     Args:
         root: directory of the run; a new one begins with a full checkpoint of all keys.
-        options: have `keys`, `batch` and `hidden`.
-        steps: any items; the next one is asked for before its step.
+        options: options with `keys`, `batch` and `hidden`.
+        steps: any items; each item is requested before its step.
         every_steps: steps between full checkpoints.
-        seed: of rows and batches.
+        seed: seed of rows and batches.
     """
     import mindspore as ms
     from mindspore import nn
@@ -111,7 +112,7 @@ def train_steps(
 
 
 class Load:
-    """Threads that send requests at a fixed rate, each on a connection of its own."""
+    """Threads that send requests at a fixed rate, each on its own connection."""
 
     def __init__(self, port: int, options: Any) -> None:
         self._port, self._options = port, options
@@ -172,7 +173,7 @@ class Load:
             due += period
 
     def phase(self, name: str, seconds: float, each_second: Callable[[], None]) -> None:
-        """Count the requests of some seconds for a phase."""
+        """Count a phase's requests for some seconds."""
         self._phase = name
         end = time.perf_counter() + seconds
         while (left := end - time.perf_counter()) > 0:
@@ -191,21 +192,21 @@ class Load:
 
 
 def milliseconds(latencies: list[float]) -> dict[str, float]:
-    """Return percentiles of seconds in milliseconds."""
+    """Return percentiles in milliseconds of times in seconds."""
     values = np.array(latencies) * 1000
     percentiles = {f"p{p}": round(float(np.percentile(values, p)), 2) for p in (50, 90, 99)}
     return {**percentiles, "max": round(float(values.max()), 2), "requests": len(values)}
 
 
 def network_of_environment() -> Any:
-    """Return the network of the widths that the server's environment names."""
+    """Return the network with the widths in the server's environment."""
     return network([int(width) for width in os.environ["SERVING_LOAD_HIDDEN"].split(",")])
 
 
 def start_server(
     root: Path, runtime: str, hidden: Sequence[int], workers: int = 1
 ) -> tuple[subprocess.Popen[str], int]:
-    """Start the server and return its process and port when it, or each worker, is ready."""
+    """Start the server; return its process and port when it, or each worker, is ready."""
     options = [
         "--network",
         "serving_load:network_of_environment",
@@ -267,13 +268,13 @@ def main() -> None:
 
 
 def processes_of(server: subprocess.Popen[str]) -> list[str]:
-    """Return the numbers of a server's processes."""
+    """Return the process ids of a server."""
     started = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
     return [str(server.pid), *started]
 
 
 def cpu_seconds(server: subprocess.Popen[str]) -> float:
-    """Return the seconds that a server's processes have computed so far."""
+    """Return the CPU seconds of a server's processes so far."""
     ticks = 0
     for pid in processes_of(server):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -282,7 +283,7 @@ def cpu_seconds(server: subprocess.Popen[str]) -> float:
 
 
 def memory_of(server: subprocess.Popen[str]) -> dict[str, float]:
-    """Return megabytes of memory of a server's processes: their proportional shares together."""
+    """Return megabytes of a server's processes: the sum of their proportional shares."""
     processes = processes_of(server)
     megabytes: dict[str, float] = {}
     for pid in processes:
@@ -298,7 +299,7 @@ def memory_of(server: subprocess.Popen[str]) -> dict[str, float]:
 
 
 def measure(staged: Path, root: Path, options: Any) -> dict[str, Any]:
-    """Run the phases and return their figures."""
+    """Run the phases and return their results."""
     waiting = sorted(staged.glob(DELTAS))
     rows = [
         json.loads((path / "manifest.json").read_text())["tables"]["bench.serving"]["rows"]

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Seconds until a server answers from a large checkpoint, beside the seconds of reading its files.
+"""Seconds until a server answers from a large checkpoint, compared with reading its files.
 
     PYTHONPATH=. python benchmarks/serving_start.py --keys 10000000 --directory /data --json F
 
-A training writes one full checkpoint, with the optimizer's states. In each round the files are
-dropped from the page cache and read from one end to the other; dropped again, and a server is
-started that answers from them; started once more with the files in memory; and a server of 1,000
-rows is started, which shows what processes take. `by_reading` is the start from the disk, less that
-of 1,000 rows, by the reading: where the disk alone decides it is 1.
+A training writes one full checkpoint, with the optimizer's states. Each round drops the files from
+the page cache and reads them from one end to the other. The round then drops the files again and
+starts a server that answers from them, and starts the server again with the files in memory. Last,
+the round starts a server of 1,000 rows, which shows the time for the processes alone. `by_reading`
+is the start from the disk minus the start of the small server, divided by the reading time. 1 means
+that the disk alone sets the time.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from tqdm import tqdm
 
 
 def drop(files: list[Path]) -> None:
-    """Have the kernel forget the contents of files, which are on the disk first."""
+    """Make the kernel drop the contents of files that are on the disk."""
     for path in files:
         descriptor = os.open(path, os.O_RDONLY)
         os.fsync(descriptor)

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lookups in rows that processes share, while one of them publishes deltas; and their memory use.
+"""Lookups in rows shared by processes while one process publishes deltas, and their memory use.
 
     PYTHONPATH=. python benchmarks/shared_rows.py --gigabytes 2 --json output/shared_rows.json
 
-Readers are processes that look up rows of 26 keys at a time, without a network or a server around
-it; the writer publishes a delta each second of every second phase. The difference
-between a reader's longest lookup in a phase of deltas and in a quiet one is the wait that deltas
-cause.
+Readers are processes that look up rows of 26 keys at a time, without a network or a server. In
+every second phase the writer publishes one delta per second. The difference between a reader's
+longest lookup in phases with and without deltas is the wait that deltas cause.
 """
 
 from __future__ import annotations
@@ -113,7 +112,7 @@ def load(shared: SharedRows, rows: int, options: argparse.Namespace) -> None:
 def change(
     shared: SharedRows, rows: int, options: argparse.Namespace, number: int
 ) -> tuple[float, float]:
-    """Publish a delta with a range of keys of its own; return the seconds of its parts."""
+    """Publish a delta with its own range of keys; return the seconds of its parts."""
     version = number + 1
     first = number * options.delta_rows % max(rows - options.delta_rows, 1)
     keys = bench_common.spread_keys(np.arange(first, min(first + options.delta_rows, rows)))

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Long training with all tiers: device, host, Redis and SSD, admission, eviction and prefetch.
+"""Long training with all tiers (device, host, Redis and SSD), admission, eviction and prefetch.
 
-A model whose table has tiers and its twin in memory train on the same batches, whose keys drift, so
-that rows come and go. Memory must stay flat, and at the end the two must have the same bits.
+A model whose table has tiers and its twin in memory train on the same batches. Keys drift, so that
+rows are inserted and evicted. Memory must stay constant, and at the end both models must have the
+same bits.
 
     python benchmarks/soak.py --seconds 180 --json soak.json
 """
@@ -37,7 +38,7 @@ DEVICE_ROWS, HOST_ROWS, REMOTE_ROWS = 3000, 8000, 8000
 
 
 class Keys:
-    """Batches of skewed keys from a range that moves."""
+    """Batches of skewed keys from a moving range."""
 
     def __init__(self, seed: int) -> None:
         self._rng = np.random.default_rng(seed)
@@ -82,13 +83,13 @@ def resident_mib() -> float:
 
 
 def growth_mib(samples: list[float]) -> float:
-    """Return the growth from the median of a series' third quarter to that of its last."""
+    """Return the median of a series' last quarter minus the median of its third quarter."""
     quarter = max(1, len(samples) // 4)
     return float(np.median(samples[-quarter:]) - np.median(samples[-2 * quarter : -quarter]))
 
 
 def same_arrays(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> bool:
-    """Return whether two exports have the same rows, in any order."""
+    """True if two exports have the same rows, in any order."""
     orders = [np.argsort(rows["keys"]) for rows in (found, expected)]
     return all(
         np.array_equal(found[name][orders[0]], expected[name][orders[1]]) for name in expected
@@ -96,7 +97,7 @@ def same_arrays(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -
 
 
 def check(tiered: Any, memory: Any, seen: np.ndarray) -> dict[str, bool]:
-    """Return whether each invariant holds, by its name."""
+    """Return the result of each invariant's check, by its name."""
     for table in (tiered, memory):
         table.evict_due()
     stats = tiered.stats()
@@ -142,7 +143,7 @@ def check(tiered: Any, memory: Any, seen: np.ndarray) -> dict[str, bool]:
 
 
 def soak(seconds: float, url: str, path: Path, seed: int) -> dict[str, Any]:
-    """Train for a number of seconds and return the figures."""
+    """Train for a number of seconds and return the results."""
     ms.set_context(mode=ms.GRAPH_MODE)
     cache = mr.CacheConfig(
         device_rows=DEVICE_ROWS,
@@ -162,7 +163,7 @@ def soak(seconds: float, url: str, path: Path, seed: int) -> dict[str, Any]:
     batches = source.block()
     began = time.monotonic()
     with tqdm(total=int(seconds), desc="soak", unit="s", leave=False, disable=None) as bar:
-        # Rows must have had the time to go.
+        # Rows must have had enough time to be evicted.
         while (now := time.monotonic() - began) < seconds or len(memory) * BLOCK < 2 * IDLE:
             bar.update(int(now) - bar.n)
             batches = source.block()
@@ -194,7 +195,7 @@ def soak(seconds: float, url: str, path: Path, seed: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Train, print the figures, and fail where a check does."""
+    """Train, print the results, and fail if a check fails."""
     parser = bench_common.parser(__doc__.split("\n", 1)[0])
     parser.add_argument("--seconds", type=float, default=180.0, help="of training")
     parser.add_argument("--ssd-path", type=Path, help="directory for the SSD tier; default: a new")

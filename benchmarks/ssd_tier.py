@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The SSD tier alone: fill, reads, scans, overwrites with garbage collection, recovery.
 
-Beside it what the disk can do (fio, 4 KiB random reads at queue depth 64, O_DIRECT) and RocksDB
-(rocksdict, direct reads, 64 MiB of block cache) with the same rows, keys and batches.
+For comparison the benchmark measures the disk's limit (fio, 4 KiB random reads at queue depth 64,
+O_DIRECT), and RocksDB (rocksdict, direct reads, 64 MiB of block cache) with the same rows, keys and
+batches.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ WINDOW = 5  # of the overwriting, in which rates are taken
 
 
 class Measured(NamedTuple):
-    """Rows a second, and microseconds of CPU (all threads, kernel included) a row."""
+    """Rows per second, and microseconds of CPU (all threads, including the kernel) per row."""
 
     rows_per_second: float
     cpu_us_per_row: float
@@ -76,8 +77,8 @@ class Disk(NamedTuple):
     """Result of fio with direct random reads of 4 KiB at queue depth 64.
 
     Attributes:
-        reads_per_second: number of reads a second, by one process.
-        cpu_us: CPU time of a read in microseconds, of fio and the kernel together.
+        reads_per_second: reads per second of one process.
+        cpu_us: CPU time per read in microseconds, of fio and the kernel together.
     """
 
     reads_per_second: float
@@ -85,12 +86,12 @@ class Disk(NamedTuple):
 
 
 def ask_fio(directory: Path, seconds: int, size: int) -> Disk | None:
-    """Measure a disk, or return None where fio is missing.
+    """Measure a disk, or return None if fio is missing.
 
     Args:
         directory: directory on the disk.
         seconds: duration.
-        size: bytes of the file that is read.
+        size: bytes of the file to read.
     """
     if shutil.which("fio") is None:
         return None
@@ -118,7 +119,7 @@ def scan(store: SsdStore, total: int) -> Measured:
 
 
 def ours(options: argparse.Namespace, directory: Path) -> dict[str, Any]:
-    """Return the figures of the SSD tier."""
+    """Return the results of the SSD tier."""
     path = directory / "tier"
     rows = content(options.row_bytes, FILL, options.seed)
     direct = not options.buffered
@@ -155,7 +156,7 @@ def ours(options: argparse.Namespace, directory: Path) -> dict[str, Any]:
     figures["scan_rows_per_second"] = done.rows_per_second
     figures["scan_cpu_us_per_row"] = done.cpu_us_per_row
 
-    # Until the log has turned over once, garbage collection has had nothing to do.
+    # Garbage collection has nothing to do until the log has been overwritten once.
     turns = options.overwrites * options.rows // options.batch
     windows: list[Measured] = []
     amplification: list[float] = []
@@ -194,7 +195,7 @@ def ours(options: argparse.Namespace, directory: Path) -> dict[str, Any]:
 
 
 def rocksdb(options: argparse.Namespace, directory: Path) -> dict[str, Any] | None:
-    """Return the same figures of RocksDB, or None where rocksdict is missing."""
+    """Return the same results of RocksDB, or None if rocksdict is missing."""
     try:
         import rocksdict
     except ImportError:
@@ -255,7 +256,7 @@ def rocksdb(options: argparse.Namespace, directory: Path) -> dict[str, Any] | No
 
 
 def show(figures: dict[str, Any]) -> None:
-    """Print the figures beside the targets."""
+    """Print the results beside the targets."""
     mine, rocks, fio = figures["ssd"], figures["rocksdb"], figures["fio_reads_per_second"]
     lines = [
         ("fill, rows/s", "fill_rows_per_second", ",.0f", ""),
@@ -304,7 +305,7 @@ def main() -> None:
     directory.mkdir(parents=True)
     try:
         size = max(64 << 20, options.rows * options.row_bytes * 5 // 4 // 4096 * 4096)
-        # Before and after: shared disks change their mind.
+        # Measure before and after, because the speed of shared disks changes.
         ask = options.fio_seconds > 0
         fio = [ask_fio(directory, options.fio_seconds, size) if ask else None]
         figures: dict[str, Any] = {"ssd": ours(options, directory)}

@@ -19,15 +19,15 @@ Run = Callable[[int], float]
 
 
 class StepCase:
-    """Runs of a network: of ours in each precision, of its tables alone, of others beside.
+    """Runs of a network: ours in each precision, its tables alone, and other frameworks.
 
-    A run is a function of the step's number that returns the seconds it took.
+    A run is a function of the step's number that returns the step's seconds.
 
     Args:
         title: for people.
-        batch: samples in a step.
-        layers: (in, out) of the products' layers.
-        fixed: numbers of layers whose inputs need no gradient. Default: none.
+        batch: samples per step.
+        layers: (in, out) of the layers with products.
+        fixed: indices of layers whose inputs need no gradient. Default: none.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class StepCase:
         """Add our network in a precision.
 
         Args:
-            precision: type of its products.
+            precision: type of the network's products.
             whole: its whole step.
             tables: the tables that the whole step trains.
             parts: the runs of `step_parts.dense_runs`.
@@ -68,20 +68,20 @@ class StepCase:
     def add(
         self, name: str, run: Run, precision: str = "", about: dict[str, str] | None = None
     ) -> None:
-        """Add a run that stands beside ours in one precision, or in all (the default).
+        """Add a run to compare with ours in one precision, or in all precisions (the default).
 
         Args:
             name: 'tables', or one of `step_report.STEPS`.
             run: the run.
             precision: to stand beside. Default: all.
-            about: what the run is, for people. Default: nothing.
+            about: description of the run for people. Default: nothing.
         """
         self._runs[precision, name] = run
         if about:
             self._about[precision, name] = about
 
     def measure(self, rounds: int, warmup: int) -> dict[str, dict[str, Any]]:
-        """Return the figures by precision, and print them."""
+        """Print and return the results by precision."""
         alternate(self._runs, 0, warmup, f"{self.title}, warm-up", pause=PAUSE)
         for inside in self._inside.values():
             inside.start()

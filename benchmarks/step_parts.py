@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of a training step, timed by runs that have one part more than another.
+"""The parts of a training step, timed by runs that differ in one part.
 
     forward     the dense network's loss, with the tables' rows as given parameters
     gradients   the same, and the gradients of all parameters and rows
@@ -8,8 +8,8 @@
     products    the products of the dense network by oneDNN alone (`bare_products.py`)
     whole       the step that is judged
 
-Times of single operators by MindSpore's profiler are not used: with them switched on, operators run
-one after another. From medians of the runs follow
+MindSpore's profiler is not used for single operators, because with the profiler operators run one
+after another. From medians of the runs follow
 
     products = products                      the share that no dense network can do without
     element-wise = gradients - products      biases, activations, loss, joined inputs, and what the
@@ -18,7 +18,7 @@ one after another. From medians of the runs follow
     tables = counters of the tables' own operators in the whole step
     rest = whole - dense - tables            what stands between tables and network
 
-which add up to the whole step.
+The parts add up to the whole step.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PAUSE = 0.02  # seconds, in which threads of the run before stop to spin
 
 
 class GivenRows(nn.Cell):
-    """A lookup that returns the same rows always: a parameter, so that they get a gradient."""
+    """A lookup that always returns the same rows: a parameter, so that the rows get a gradient."""
 
     def __init__(self, name: str, rows: np.ndarray) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class GivenRows(nn.Cell):
 
 
 class Gradients(nn.Cell):
-    """Loss and gradients of a network, and no update."""
+    """Loss and gradients of a network, without an update."""
 
     def __init__(self, net: nn.Cell, weights: Sequence[Parameter]) -> None:
         super().__init__()
@@ -55,12 +55,12 @@ class Gradients(nn.Cell):
         self.grad = ms.value_and_grad(net, None, list(weights))
 
     def construct(self, *batch: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Return loss and gradients: outputs, so that they are computed."""
+        """Return loss and gradients as outputs, so that they are computed."""
         return self.grad(*batch)
 
 
 class DenseStep(nn.Cell):
-    """Loss, gradients of all weights, update of those that the optimizer has."""
+    """Loss, gradients of all weights, and the update of the optimizer's weights."""
 
     def __init__(self, net: nn.Cell, optimizer: nn.Cell, rows: Sequence[Parameter]) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class DenseStep(nn.Cell):
         self.grad = ms.value_and_grad(net, None, [*optimizer.parameters, *rows])
 
     def construct(self, *batch: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Return loss and gradients of the rows: an output, so that they are computed."""
+        """Return the loss and the rows' gradients as outputs, so that they are computed."""
         loss, gradients = self.grad(*batch)
         loss = ops.depend(loss, self.optimizer(gradients[: self.updated]))
         return loss, gradients[self.updated :]
@@ -84,7 +84,7 @@ class Lookups(nn.Cell):
         self.lookups = nn.CellList(list(lookups))
 
     def construct(self, ids: Tensor) -> tuple[Tensor, ...]:
-        """Return the rows of each."""
+        """Return the rows of each lookup."""
         rows: tuple[Tensor, ...] = ()
         for lookup in self.lookups:
             rows += (lookup(ids),)
@@ -92,7 +92,7 @@ class Lookups(nn.Cell):
 
 
 class TableStep(nn.Cell):
-    """Lookups, the given gradients of their rows, the tables' update: a step without a network."""
+    """Lookups, constant gradients of their rows, the tables' update: a step without a network."""
 
     def __init__(self, lookups: Lookups, optimizer: nn.Cell) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class TableStep(nn.Cell):
         self.grad = ops.GradOperation(get_by_list=True, sens_param=True)
 
     def construct(self, ids: Tensor, gradients: tuple[Tensor, ...]) -> Tensor:
-        """Take a step; return an id, to wait for."""
+        """Run a step; return an id, to wait for its end."""
         update = self.optimizer(self.grad(self.lookups, self.weights)(ids, gradients))
         return ops.depend(ids[0, 0], update)
 
@@ -120,8 +120,8 @@ def dense_runs(
     """Return the runs 'forward', 'gradients' and 'dense' of a network.
 
     Args:
-        make: returns the network with its loss, whose lookups are `GivenRows`.
-        make_optimizer: returns the optimizer of parameters.
+        make: returns the network with its loss; the network's lookups are `GivenRows`.
+        make_optimizer: returns the optimizer for parameters.
         batch: inputs of the network.
     """
     forward, second, third = make().set_train(), make(), make()
@@ -140,7 +140,7 @@ def dense_runs(
 def table_run(
     lookups: Sequence[nn.Cell], optimizer: nn.Cell, ids: Sequence[Tensor]
 ) -> Callable[[int], Any]:
-    """Return the run 'tables' of lookups, on each of several batches in turn."""
+    """Return the run 'tables' of lookups, on several batches in turn."""
     together = Lookups(lookups).set_train()
     rng = np.random.default_rng(0)
     gradients = tuple(
@@ -153,7 +153,7 @@ def table_run(
 
 
 class TableTimes:
-    """Counters of tables' operators between two moments.
+    """Counters of the tables' operators between two moments.
 
     Args:
         tables: the tables.
@@ -168,7 +168,7 @@ class TableTimes:
         self._before = self._read()
 
     def seconds_per_step(self, steps: int) -> dict[str, float]:
-        """Return the seconds of lookup, accumulate and step, of all tables together."""
+        """Return the seconds of lookup, accumulate and step, summed over all tables."""
         now = self._read()
         return {name: (spent - self._before.get(name, 0)) / steps / 1e9
                 for name, spent in now.items() if spent > self._before.get(name, 0)}  # fmt: skip
@@ -200,5 +200,5 @@ def parts_of(times: Mapping[str, np.ndarray], inside: float) -> dict[str, float]
 
 
 def by_bare(times: Mapping[str, np.ndarray], whole: str) -> float:
-    """Return the whole step by the bare products plus the bare table step, of the same rounds."""
+    """Return the median ratio of the whole step to bare products plus bare table step."""
     return float(np.median(times[whole] / (times["products"] + times["tables"])))

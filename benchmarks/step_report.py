@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of a step's runs (`step_parts.py`), and their tables for people."""
+"""Results of a step's runs (`step_parts.py`), and tables of them for people."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from step_parts import PARTS, by_bare, parts_of
 import mindspore_rec as mr
 
 STEPS = ("ours", "mindspore", "torch", "tfra")
-# Names that the stored figures have always had.
+# The names stay the same as in all stored results.
 TITLES = {"mindspore": "vanilla"}
 
 
 def about() -> dict[str, Any]:
-    """Return what the figures depend on, and print it."""
+    """Print and return the settings on which the results depend."""
     setup = {
         "mindspore": ms.__version__,
         "mindspore_rec": mr.__version__,
@@ -35,13 +35,13 @@ def about() -> dict[str, Any]:
 def figures(
     times: Mapping[str, np.ndarray], inside: Mapping[str, float], batch: int
 ) -> dict[str, Any]:
-    """Return the figures of one network in one precision.
+    """Return the results of one network in one precision.
 
     Args:
         times: seconds of each run: the runs of `step_parts`, with 'ours' the whole step, and the
             peers' runs.
-        inside: seconds of the tables' operators in a step of ours, by operator.
-        batch: samples in a step.
+        inside: seconds of the tables' operators in a step of our network, by operator.
+        batch: samples per step.
     """
     median = {name: float(np.median(spent)) for name, spent in times.items()}
     result: dict[str, Any] = {}
@@ -62,7 +62,7 @@ def figures(
 
 
 def show(title: str, found: Mapping[str, Any]) -> None:
-    """Print the figures of one network in one precision."""
+    """Print the results of one network in one precision."""
     print(f"\n{title}\n")
     for name, versions in found.get("about", {}).items():
         print(f"{name}: {', '.join(f'{k} {v}' for k, v in versions.items())}")
@@ -79,7 +79,7 @@ def show(title: str, found: Mapping[str, Any]) -> None:
 
 
 def show_parts(found: Mapping[str, Any]) -> None:
-    """Print the parts of the step, beside what they need alone."""
+    """Print the parts of the step, with their lower bounds."""
     if "parts_ms" not in found:
         return
     runs = found["runs_ms"]
@@ -94,7 +94,7 @@ def show_parts(found: Mapping[str, Any]) -> None:
 
 
 def show_summary(results: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
-    """Print a line for each network, batch size and precision."""
+    """Print one line per network, batch size and precision."""
     head = ("network", "batch", "precision", "ours, samples/s", "ours / vanilla", "by bare")
     print(f"\n| {' | '.join(head)} |\n|{'---|' * len(head)}")
     for name, batches in results.items():

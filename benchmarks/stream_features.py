@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Criteo's lines to arrays through a stream: rows a second.
+"""From Criteo's lines to arrays through a stream: rows per second.
 
     PYTHONPATH=. python benchmarks/stream_features.py --json output/stream_features.json
 
-Lines as in Criteo's files (synthetic, of the same form) become 26 keys, 13 scaled counts and a
-label. `direct` calls the parser and the pipeline in turn on pieces of lines; `stream` sends
-messages of 1000 lines through a topic in memory and a StreamSource, whose thread parses while this
-one makes the features. CPU time is of the whole process: where other programs keep the machine
-busy, it says more than the clock.
+Lines in the format of Criteo's files (synthetic) become 26 keys, 13 scaled counts and a label.
+`direct` calls the parser and the pipeline in turn on pieces of lines; `stream` sends messages of
+1000 lines through a topic in memory and a StreamSource, whose thread parses while this thread makes
+the features. CPU time is the time of the whole process: if other programs keep the machine busy, it
+is more reliable than wall time.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Kafka broker on this machine to batches of arrays: rows a second, megabytes a second.
+"""From a Kafka broker on this machine to batches of arrays: rows and megabytes per second.
 
     PYTHONPATH=. python benchmarks/stream_kafka.py --json output/stream_kafka.json
 
-Rows as a trainer reads them (26 int64 keys, 13 float32, a label) in messages of 1000 rows, and
-lines of Criteo's form, one a message. Starts the broker of examples/online_learning/kafka, unless
-`--brokers` names one. CPU time is of this process, without the broker's.
+The benchmark reads rows as a trainer does (26 int64 keys, 13 float32, a label) in messages of 1000
+rows, and lines in Criteo's format, one per message. The script starts the broker of
+examples/online_learning/kafka, unless `--brokers` names one. CPU time is the time of this process,
+without the broker.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ MESSAGE_ROWS = 1000
 
 
 def packed(rows: int, seed: int) -> Iterator[bytes]:
-    """Yield messages of whole batches."""
+    """Yield messages with whole batches."""
     rng = np.random.default_rng(seed)
     for _ in range(rows // MESSAGE_ROWS):
         columns = {
@@ -51,7 +52,7 @@ def packed(rows: int, seed: int) -> Iterator[bytes]:
 
 
 def lines(rows: int, seed: int) -> Iterator[bytes]:
-    """Yield messages of one line of 40 numbers."""
+    """Yield messages with one line of 40 numbers."""
     rng = np.random.default_rng(seed)
     for numbers in rng.integers(0, 1 << 31, (rows, 40)):
         yield b"\t".join(b"%x" % number for number in numbers)

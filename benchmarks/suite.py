@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The list of benchmarks: what each measures and needs, and the settings `run_all.py` gives it."""
+"""The list of benchmarks: what each one measures and needs, and its settings for `run_all.py`."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Benchmark:
     """One script.
 
     Args:
-        measures: what the figures are of.
-        minute: arguments for about a minute on 2 quiet cores. `{disk}` stands for a directory on
-            the disk to measure, `{movielens}` for that of MovieLens' files.
+        measures: description of the results.
+        minute: arguments for about a minute on 2 idle cores. `{disk}` stands for a directory on the
+            disk to measure, and `{movielens}` for the directory of MovieLens' files.
         tiny: arguments for a few seconds, which only show that the script runs.
         needs: of `NEEDS`.
-        path: of the script, from the repository's root. Default: its name in `benchmarks`.
-        codes: exit codes of a run that came to its end. Default: 0.
+        path: path of the script from the repository's root. Default: its name in `benchmarks`.
+        codes: exit codes of a complete run. Default: 0.
     """
 
     measures: str
@@ -243,7 +243,7 @@ def path_of(name: str) -> str:
 
 
 def lacking(need: str) -> str:
-    """Return why a part that a benchmark needs is not here, or "" where it is."""
+    """Return the reason why a part that a benchmark needs is missing, or ""."""
     if need == "Kafka":
         from examples.online_learning.kafka.broker import missing_tools
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The click models in PyTorch, with the weights that a network of ours has at this moment.
+"""The click models in PyTorch, with the present weights of our network.
 
-Written from the papers' formulas with PyTorch's own layers; `accuracy_twin.py` trains both.
+The models are written from the papers' formulas with PyTorch's own layers; `accuracy_twin.py`
+trains them.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ __all__ = ["Twin", "make_optimizers"]
 
 
 class Twin(nn.Module):
-    """One of the networks, over ids that are numbered from 1; 0 stands for ids without a row.
+    """A click model over ids that are numbered from 1; 0 stands for ids without a row.
 
     Args:
         name: 'wide_deep', 'dcn', 'dcn_v2' (with full matrices), 'deepfm' or 'dlrm'.
-        net: ours, with hash tables, one for all fields.
-        keys: int64 [V], the key of number k at k - 1. They get rows in our tables, with their first
+        net: our network, with one hash table for all fields.
+        keys: int64 [V], the key of number k at k - 1. The keys get rows in our tables with initial
             values, which are copied.
     """
 

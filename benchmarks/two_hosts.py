@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training on two hosts over a link of 10 and of 1 Gbit/s, beside two workers of one host.
+"""Training on two hosts over a link of 10 and of 1 Gbit/s, compared with two workers on one host.
 
     PYTHONPATH=. python benchmarks/two_hosts.py --json OUT
 
-The hosts are network namespaces of this machine (`network_hosts.py`): TCP over a link that `tc`
-holds to a speed, no shared memory. Runs alternate between one host, and the two at each speed. What
-a step takes on two hosts beyond its computing is printed beside the bytes it sends over what the
-link carries of data. Computing is the step on one host less what the same bytes take there when
-both workers are ready. Losses must have equal bits. Delay of the link is not set: it needs netem.
+The hosts are network namespaces of this machine (`network_hosts.py`), with TCP over a link whose
+speed `tc` limits, and without shared memory. Runs alternate between one host, and two hosts at each
+speed. For two hosts, the output has the step's time beyond computing, beside its sent bytes divided
+by the link's data rate. Computing is the step's time on one host minus the time for the same bytes
+there when both workers are ready. Losses must have equal bits in all runs. The link has no added
+delay, since this would need netem.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ ONE_HOST = "one host"
 
 
 def measure(model: str, args: Any) -> dict[str, Any]:
-    """Return the figures of one network."""
+    """Return the results of one network."""
     cores = sorted(os.sched_getaffinity(0))
     settings = (model, args.batch, args.rows, args.seed)
     with ExitStack() as stack:
@@ -80,15 +81,15 @@ def measure(model: str, args: Any) -> dict[str, Any]:
 
 
 def step_seconds(runs: list[list[dict[str, Any]]]) -> np.ndarray:
-    """Return the median seconds of a step of each run, of the slower worker."""
+    """Return the median seconds per step of each run, of the slower worker."""
     each = [np.max([answer["seconds"] for answer in answers], axis=0) for answers in runs]
     return np.array([float(np.median(steps)) for steps in each])
 
 
 def same(near: list[list[float]], far: list[list[float]]) -> bool:
-    """Whether two workers' losses have equal bits, as far as both went.
+    """True if two workers' losses have equal bits, over the steps that both have run.
 
-    The first steps of all, `[worker 0's, worker 1's]` of a run after another.
+    The first steps of all runs, as `[worker 0's, worker 1's]` for each run.
     """
 
     def by_worker(runs: list[list[float]]) -> list[list[float]]:
@@ -102,7 +103,7 @@ def same(near: list[list[float]], far: list[list[float]]) -> bool:
 
 
 def show(model: str, found: dict[str, Any], gbits: list[float]) -> None:
-    """Print the figures of one network."""
+    """Print the results of one network."""
     words = "equal bits" if found["same_losses"] else "DIFFERENT bits"
     print(f"\n{model}: {found['bytes_sent']:,} bytes a step and worker, losses of {words}\n")
     print(f"one host: {found['samples_per_s'][ONE_HOST]:,} samples/s\n")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wide & Deep for `wide_deep_step.py`: on our cells, and of MindSpore's own alone."""
+"""Wide & Deep for `wide_deep_step.py`: on our cells, and on MindSpore's own cells alone."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def layers_of_shape(shape: str) -> list[tuple[int, int]]:
 
 
 class WideDeep(nn.Cell):
-    """Two lookups of the same ids, a perceptron, the loss.
+    """Two lookups of the same ids, a perceptron and the loss.
 
     Args:
         deep: lookup [B, F] -> [B, F, 16].
         wide: lookup [B, F] -> [B, 1].
         shape: of `SHAPES`.
-        precision: 'float32' or 'bfloat16', of the products.
+        precision: 'float32' or 'bfloat16', for the products.
     """
 
     def __init__(self, deep: nn.Cell, wide: nn.Cell, shape: str, precision: str) -> None:
@@ -60,10 +60,10 @@ class WideDeep(nn.Cell):
 
 
 class VanillaWideDeep(nn.Cell):
-    """The same of MindSpore's own cells, over static ids.
+    """The same network of MindSpore's own cells, over static ids.
 
     Args:
-        rows: ids in a table.
+        rows: number of ids per table.
         shape: of `SHAPES`.
     """
 
@@ -90,8 +90,8 @@ def hash_lookups(rows: int, name: str) -> tuple[Any, Any]:
     """Return the lookups of both parts, in hash tables that have all rows.
 
     Args:
-        rows: ids in a table; their keys are `bench_common.spread_keys` of their numbers.
-        name: beginning of the tables' names.
+        rows: number of ids per table; their keys are `bench_common.spread_keys` of their numbers.
+        name: prefix of the tables' names.
     """
     deep = mr.HashEmbeddingLookup(DIM, ms.int64, name=f"{name}.deep")
     wide = mr.EmbeddingBag(mr.TableConfig(1, name=f"{name}.wide", initializer="zeros"), "sum")

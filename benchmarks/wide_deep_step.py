@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training throughput of Wide & Deep on hash tables, its step taken apart, other frameworks beside.
+"""Training throughput of Wide & Deep on hash tables, the step's parts, and other frameworks.
 
     python benchmarks/wide_deep_step.py --batch 4096 16000 --precision float32,bfloat16 \\
         --peers mindspore,torch,tfra --torch-python PYTHON --tfra-python PYTHON
@@ -15,10 +15,10 @@ alternating steps of one run:
                Adam; the network compiled where that is faster; autocast for bfloat16
     tfra       63-bit keys in TensorFlow Recommenders Addons' dynamic embeddings, one `tf.function`
 
-The last two run in processes of their own, of the interpreters that `--torch-python` and
-`--tfra-python` name; what is not installed is left out. `step_parts.py` says how the step is
-taken apart. The whole step is also given as a multiple of what no dense network can do without:
-the bare products (`bare_products.py`) and the same tables' step without a network.
+The last two frameworks run in separate processes, with the interpreters of `--torch-python` and
+`--tfra-python`; a missing framework is left out. `step_parts.py` describes the parts of the step.
+The whole step is also reported as a multiple of the minimum for any dense network: the bare
+products (`bare_products.py`) and the same tables' step without a network.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class Data:
 
     Args:
         shape: name of the shape.
-        batch: samples in a batch.
-        rows: ids in a table.
+        batch: samples per batch.
+        rows: number of ids per table.
         ranks: int64 [K, B, F], ids below `rows`.
         dense: float32 [B, max(N, 1)].
         label: float32 [B, 1].
@@ -108,7 +108,7 @@ class Data:
 
 
 def adam(parameters: Sequence[Parameter]) -> LazyAdam:
-    """Return the optimizer of all our runs."""
+    """Return the optimizer for all our runs."""
     return LazyAdam(list(parameters), learning_rate=1e-3)
 
 
@@ -119,7 +119,7 @@ def step_of(net: nn.Cell, optimizer: nn.Cell, ids: Sequence[Tensor], data: Data)
 
 
 def vanilla_run(data: Data) -> Callable[[int], float]:
-    """Return the run of MindSpore's own tables."""
+    """Return the run with MindSpore's own tables."""
     net = VanillaWideDeep(data.rows, data.shape)
     optimizer = nn.LazyAdam(net.trainable_params(), learning_rate=1e-3)
     optimizer.target = "CPU"
@@ -127,7 +127,7 @@ def vanilla_run(data: Data) -> Callable[[int], float]:
 
 
 def part_runs(data: Data, precision: str) -> dict[str, Callable[[int], float]]:
-    """Return the runs of the dense network with given rows."""
+    """Return the runs of the dense network with constant rows."""
     rng = np.random.default_rng(1)
     fields = SHAPES[data.shape][0]
     deep = rng.random((data.batch, fields, DIM)) * 0.02 - 0.01
@@ -187,7 +187,7 @@ def add_peer(
 
 
 def measure(shape: str, batch: int, args: Any, peers: dict[str, str]) -> dict[str, Any]:
-    """Return the figures of a shape and a batch size, by precision; print them."""
+    """Print and return the results of a shape and a batch size, by precision."""
     data = Data.draw(shape, batch, args)
     case = StepCase(f"{shape}, batch {batch}", batch, layers_of_shape(shape))
     with ExitStack() as stack:
@@ -203,10 +203,10 @@ def measure(shape: str, batch: int, args: Any, peers: dict[str, str]) -> dict[st
 
 
 def peers_of(text: str) -> list[str]:
-    """Return the peers that a list with commas names.
+    """Return the peers in a comma-separated list.
 
     Raises:
-        ValueError: one that is not of `PEERS`.
+        ValueError: a name is not in `PEERS`.
     """
     names = list(dict.fromkeys(each for each in text.split(",") if each))
     if not set(names) <= set(PEERS):
@@ -215,7 +215,7 @@ def peers_of(text: str) -> list[str]:
 
 
 def present(args: Any) -> dict[str, str]:
-    """Return the interpreter of each peer that is installed; say which are not."""
+    """Return the interpreter of each installed peer; print the missing peers."""
     interpreters = {}
     for name in args.peers:
         python = "" if name == "mindspore" else str(getattr(args, f"{name}_python"))

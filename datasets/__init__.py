@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Public data sets and a synthetic one, as whole-batch columns: ids, dense, label."""
+"""Public data sets and a synthetic set, as whole-batch columns: ids, dense, label."""

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts of what is hard to read: one idea in several forms, one thing in several words.
+"""Counts of code and text that are hard to read: one idea in several forms, for example.
 
     python tools/counts.py
     python tools/counts.py --places vague_variables
 
-The code is read, not imported. `tests/tools/test_counts.py` has an upper bound of each count.
+The code is read, not imported. `tests/tools/test_counts.py` has an upper bound for each count.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ READ = ("mindspore_rec", "models", "examples", "datasets", "benchmarks", "tools"
 """Folders whose Python is for readers."""
 
 MOST_ARGUMENTS = 10
-# A table's settings, which the library's own cells take in place of arguments of their own; and
-# records that the library makes and returns.
+# A table's settings, which the library's own cells take instead of separate arguments, and records
+# that the library returns.
 MAY_HAVE_MORE = ("TableConfig", "Explanation", "Outcome", "Status", "TrainSummary", "WorkerOutcome")
 OTHER_WORDS = re.compile(r"^(embedding_size|dim)$|quantis", re.IGNORECASE)
 VAGUE = ("found", "given", "held", "said")
-# A comment or a page may break the line between the words.
+# In a comment or a page, a line break may separate the words.
 PRONOUNS = re.compile(r"\b(?:those\s+(?://|#)?\s*of|the\s+(?://|#)?\s*one\s+(?://|#)?\s*that)\b")
 ONE_WORKER = re.compile(r"peers is (?:not )?None|group\.size (?:==|>|!=) 1|\.size == 1")
 TWINS = (
@@ -51,7 +51,7 @@ class Public(NamedTuple):
 
 
 def files(*patterns: str, folders: tuple[str, ...] = READ) -> list[Path]:
-    """Return the files of folders, without what is built."""
+    """Return the files of folders, without build outputs."""
     return [
         file
         for folder in folders
@@ -67,12 +67,12 @@ def tree(file: Path) -> ast.Module:
 
 
 def place(file: Path, line: int) -> str:
-    """Return how a place is named."""
+    """Return the printed name of a place."""
     return f"{file.relative_to(ROOT)}:{line}"
 
 
 def matches(pattern: re.Pattern[str], *sources: Path) -> list[str]:
-    """Return the places of what matches in files."""
+    """Return the places of matches in files."""
     places = []
     for file in sources:
         text = file.read_text(encoding="utf-8")
@@ -96,7 +96,7 @@ def faces() -> list[Path]:
 
 
 def definition(module: str, name: str) -> tuple[str, ast.stmt] | None:
-    """Return the class or function of a name, and its module; None if it is something else."""
+    """Return a name's class or function, and its module; None if it is something else."""
     path = ROOT.joinpath(*module.split("."))
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     if not file.is_file():
@@ -123,7 +123,7 @@ def arguments(function: ast.FunctionDef) -> tuple[str, ...]:
 
 
 def constructor(module: str, kind: ast.ClassDef) -> tuple[str, ...]:
-    """Return the names of a constructor's arguments; a dataclass has its fields."""
+    """Return the names of a constructor's arguments; for a dataclass, its fields."""
     for node in kind.body:
         if isinstance(node, ast.FunctionDef) and node.name == "__init__":
             return arguments(node)
@@ -147,7 +147,7 @@ def constructor(module: str, kind: ast.ClassDef) -> tuple[str, ...]:
 
 @functools.cache
 def public() -> tuple[Public, ...]:
-    """Return what users call: functions, constructors and methods of faces, but for `compat`."""
+    """Return the functions, constructors and methods of public modules, without `compat`."""
     homes = {
         (node.module, alias.name)
         for face in faces()
@@ -183,7 +183,7 @@ def called(module: str, name: str) -> Iterator[Public]:
 
 
 def one_worker_branches() -> list[str]:
-    """Branches on whether there is one worker or several."""
+    """Branches that test if there is one worker or several."""
     return matches(ONE_WORKER, *files("*.py", folders=(PACKAGE.name,)))
 
 
@@ -197,7 +197,7 @@ def long_signatures() -> list[str]:
 
 
 def other_words() -> list[str]:
-    """Public names and arguments that are not the field's: embedding_dim, quantize."""
+    """Public names and arguments that are not the field's terms: embedding_dim, quantize."""
     named = [
         f"{each.name}({argument}=)"
         for each in public()
@@ -208,7 +208,7 @@ def other_words() -> list[str]:
 
 
 def twins() -> list[str]:
-    """Pairs of classes that do the same for rows in two places."""
+    """Pairs of classes that do the same work for rows in two places."""
     classes = {
         node.name
         for file in files("*.py", folders=(PACKAGE.name,))
@@ -219,7 +219,7 @@ def twins() -> list[str]:
 
 
 def vague_variables() -> list[str]:
-    """Variables and arguments that are named by how their value came."""
+    """Variables and arguments that are named by the origin of their value."""
     places = []
     for file in files("*.py"):
         for node in ast.walk(tree(file)):
@@ -263,7 +263,7 @@ COUNTS: dict[str, Callable[[], list[str]]] = {
 
 
 def main(command: list[str] | None = None) -> int:
-    """Print the counts, or the places of one."""
+    """Print the counts, or the places of one count."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

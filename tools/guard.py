@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a change of the code changes a bit: small trainings from fixed seeds, as digests.
+"""Check if a code change changes a bit: small trainings from fixed seeds, as digests.
 
     python tools/guard.py --json output/before.json        before the change
     python tools/guard.py --compare output/before.json     after it
     python tools/guard.py --other ../before                both, with another tree
 
-Each run (`tests/guard/runs.py`) is a process of its own and gives digests of tables, optimizer
-state, dense weights and predictions. Bits may differ between processors and between versions of
-MindSpore, oneDNN and NumPy, so that recordings are compared on one machine only, and none is
-committed. A comparison ends with 1 if a digest differs, or a run fails or is missing on one side.
+Each run (`tests/guard/runs.py`) is a separate process and prints digests of tables, optimizer
+state, dense weights and predictions. Bits may differ between processors, and between versions of
+MindSpore, oneDNN and NumPy. So recordings are compared on one machine only, and no recording is
+committed. A comparison exits with 1 if a digest differs, or if a run fails or is missing on one
+side.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from tests.guard.runs import RUNS
 
 
 def recording(names: list[str], jobs: int) -> dict[str, Any]:
-    """Return what runs of this tree give, and the machine."""
+    """Return the results of this tree's runs, and the machine."""
     runs: dict[str, Any] = {}
     with tqdm(total=len(names), unit="run") as bar:
         for name, record in records(names, jobs):
@@ -46,7 +47,7 @@ def recording(names: list[str], jobs: int) -> dict[str, Any]:
 
 
 def recording_of(tree: Path, only: list[str] | None, jobs: int) -> dict[str, Any]:
-    """Return what runs of another tree give, by its own guard and interpreter."""
+    """Return the results of another tree's runs, by its own guard and interpreter."""
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "recording.json"
         python = tree / ".venv" / "bin" / "python"
@@ -59,7 +60,7 @@ def recording_of(tree: Path, only: list[str] | None, jobs: int) -> dict[str, Any
 
 
 def show(before: dict[str, Any], now: dict[str, Any], only: list[str] | None) -> bool:
-    """Print two recordings side by side and return whether they are the same."""
+    """Print two recordings side by side; return True if they are the same."""
     for line in machine_lines(before["machine"], now["machine"]):
         print(line)
     earlier = {name: run for name, run in before["runs"].items() if name in (only or [name])}
@@ -69,7 +70,7 @@ def show(before: dict[str, Any], now: dict[str, Any], only: list[str] | None) ->
 
 
 def failures(runs: dict[str, Any]) -> list[str]:
-    """Return a line for each run that gave nothing."""
+    """Return one line per run without a result."""
     words = ("failed", "missing")
     reasons = [(name, word, run[word]) for name, run in runs.items() for word in words]
     return [f"{name} {word}: {why}" for name, word, why in reasons if why]

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A benchmark of this tree beside the same one of another tree, in pairs.
+"""Compare a benchmark of this tree with the same benchmark of another tree, in pairs.
 
     python tools/paired.py ../before benchmarks/embedding_step.py --figure inside_operators_ms \
         --figure ours_ms --pairs 20 --json output/paired.json -- --no-vanilla --rows 1000000
 
-Both trees are prepared (`bash build.sh prepare`); each run is a process of its own, with the
-tree's own interpreter. Which tree goes first alternates. For each figure: the medians, the ratio of
-this tree's median to the other's, and its 95 % interval by bootstrap over the pairs. A figure of
-nested results has dots in its name, as in `shapes.criteo_26.ours_step_ms`.
+The trees must be prepared (`bash build.sh prepare`). Each run is a separate process with its tree's
+interpreter. The first tree of a pair alternates. For each number the tool prints the medians, the
+ratio of this tree's median to the other tree's, and the ratio's 95 % interval by bootstrap over the
+pairs. The name of a number in nested results has dots, as in `shapes.criteo_26.ours_step_ms`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RESAMPLES = 10_000
 
 
 def run(tree: Path, script: str, arguments: list[str]) -> dict[str, Any]:
-    """Return the figures of one run of a tree's benchmark."""
+    """Return the numbers of one run of a tree's benchmark."""
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "figures.json"
         python = tree / ".venv" / "bin" / "python"
@@ -46,7 +46,7 @@ def run(tree: Path, script: str, arguments: list[str]) -> dict[str, Any]:
 
 
 def figure(results: dict[str, Any], name: str) -> float:
-    """Return the number of that name."""
+    """Return the number with this name."""
     value: Any = results
     for part in name.split("."):
         if not isinstance(value, dict) or part not in value:

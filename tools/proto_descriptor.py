@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write mindspore_rec/serve/protocol/open_inference.py of open_inference.proto beside it.
+"""Write open_inference.proto's descriptor to mindspore_rec/serve/protocol/open_inference.py.
 
     pip install grpcio-tools && python tools/proto_descriptor.py
 
-What protoc would generate runs only beside versions of protobuf near its own, and puts its messages
-where other packages put messages of the same names, Triton's client for example. A descriptor has
-neither trouble.
+Code that protoc generates runs only with similar versions of protobuf. Code of protoc also
+registers its messages in the shared pool, where other packages, such as Triton's client, register
+messages of the same names. A descriptor avoids both problems.
 """
 
 from __future__ import annotations

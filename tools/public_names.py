@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a change of the code changes what users may name: a record of it, and what differs.
+"""Check if a code change changes the public names: record them, and show the differences.
 
     python tools/public_names.py --json output/names.json       before the change
     python tools/public_names.py --compare output/names.json    after it
 
-Public are the names in `__all__` of `mindspore_rec` and of its faces (docs/architecture.md), and
-the commands `python -m mindspore_rec.<name>` of the pages. Of a name the record has its kind, its
-signature, the signatures of a class's own methods, and the module where it is defined, which may
-change; of a command each option. A comparison ends with 1 if something was lost or changed; what
-was added or moved, or gives a warning, is only shown.
+Public names are the names in `__all__` of `mindspore_rec` and of its public modules
+(docs/architecture.md), and the commands `python -m mindspore_rec.<name>` of the pages. For a name,
+the record has its kind, its signature, the signatures of a class's own methods, and the defining
+module, which may change. For a command, the record has each option. A comparison exits with 1 if
+something was lost or changed. Additions, moves and new warnings are only shown.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ Record = dict[str, Any]
 
 
 def public_names(modules: Sequence[str]) -> Record:
-    """Return a record of each public name of those modules that are there, by 'module.name'."""
+    """Return a record of each public name of the existing modules, by 'module.name'."""
     record: Record = {}
     for module in filter(importlib.util.find_spec, modules):
         face = importlib.import_module(module)
@@ -108,7 +108,7 @@ def kind_of(value: Any) -> str:
 
 
 def signature(value: Any) -> str:
-    """Return the text of a signature, without addresses and modules of the package in it."""
+    """Return the text of a signature, without addresses and the package's module names."""
     try:
         text = str(inspect.signature(value))
     except (TypeError, ValueError):  # of the native core: its first line says it
@@ -117,7 +117,7 @@ def signature(value: Any) -> str:
 
 
 def members(kind: type) -> Iterator[tuple[str, str]]:
-    """Yield public methods and properties of a class, those that the package defines."""
+    """Yield a class's public methods and properties that the package defines."""
     for name in sorted(dir(kind)):
         owner = next((each for each in kind.__mro__ if name in vars(each)), None)
         if name.startswith("_") or owner is None or not owner.__module__.startswith(PACKAGE):
@@ -133,7 +133,7 @@ def members(kind: type) -> Iterator[tuple[str, str]]:
 
 
 class _ParsedError(Exception):
-    """A command was about to read its command line by this parser."""
+    """Raised when a command is about to parse its command line with this parser."""
 
     def __init__(self, parser: argparse.ArgumentParser) -> None:
         super().__init__()
@@ -163,7 +163,7 @@ def command(module: str) -> Record:
 
 
 def options(parser: argparse.ArgumentParser, program: str) -> Iterator[tuple[str, str]]:
-    """Yield each option of a parser, and what it takes; then the options of its subcommands."""
+    """Yield each option of a parser with its values, then the options of its subcommands."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for name, each in action.choices.items():
@@ -186,7 +186,7 @@ def options(parser: argparse.ArgumentParser, program: str) -> Iterator[tuple[str
 
 
 def differences(before: Record, now: Record) -> tuple[list[str], bool]:
-    """Return a line for each difference of two records, and whether nothing is lost or changed.
+    """Return one line per difference of two records, and True if nothing is lost or changed.
 
     Example:
         >>> differences({"a.f": {"kind": "function"}}, {"a.g": {"kind": "function"}})
@@ -205,7 +205,7 @@ def differences(before: Record, now: Record) -> tuple[list[str], bool]:
 
 
 def changes(before: Any, now: Any) -> Iterator[tuple[str, str]]:
-    """Yield what kind of change there is of a name or an option, and what it is."""
+    """Yield the kind and the text of each change of a name or an option."""
     if not isinstance(before, Mapping) or not isinstance(now, Mapping):
         if before != now:
             yield "changed", f"was {before!r}, is {now!r}"

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check what was changed since a commit: lint, and the tests nearest to it, in about a minute.
+"""Check the changes since a commit: lint, and the nearest tests, in about a minute.
 
     python tools/quick.py lint
     python tools/quick.py cpp
     python tools/quick.py pytest --seconds 40
 
-`bash build.sh quick` compiles and runs all three. `lint` checks the files that were changed since
-the common ancestor with `--base`, and the types of all. `cpp` prints the filter for the C++ tests
-of folders with changed files, and for those that include a changed header. `pytest` runs the tests
-that reach a changed file by imports, the nearest first, until `--seconds` are over, and says how
-many files of tests were run; `bash build.sh test` runs all.
+`bash build.sh quick` compiles and runs the three checks. `lint` checks the files that changed since
+the common ancestor with `--base`, and the types of all files. `cpp` prints the filter for the C++
+tests of folders with changed files, and for C++ tests that include a changed header. `pytest` runs
+the tests that reach a changed file by imports, the nearest first, until `--seconds` are over, and
+prints the number of test files run; `bash build.sh test` runs all tests.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ CPP_TESTS = Path("tests/csrc")
 CPP_ENDINGS = (".cc", ".h", ".inl")
 PYTHON = ("mindspore_rec", "models", "benchmarks", "datasets", "examples", "tools", "tests")
 
-# Files of tests that are collected before they are run: all of them take half a minute.
+# Number of test files that are collected before they run: collecting all takes half a minute.
 AT_A_TIME = 6
 
-# Tests in Python of what is compiled, by folders of csrc; of those that are not named: 'parameter'.
+# Python tests of compiled code, by folders of csrc; other folders use 'parameter'.
 PYTHON_TESTS = {
     "tier": "cache",
     "cache": "cache",
@@ -48,7 +48,7 @@ PYTHON_TESTS = {
     "readers": "serving/shared",
     "workers": "parallel",
 }
-# Tests of what is written in Python, by folders of the package; else of the same name in `tests`.
+# Tests of Python code, by folders of the package; other folders use the same name in `tests`.
 ROOM_TESTS = {
     "common/columns": "feature",
     "common/launch": "launch",
@@ -82,7 +82,7 @@ ROOM_TESTS = {
 
 
 def git(*arguments: str) -> list[str]:
-    """Return the lines that git prints; none if it fails."""
+    """Return the lines that git prints; none if git fails."""
     done = subprocess.run(
         ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -90,7 +90,7 @@ def git(*arguments: str) -> list[str]:
 
 
 def changed_files(base: str) -> list[Path]:
-    """Return the files that differ from the common ancestor of `base` and HEAD, and are there."""
+    """Return the existing files that differ from the common ancestor of `base` and HEAD."""
     ancestor = git("merge-base", base, "HEAD")
     if not ancestor:
         raise SystemExit(f"quick: --base must be a commit or branch of this clone, got '{base}'")
@@ -105,7 +105,7 @@ def changed_files(base: str) -> list[Path]:
 
 
 def python_files() -> list[Path]:
-    """Return all files of Python, relative to the root."""
+    """Return all Python files, relative to the root."""
     files = (file for folder in PYTHON for file in (ROOT / folder).rglob("*.py"))
     return sorted(file.relative_to(ROOT) for file in files)
 
@@ -130,10 +130,10 @@ def names_imported(text: str) -> Iterator[tuple[str, str]]:
 
 
 class Imports:
-    """The imports between files; a name of a package's face leads to the file that has it.
+    """The imports between files; a package's public name leads to the file that defines it.
 
     Args:
-        files: of Python, relative to the root.
+        files: Python files, relative to the root.
     """
 
     def __init__(self, files: Iterable[Path]) -> None:
@@ -155,7 +155,7 @@ class Imports:
         return {each for each in homes if each is not None and each != file}
 
     def distances(self, changed: Iterable[Path]) -> dict[Path, int]:
-        """Return how many imports each file is away from the nearest changed one."""
+        """Return the number of imports from each file to the nearest changed file."""
         users: dict[Path, set[Path]] = defaultdict(set)
         for file in self._names:
             for each in self.of(file):
@@ -183,10 +183,10 @@ def _module(file: Path) -> str:
 
 
 def nearest_tests(changed: Sequence[Path]) -> list[Path]:
-    """Return the files of tests that a change may break, the nearest first.
+    """Return the test files that a change may break, the nearest first.
 
-    If two are equally near, the one of a folder with a changed file is first. Those that take
-    longest are last.
+    Of two equally near files, the file in a folder with a changed file is first. The slowest test
+    files are last.
     """
     from tests.support.slow_tests import SLOW
 
@@ -207,7 +207,7 @@ def _is_test(file: Path) -> bool:
 
 
 def _tests_of(file: Path) -> Path | None:
-    """Return the folder of the tests of a file that no import leads to; None if there is none."""
+    """Return the test folder of a file that no import leads to; None if there is none."""
     if CSRC in file.parents or CPP_TESTS in file.parents:
         inside = file.relative_to(CSRC if CSRC in file.parents else CPP_TESTS)
         names = [part for part in inside.parts if part in PYTHON_TESTS] or [""]
@@ -247,7 +247,7 @@ class _Deadline:
 
 
 def run_some(files: Sequence[str], seconds: float) -> int:
-    """Run files of tests in this process until the time is over; print how many were run."""
+    """Run test files in this process until the time is over; print how many were run."""
     plugin = _Deadline(seconds)
     codes = {0}
     for first in range(0, len(files), AT_A_TIME):
@@ -300,7 +300,7 @@ def run_lint(changed: Sequence[Path]) -> int:
 
 
 def cpp_filter(changed: Sequence[Path]) -> str:
-    """Return gtest's filter for the tests of what was changed; '' if no C++ was."""
+    """Return gtest's filter for the tests of the changed files; '' if no C++ file changed."""
     cpp = [file for file in changed if file.suffix in CPP_ENDINGS]
     folders = {
         CPP_TESTS / file.relative_to(CSRC).parent if CSRC in file.parents else file.parent

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draw sentences of pages, docstrings and comments for a reader, who marks those read twice.
+"""Draw sentences of pages, docstrings and comments for a reader, who marks hard sentences.
 
     python tools/sentences.py
     python tools/sentences.py --count 20 --seed 7
 
-One draw is one answer: the seed is the hash of the last commit that changed any text.
+Each draw is reproducible: the seed is the hash of the last commit that changed any text.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def of_cpp(text: str) -> Iterator[str]:
 
 
 def _comments(text: str, mark: str) -> str:
-    """Return the comments, with an empty line between two that do not follow each other."""
+    """Return the comments, with an empty line between separate comments."""
     lines = [line.strip() for line in text.splitlines()]
     return "\n".join(line[len(mark) :] if line.startswith(mark) else "" for line in lines)
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Long load on a server: HTTP and gRPC mixed, connections that come and go, strangers among them.
+"""Long load on a server: HTTP and gRPC mixed, new and closed connections, and misbehaving clients.
 
     python tools/serving_soak.py --seconds 3600 --json output/serving_soak.json
 
-Clients ask at a fixed rate, by kept connections and by new ones, and compare the answers; strangers
-(`strangers.py`) have no token, send slowly, partially, compressed, too much or nonsense. Memory,
-threads, open files and CPU time of the server, and the 99th percentile of the clients' latency,
-must stay flat: their slope is the median of those between all pairs of samples after the warm-up,
-and what grows is what grows with 95 % confidence by more than is allowed.
+Clients ask at a fixed rate, over kept and new connections, and compare the answers. Misbehaving
+clients (`strangers.py`) have no token, send slowly, partially, compressed, too much or nonsense.
+Memory, threads, open files and CPU time of the server, and the 99th percentile of the clients'
+latency, must stay flat. A slope is the median of the slopes between all pairs of samples after the
+warm-up. A value fails if it grows, with 95 % confidence, by more than its limit.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Request:
 
 
 class Client(threading.Thread):
-    """A thread that asks at a fixed rate in one way; latency counts from when a request was due."""
+    """A thread that asks at a fixed rate in one way; latency counts from a request's due time."""
 
     def __init__(self, kind: str, place: Place, request: Request, period: float) -> None:
         super().__init__(daemon=True)
@@ -82,7 +82,7 @@ class Client(threading.Thread):
         self._expected: float | None = None
 
     def run(self) -> None:
-        """Ask at the client's rate until it is ended."""
+        """Ask at the client's rate until the client is stopped."""
         due = time.time() + self._period * self._place.rng.random()
         while True:
             time.sleep(max(0.0, due - time.time()))
@@ -133,7 +133,7 @@ class Client(threading.Thread):
 
 
 def ask(place: Place, keys: int, rate: float, seed: int, pipe: Any) -> None:
-    """Process of the clients: sends their latencies and failures whenever it is asked."""
+    """Process of the clients: sends their latencies and failures on request."""
     sys.setswitchinterval(0.0005)
     clients = [
         Client(kind, place, Request(keys, seed), len(KINDS) / rate * 2) for kind in KINDS * 2
@@ -152,7 +152,7 @@ def ask(place: Place, keys: int, rate: float, seed: int, pipe: Any) -> None:
 
 
 def disturb(place: Place, rate: float, seed: int, pipe: Any) -> None:
-    """Process of the strangers: sends how many came, by kind, when it is asked."""
+    """Process of the misbehaving clients: sends their counts by kind on request."""
     came: Counter[str] = Counter()
 
     def stranger(number: int) -> None:
@@ -213,7 +213,7 @@ def looked_at(pid: int) -> dict[str, float]:
 
 
 def thread_names(pid: int) -> dict[str, int]:
-    """Return how many threads of a process have each name, without a number at its end."""
+    """Return the number of a process's threads by name, without a number at the name's end."""
     names: Counter[str] = Counter()
     for task in Path(f"/proc/{pid}/task").iterdir():
         try:
@@ -224,15 +224,15 @@ def thread_names(pid: int) -> dict[str, int]:
 
 
 def milliseconds(latencies: list[float], percent: float, waited: float) -> float:
-    """Return a percentile of seconds; `waited`, the time of the sample, if nothing was answered."""
+    """Return a percentile of seconds; `waited`, the sample's duration, if nothing was answered."""
     return round(float(np.percentile(latencies or [waited], percent)) * 1000, 3)
 
 
 def growth(times: np.ndarray, values: np.ndarray) -> dict[str, float]:
-    """Return how much a series grows from its begin to its end, and its median.
+    """Return the growth of a series from its start to its end, and its median.
 
-    The slope is the median of those between all pairs (Theil and Sen): spikes do not bend it.
-    `surely` is the growth by the lower end of its 95 % interval, by Kendall's variance.
+    The slope is the median of the slopes between all pairs (Theil and Sen), so that spikes do not
+    change it. `surely` is the growth by the lower end of its 95 % interval, by Kendall's variance.
     """
     first, second = np.triu_indices(len(times), 1)
     slopes = np.sort((values[second] - values[first]) / (times[second] - times[first]))
@@ -248,7 +248,7 @@ def growth(times: np.ndarray, values: np.ndarray) -> dict[str, float]:
 
 
 def soak(server: subprocess.Popen[str], place: Place, options: Any) -> dict[str, Any]:
-    """Load the server, and return the samples and whether they are flat."""
+    """Load the server; return the samples, and True if they are flat."""
     context = multiprocessing.get_context("spawn")
     pipes, processes = [], []
     for work in (
@@ -312,7 +312,7 @@ def soak(server: subprocess.Popen[str], place: Place, options: Any) -> dict[str,
 
 
 def main() -> None:
-    """Run the load, print what it says, and fail where something is not flat."""
+    """Run the load, print the results, and fail if something is not flat."""
     parser = bench_common.parser(__doc__.split("\n", 1)[0])
     parser.add_argument("--seconds", type=float, default=180, help="of load")
     parser.add_argument("--every", type=float, default=10, help="seconds between samples")

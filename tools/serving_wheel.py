@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make the wheel `mindspore_rec_serving` of the wheel `mindspore_rec`.
+"""Make the wheel `mindspore_rec_serving` from the wheel `mindspore_rec`.
 
-It has the folders `common` and `serve`, the faces, and the native core, as they are: nothing is
-compiled or written twice. Other requirements are all that differs; MindSpore is not
-among them.
+The small wheel has the folders `common` and `serve`, the public modules, and the native core,
+unchanged: nothing is compiled or copied by hand. The two wheels differ only in their requirements;
+MindSpore is not a requirement of this wheel.
 
     python tools/serving_wheel.py output/mindspore_rec-*.whl
 """
@@ -40,7 +40,7 @@ REQUIRES = (
 
 
 def is_for_serving(file: str) -> bool:
-    """Return whether a file of the wheel is taken.
+    """True if a file of the wheel is included.
 
     Example:
         >>> [is_for_serving(f"mindspore_rec/{file}") for file in ("stream.py", "train/__init__.py")]
@@ -70,7 +70,7 @@ def metadata(version: str) -> str:
 
 
 def make(source: Path) -> Path:
-    """Write the wheel beside another one, and return its path."""
+    """Write the wheel beside the other wheel, and return its path."""
     with WheelFile(source) as whole:
         version = whole.parsed_filename["ver"]
         tags = source.stem.split("-", 2)[2]

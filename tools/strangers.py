@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Strangers at a server's ports: what they send, and how long they stay.
+"""Misbehaving clients of a server's ports: their requests, and the time they stay.
 
-Each is a function of a `Place` that does one thing and returns; it raises OSError where the server
-has closed the connection meanwhile.
+Each client is a function of a `Place` that does one thing and returns. A misbehaving client raises
+OSError if the server has closed the connection meanwhile.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _ZEROS = gzip.compress(bytes(32 << 20))
 
 @dataclass
 class Place:
-    """Where and how a stranger comes.
+    """Address and settings of a misbehaving client.
 
     Args:
         http, grpc: ports.
-        token: a valid one, for those who have it and misbehave all the same.
-        stay: seconds that those stay who send slowly.
+        token: a valid token, for clients that have one and misbehave anyway.
+        stay: seconds that slow senders stay.
         rng: decides sizes.
     """
 
@@ -58,7 +58,7 @@ def _answered(connection: socket.socket) -> None:
 
 
 def _trickle(connection: socket.socket, data: bytes, stay: float) -> None:
-    """Send a byte now and then, until the server closes."""
+    """Send a byte now and then, until the server closes the connection."""
     end = time.monotonic() + stay
     for byte in data:
         if time.monotonic() > end:
@@ -68,7 +68,7 @@ def _trickle(connection: socket.socket, data: bytes, stay: float) -> None:
 
 
 def http_come_and_go(place: Place) -> None:
-    """Connections that are closed at once."""
+    """Open connections and close them at once."""
     for _ in range(20):
         place.connect(place.rng.choice([place.http, place.grpc])).close()
 

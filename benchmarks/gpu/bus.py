@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bandwidth between the host's memory and a GPU's, by CUDA's driver."""
+"""Bandwidth between host memory and a GPU's memory, measured with CUDA's driver."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ROUNDS = 5
 
 
 def bus_gbs(ordinal: int) -> dict[str, float]:
-    """Return GB/s of copies of 256 MiB to and from a GPU, of pinned and of usual memory.
+    """Return GB/s of copies of 256 MiB to and from a GPU, for pinned and for ordinary memory.
 
     Raises:
         OSError: there is no driver.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares what dense programs compute on two devices: the check of `gpu_step.py`."""
+"""Compare the results of dense programs on two devices: the check of `gpu_step.py`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Found = dict[str, list[np.ndarray]]
 
 
 def relative_error(tested: np.ndarray, reference: np.ndarray) -> float:
-    """Return the greatest difference by the greatest magnitude of the reference; inf for NaN."""
+    """Return the greatest difference divided by the reference's greatest magnitude; inf for NaN."""
     if not reference.size:
         return 0.0
     tested, reference = to_float32(tested), to_float32(reference)
@@ -32,14 +32,14 @@ def relative_error(tested: np.ndarray, reference: np.ndarray) -> float:
 
 
 class Case:
-    """One program on both devices.
+    """One program on two devices.
 
     Args:
         title: for people.
         precision: of the products.
-        both: the program on the reference and on the tested device.
-        exact: whether inputs are multiples of 1/4.
-        batches: numbers of rows to try.
+        both: the program on the reference device and on the tested device.
+        exact: True if inputs are multiples of 1/4.
+        batches: numbers of rows to test.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Case:
 
 
 def _computed(core: Core, layers: Layers, inputs: list[np.ndarray], fill: float) -> Found:
-    """Return all that a program computes, in memory that holds `fill` before."""
+    """Return all outputs of a program, computed in memory filled with `fill`."""
     run = Run(core, layers, inputs, fill)
     predicted = []
     if not layers.moved:  # what normalizes by the batch is never asked for a prediction
@@ -101,7 +101,7 @@ def _same_bits(first: Found, second: Found) -> bool:
 def _cases(
     core: Core, devices: tuple[str, str], batches: Sequence[int], chosen: str
 ) -> Iterator[Case]:
-    """Yield the cases; all programs of one device are made before the programs of the other."""
+    """Yield the cases; the reference device's programs are made before the tested device's."""
     kinds = []
     for (name, build), precision in itertools.product(
         [*CASES.items(), *NETWORKS.items()], TOLERANCE
@@ -122,7 +122,8 @@ def _cases(
         if name in NETWORKS:
             sizes = sorted({min(size, _ROWS_OF_NETWORKS) for size in batches})
         elif "norm" in name and "relu" in name:
-            # Sums of a normalization are not exact: of many rows some are within rounding of 0.
+            # Sums of a normalization are not exact: with many rows some sums are within rounding of
+            # 0.
             sizes = [size for size in batches if size <= _ROWS_OF_NETWORKS]
         yield Case(title, precision, both, "relu" in name, sizes)
 
@@ -170,14 +171,14 @@ def check(
     chosen: str = "",
     quiet: bool = False,
 ) -> list[dict[str, Any]]:
-    """Compare all programs on two devices, and return and print what was found.
+    """Compare all programs on two devices; print and return the results.
 
     Args:
         core: the native core.
         devices: the reference device, and the tested device.
         batches: numbers of rows.
-        chosen: only programs whose titles contain this. Default: all.
-        quiet: whether to print failures only. Default: False.
+        chosen: text; only programs with this text in their titles run. Default: all.
+        quiet: True prints failures only. Default: False.
     """
     results = []
     for case in _cases(core, devices, batches, chosen):

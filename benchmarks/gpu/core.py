@@ -19,7 +19,7 @@ __all__ = ["HOST", "Core", "find_native", "to_bfloat16", "to_float32"]
 HOST = "cpu"
 _CORE = "mindspore_rec._native"
 _ROOT = Path(__file__).resolve().parents[2]
-# NumPy has no bfloat16: the bits of one are a uint16 here.
+# NumPy has no bfloat16 dtype: uint16 numbers hold its bits.
 _NAMES = {
     "float32": b"float32",
     "uint16": b"bfloat16",
@@ -33,7 +33,7 @@ def find_native() -> Path:
     """Return the native core of this clone.
 
     Raises:
-        FileNotFoundError: it was not compiled.
+        FileNotFoundError: the core was not compiled.
     """
     for suffix in importlib.machinery.EXTENSION_SUFFIXES:
         path = _ROOT / "mindspore_rec" / f"_native{suffix}"
@@ -43,13 +43,13 @@ def find_native() -> Path:
 
 
 def to_bfloat16(values: np.ndarray) -> np.ndarray:
-    """Return the bits of float32 numbers rounded to bfloat16, to even."""
+    """Return the bits of float32 numbers rounded to bfloat16, ties to even."""
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
     return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
 
 
 def to_float32(values: np.ndarray) -> np.ndarray:
-    """Return numbers as float32, uint16 being bits of bfloat16."""
+    """Return numbers as float32; uint16 numbers are the bits of bfloat16."""
     if values.dtype != np.uint16:
         return values
     return (values.astype(np.uint32) << 16).view(np.float32)
@@ -61,8 +61,8 @@ class Core:
     Args:
         native: path of `_native*.so`.
         onednn: path of oneDNN's library.
-        cuda: folder below which libnvrtc and libcublasLt are. Default: no GPU is used.
-        cache: folder of compiled kernels.
+        cuda: folder that contains libnvrtc and libcublasLt, at any depth. Default: no GPU is used.
+        cache: folder for compiled kernels.
 
     Raises:
         RuntimeError: oneDNN cannot be used.
@@ -80,10 +80,10 @@ class Core:
             raise RuntimeError(f"oneDNN cannot be used: {problem}")
 
     def use(self, device: str) -> None:
-        """Make programs made from now on run on 'cpu' or 'cuda:<n>'.
+        """Make later programs run on 'cpu' or 'cuda:<n>'.
 
         Raises:
-            FileNotFoundError: a library of CUDA is not there.
+            FileNotFoundError: a library of CUDA is missing.
         """
         if device == self._opened:
             return
@@ -105,10 +105,10 @@ class Core:
         return str(min(libraries))
 
     def bind(self, name: str, arrays: Sequence[np.ndarray]) -> Callable[[], None]:
-        """Return a function that runs an operator on arrays, its inputs and then its outputs.
+        """Return a function that runs an operator on arrays: first its inputs, then its outputs.
 
-        An exception of the operator ends the process, with its message: outside of MindSpore nobody
-        catches it.
+        An exception of the operator ends the process with its message, because outside of MindSpore
+        nothing catches it.
         """
         for i, array in enumerate(arrays):
             if not array.flags.c_contiguous:
@@ -136,7 +136,7 @@ class Core:
 
 
 def _load(path: Path) -> Any:
-    """Return the core as a module; its package is an empty one where it is not imported yet."""
+    """Return the core as a module; add an empty package if its package is not imported."""
     if _CORE in sys.modules:
         return sys.modules[_CORE]
     package, _, _ = _CORE.partition(".")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small programs that have every layer of dense programs, for `gpu_step.py --check`."""
+"""Small programs that cover every layer of dense programs, for `gpu_step.py --check`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _wide_linear(activation: str) -> Case:
 
 
 def _input_major(p: Program) -> Outputs:
-    """A weight stored [in, out], and parts of parameters that begin behind others."""
+    """A weight stored as [in, out], and parameters that start at an offset in other parameters."""
     x = p.inputs(24)
     both = p.parameter(p.rng.normal(0, 0.2, 24 * 16 + 16 * 8))
     vectors = p.vector(24)
@@ -44,7 +44,7 @@ def _input_major(p: Program) -> Outputs:
 
 
 def _shared(p: Program) -> Outputs:
-    """Two layers with the same parameters, over columns that overlap."""
+    """Two layers with the same parameters, over overlapping columns."""
     x = p.inputs(20, 12)
     weight, bias = p.weight(8, 20, 20), p.vector(8)
     first, second = p.value(8), p.value(8)
@@ -54,7 +54,7 @@ def _shared(p: Program) -> Outputs:
 
 
 def _joined(p: Program) -> Outputs:
-    """Layers that write parts of one value, which several read, and an output that is one too."""
+    """Layers that write parts of a value, which several layers read; one output is such a value."""
     x = p.inputs(16, 16)
     joined = p.value(30)
     p.linear(x.part(0, 16), 10, "tanh", output=joined.part(0, 10))
@@ -65,7 +65,7 @@ def _joined(p: Program) -> Outputs:
 
 
 def _stages(p: Program) -> Outputs:
-    """A value of one stage that later ones read."""
+    """A value of one stage that later stages read."""
     x = p.inputs(18)
     y = p.linear(x, 12, "tanh")
     p.program.end_stage()
@@ -143,7 +143,7 @@ def _factorized_pairs(sums: bool) -> Case:
 
 
 def _mixture(p: Program) -> Outputs:
-    """Two tasks' mixtures of three experts, with towers that share nothing."""
+    """Two tasks' mixtures of three experts, with separate towers."""
     x = p.inputs(22)
     units = p.linear(x, 3 * 10, "tanh")
     scores = p.linear(x, 2 * 3)
@@ -197,7 +197,7 @@ def _network(name: str, activation: str) -> Case:
 
 
 def _low_rank(p: Program) -> Outputs:
-    """Experts of low rank as in DCN-V2's mixture: groups scaled by gates and summed."""
+    """Low-rank experts as in DCN-V2's mixture: groups scaled by gates and summed."""
     x = p.inputs(25)
     low = p.linear(x, 3 * 4, "tanh", bias=False)
     gates = p.value(3)
@@ -211,8 +211,8 @@ def _low_rank(p: Program) -> Outputs:
     return [y]
 
 
-# name -> what adds the layers and returns the outputs. Those with "relu" in their names are exact
-# programs (`Program`).
+# Name -> function that adds the layers and returns the outputs. Programs with "relu" in their names
+# are exact programs (`Program`).
 CASES: dict[str, Case] = {
     "linear none": _linear("none"),
     "linear relu": _linear("relu"),

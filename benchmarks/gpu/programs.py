@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dense programs over the native core alone: as `train/nn/fused/program.py`, on NumPy arrays."""
+"""Dense programs over the native core alone: like `train/nn/fused/program.py`, on NumPy arrays."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ class Columns(NamedTuple):
     width: int
 
     def part(self, offset: int, width: int) -> Columns:
-        """Return `width` of these columns from `offset` on."""
+        """Return `width` of these columns, starting at `offset`."""
         return Columns(self.value, self.offset + offset, width)
 
 
 class Program:
-    """Layers in the order in which they are computed; draws the values of their parameters.
+    """Layers in the order of their computation; initializes their parameters.
 
     Args:
-        core: the native core, whose device the program will run on.
+        core: the native core, which sets the program's device.
         precision: type of the products' factors, 'float32' or 'bfloat16'.
-        training: whether batches are normalized by their own statistics.
-        exact: whether weights are few multiples of 1/2: then sums of a few layers are exact where
-            inputs are small multiples of 1/4, and no rounding decides on which side of 0 a number
-            is.
+        training: True if batches are normalized by their own statistics.
+        exact: True if weights are small multiples of 1/2. With exact programs, sums of a few layers
+            are exact for inputs that are small multiples of 1/4, and rounding never changes the
+            sign of a number.
         seed: of the parameters.
     """
 
@@ -63,7 +63,7 @@ class Program:
     # ---- values
 
     def value(self, width: int) -> Columns:
-        """Return a new value for layers to write."""
+        """Return a new value that layers can write."""
         return Columns(self.program.add_value(width), 0, width)
 
     def input(self, columns: Columns) -> None:
@@ -72,7 +72,7 @@ class Program:
         self.input_widths.append(columns.width)
 
     def inputs(self, *widths: int) -> Columns:
-        """Return the columns of inputs of so many floats a row, joined."""
+        """Return the joined columns of inputs with these numbers of floats per row."""
         joined = self.value(sum(widths))
         offset = 0
         for width in widths:
@@ -83,7 +83,7 @@ class Program:
     # ---- parameters and further inputs
 
     def weight(self, rows: int, columns: int, fan_in: int) -> int:
-        """Return the number of a new matrix, of a He et al. uniform or exact numbers."""
+        """Return the index of a new matrix, with He et al. uniform or exact numbers."""
         if self.exact:
             taken = self.rng.random((rows, columns)) < min(1.0, 8 / fan_in)
             signs = self.rng.integers(0, 2, (rows, columns)) - 0.5
@@ -92,21 +92,21 @@ class Program:
         return self.parameter(self.rng.uniform(-bound, bound, (rows, columns)))
 
     def vector(self, width: int, around: float = 0.0) -> int:
-        """Return the number of a new vector, of numbers around one."""
+        """Return the index of a new vector, with numbers around one."""
         return self.parameter(around + self.rng.integers(-2, 3, width) / 4)
 
     def parameter(self, values: np.ndarray) -> int:
-        """Return the number of a new parameter."""
+        """Return the index of a new parameter."""
         self.parameters.append(np.ascontiguousarray(values, np.float32))
         return len(self.parameters) - 1
 
     def extra(self, values: np.ndarray) -> int:
-        """Return the number of a new further input."""
+        """Return the index of a new additional input."""
         self.extras.append(np.ascontiguousarray(values))
         return len(self.extras) - 1
 
     def masks(self, width: int, count: int) -> tuple[int, int, int]:
-        """Return the further inputs of a dropout of half of the units; none for 0 masks."""
+        """Return the additional inputs of a dropout of half of the units; none for 0 masks."""
         if not count:
             return _NO_MASKS
         drawn = self.rng.integers(0, 2, (count, width)) * np.float32(2.0)
@@ -128,7 +128,7 @@ class Program:
         masks: int = 0,
         output: Columns | None = None,
     ) -> Columns:
-        """Add a linear layer with parameters of its own, and return its output."""
+        """Add a linear layer with new parameters, and return its output."""
         y = self.value(width) if output is None else output
         weight = self.weight(width, x.width, x.width)
         added = self.vector(width) if bias else -1
@@ -140,7 +140,7 @@ class Program:
     def perceptron(
         self, x: Columns, hidden: Sequence[int], activation: str, last: int = 0
     ) -> Columns:
-        """Add hidden layers, and a linear one behind them where `last` is its width."""
+        """Add hidden layers, followed by a linear layer of width `last` if it is not 0."""
         for units in hidden:
             x = self.linear(x, units, activation)
         return self.linear(x, last) if last else x
@@ -150,8 +150,8 @@ class Program:
     ) -> Columns:
         """Add a batch normalization, and return its output."""
         y = self.value(x.width) if output is None else output
-        # Not 0, which a number that is its column's mean would be then: on which side of 0 rounding
-        # takes it decides a slope.
+        # The shift is not 0, since a number equal to its column's mean would become 0, and rounding
+        # would decide its sign and so a slope.
         learned = (self.vector(x.width, 1.0), self.vector(x.width, 0.1))
         moving = (
             self.extra(self.rng.normal(0, 0.1, x.width).astype(np.float32)),
@@ -177,7 +177,7 @@ class Layers:
     """A finished program, with its parameters.
 
     Attributes:
-        input_widths, output_widths: floats a row.
+        input_widths, output_widths: floats per row.
         parameters: float32 arrays.
         extras: further inputs.
         products: (in, out) of the linear layers.
@@ -198,11 +198,11 @@ class Run:
     Args:
         core: the native core.
         layers: the program.
-        inputs: float32 [B, ...], or uint16 for bfloat16, as are then their gradients.
-        fill: what the memory that operators write begins with. Default: nothing.
+        inputs: float32 [B, ...], or uint16 for bfloat16; their gradients have the same type.
+        fill: initial value of the memory that operators write. Default: nothing.
 
     Attributes:
-        outputs, output_gradients: float32 [B, width]; the latter for the caller to write.
+        outputs, output_gradients: float32 [B, width]; the caller writes the gradients.
         input_gradients, parameter_gradients: arrays like the inputs and parameters.
         forward, predict, backward: functions without arguments.
     """
@@ -250,7 +250,7 @@ class Run:
         )
 
     def moved(self) -> list[np.ndarray]:
-        """Return the moving statistics that a forward pass in training left."""
+        """Return the moving statistics after a forward pass in training."""
         return [self.packed[at : at + floats].copy() for at, floats in self.layers.moved]
 
 

@@ -21,11 +21,11 @@ class Shape:
     """A network.
 
     Args:
-        fields: ids of a sample.
-        numbers: numbers of a sample.
-        hidden: widths of the perceptron (of DLRM: the top one).
-        bottom: widths of DLRM's bottom perceptron, without its last one, `DIM`. Default: no DLRM.
-        cross: layers of DCN-V2's cross network, whose numbers have vectors as fields have. Default:
+        fields: number of ids per sample.
+        numbers: count of numbers per sample.
+        hidden: widths of the perceptron (for DLRM, of the top perceptron).
+        bottom: widths of DLRM's bottom perceptron, without its last width, `DIM`. Default: no DLRM.
+        cross: layers of DCN-V2's cross network, in which numbers have vectors like fields. Default:
             none.
     """
 
@@ -37,7 +37,7 @@ class Shape:
 
     @property
     def wide(self) -> bool:
-        """Whether a sum of single weights by id is added to the logit."""
+        """True if a sum of single weights by id is added to the logit."""
         return not self.cross and not self.bottom
 
     @property
@@ -48,7 +48,7 @@ class Shape:
         return self.fields * DIM + self.numbers * (DIM if self.cross else 1)
 
 
-# Hidden layers as wide_deep_nets.py and the models' criteo_x1.yaml have them.
+# The hidden layers are the same as in wide_deep_nets.py and the models' criteo_x1.yaml.
 SHAPES = {
     "wide_deep": Shape(26, 13, (1024, 512, 256)),
     "wide_deep_39": Shape(39, 0, (1024,) * 5),
@@ -78,10 +78,10 @@ def _chain(*widths: int) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Batches:
-    """Batches of a network, of Zipf-distributed ids.
+    """Batches of a network, with Zipf-distributed ids.
 
     Args:
-        ranks: int64 [K, B, F], numbers of ids below `rows`; each field has its own ids.
+        ranks: int64 [K, B, F], ids below `rows`; each field has its own ids.
         numbers: float32 [B, N].
         labels: float32 [B, 1].
     """

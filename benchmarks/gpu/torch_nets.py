@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The networks of `shapes.py` in plain PyTorch, with their tables on the GPU too."""
+"""The networks of `shapes.py` in plain PyTorch, with their tables also on the GPU."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _DEVICE = "cuda:0"
 
 
 def prepare(seed: int) -> None:
-    """Switch TF32 off, so that float32 is that, and seed the weights."""
+    """Switch TF32 off, so that float32 products are exact float32, and seed the weights."""
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
     torch.manual_seed(seed)
 
 
 def about() -> dict[str, str]:
-    """Return versions and the GPU."""
+    """Return the versions and the GPU's name."""
     return {
         "torch": torch.__version__,
         "cuda": str(torch.version.cuda),
@@ -40,7 +40,7 @@ class Network(nn.Module):
 
     Args:
         shape: the network.
-        bfloat16: whether products are of bfloat16, by autocast.
+        bfloat16: True if products are in bfloat16, by autocast.
     """
 
     def __init__(self, shape: Shape, bfloat16: bool) -> None:
@@ -93,10 +93,10 @@ class Training:
 
     Args:
         shape: the network.
-        rows: ids in a table.
-        precision: 'float32' or 'bfloat16', of the products.
-        sparse: whether gradients of the tables have the rows of the batch alone, and SparseAdam
-            updates these; else Adam updates all rows in each step.
+        rows: number of ids per table.
+        precision: 'float32' or 'bfloat16', for the products.
+        sparse: True if the tables' gradients have only the batch's rows, and SparseAdam updates
+            these rows. If False, Adam updates all rows in each step.
     """
 
     def __init__(self, shape: Shape, rows: int, precision: str, sparse: bool) -> None:
@@ -122,7 +122,7 @@ class Training:
         self.network = torch.compile(self.network, dynamic=False)
 
     def step(self, batch: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Take a step on ids, numbers and labels, on the GPU or pinned; return the loss."""
+        """Run a step on ids, numbers and labels, on the GPU or pinned; return the loss."""
         ids, numbers, labels = (each.to(_DEVICE, non_blocking=True) for each in batch)
         logit = self.network(self.deep(ids), numbers)
         if self.shape.wide:
@@ -136,7 +136,7 @@ class Training:
 
 
 def tensors(batches: Batches, on_gpu: bool) -> list[tuple[torch.Tensor, ...]]:
-    """Return the batches, on the GPU or in pinned memory of the host."""
+    """Return the batches, on the GPU or in pinned host memory."""
 
     def placed(array: np.ndarray) -> torch.Tensor:
         tensor = torch.from_numpy(array)
@@ -153,7 +153,7 @@ def tensors(batches: Batches, on_gpu: bool) -> list[tuple[torch.Tensor, ...]]:
 def median_seconds(
     training: Training, batches: Batches, on_gpu: bool, options: Any
 ) -> dict[str, float]:
-    """Return the median seconds of a step, alone and in blocks of `options.block`.
+    """Return the median seconds of a step, for single steps and for blocks of `options.block`.
 
     The host waits for the GPU after each step, or after each block.
     """
@@ -176,8 +176,7 @@ def median_seconds(
 
 
 def figures(shape: Shape, precision: str, batch: int, options: Any) -> list[dict[str, Any]]:
-    """Return samples/s of a network at a batch: eager with both kinds of tables' gradients, then
-    the faster kind from pinned memory, and compiled."""
+    """Return samples/s of a network: eager with both kinds of table gradients, pinned, compiled."""
     batches = Batches.draw(shape, batch, options.rows, options.zipf, options.seed)
     results: list[dict[str, Any]] = []
 

@@ -25,18 +25,19 @@ _ADAM_CONSTANTS = (0.9, 0.999, 1e-8, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def flop(shape: Shape, batch: int) -> float:
-    """Return floating-point operations of a step's matrix products; pairs of vectors left out."""
+    """Return floating-point operations of a step's matrix products, without pairs of vectors."""
     return 6.0 * batch * sum(width * units for width, units in products(shape))
 
 
 def bus_bytes(shape: Shape, batch: int, row_bytes: int) -> dict[str, int]:
-    """Return what a step must bring to a GPU and back where optimizer and tables are the host's.
+    """Return the bytes that a step copies to a GPU and back, with optimizer and tables on the host.
 
-    Rows, numbers and weights there, the logit back; its gradient there, gradients of rows and
-    weights back. What the core copies beside this is not counted.
+    Rows, numbers and weights are copied to the GPU, and the logit back. Then the logit's gradient
+    is copied to the GPU, and gradients of rows and weights back. Further copies by the core are not
+    counted.
 
     Args:
-        row_bytes: of a number of a row.
+        row_bytes: bytes per number of a row.
     """
     rows = batch * shape.fields * DIM * row_bytes
     weights = 4 * parameters(products(shape))
@@ -50,14 +51,14 @@ def bus_bytes(shape: Shape, batch: int, row_bytes: int) -> dict[str, int]:
 
 
 class Tables:
-    """The tables of networks with so many fields, which all their trainings use.
+    """The tables of networks with the same number of fields; all their trainings share them.
 
     Args:
         core: the native core.
-        fields: ids of a sample.
-        rows: ids in a table.
-        sparse: rule of the rows, 'adam' or 'adagrad'.
-        row_type: 'float32' or 'bfloat16', of rows and their gradients.
+        fields: number of ids per sample.
+        rows: number of ids per table.
+        sparse: update rule of the rows, 'adam' or 'adagrad'.
+        row_type: type of rows and their gradients, 'float32' or 'bfloat16'.
     """
 
     def __init__(self, core: Core, fields: int, rows: int, sparse: str, row_type: str) -> None:
@@ -90,15 +91,16 @@ class Tables:
 
 
 def _descriptor(table: Any) -> np.ndarray:
-    # LookupDescriptor of csrc/ops/operator.h: no padding, sum, no weights, int64 keys, weight 1.
+    # The fields of LookupDescriptor of csrc/ops/operator.h: no padding, sum, no weights, int64
+    # keys, weight 1.
     return np.array([table.id, 0, 0, 0, 0, 0, 1], np.int64)
 
 
 class Training:
-    """A network that is trained on a device: its parts as functions, its memory once.
+    """A network that is trained on a device: its parts as functions, with memory allocated once.
 
     Args:
-        core: the native core, which uses the device.
+        core: the native core, which sets the device.
         shape: the network.
         precision: of the products.
         batches: the batches, whose ids are in the tables.
@@ -171,7 +173,7 @@ class Training:
         self.dense_step = self.core.bind("MsrDenseStep", [*arguments, np.zeros(1, np.float32)])
 
     def step(self, k: int) -> dict[str, float]:
-        """Take a step on batch k mod `BATCHES`; return the seconds of its parts."""
+        """Run a step on batch k mod `BATCHES`; return the seconds of its parts."""
         marks = [time.perf_counter()]
         for lookups in self.lookups:
             lookups[k % BATCHES]()

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Limit of the machine: the memory work of one embedding step and nothing else. Compiled by
-// the benchmark that uses it, with the machine's own instruction set.
+// Limit of the machine: only the memory accesses of one embedding step. The benchmark compiles this
+// file with the machine's own instruction set.
 //
 //   gather   read the value of each distinct row at a known random address, write it out once a lookup
 //   update   read, change and write value and two moments of each distinct row (Adam's arithmetic)
 //
-// Distinct rows and the lookup -> row map are given: no hashing, no summing, no search, except that
-// with_probe first reads one random cache line a distinct row, as any hash index must.
+// Distinct rows and the lookup -> row map are inputs: no hashing, no summing, no search. Only
+// with_probe first reads one random cache line per distinct row, as any hash index must.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A peer of benchmarks/quantised_lookup.py: FBGEMM's inference kernels on the CPU.
 
-It runs in an interpreter that has torch and fbgemm-gpu-cpu; see serve.py.
+The peer needs an interpreter with torch and fbgemm-gpu-cpu; see serve.py.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Lookups:
     """Arguments of this worker.
 
     Args:
-        rows: ids of the table.
-        dim: numbers of a row.
-        bits: of a number, 8 or 4.
-        threads: that compute, of each run that is asked for: run k is on batch
-            `k % len(batches)` with `threads[k // len(batches)]`.
+        rows: number of ids in the table.
+        dim: count of numbers per row.
+        bits: bits per number, 8 or 4.
+        threads: number of threads of each requested run: run k uses batch `k % len(batches)` with
+            `threads[k // len(batches)]`.
         batches: int32 [K, ids].
         offsets: int32 [bags + 1].
     """

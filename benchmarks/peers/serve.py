@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The worker's side of a peer: a network of another framework that takes steps on command.
+"""The worker's side of a peer: a network of another framework that runs steps on command.
 
-A worker is started with the directory of `settings.json` and `batches.npz` (what `peer_process.py`
-writes) and the number of a file to answer to, since frameworks print what they like. It answers a
-line each: first what it is, as JSON; then for each number k that it reads the seconds of a step on
-batch k. It uses NumPy and its framework only.
+A worker's arguments are the directory of `settings.json` and `batches.npz` (which `peer_process.py`
+writes), and a file descriptor for its answers. The worker does not answer on standard output,
+because frameworks print there. The worker writes one line per answer: first its description as
+JSON; then for each number k that it reads, the seconds of a step on batch k. The worker uses only
+NumPy and its framework.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ class Work:
     """Arguments of a worker.
 
     Args:
-        fields, columns: number of ids and of numbers of a sample.
+        fields, columns: number of ids and of numbers per sample.
         hidden: widths of the hidden layers.
-        dim: floats of an embedding.
-        rows: ids in a table.
+        dim: floats per embedding.
+        rows: number of ids in a table.
         threads: that compute.
-        precision: 'float32' or 'bfloat16', of the products.
+        precision: 'float32' or 'bfloat16', for the products.
         ranks: int64 [K, B, F], the ids, below `rows`.
-        keys: int64 [K, B, F], the same as 63-bit keys.
+        keys: int64 [K, B, F], the same ids as 63-bit keys.
         every: int64 [rows], the key of each id.
         dense: float32 [B, N].
         label: float32 [B, 1].
@@ -56,13 +57,13 @@ class Work:
 def serve(
     make: Callable[[Any], tuple[dict[str, str], Callable[[int], float]]], kind: type = Work
 ) -> None:
-    """Answer commands until there are none.
+    """Answer commands until there are no more.
 
     Args:
-        make: function of the work that returns what the peer is (versions, how it was made fast)
-            and its step, a function of the batch's number that returns the loss.
-        kind: class of the work, whose arguments `settings.json` and `batches.npz` have.
-            Default: `Work`.
+        make: function of the work that returns a description of the peer (versions, optimizations)
+            and its step. The step is a function of the batch's number that returns the loss.
+        kind: class of the work; its arguments are in `settings.json` and `batches.npz`. Default:
+            `Work`.
     """
     directory = Path(sys.argv[1])
     settings: dict[str, Any] = json.loads((directory / "settings.json").read_text())

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Wide & Deep in TensorFlow with its Recommenders Addons, as a worker: dynamic embeddings.
 
-Ids are 63-bit keys. The whole step is one `tf.function`; Keras' Adam trains the dense network and,
+Ids are 63-bit keys. The whole step is one `tf.function`. Keras' Adam trains the dense network and,
 through the addons' wrapper, the tables.
 """
 
@@ -64,7 +64,7 @@ class Training:
         return tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(label, logit))
 
     def train(self, ids: Any, dense: Any, label: Any) -> Any:
-        """Take a step; return the loss."""
+        """Run a step; return the loss."""
         with tf.GradientTape() as tape:
             loss = self.loss(ids, dense, label)
         weights = [
@@ -77,7 +77,7 @@ class Training:
         return loss
 
     def step(self, k: int) -> float:
-        """Take a step on batch k; return the loss."""
+        """Run a step on batch k; return the loss."""
         return float(self.compiled(self.ids[k], self.dense, self.label))
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wide & Deep in PyTorch, as a worker: sparse embeddings with SparseAdam, fused Adam beside.
+"""Wide & Deep in PyTorch, as a worker: sparse embeddings with SparseAdam, and fused Adam.
 
-The dense network runs compiled where `torch.compile` takes less than a minute and makes it faster.
+The dense network runs compiled if `torch.compile` takes less than a minute and makes it faster.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Training:
         self.label = torch.from_numpy(work.label)
 
     def step(self, k: int) -> float:
-        """Take a step on batch k; return the loss."""
+        """Run a step on batch k; return the loss."""
         ids = self.ids[k]
         loss = self.network(self.deep(ids), self.wide(ids), self.dense, self.label)
         loss.backward()
@@ -70,7 +70,7 @@ class Training:
         return float(loss.detach())
 
     def seconds(self, steps: int = 3) -> float:
-        """Return the least seconds of a few steps."""
+        """Return the minimum seconds of a few steps."""
         times = []
         for k in range(steps):
             begin = time.perf_counter()
@@ -81,7 +81,7 @@ class Training:
 
 @contextlib.contextmanager
 def limited(seconds: int) -> Any:
-    """Raise TimeoutError where the body takes longer."""
+    """Raise TimeoutError if the block takes longer."""
 
     def stop(*_: Any) -> None:
         raise TimeoutError(f"took more than {seconds} s")
@@ -96,7 +96,7 @@ def limited(seconds: int) -> Any:
 
 
 def compiled_if_faster(training: Training) -> str:
-    """Compile the network where that pays; return what was done."""
+    """Compile the network if this makes it faster; return a description."""
     eager, plain = training.network, training.seconds()
     try:
         with limited(COMPILE_SECONDS):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model of Triton's Python backend: rows found in NumPy arrays, the dense part by ONNX Runtime.
+"""Model of Triton's Python backend: rows in NumPy arrays, the dense part by ONNX Runtime.
 
-Triton imports this file, in a process of its own for each instance of the model.
+Triton imports this file in a separate process for each instance of the model.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class TritonPythonModel:
     """Answers requests of `ids` and `numbers`; rows of unknown ids are zeros."""
 
     def initialize(self, arguments: dict[str, str]) -> None:
-        """Read the rows and the network of the directory that the configuration names."""
+        """Read the rows and the network from the configured directory."""
         parameters = json.loads(arguments["model_config"])["parameters"]
         directory = Path(parameters["directory"]["string_value"])
         self._rows_input = parameters["rows_input"]["string_value"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of each worker after all keys of a table were looked up in training (`hybrid_parallel.py`).
+"""Rows of each worker after training lookups of all keys of a table (`hybrid_parallel.py`).
 
 python -m mindspore_rec.launch -n N benchmarks/workers/hybrid_balance.py KEYS
 """
@@ -19,7 +19,7 @@ _CHUNK = 250_000
 
 
 def main() -> None:
-    """Insert the keys, worker after worker a share of them, and print the rows of all."""
+    """Insert the keys, each worker a share in turn, and print the rows of all workers."""
     group = worker_group()
     lookup = mr.HashEmbeddingLookup(1, ms.int64, name="balance")
     keys = int(sys.argv[1])

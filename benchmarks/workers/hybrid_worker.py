@@ -3,8 +3,8 @@
 
     python benchmarks/workers/hybrid_worker.py SOCKET NAME MODEL BATCH ROWS SEED
 
-It connects to the socket, says what it is, and takes the steps that it is told to. The process with
-number i among the processes of its name draws its batches from SEED + i.
+The process connects to the socket, sends a description of itself, and runs the steps that it is
+told to. Process number i of the processes with its name draws its batches from SEED + i.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ import mindspore_rec as mr
 from mindspore_rec import tables_of
 from mindspore_rec.parallel import worker_group
 
-# Bytes of what workers tell each other before a step of `RecModel.train`.
+# Bytes that workers exchange before a step of `RecModel.train`.
 _AGREEMENT = bytes(40)
 
 
 class Trainer:
-    """Takes steps, and notes how long they and their exchanges last."""
+    """Runs steps, and records the durations of the steps and their exchanges."""
 
     def __init__(self, model: str, batch: int, rows: int, seed: int) -> None:
         self.group = worker_group()
@@ -46,7 +46,7 @@ class Trainer:
         self.steps = 0
 
     def about(self) -> dict[str, Any]:
-        """Return what this process is."""
+        """Return a description of this process."""
         return {
             "rank": self.group.rank,
             "size": self.group.size,
@@ -87,9 +87,10 @@ class Trainer:
         }
 
     def move(self, parts: list[int], rounds: int) -> list[float]:
-        """Return the seconds of moving parts of so many bytes to each other worker, all ready.
+        """Return the seconds of sending parts of this many bytes to each other worker, all ready.
 
-        A barrier before each makes them begin together, so that nothing is waited for but bytes.
+        A barrier before each exchange makes the workers begin together, so that only the transfer
+        takes time.
         """
         seconds = []
         for _ in range(rounds):
@@ -105,7 +106,7 @@ class Trainer:
 
 
 def serve(trainer: Trainer, name: str, path: str) -> None:
-    """Do what comes through a socket, until it is closed."""
+    """Execute commands from a socket until it is closed."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(path)
         lines = connection.makefile("rw", encoding="utf-8")

@@ -44,10 +44,10 @@ class Split:
         ids: int64 [N, F], one table key per categorical feature.
         dense: float32 [N, M], standardized numbers.
         labels: float32 [N, T], 0 or 1, one column per task.
-        weight: float32 [N], the survey's ``instance_weight``: how many people the row stands for.
-            For weighted evaluation; not a feature.
-        age: float32 [N], in years, as in the file. For evaluation of a part of the rows: in `dense`
-            it is standardized.
+        weight: float32 [N], the survey's ``instance_weight``: the number of people that the row
+            represents. Used for weighted evaluation; not a feature.
+        age: float32 [N], in years, as in the file. Used to evaluate a part of the rows; `dense` has
+            the standardized age.
     """
 
     ids: np.ndarray
@@ -60,7 +60,7 @@ class Split:
         return len(self.ids)
 
     def arrays(self) -> Batch:
-        """Return the columns as `datasets.common.batches` names them: ids, dense, label."""
+        """Return the columns under the names of `datasets.common.batches`: ids, dense, label."""
         return {"ids": self.ids, "dense": self.dense, "label": self.labels}
 
     def _rows(self, chosen: np.ndarray) -> Split:
@@ -73,11 +73,11 @@ class CensusData:
 
     Args:
         train: Training rows.
-        validation: Training rows held out; none where ``validation`` was 0.
+        validation: Validation rows, split from the training rows; no rows if ``validation`` was 0.
         test: The 99,762 test rows.
-        id_names: Name of each of the F categorical features.
-        dense_names: Name of each of the M numeric features.
-        tasks: Name of each of the T tasks.
+        id_names: Names of the F categorical features.
+        dense_names: Names of the M numeric features.
+        tasks: Names of the T tasks.
     """
 
     train: Split
@@ -100,24 +100,23 @@ def load(
 
     Args:
         data_dir: Directory with ``census-income.data.gz`` and ``census-income.test.gz``.
-        tasks: What to predict, the columns of the labels: ``income`` (above 50,000 dollars),
-            ``never_married``, or both. Marital status is a feature of the income task alone, for
-            it is the label of the other (default ``("income",)``).
-        exact: Numeric columns that also become categorical features by their exact value
-            (default: the four amounts). They stay numeric features too.
-        min_count: Rows of the training split that must have such a value for it to get a key of
-            its own, at least 1 (default 5); the others share one key.
-        validation: Share of the training rows to hold out, in [0, 1) (default 0).
-        seed: Of the choice of the validation rows.
+        tasks: Tasks to predict, the columns of the labels: ``income`` (above 50,000 dollars),
+            ``never_married``, or both. Marital status is a feature of the income task only, because
+            it is the label of the task ``never_married`` (default ``("income",)``).
+        exact: Numeric columns whose exact values are also categorical features (default: the four
+            amounts). The exact columns stay numeric features too.
+        min_count: Minimum number of training rows with an exact value for the value to get its own
+            key, at least 1 (default 5). Rarer values share one key.
+        validation: Share of the training rows to use for validation, in [0, 1) (default 0).
+        seed: Seed of the choice of validation rows.
 
     Returns:
-        Features and labels. Every categorical column becomes a key by
-        `mindspore_rec.category_keys` under the column's name; amounts go through
-        log(1 + x); numbers are standardized by the mean and standard deviation of the training
-        split.
+        Features and labels. `mindspore_rec.category_keys` makes a key of every categorical column
+        under the column's name. Amounts become log(1 + x). Numbers are standardized by the mean and
+        standard deviation of the training split.
 
     Raises:
-        ValueError: an argument out of range, or a file that is absent or not Census-Income.
+        ValueError: an argument is out of range, or a file is missing or is not Census-Income.
 
     Example:
         >>> data = load(os.environ["MINDSPORE_REC_CENSUS_DIR"])  # doctest: +SKIP
@@ -149,14 +148,14 @@ def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
     """Return one file as a table of 42 named columns.
 
     Args:
-        path: ``census-income.data`` or ``.test``, plain or gzip (by the ending ``.gz``).
+        path: ``census-income.data`` or ``.test``, plain or gzip (if it ends in ``.gz``).
 
     Returns:
-        The quantities and the weight as float64, everything else as text exactly as written;
-        ``NA`` and ``?`` are ordinary values.
+        The quantities and the weight as float64, all other columns as the text in the file; ``NA``
+        and ``?`` are ordinary values.
 
     Raises:
-        ValueError: the file is absent, does not have 42 columns, or has a quantity that is not a
+        ValueError: the file is missing, does not have 42 columns, or has a quantity that is not a
             number.
     """
     if not Path(path).is_file():
@@ -183,7 +182,7 @@ def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
 
 
 class _Encoder:
-    """Encode rows by the training split: its common amounts, its means and deviations."""
+    """Encode rows with the training split's common amounts, means and deviations."""
 
     def __init__(
         self, train: pd.DataFrame, tasks: tuple[str, ...], exact: tuple[str, ...], min_count: int

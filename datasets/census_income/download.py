@@ -57,13 +57,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def check_content(path: Path) -> None:
-    """Refuse a file whose text is not the published data.
+    """Raise if a file's text is not the published data.
 
     Args:
         path: One of the two files, under its published name.
 
     Raises:
-        ValueError: it is not whole gzip data, or its text is another one. The file is removed.
+        ValueError: the file is not complete gzip data, or its text differs. The file is removed.
     """
     digest = hashlib.sha256()
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The columns of Census-Income (KDD) and the part each of them plays.
+"""The columns of Census-Income (KDD) and their roles.
 
 Source: UCI Machine Learning Repository, https://archive.ics.uci.edu/dataset/117/census+income+kdd.
 """
@@ -50,8 +50,8 @@ NUMERIC = (AGE, *MONEY, "num_emp", "weeks_worked")
 def category_columns(tasks: tuple[str, ...]) -> tuple[str, ...]:
     """Return the categorical columns that may be features when ``tasks`` are predicted.
 
-    The income column and the survey's weight never are; marital status is one only where
-    ``never_married``, which is made of it, is not a task.
+    The income column and the survey's weight are never features. ``never_married`` is derived from
+    marital status, so marital status is a feature only without this task.
 
     Example:
         >>> len(category_columns(("income",))), len(category_columns(("income", "never_married")))

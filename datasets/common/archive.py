@@ -18,9 +18,9 @@ def archive_parser(module: str, description: str | None, url: str) -> argparse.A
     """Return a parser with the options of a command that fetches an archive.
 
     Args:
-        module: the command's, as after ``python -m``.
+        module: the command's module, as after ``python -m``.
         description: what ``--help`` says.
-        url: address of the archive by default.
+        url: default address of the archive.
     """
     parser = argparse.ArgumentParser(
         prog=f"python -m {module}",
@@ -39,12 +39,13 @@ def archive_parser(module: str, description: str | None, url: str) -> argparse.A
 def fetch_archive(
     options: argparse.Namespace, name: str, extract: Callable[[Path, Path], list[Path]] | None
 ) -> int:
-    """Fetch an archive, print its digest, unpack it, and return the exit code.
+    """Download an archive, print its digest, unpack it, and return the exit code.
 
     Args:
         options: of `archive_parser`.
-        name: the archive's, in the directory.
-        extract: unpacks an archive into a directory and returns the files; None leaves it packed.
+        name: file name of the archive in the directory.
+        extract: function that unpacks an archive into a directory and returns the files; None
+            leaves it packed.
     """
     try:
         options.output.mkdir(parents=True, exist_ok=True)

@@ -32,14 +32,14 @@ def row_count(batch: Batch) -> int:
 
 
 def check_batch(batch: Batch) -> None:
-    """Refuse a batch whose columns are not whole columns of the same number of rows.
+    """Raise if a batch's columns are not whole columns of the same number of rows.
 
     Args:
-        batch: The batch to look at.
+        batch: The batch to check.
 
     Raises:
-        ValueError: no columns, an unknown column, a wrong dtype, not two-dimensional, or columns
-            with different numbers of rows.
+        ValueError: there is no column, an unknown column, a wrong dtype, or a column that is not
+            two-dimensional; or columns have different numbers of rows.
 
     Example:
         >>> check_batch({"ids": np.zeros((3, 2), np.int32)})
@@ -68,11 +68,11 @@ def take_rows(batch: Batch, rows: slice | np.ndarray) -> Batch:
 def rebatch(
     blocks: Iterable[Batch], batch_size: int, drop_remainder: bool = False
 ) -> Iterator[Batch]:
-    """Cut a stream of batches of any sizes into batches of one size, rows in order.
+    """Cut a stream of batches of any sizes into batches of one size, with rows in order.
 
     Args:
-        blocks: Batches with the same columns; empty ones are fine.
-        batch_size: Rows of a batch, at least 1.
+        blocks: Batches with the same columns; empty batches are allowed.
+        batch_size: Rows per batch, at least 1.
         drop_remainder: Leave out a last batch with fewer rows (default False).
 
     Yields:

@@ -27,7 +27,7 @@ PART_BYTES = 256 << 20
 
 
 def positive(text: str) -> int:
-    """Return an option as a whole number of at least 1.
+    """Return an option's value as a whole number of at least 1.
 
     Example:
         >>> positive("4096")
@@ -40,7 +40,7 @@ def positive(text: str) -> int:
 
 
 def add_output(parser: argparse.ArgumentParser, formats: tuple[str, ...]) -> None:
-    """Add the options of a command that writes; the first of ``formats`` is the default."""
+    """Add the options of a command that writes files; the first of ``formats`` is the default."""
     parser.add_argument(
         "--output", required=True, type=Path, help="directory to make, with its parents"
     )
@@ -71,7 +71,7 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def with_progress(blocks: Iterable[Batch], total: int | None, title: str) -> Iterator[Batch]:
-    """Yield the same blocks, with a bar on standard error that counts rows."""
+    """Yield the same blocks, with a progress bar on standard error that counts rows."""
     with tqdm(total=total, unit="row", unit_scale=True, desc=title) as bar:
         for block in blocks:
             yield block
@@ -79,7 +79,7 @@ def with_progress(blocks: Iterable[Batch], total: int | None, title: str) -> Ite
 
 
 def report(figures: dict[str, Any], path: Path | None) -> None:
-    """Print figures as ``name: value`` lines, and write them to ``path`` where there is one.
+    """Print results as ``name: value`` lines, and write them to ``path`` unless it is None.
 
     Example:
         >>> report({"rows": 3}, None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Download a large public file: resumed after a break, checked, in its place only when whole."""
+"""Download a large public file: resume it after a break, check it, and move it into place."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ def fetch(
 ) -> Path:
     """Download ``url`` to ``destination``.
 
-    What has come so far is in ``destination.partial``; a later call goes on from there (HTTP
-    Range, under If-Range so that a file that has changed on the server is fetched anew). A server
-    that does not know ranges sends all of it again.
+    The downloaded part is in ``destination.partial``. A later call continues  the download (HTTP
+    Range with If-Range, so that a file that changed on the server is downloaded anew). A server
+    without range requests sends the whole file again.
 
     Args:
         url: An ``http`` or ``https`` address.
-        destination: File to make; its directory must exist. A file that is there is kept when its
-            digest is the one asked for.
-        sha256: Digest in hexadecimal to hold the file to; None does not check.
-        attempts: Tries to go on after a broken connection, at least 1 (default 5).
+        destination: File to make; its directory must exist. An existing file is kept if its digest
+            is ``sha256``.
+        sha256: Expected digest in hexadecimal; None does not check.
+        attempts: Number of attempts after a broken connection, at least 1 (default 5).
 
     Returns:
         The path of the file.
 
     Raises:
-        ValueError: an argument out of range, or the digest is another one. What was downloaded
-            is then removed.
+        ValueError: an argument is out of range, or the digest differs. The download is then
+            removed.
         OSError: the server refused, or the connection broke ``attempts`` times.
     """
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
@@ -80,13 +80,13 @@ def copy_local(
     Args:
         source: The file.
         destination: File to make or replace; its directory must exist.
-        sha256: Digest in hexadecimal to hold the file to; None does not check.
+        sha256: Expected digest in hexadecimal; None does not check.
 
     Returns:
         The path of the copy.
 
     Raises:
-        ValueError: the digest is another one, or ``source`` is ``destination``.
+        ValueError: the digest differs, or ``source`` is ``destination``.
         OSError: ``source`` cannot be read.
     """
     place = Path(destination)
@@ -141,7 +141,7 @@ def _receive(response: object, partial: Path, start: int, total: int | None) -> 
 
 
 def _tag(headers: object) -> str:
-    """Return the name of this version of the file; a weak ETag must not be used with If-Range."""
+    """Return the ETag of this version of the file; a weak ETag must not be used with If-Range."""
     etag = headers.get("ETag", "")  # type: ignore[attr-defined]
     if etag and not etag.startswith("W/"):
         return str(etag)

@@ -22,8 +22,8 @@ class Column:
     Args:
         name: ``ids``, ``dense``, ``label`` or ``bayes``.
         dtype: NumPy name of the element type.
-        width: Values of a row.
-        fields: Name of each of the ``width`` values, or empty where they have none.
+        width: Number of values per row.
+        fields: Names of the ``width`` values, or empty if they have no names.
     """
 
     name: str
@@ -40,7 +40,8 @@ class DataFile:
         name: in the directory.
         bytes: its size.
         sha256: digest in hexadecimal.
-        rows: rows in it; 0 of a file that belongs to another, such as MindRecord's index.
+        rows: number of its rows; 0 for a file that belongs to a data file, such as MindRecord's
+            index.
     """
 
     name: str
@@ -54,12 +55,13 @@ class Manifest:
     """Description of a packed data set.
 
     Args:
-        format: ``mindrecord``, ``parquet``, or ``tsv`` for text that is yet to be converted.
+        format: ``mindrecord``, ``parquet``, or ``tsv`` for text that is not converted yet.
         rows: Number of rows.
-        block_rows: Rows of every block (record or row group) but the last of a data file.
+        block_rows: Rows of every block (record or row group); only a data file's last block may
+            have fewer.
         columns: The columns.
-        files: The data files in the order of their rows, each before what belongs to it.
-        source: Where the rows came from; free form, JSON values.
+        files: The data files in the order of their rows, each before the files that belong to it.
+        source: Origin of the rows; any JSON values.
     """
 
     format: str
@@ -76,7 +78,7 @@ class Manifest:
 
     @property
     def data_files(self) -> tuple[tuple[str, int], ...]:
-        """Name and rows of each data file."""
+        """Names and row counts of the data files."""
         files = tuple((file.name, file.rows) for file in self.files if file.rows)
         # manifests of one data file did not always have its rows
         return files or ((self.files[0].name, self.rows),)
@@ -91,7 +93,7 @@ class Manifest:
         """Read the manifest of ``directory``.
 
         Raises:
-            ValueError: there is none, it is of another version, or a file it names is absent or
+            ValueError: there is no manifest, it has another version, or a file in it is missing or
                 has another size.
         """
         path = directory / MANIFEST_NAME
@@ -109,10 +111,10 @@ class Manifest:
         return manifest
 
     def verify(self, directory: Path) -> None:
-        """Compare the SHA-256 digest of every file; reads all of them.
+        """Compare the SHA-256 digest of every file; reads all files.
 
         Raises:
-            ValueError: a file is not what the manifest says, by name.
+            ValueError: a file differs from the manifest; the message names it.
         """
         self._check_sizes(directory)
         for file in self.files:
@@ -128,11 +130,11 @@ class Manifest:
 
 
 def digest_files(directory: Path, data: str = "", rows: int = 0) -> tuple[DataFile, ...]:
-    """Size and digest of every file of ``directory``, by name; reads all of them.
+    """Size and digest of every file of ``directory``, by name; reads all files.
 
     Args:
         directory: where they are.
-        data: name of the data file among them.
+        data: name of the data file among these files.
         rows: its rows.
     """
     return tuple(

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write batches as a packed data set: a directory of whole-array blocks that appears atomically.
 
-A block is ``block_rows`` rows. In MindRecord one record is one block and each column one array
-``[rows, width]``; in Parquet one row group is one block and each column a fixed-size list. One row
-per record would cap a MindSpore pipeline at about 20,000 rows a second; packed, it is millions.
+A block is ``block_rows`` rows. In MindRecord, a block is one record, and each column is one array
+``[rows, width]``. In Parquet, a block is one row group, and each column is a fixed-size list. One
+row per record would limit a MindSpore pipeline to about 20,000 rows per second; packed blocks give
+millions.
 """
 
 from __future__ import annotations
@@ -31,24 +32,25 @@ def write_packed(
     source: Mapping[str, Any] | None = None,
     overwrite: bool = False,
 ) -> Manifest:
-    """Write batches to a directory that a reader sees whole or not at all.
+    """Write batches to a directory that a reader sees complete or not at all.
 
     Args:
-        blocks: Batches with the same columns, of any sizes; held one block at a time.
+        blocks: Batches with the same columns, of any sizes; memory has one block at a time.
         output: Directory to make. Its parent must exist.
         format: ``mindrecord`` (default) or ``parquet``.
-        block_rows: Rows of a record or row group, at least 1 (default 4096).
-        fields: For a column's name the names of its values, for the manifest.
-        source: What the manifest says of the rows' origin; JSON values. Read after the last
-            block, so a caller may fill it while the blocks are made.
-        overwrite: Replace ``output`` where it exists (default False).
+        block_rows: Rows per record or row group, at least 1 (default 4096).
+        fields: Names of the values of each column, by the column's name, for the manifest.
+        source: The manifest's description of the rows' origin; JSON values. `source` is read after
+            the last block, so a caller may fill it while it makes the blocks.
+        overwrite: Replace ``output`` if it exists (default False).
 
     Returns:
         The manifest, as written to ``manifest.json``.
 
     Raises:
-        ValueError: unknown format, ``block_rows`` below 1, a column of a wrong dtype or shape,
-            columns that change between blocks, names that do not fit a column's width, or no rows.
+        ValueError: the format is unknown, ``block_rows`` is below 1, a column has a wrong dtype or
+            shape, columns change between blocks, names do not fit a column's width, or there are no
+            rows.
         FileExistsError: ``output`` exists and ``overwrite`` is False.
 
     Example:
@@ -77,18 +79,19 @@ def write_packed(
 
 @contextmanager
 def new_directory(output: str | os.PathLike[str], overwrite: bool = False) -> Iterator[Path]:
-    """Give a new directory to fill, which is renamed into its place when the block ends well.
+    """Yield a new directory to fill, and rename it into place if the block ends without an error.
 
     Args:
-        output: Where the directory is to appear. Its parent must exist.
-        overwrite: Replace what is there (default False).
+        output: Final path of the directory. Its parent must exist.
+        overwrite: Replace an existing directory (default False).
 
     Yields:
-        The directory to fill, on the same file system. It is removed when the block raises.
+        The directory to fill, on the same file system. The directory is removed if the block
+        raises.
 
     Raises:
         FileExistsError: ``output`` exists and ``overwrite`` is False.
-        OSError: the parents of ``output`` cannot be made.
+        OSError: the parent directories of ``output`` cannot be made.
 
     Example:
         >>> import tempfile
@@ -113,10 +116,10 @@ def new_directory(output: str | os.PathLike[str], overwrite: bool = False) -> It
 
 
 def replace_directory(beside: Path, place: Path) -> None:
-    """Sync a directory of files and rename it to a place, instead of what is there.
+    """Sync a directory of files and rename it to its final path, replacing an existing directory.
 
     Args:
-        beside: the directory, on the file system of its place.
+        beside: the directory, on the file system of its final path.
         place: where it goes.
     """
     for path in (*beside.iterdir(), beside):

@@ -32,13 +32,13 @@ def write_file(
 
     Args:
         blocks: as for `write_packed`.
-        path: file to make; MindRecord's index comes beside it.
+        path: file to make; MindRecord's index is written beside it.
         format: of `FORMATS`.
         block_rows: as for `write_packed`.
         fields: as for `write_packed`.
 
     Returns:
-        Rows and columns. Where there is no row there is no file, and no column.
+        Rows and columns. Without rows there is no file, and no column.
 
     Raises:
         ValueError: as `write_packed`.
@@ -161,7 +161,7 @@ class _MindRecordWriter:
 
 
 def _page_size(columns: tuple[Column, ...], block_rows: int) -> int:
-    """Return a page size of MindRecord that holds the largest block, which is one record."""
+    """Return a page size of MindRecord for the largest block, which is one record."""
     need = 4096 + block_rows * sum(np.dtype(c.dtype).itemsize * c.width for c in columns)
     page = _MINDRECORD_DEFAULT_PAGE
     while page < need:

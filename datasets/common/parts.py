@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversion of large sources on all cores, in parts that are kept after an interruption.
+"""Conversion of large sources on all cores, in parts that survive an interruption.
 
-A packed data set made here has one data file for each part of its sources. How sources are cut into
-parts does not depend on the number of processes or on interruptions, and a part's bytes depend on
-its rows alone: whoever is killed and goes on ends with the bytes of one who was not.
+A packed data set made here has one data file per part of its sources. The cut of sources into parts
+does not depend on the number of processes or on interruptions, and a part's bytes depend on its
+rows only. So a conversion that is killed and resumed ends with the same bytes.
 
-While it is made, the data set is in ``.NAME.converting`` beside its place: finished files in
-``data``, and in ``parts`` a small file for each part that says what it holds and is written last.
+During the conversion,  the data set is in ``.NAME.converting`` beside its final path. ``data`` has
+the finished files. ``parts`` has one small file per part, which describes the part and is written
+last.
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ class PartRows(NamedTuple):
 
     Args:
         number: number of the part in its source, from 0.
-        blocks: batches of any sizes; may have no row.
-        report: function that returns figures of the part, JSON values; called after the last block.
+        blocks: batches of any sizes; there may be no row.
+        report: function that returns counts of the part, as JSON values; called after the last
+            block.
     """
 
     number: int
@@ -49,10 +51,10 @@ class PartRows(NamedTuple):
 
 
 class RowSource(Protocol):
-    """A file, or a range of one, whose rows are read in parts. It is sent to another process.
+    """A file, or a range of a file, that is read in parts, perhaps in another process.
 
     Attributes:
-        name: beginning of the output's file names; no two sources have the same.
+        name: prefix of the output's file names, unique to the source.
         bytes: number of bytes to read, for the progress bar.
     """
 
@@ -63,7 +65,7 @@ class RowSource(Protocol):
     def bytes(self) -> int: ...
 
     def parts(self, done: Container[int], on_bytes: Callable[[int], object]) -> Iterator[PartRows]:
-        """Yield the parts in order, without those done; call `on_bytes` with bytes read."""
+        """Yield the parts in order, without finished parts; call `on_bytes` with the bytes read."""
         ...
 
 
@@ -74,9 +76,9 @@ class Conversion:
     Args:
         output: directory to make; its parent must exist.
         format: ``mindrecord`` or ``parquet``.
-        block_rows: rows of a record or row group.
-        fields: for a column's name the names of its values.
-        plan: all other settings that decide the bytes, JSON values: an interrupted conversion is
+        block_rows: rows per record or row group.
+        fields: names of the values of each column, by the column's name.
+        plan: all other settings that affect the bytes, as JSON values: an interrupted conversion is
             resumed only with the same plan.
     """
 
@@ -94,7 +96,7 @@ class Conversion:
 
     @property
     def place(self) -> Path:
-        """Directory of the data set while it is made."""
+        """Directory of the data set during the conversion."""
         whole = Path(os.path.abspath(self.output))
         return whole.with_name(f".{whole.name}.converting")
 
@@ -112,12 +114,12 @@ def convert_parts(
     Args:
         conversion: description of the output.
         sources: sources of the rows, in order.
-        summary: function that makes the manifest's ``source`` of the reports of each source's
+        summary: function that makes the manifest's ``source`` from the reports of each source's
             parts.
-        workers: number of processes; 1 works in this one. Default: one a core that this process may
-            use.
-        overwrite: whether to replace the output where it exists. Default: False.
-        restart: whether to drop the finished parts of an interrupted conversion. Default: False.
+        workers: number of processes; 1 works in this process. Default: one process per core that
+            this process may use.
+        overwrite: True replaces an existing output. Default: False.
+        restart: True drops the finished parts of an interrupted conversion. Default: False.
 
     Returns:
         The manifest, as written.
@@ -187,7 +189,7 @@ class _Converting(Work):
         _write_text(self._end, str(count))
 
     def _done(self) -> set[int]:
-        """Return the numbers of the parts whose files are all there."""
+        """Return the numbers of the parts whose files all exist."""
         data = self.conversion.place / "data"
         numbers = set()
         for path in self.sidecars():
@@ -225,7 +227,7 @@ class _Converting(Work):
 
 @contextmanager
 def _held(conversion: Conversion, restart: bool) -> Iterator[Path]:
-    """Give the directory of a conversion to one process; keep it where a part is finished."""
+    """Lock the directory of a conversion for one process; keep it if a part is finished."""
     place = conversion.place
     place.mkdir(parents=True, exist_ok=True)
     with open(place / "lock", "w", encoding="utf-8") as lock:
@@ -271,7 +273,7 @@ def _read(path: Path) -> Any:
 
 
 def _write_text(path: Path, text: str) -> None:
-    """Write a file that is whole or not there."""
+    """Write a file atomically: it is complete or missing."""
     beside = path.with_name(f"{path.name}.{os.getpid()}")
     beside.write_text(text, encoding="utf-8")
     _sync(beside)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole-batch arrays from a packed data set or from arrays in memory, shuffled or in order.
 
-Shuffling is in two steps, so that it needs neither an index in memory nor random access by row:
-the blocks are read in a random order, and the rows of every ``shuffle_blocks`` blocks are permuted
-together. Both are functions of (seed, epoch) alone.
+Shuffling has two steps, so that it needs neither an index in memory nor random access to rows. The
+blocks are read in a random order, and the rows of every ``shuffle_blocks`` blocks are permuted
+together. The order depends on (seed, epoch) alone.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Source(Protocol):
 
     @property
     def block_sizes(self) -> np.ndarray | None:
-        """Number of rows of each block of a file, None in memory."""
+        """Number of rows of each block of a file; None in memory."""
         ...
 
     def read(self, order: np.ndarray, columns: Sequence[str]) -> Iterator[Batch]:
@@ -50,11 +50,11 @@ def open_source(path: str | os.PathLike[str] | Mapping[str, np.ndarray]) -> Sour
     """Return the rows of a packed data set's directory, or of arrays in memory.
 
     Args:
-        path: Directory with a ``manifest.json``, or a mapping of a column's name to its array.
+        path: Directory with a ``manifest.json``, or a mapping from column names to arrays.
 
     Raises:
-        ValueError: the directory is not a packed data set or not whole, or the arrays are not
-            columns of a batch.
+        ValueError: the directory is not a complete packed data set, or the arrays are not columns
+            of a batch.
     """
     if isinstance(path, Mapping):
         return _ArraySource(dict(path))
@@ -121,7 +121,7 @@ class BatchStream:
             yield from self._batches_of(epoch)
 
     def _begin_epochs(self, epochs: int) -> int:
-        """Return the number of the first of these epochs, which no other iteration has."""
+        """Return the first epoch of this iteration, and reserve its epochs."""
         first = self._epochs_begun[0]
         self._epochs_begun[0] += epochs
         return first
@@ -130,21 +130,21 @@ class BatchStream:
         return rebatch(self._epoch(epoch), self._batch_size, self._drop_remainder)
 
     def skip_passes(self, passes: int) -> None:
-        """Count a number of iterations as done, for a training that goes on in a later one."""
+        """Skip a number of iterations, for a training that continues with a later iteration."""
         self._begin_epochs(passes * (self._repeat or 0))
 
     def split_by_worker(self, worker: int, workers: int) -> BatchStream | None:
-        """Return the part of one of several workers, which reads every `workers`-th block of files.
+        """Return the share of one of several workers: every `workers`-th block of files.
 
-        A batch of a worker has `batch_size / workers` rows, so that all workers together train as
-        many rows a step as one. `RecModel` calls this on each worker.
+        A worker's batch has `batch_size / workers` rows, so that all workers together train as many
+        rows per step as one worker. `RecModel` calls this method on each worker.
 
         Args:
             worker: Number of the worker, from 0.
             workers: Number of workers.
 
         Returns:
-            None where rows of the batches are better divided: in memory, for few blocks, or where
+            None if it is better to divide the rows of each batch: in memory, with few blocks, or if
             the batch size cannot be divided.
         """
         sizes = self._source.block_sizes
@@ -181,27 +181,27 @@ def batches(
     """Read a packed data set, or arrays in memory, as batches.
 
     Args:
-        path: Directory that `write_packed` made, or a mapping of a column's name to its array.
-        batch_size: Rows of a batch, at least 1. Need not fit the block size on disk.
-        shuffle: Read the rows in a random order (default False: as written).
-        seed: Of the shuffle, at least 0. Epoch k has its own order, a function of (seed, k).
-        columns: Names of the columns, in the order wanted; default ``ids``, ``dense``, ``label``
-            as far as the data set has them.
-        drop_remainder: Leave out an epoch's last batch where it has fewer rows (default False).
-            A batch never holds rows of two epochs.
-        repeat: Epochs of one iteration; None for ever (default 1).
-        shuffle_blocks: Blocks whose rows are permuted together and so held in memory (default 16:
+        path: Directory that `write_packed` made, or a mapping from column names to arrays.
+        batch_size: Rows per batch, at least 1. The batch size may differ from the block size on
+            disk.
+        shuffle: Read the rows in a random order (default False: in the stored order).
+        seed: Seed of the shuffle, at least 0. Epoch k has its own order, which depends on (seed,
+            k).
+        columns: Names of the columns in the requested order; default ``ids``, ``dense``, ``label``,
+            if the data set has them.
+        drop_remainder: Leave out an epoch's last batch if it has fewer rows (default False). A
+            batch never has rows of two epochs.
+        repeat: Number of epochs per iteration; None repeats for ever (default 1).
+        shuffle_blocks: Number of blocks whose rows are permuted together in memory (default 16:
             65,536 rows with blocks of 4,096).
 
     Returns:
-        A stream to iterate: dicts of NumPy arrays, ``ids`` int64 [B, F], ``dense`` float32 [B, N],
-        ``label`` float32 [B, T]. No two batches share memory with each other's rows or with the
-        source, so a batch may be changed or kept. Iterating a second time starts with the next
-        epoch.
+        A stream of dicts of NumPy arrays: ``ids`` int64 [B, F], ``dense`` float32 [B, N], ``label``
+        float32 [B, T]. Batches do not share memory with each other or with the source, so a batch
+        may be changed or kept. A second iteration starts with the next epoch.
 
     Raises:
-        ValueError: an argument out of range, a column the data set lacks, or a data set that is
-            not whole.
+        ValueError: an argument is out of range, the data set lacks a column, or it is not complete.
 
     Example:
         >>> arrays = {"ids": np.arange(10).reshape(5, 2), "label": np.ones((5, 1), np.float32)}
@@ -225,17 +225,17 @@ def batches(
 def as_dataset(
     path: str | os.PathLike[str] | Mapping[str, np.ndarray], batch_size: int, **options: Any
 ) -> Any:
-    """Return a ``mindspore.dataset.GeneratorDataset`` whose elements are ready batches.
+    """Return a ``mindspore.dataset.GeneratorDataset`` whose elements are complete batches.
 
     Args:
         path: As for `batches`.
         batch_size: As for `batches`.
-        **options: The other arguments of `batches`. With ``repeat=None`` the data set has no
-            size: use it with a loop that does not ask for one.
+        **options: The other arguments of `batches`. With ``repeat=None`` the data set has no size:
+            use it with a loop that does not need the size.
 
     Returns:
-        A data set with one column per chosen column, by default ``ids``, ``dense``, ``label``.
-        Every element has arrays of its own, for MindSpore does not copy what a generator yields.
+        A data set with the chosen columns, by default ``ids``, ``dense``, ``label``. Every element
+        has its own arrays, because MindSpore does not copy a generator's arrays.
 
     Raises:
         ValueError: as for `batches`.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work in several processes with one progress bar; all stop when one fails."""
+"""Work in several processes with one progress bar; all processes stop when one fails."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Work(Protocol):
         ...
 
     def is_done(self) -> bool:
-        """Return whether an earlier run has done the work."""
+        """True if an earlier run has done the work."""
         ...
 
     def run(self, on_bytes: Callable[[int], object]) -> None:
@@ -39,21 +39,21 @@ class Work(Protocol):
 
 
 class _StoppedError(Exception):
-    """Another process failed, or the user stopped all."""
+    """Another process failed, or the user stopped the work."""
 
 
 def run_all(works: Sequence[Work], workers: int | None = None) -> None:
-    """Do all works that are not done yet.
+    """Do all parts of the work that are not done yet.
 
     Args:
         works: works to do.
-        workers: number of processes, at least 1; 1 works in this one. Default: one a core that this
-            process may use.
+        workers: number of processes, at least 1; 1 works in this process. Default: one process per
+            core that this process may use.
 
     Raises:
         ValueError: ``workers`` is below 1.
-        RuntimeError: a process was killed, perhaps by the system when memory was short.
-        Exception: the exception of a work that failed; the others are stopped.
+        RuntimeError: a process was killed, perhaps by the system because memory was short.
+        Exception: the exception of a part that failed; the other parts are stopped.
     """
     if workers is not None and workers < 1:
         raise ValueError(f"workers must be at least 1, got {workers}")
@@ -93,7 +93,7 @@ _shared: Any = None
 
 
 def _start(parent: int, read: Any, stop: Any) -> None:
-    """Run works in a new process, which ends with its parent even if that is killed."""
+    """Run works in a new process, which ends with its parent even if the parent is killed."""
     global _shared
     _shared = read, stop
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent says when to stop

@@ -5,18 +5,18 @@ There are two splits of the Kaggle training rows into train.csv, valid.csv and t
 header ``label,I1,...,I13,C1,...,C26``, which https://github.com/reczoo/Datasets says where to get:
 
 * **Criteo_x1** (Cheng et al., AFN, AAAI 2020): 33,003,326 training, 8,250,124 validation and
-  4,587,167 test rows. The counts are real numbers, ready to use, and the categories are numbered.
-  Embeddings of 10.
+  4,587,167 test rows. The counts are real numbers that need no scaling, and the categories are
+  numbered. Embeddings of 10.
 * **Criteo_x4** (Song et al., AutoInt, CIKM 2019): 36,672,493 training, 4,584,062 validation and
-  4,584,062 test rows, 8:1:1 at random. Everything is as Criteo has it. BARS bins the counts by
-  ``floor(log(x)**2)`` (above 2) and takes them as categories, and takes values seen fewer than 10
-  (x4_001, embeddings of 16) or 2 times (x4_002, embeddings of 40) as one: `--counts-as-categories`
-  does the first; admission does the second (`embedding.admission_threshold`, over several epochs
-  with `train.admission_counts: first_epoch`), except that such values read zeros here and a learned
-  vector there.
+  4,584,062 test rows, split 8:1:1 at random. All columns are as in Criteo's files. BARS bins the
+  counts by ``floor(log(x)**2)`` (above 2) and uses them as categories; `--counts-as-categories`
+  does the same. BARS also merges values seen fewer than 10 (x4_001, embeddings of 16) or 2 times
+  (x4_002, embeddings of 40). Here admission replaces the merging of rare values
+  (`embedding.admission_threshold`, over several epochs with `train.admission_counts: first_epoch`),
+  except that rare values read zeros instead of a learned vector.
 
-As ``datasets.criteo.convert``, it works on all cores, and the same command goes on where an
-interrupted one stopped.
+Like ``datasets.criteo.convert``, the  command works on all cores, and the same command resumes an
+interrupted conversion.
 """
 
 from __future__ import annotations
@@ -75,20 +75,20 @@ def blocks(
 
     Args:
         path: The CSV file.
-        version: ``x1``: counts are used as they are. ``x4``: they become ``log(1 + x)``, 0 where
-            negative. In both a missing count is 0, and an empty category is missing.
-        counts_as_categories: Give the counts of ``x4``, binned, keys as well: fields I1..I13 after
-            C1..C26 (default False).
-        span: Only the lines that begin in this range of bytes, as for `lines.pieces`
-            (default: all).
-        on_bytes: Called with the bytes of the file read since the last call.
+        version: ``x1``: counts are used unchanged. ``x4``: counts become ``log(1 + x)``, and 0 if
+            negative. In both versions a missing count is 0, and an empty category is missing.
+        counts_as_categories: Add keys for the binned counts of ``x4``: fields I1..I13 after C1..C26
+            (default False).
+        span: Read only the lines that begin in this range of bytes, as for `lines.pieces` (default:
+            all lines).
+        on_bytes: Called with the number of bytes read from the file since the last call.
 
     Yields:
         ``ids`` int64 [B, 26] or [B, 39], ``dense`` float32 [B, 13], ``label`` float32 [B, 1].
 
     Raises:
-        ValueError: an argument out of range, another header, a row with other columns, a label that
-            is not 0 or 1, a count that is not a number.
+        ValueError: an argument is out of range, the header differs, a row has other columns, a
+            label is not 0 or 1, or a count is not a number.
         OSError: the file cannot be read.
     """
     _check(version, counts_as_categories)
@@ -162,16 +162,16 @@ def convert(
     part_bytes: int = PART_BYTES,
     restart: bool = False,
 ) -> dict[str, Any]:
-    """Convert one file with bounded memory; resume where a run was interrupted.
+    """Convert one file with bounded memory; resume an interrupted run.
 
     Args:
         path: The CSV file.
         output: Directory to make; it appears when it is complete.
         version: As for `blocks`.
         format: ``mindrecord`` (default) or ``parquet``.
-        batch_size: Rows of a block (default 4096).
+        batch_size: Rows per block (default 4096).
         counts_as_categories: As for `blocks`.
-        overwrite: Replace ``output`` where it exists (default False).
+        overwrite: Replace ``output`` if it exists (default False).
         workers, part_bytes, restart: As for `datasets.criteo.convert.convert`.
 
     Returns:
@@ -269,7 +269,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _kept(options: argparse.Namespace, name: str) -> int | None:
-    """Return the rows of a split that an interrupted run has finished; None where it has not."""
+    """Return the rows of a split that an earlier run has finished; None if it is not finished."""
     whole = [split for split in SPLITS if (options.output / split).exists()]
     if options.overwrite or name not in whole or len(whole) == len(SPLITS):
         return None

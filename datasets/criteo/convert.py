@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convert Criteo's data to a packed data set: ``python -m datasets.criteo.convert --help``.
 
-Takes train.txt of the Kaggle set, and of the terabyte set the day files of 2014 (day_0 to day_23,
-packed with gzip or not) or the Parquet files in which Criteo gives it away now. All have the same
-40 columns. Plain text and Parquet are read on all cores, gzip files one to a core.
+The command reads train.txt of the Kaggle set. Of the terabyte set the command reads the day files
+of 2014 (day_0 to day_23, plain or gzip), or the Parquet files that Criteo publishes now. All files
+of these sets have the same 40 columns. Plain text and Parquet are read on all cores, gzip files on
+one core per file.
 
-A conversion that is interrupted, even killed, goes on when the same command is given again: parts
-that are finished are kept, and the result has the same bytes.
+The same command resumes a conversion that was interrupted or killed: finished parts are kept, and
+the result has the same bytes.
 """
 
 from __future__ import annotations
@@ -43,29 +44,29 @@ def convert(
     part_bytes: int = PART_BYTES,
     restart: bool = False,
 ) -> dict[str, Any]:
-    """Convert files with bounded memory; resume where a run was interrupted.
+    """Convert files with bounded memory; resume an interrupted run.
 
     Args:
-        path: A file or several; a directory stands for its day files or Parquet files. Text may be
-            plain or gzip.
+        path: One or several files; a directory stands for its day files or Parquet files. Text may
+            be plain or gzip.
         output: Directory to make; it appears when it is complete.
         format: ``mindrecord`` (default) or ``parquet``.
-        batch_size: Rows of a block (default 4096); the last of a part may have fewer.
-        strict: Refuse a bad row instead of leaving it out (default False).
+        batch_size: Rows per block (default 4096); a part's last block may have fewer.
+        strict: Refuse a bad row instead of skipping it (default False).
         counts_as_categories: As for `CriteoReader`.
-        overwrite: Replace ``output`` where it exists (default False).
-        workers: Processes; each holds some hundred MB. Default: one a core that this process may
-            use. The bytes of the result do not depend on it.
-        part_bytes: Text that goes to one file of the result (default 256 MiB); a Parquet file
-            becomes one. What an interruption loses is the parts under way.
-        restart: Begin anew where a conversion was interrupted (default False: go on).
+        overwrite: Replace ``output`` if it exists (default False).
+        workers: Number of processes; each takes some hundred MB. Default: one process per core that
+            this process may use. The bytes of the result do not depend on the number of workers.
+        part_bytes: Bytes of text per file of the result (default 256 MiB); a Parquet file becomes
+            one file. An interruption loses only unfinished parts.
+        restart: Begin an interrupted conversion anew (default False: resume).
 
     Returns:
-        The figures of `ReadReport`, also in the manifest under ``source``.
+        The counts of `ReadReport`, also in the manifest under ``source``.
 
     Raises:
-        ValueError: no good row, a bad row under ``strict``, an argument out of range, or an
-            interrupted conversion to ``output`` was another one.
+        ValueError: there is no good row, there is a bad row under ``strict``, an argument is out of
+            range, or another conversion to ``output`` was interrupted.
         FileExistsError: ``output`` exists and ``overwrite`` is False.
         OSError: a file cannot be read.
     """

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fetch Criteo's Kaggle archive: ``python -m datasets.criteo.download --help``.
 
-The archive is Criteo's own, about 4.6 GB; its licence is in its readme.txt. Criteo publishes no
-digest, so none is built in: the command prints the one it found, for the next download to be held
-to with ``--sha256``.
+The archive is Criteo's own, about 4.6 GB; its readme.txt has the licence. Criteo publishes no
+digest, so no digest is built in. The command prints the archive's digest; pass it with ``--sha256``
+to check the next download.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def extract(archive: Path, directory: Path) -> list[Path]:
-    """Unpack the files that the archive is known to have, and no others.
+    """Unpack the archive's known files, and no others.
 
     Args:
         archive: The ``.tar.gz``.
-        directory: Where the files appear, each when it is whole.
+        directory: Directory for the files; each appears when it is complete.
 
     Returns:
         Their paths.
 
     Raises:
-        ValueError: not a whole gzip tar archive, or it has no ``train.txt``.
+        ValueError: the file is not a complete gzip tar archive, or it has no ``train.txt``.
     """
     partials: dict[str, Path] = {}
     try:

@@ -19,10 +19,10 @@ class Piece(NamedTuple):
     """Whole lines.
 
     Args:
-        first_line: Number of the first line in the file, from 1.
+        first_line: Number of the piece's first line in the file, from 1.
         lines: Number of lines.
-        text: The bytes; every line ends with a line feed.
-        crlf: How many of the lines ended with CR LF in the file; here they end with LF.
+        text: The bytes of the piece; every line ends with a line feed.
+        crlf: Number of lines that ended with CR LF in the file; in `text` they end with LF.
         file_offset: Bytes of the file on disk read so far, for a progress bar.
     """
 
@@ -34,7 +34,7 @@ class Piece(NamedTuple):
 
 
 def is_gzip(path: str | os.PathLike[str]) -> bool:
-    """Return whether a file begins like gzip, whatever its name."""
+    """True if a file begins like gzip, for any file name."""
     with open(path, "rb") as raw:
         return raw.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
 
@@ -47,19 +47,18 @@ def pieces(
     """Yield a file in pieces of whole lines.
 
     Args:
-        path: The file; gzip is known by its first two bytes, not by the name.
-        piece_bytes: About how many bytes (after decompression) to a piece, at least 1.
-        span: Of a plain file, only the lines whose first byte is in this range of bytes, end not
-            included; they are numbered from 1. Ranges that make up the file make up its lines.
-            Default: all.
+        path: The file; gzip is recognised by its first two bytes, not by the name.
+        piece_bytes: Approximate number of bytes (after decompression) per piece, at least 1.
+        span: For a plain file, only the lines whose first byte is in this range of bytes, end not
+            included; they are numbered from 1. If ranges cover the file without overlap, each line
+            is in exactly one range. Default: all.
 
     Yields:
-        Pieces, in order. A last line without a line feed gets one, so a
-        carriage return that ends the file counts as CR LF. A byte order mark at the start
-        of the file is left out.
+        Pieces, in order. A last line without a line feed gets one, so a carriage return at the end
+        of the file counts as CR LF. A byte order mark at the start of the file is left out.
 
     Raises:
-        ValueError: gzip data that is truncated or damaged, or a line above 16 MiB.
+        ValueError: gzip data are truncated or damaged, or a line exceeds 16 MiB.
         OSError: the file cannot be read.
 
     Example:
@@ -123,7 +122,7 @@ def _piece(first_line: int, text: bytes, file_offset: int) -> Piece:
 
 
 def _line_start(path: str | os.PathLike[str], raw: BinaryIO, offset: int) -> int:
-    """Return where the first line begins that begins at `offset` or later."""
+    """Return the start of the first line that begins at `offset` or later."""
     if offset == 0:
         return 0
     raw.seek(offset - 1)

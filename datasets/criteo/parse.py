@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of Criteo's format to columns, and which lines are bad.
+"""Parse lines of Criteo's format to columns, and find the bad lines.
 
-A piece goes through Arrow's CSV reader as typed columns. Only where that fails, the piece is
-looked at again: bad lines are found with array operations, left out, and what remains is read.
+Arrow's CSV reader reads a piece as typed columns. Only if Arrow's reader fails, array operations
+find the bad lines of the piece, and the remaining lines are read.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ _TAB, _FEED, _RETURN = 9, 10, 13
 
 
 class Columns(NamedTuple):
-    """The good lines of a piece, in order, and the bad ones.
+    """The good lines of a piece in order, and the bad lines.
 
     Args:
         label: float32 [B].
-        counts: float64 [B, 13]; NaN is missing.
-        categories: 26 Arrow arrays of length B, strings or dictionaries of them; null is missing.
-        bad: int8 [lines], -1 for a good line, else a position in `BAD_REASONS`.
+        counts: float64 [B, 13]; NaN is a missing count.
+        categories: 26 Arrow arrays of length B, strings or dictionaries of strings; null is
+            missing.
+        bad: int8 [lines], -1 for a good line, and the index in `BAD_REASONS` for a bad line.
     """
 
     label: np.ndarray
@@ -47,10 +48,10 @@ def parse(text: bytes) -> Columns:
     """Parse whole lines that end with a line feed.
 
     Args:
-        text: The lines, at least one.
+        text: The lines, at least one line.
 
     Returns:
-        The columns. Nothing is raised for a bad line.
+        The columns. A bad line raises no error.
 
     Example:
         >>> good = b"1" + b"\\t" * 39 + b"\\n"
@@ -71,7 +72,7 @@ def parse(text: bytes) -> Columns:
 
 
 def _typed(text: bytes) -> pa.Table | None:
-    """Return the table where every line is good, else None."""
+    """Return the table if every line is good, and None if not."""
     # Arrow ends a line at a lone carriage return and skips a byte order mark: not for it
     if b"\r" in text or text.startswith(b"\xef\xbb\xbf"):
         return None
@@ -128,7 +129,7 @@ def _all_finite(column: pa.ChunkedArray) -> bool:
 
 
 def _bad_lines(text: bytes) -> np.ndarray:
-    """Return the errors of lines that show without parsing numbers, int8 [lines]."""
+    """Return the errors of lines that are visible without parsing numbers, int8 [lines]."""
     data = np.frombuffer(text, np.uint8)
     ends = np.flatnonzero(data == _FEED)
     starts = np.concatenate(([0], ends[:-1] + 1))
@@ -146,7 +147,7 @@ def _bad_lines(text: bytes) -> np.ndarray:
 
 
 def _count(hits: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Return the number of hits in each line, given the positions of the lines' ends."""
+    """Return the number of hits in each line, from the positions of the lines' ends."""
     return np.diff(np.searchsorted(np.flatnonzero(hits), ends), prepend=0)
 
 
@@ -165,7 +166,7 @@ def _without(text: bytes, dropped: np.ndarray) -> bytes:
 
 
 def _numbers(column: pa.ChunkedArray) -> np.ndarray:
-    """Return float64 values: NaN for null, infinite where the text is not a finite number."""
+    """Return float64 values: NaN for null, infinity if the text is not a finite number."""
     texts = _one(column)
     good = pc.fill_null(pc.match_substring_regex(texts, NUMBER), False)
     values = np.full(len(texts), np.inf)

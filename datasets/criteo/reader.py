@@ -29,10 +29,10 @@ _BAD_LINES_KEPT = 20
 
 
 class BadRowError(ValueError):
-    """A bad row, met under ``strict``.
+    """A bad row under ``strict``.
 
     Args:
-        line: its number, from 1, where the reading began with line 1.
+        line: the row's line number, from 1, if reading began with line 1.
         reason: of `BAD_REASONS`.
     """
 
@@ -48,8 +48,9 @@ class ReadReport:
     Args:
         rows: Good rows.
         bad: Number of bad rows by reason: ``columns`` (not 40), ``text`` (a carriage return inside
-            the line, or not UTF-8), ``label`` (not 0 or 1), ``number`` (a count that is not one).
-        crlf: Rows, good or bad, that ended with CR LF.
+            the line, or not UTF-8), ``label`` (not 0 or 1), ``number`` (a count that is not a
+            number).
+        crlf: Number of rows, good or bad, that ended with CR LF.
         first_bad: Line number (from 1) and reason of the first 20 bad rows.
     """
 
@@ -60,20 +61,20 @@ class ReadReport:
 
     @property
     def bad_rows(self) -> int:
-        """Number of bad rows, whatever is wrong."""
+        """Number of bad rows, for any reason."""
         return sum(self.bad.values())
 
     def record(self, columns: Columns, first_line: int, crlf: int, strict: bool) -> None:
         """Add a piece of a file.
 
         Args:
-            columns: what was read of it.
-            first_line: number of its first line.
-            crlf: its lines that ended with CR LF.
-            strict: refuse a bad row.
+            columns: the parsed columns of the piece.
+            first_line: number of the piece's first line.
+            crlf: number of the piece's lines that ended with CR LF.
+            strict: raise for a bad row.
 
         Raises:
-            BadRowError: it has one, and ``strict``.
+            BadRowError: the piece has a bad row, and ``strict`` is True.
         """
         self.rows += len(columns.label)
         self.crlf += crlf
@@ -89,7 +90,7 @@ class ReadReport:
             self.bad[reason] += int(number)
 
     def add(self, other: ReadReport) -> None:
-        """Add the counts of the lines that follow."""
+        """Add the counts of the report of the following lines."""
         before = self.rows + self.bad_rows
         self.rows += other.rows
         self.crlf += other.crlf
@@ -99,7 +100,7 @@ class ReadReport:
         self.first_bad += [(before + line, reason) for line, reason in other.first_bad[:room]]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the figures as JSON values."""
+        """Return the counts as JSON values."""
         return {**vars(self), "bad_rows": self.bad_rows}
 
 
@@ -108,22 +109,21 @@ class CriteoReader:
 
     Args:
         path: The file: 40 tab-separated columns, no header, plain or gzip.
-        batch_size: Rows of a batch, at least 1 (default 4096); the last may have fewer.
-        strict: Refuse the first bad row, and an empty file, instead of counting (default False).
-        counts_as_categories: Give the 13 counts, binned by `bin_counts`, keys as well: fields
-            I1..I13 after C1..C26 (default False).
-        piece_bytes: Text parsed at a time, at least 1 (default 16 MiB); does not change any row.
-        on_bytes: Called with the bytes of the file read since the last call.
+        batch_size: Rows per batch, at least 1 (default 4096); the last batch may have fewer.
+        strict: Raise at the first bad row, and for an empty file, instead of counting (default
+            False).
+        counts_as_categories: Add keys for the 13 counts, binned by `bin_counts`: fields I1..I13
+            after C1..C26 (default False).
+        piece_bytes: Bytes of text parsed at a time, at least 1 (default 16 MiB); does not change
+            any row.
+        on_bytes: Called with the number of bytes read from the file since the last call.
 
-    Yields (by iteration):
-        ``ids`` int64 [B, 26] or [B, 39], `category_keys` of the text under the field's name, an
-        empty text being missing; ``dense`` float32 [B, 13], ``log(1 + x)``, 0 where missing or
-        negative; ``label`` float32 [B, 1].
+    Yields (by iteration): ``ids`` int64 [B, 26] or [B, 39], `category_keys` of the text under the
+        field's name (an empty text is missing); ``dense`` float32 [B, 13], ``log(1 + x)``, or 0 if
+        missing or negative; ``label`` float32 [B, 1].
 
-    Raises (by iteration):
-        ValueError: ``path, line N`` and the reason for a bad row under ``strict``; gzip data that
-            is truncated or damaged.
-        OSError: the file cannot be read.
+    Raises (by iteration): ValueError: ``path, line N`` and the reason for a bad row under
+        ``strict``; or gzip data are truncated or damaged. OSError: the file cannot be read.
 
     Example:
         >>> import tempfile
@@ -187,17 +187,17 @@ def read_pieces(
     counts_as_categories: bool,
     first_line: int = 1,
 ) -> Iterator[Batch]:
-    """Yield the rows of pieces of lines, a batch for each.
+    """Yield the rows of pieces of lines, one batch per piece.
 
     Args:
         given: the pieces.
-        report: what they are counted in.
+        report: report that counts the rows.
         strict: as for `CriteoReader`.
         counts_as_categories: as for `CriteoReader`.
-        first_line: number of the line that the report is to call the first (default 1).
+        first_line: line number of the first line for the report (default 1).
 
     Raises:
-        BadRowError: a bad row under ``strict``, by the number that the report would give it.
+        BadRowError: a row is bad and ``strict`` is True; the error has the report's line number.
     """
     for piece in given:
         columns = parse(piece.text)

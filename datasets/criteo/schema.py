@@ -34,7 +34,7 @@ def packed_fields(counts_as_categories: bool = False) -> dict[str, tuple[str, ..
     """Return the names of the values of each column of a packed data set.
 
     Args:
-        counts_as_categories: whether the binned counts have keys as well (default False).
+        counts_as_categories: True if the binned counts have keys as well (default False).
     """
     return {
         "ids": CATEGORY_FIELDS + (COUNT_FIELDS if counts_as_categories else ()),
@@ -44,9 +44,9 @@ def packed_fields(counts_as_categories: bool = False) -> dict[str, tuple[str, ..
 
 
 def scale_counts(counts: np.ndarray) -> np.ndarray:
-    """Return ``log(1 + max(x, 0))`` of counts, and 0 where a count is missing.
+    """Return ``log(1 + max(x, 0))`` of counts, and 0 if a count is missing.
 
-    Negative counts (I2 has a few, down to -3) read as 0, as in DLRM's preprocessing
+    Negative counts (I2 has a few, down to -3) count as 0, as in DLRM's preprocessing
     (https://github.com/facebookresearch/dlrm, ``data_utils.py``).
 
     Args:
@@ -66,14 +66,15 @@ def scale_counts(counts: np.ndarray) -> np.ndarray:
 def bin_counts(counts: np.ndarray) -> np.ndarray:
     """Bin counts for use as categories: ``floor(log(x)**2)`` above 2, the integer part below.
 
-    The rule of the challenge's winners (https://www.csie.ntu.edu.tw/~r01922136/kaggle-2014-criteo.pdf):
-    fine steps for small counts, coarse ones for large.
+    The rule is from the challenge's winners
+    (https://www.csie.ntu.edu.tw/~r01922136/kaggle-2014-criteo.pdf): fine steps for small counts,
+    coarse steps for large counts.
 
     Args:
         counts: float64 array of any shape; NaN is a missing count. Not changed.
 
     Returns:
-        float64 array of the same shape holding integers, NaN where ``counts`` is NaN.
+        float64 array of the same shape with integers, NaN where ``counts`` is NaN.
 
     Example:
         >>> bin_counts(np.array([-1.0, 2.0, 3.0, 1000.0, np.nan]))

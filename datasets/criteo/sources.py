@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of a conversion, cut into sources that processes read independently."""
+"""The files of a conversion, split into sources that processes read independently."""
 
 from __future__ import annotations
 
@@ -33,14 +33,15 @@ _PARQUET_MAGIC = b"PAR1"
 
 
 def find_files(inputs: Sequence[Path]) -> list[Path]:
-    """Return the files that a user names, a directory's files in order.
+    """Return the files of the user's inputs, a directory's files in order.
 
     Args:
-        inputs: files, and directories of ``day_0`` to ``day_23`` (``.gz`` or not) or, in whatever
-            folders, of ``*.parquet``.
+        inputs: files, and directories with ``day_0`` to ``day_23`` (``.gz`` or not), or with
+            ``*.parquet`` in any folders.
 
     Raises:
-        ValueError: no input, a directory has neither or both, or a file is named twice.
+        ValueError: there is no input, a directory has neither or both kinds of files, or a file is
+            named twice.
         FileNotFoundError: an input does not exist.
     """
     if not inputs:
@@ -76,11 +77,11 @@ def _day_number(path: Path) -> int:
 def sources_of(
     files: Sequence[Path], part_bytes: int, strict: bool, counts_as_categories: bool
 ) -> list[_File]:
-    """Return a source for each Parquet or gzip file, and for each range of a plain one.
+    """Return one source per Parquet or gzip file, and per range of a plain file.
 
     Args:
         files: the files, in order.
-        part_bytes: text to a part, at least 1.
+        part_bytes: bytes of text per part, at least 1.
         strict: as for `CriteoReader`.
         counts_as_categories: as for `CriteoReader`.
     """
@@ -110,7 +111,7 @@ def sources_of(
 
 
 def summary_of(files: Sequence[Path], sources: Sequence[_File]) -> Summary:
-    """Return the function that makes a manifest's ``source`` of the parts' reports.
+    """Return the function that makes a manifest's ``source`` from the parts' reports.
 
     Args:
         files: as for `sources_of`.
@@ -189,7 +190,7 @@ class _TextRange(_File):
 
 @dataclass(frozen=True)
 class _GzipFile(_File):
-    """A gzip file, which must be read from its beginning; has several parts."""
+    """A gzip file, which must be read from its beginning; it has several parts."""
 
     part_bytes: int
 
@@ -217,7 +218,7 @@ class _GzipFile(_File):
 
 
 class _Cut:
-    """Pieces of a stream up to so many bytes of text; `following` is the piece behind them."""
+    """Pieces of a stream up to a number of bytes of text; `following` is the next piece."""
 
     def __init__(self, first: Piece, stream: Iterator[Piece], most: int) -> None:
         self.first = first
@@ -269,7 +270,7 @@ class _ParquetFile(_File):
 
 
 def _columns(batch: pa.RecordBatch) -> Columns:
-    """Return rows of the Parquet form as `parse` returns rows of the text."""
+    """Return rows of the Parquet form, in the form that `parse` returns."""
     label = batch.column("label").cast(pa.float64()).to_numpy(zero_copy_only=False)
     counts = np.stack(
         [_floats(batch.column(name)) for name in PARQUET_FIELDS[1 : 1 + len(COUNT_FIELDS)]], axis=1
@@ -290,7 +291,7 @@ def _floats(column: pa.Array) -> np.ndarray:
 
 
 def _texts(column: pa.Array) -> pa.Array:
-    """Return a dictionary of texts; the empty one is missing, as in the text files."""
+    """Return a dictionary of texts; the empty text is missing, as in the text files."""
     texts = column.cast(pa.string())
     return pc.if_else(pc.equal(texts, ""), None, texts).dictionary_encode()
 

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fetch days of Criteo's terabyte set: ``python -m datasets.criteo.terabyte --help``.
+"""Download days of Criteo's terabyte set: ``python -m datasets.criteo.terabyte --help``.
 
-24 days of click logs, 2015-02-15 to 2015-03-10, some 4.4 billion rows with the 40 columns of the
-Kaggle set. Criteo gives them away at https://huggingface.co/datasets/criteo/CriteoClickLogs under
-CC BY-NC-SA 4.0, as Parquet files in a folder for each day, ``data/day=2015-02-15``, about 11 GB a
-day. (Until 2026 they were text, day_0.gz to day_23.gz; who has those gives them to
-``datasets.criteo.convert`` as well.) Sizes and digests come from the site's list of files.
+The set has 24 days of click logs, 2015-02-15 to 2015-03-10, some 4.4 billion rows with the 40
+columns of the Kaggle set. Criteo publishes the set at
+https://huggingface.co/datasets/criteo/CriteoClickLogs under CC BY-NC-SA 4.0, as Parquet files in
+one folder per day, ``data/day=2015-02-15``, about 11 GB per day. (Until 2026 the files were text,
+day_0.gz to day_23.gz; ``datasets.criteo.convert`` reads these too.) Sizes and digests come from the
+site's list of files.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class RemoteFile(NamedTuple):
     Args:
         path: in the repository.
         bytes: its size.
-        sha256: its digest in hexadecimal; None where the list does not have it.
+        sha256: the file's digest in hexadecimal; None if the list does not have it.
     """
 
     path: str
@@ -57,7 +58,7 @@ def files_of_day(day: int, site: str = SITE) -> list[RemoteFile]:
         site: address of the site.
 
     Raises:
-        ValueError: ``day`` is out of range, or the list is not what it should be.
+        ValueError: ``day`` is out of range, or the list has an unexpected form.
         OSError: the site does not answer, or refuses.
     """
     if not 0 <= day < len(DAYS):
@@ -85,19 +86,19 @@ def _remote(entry: dict[str, Any]) -> RemoteFile:
 def fetch_day(
     day: int, output: Path, most_files: int | None = None, site: str = SITE
 ) -> list[Path]:
-    """Fetch one day's files; whole files that are there are kept.
+    """Download one day's files; complete existing files are kept.
 
     Args:
         day: 0 to 23.
-        output: directory; the files come under it by their paths in the repository.
-        most_files: the first so many files only, for a sample. Default: all.
+        output: directory for the files, which keep their paths in the repository.
+        most_files: maximum number of files to download, for a sample. Default: all.
         site: address of the site.
 
     Returns:
-        Where the files are.
+        The paths of the files.
 
     Raises:
-        ValueError: as `files_of_day`, or a file does not have its digest.
+        ValueError: as for `files_of_day`, or a file has the wrong digest.
         OSError: as `datasets.common.download.fetch`.
     """
     paths = []
@@ -120,7 +121,7 @@ def _is_whole(place: Path, file: RemoteFile) -> bool:
 
 
 def _days(text: str) -> list[int]:
-    """Return the days of an option such as 0,5-7.
+    """Return the days in an option such as 0,5-7.
 
     Example:
         >>> _days("0,5-7")

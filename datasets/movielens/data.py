@@ -39,10 +39,10 @@ class Split:
     """Rows as whole columns, in order of time.
 
     Args:
-        ids: int64 [N, 4], a table key for each of `FIELDS`.
-        dense: float32 [N, 19], for each of `GENRES` 0 or 1.
+        ids: int64 [N, 4], one table key for each of `FIELDS`.
+        dense: float32 [N, 19], 0 or 1 for each of `GENRES`.
         label: float32 [N, 1], 1 for a rating of at least 4.
-        user: int64 [N], the user's number as in the file, for metrics by user.
+        user: int64 [N], the user's number in the file, for metrics by user.
         time: int64 [N], seconds since 1970.
     """
 
@@ -56,11 +56,11 @@ class Split:
         return len(self.ids)
 
     def arrays(self) -> Batch:
-        """Return the columns as `datasets.common.batches` names them: ids, dense, label."""
+        """Return the columns under the names of `datasets.common.batches`: ids, dense, label."""
         return {"ids": self.ids, "dense": self.dense, "label": self.label}
 
     def rows(self, chosen: np.ndarray) -> Split:
-        """Return some of the rows, given a mask or positions."""
+        """Return some of the rows, chosen by a mask or positions."""
         return Split(**take_rows(vars(self), np.arange(len(self))[chosen]))
 
 
@@ -70,7 +70,7 @@ class MovieLensData:
 
     Args:
         train: training rows.
-        validation: training rows held out; none where ``validation`` was 0.
+        validation: validation rows, split from the training rows; no rows if ``validation`` was 0.
         test: test rows.
     """
 
@@ -90,19 +90,19 @@ def load(
 
     Args:
         data_dir: directory with ``ratings.csv`` and ``movies.csv``, plain or gzip (``.csv.gz``).
-        split: 'random': each rating is a test row with probability ``test``, as in the tables of
-            CTR models. 'time': the last ``test`` of all ratings by time, which is what a model
-            meets online: many of its users and movies are new.
-        test: share of the ratings to test on, above 0 and below 1 (default 0.2).
-        validation: share of the training rows to hold out, in [0, 1) (default 0); of the same kind
-            as the test rows: at random, or the last by time.
-        seed: of the random split; not of the one by time (default 0).
+        split: 'random': each rating  is a test row with probability ``test``, as in the tables of
+            CTR models. 'time': the last ``test`` of all ratings by time, as a model sees them
+            online, where many users and movies are new.
+        test: share of the ratings for testing, above 0 and below 1 (default 0.2).
+        validation: share of the training rows for validation, in [0, 1) (default 0). The split is
+            like the split of the test rows, at random or by time.
+        seed: seed of the random split; the split by time does not use it (default 0).
 
     Returns:
         The rows of each part in order of time.
 
     Raises:
-        ValueError: an argument out of range, or a file that is absent or not MovieLens.
+        ValueError: an argument is out of range, or a file is missing or is not MovieLens.
 
     Example:
         >>> data = load(os.environ["MINDSPORE_REC_MOVIELENS_DIR"])  # doctest: +SKIP
@@ -133,7 +133,7 @@ def read_ratings(data_dir: str | os.PathLike[str]) -> pd.DataFrame:
         Columns userId, movieId, rating, timestamp, title, genres.
 
     Raises:
-        ValueError: a file is absent or does not have its columns, or a movie is missing.
+        ValueError: a file is missing or lacks columns, or a movie is missing.
     """
     ratings = _read(data_dir, "ratings", ["userId", "movieId", "rating", "timestamp"])
     movies = _read(data_dir, "movies", ["movieId", "title", "genres"])
@@ -179,7 +179,7 @@ def _encode(ratings: pd.DataFrame) -> Split:
 
 
 def _parted(rows: Split, split: str, share: float, seed: int, part: str) -> tuple[Split, Split]:
-    """Return all rows but a share, and the share."""
+    """Return all rows except a share, and the share."""
     if split == "time":
         last = np.arange(len(rows)) >= round(len(rows) * (1 - share))
     else:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fetch MovieLens latest-small: ``python -m datasets.movielens.download --help``.
+"""Download MovieLens latest-small: ``python -m datasets.movielens.download --help``.
 
-From GroupLens, https://grouplens.org/datasets/movielens/latest/. Its licence is in the archive's
-README.txt: research use, no commercial use without permission. GroupLens may replace the archive by
-a newer one; the command prints the digest it found, for the next download to be held to with
-``--sha256``.
+From GroupLens, https://grouplens.org/datasets/movielens/latest/. The archive's README.txt has the
+licence: research use, no commercial use without permission. GroupLens may replace the archive by a
+newer one. The command prints the archive's digest; pass it with ``--sha256`` to check the next
+download.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ def extract(archive: Path, directory: Path) -> list[Path]:
 
     Args:
         archive: the ``.zip``.
-        directory: where the files appear, each when it is whole.
+        directory: directory for the files; each appears when it is complete.
 
     Returns:
         Their paths.
 
     Raises:
-        ValueError: not a whole zip archive, or a file is missing in it.
+        ValueError: the file is not a complete zip archive, or a file is missing in it.
     """
     partials: dict[str, Path] = {}
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The best AUC and log loss that a model can reach, from the true probabilities."""
+"""The best AUC and log loss that a model can reach, computed from the true probabilities."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ __all__ = ["BayesAUC", "bayes_auc"]
 def bayes_auc(bayes: np.ndarray) -> float:
     """Return the expected AUC of the true probabilities as scores, over the draw of the labels.
 
-    A row of probability p is a positive with weight p and a negative with weight 1 - p; the AUC
-    is the weighted share of (positive, negative) pairs in the right order, ties counting half.
+    A row of probability p is a positive with weight p and a negative with weight 1 - p. The AUC is
+    the weighted share of (positive, negative) pairs in the right order; ties count half.
 
     Args:
         bayes: Probabilities of a positive label, any float dtype and shape, within [0, 1].
 
     Returns:
-        The AUC, in [0.5, 1]; NaN where all probabilities are 0 or all are 1.
+        The AUC, in [0.5, 1]; NaN if all probabilities are 0 or all are 1.
 
     Example:
         >>> bayes_auc(np.array([0.5, 0.5])), bayes_auc(np.array([0.0, 1.0]))
@@ -29,10 +29,10 @@ def bayes_auc(bayes: np.ndarray) -> float:
 
 
 class BayesAUC:
-    """Best AUC and log loss of a stream in fixed memory: probabilities go to 2**16 bins.
+    """Best AUC and log loss of a stream in fixed memory: probabilities are counted in 2**16 bins.
 
-    ``rows``, ``click_rate``, ``auc`` and ``log_loss`` are of the rows seen so far; the AUC is
-    within 1e-4 of the exact one, the rest exact.
+    ``rows``, ``click_rate``, ``auc`` and ``log_loss`` cover the rows so far. The AUC is within 1e-4
+    of the exact AUC; the other values are exact.
 
     Example:
         >>> measure = BayesAUC()
@@ -76,7 +76,7 @@ class BayesAUC:
 
 
 def _weighted_auc(positive: np.ndarray, negative: np.ndarray) -> float:
-    """Return the AUC of groups in increasing order of score, given each class's weight in them."""
+    """Return the AUC of groups in increasing order of score, from each class's weight per group."""
     below = np.cumsum(negative) - negative
     pairs = positive.sum() * negative.sum()
     if pairs == 0:

@@ -18,13 +18,13 @@ class CategoryField:
     Args:
         cardinality: Number of distinct values, 1 to 2**32.
         zipf: Exponent of the frequency law, at least 0: value number k has a probability of about
-            ``k ** -zipf``. 0 is uniform; click logs are near 1.1 (default).
+            ``k ** -zipf``. 0 is uniform; click logs have about 1.1 (default).
         main: Weight of the field's main effect, at least 0 (default 1).
         pairs: Weight of the field's vector in the pairwise interactions, at least 0; 0, the
-            default, keeps the field out of them.
+            default, leaves the field out of the interactions.
 
     Raises:
-        ValueError: an argument out of range.
+        ValueError: an argument is out of range.
 
     Example:
         >>> CategoryField(1000, zipf=1.2)
@@ -50,20 +50,21 @@ class PlantedConfig:
     """A planted model: ``P(click) = sigmoid(b + s * z)`` with z of mean 0 and variance 1.
 
     z is a weighted sum of three independent parts, each of variance 1: main effects of the
-    categories, interactions ``sum_{f<g} <v_f, v_g>`` of low-rank vectors, effects of the counts.
+    categories, interactions ``sum_{f<g} <v_f, v_g>`` of low-rank vectors, and effects of the
+    counts.
 
     Args:
-        fields: The categorical fields C1, C2, ...; at least one.
+        fields: The categorical fields C1, C2, ...; at least one field.
         counts: Number of count fields I1, I2, ..., at least 0 (default 13).
         rank: Length of the vectors v, at least 1 (default 3).
         main_share, pairs_share, counts_share: Shares of z's variance, at least 0, with a sum above
-            0; they are scaled to a sum of 1. A part that no field takes part in must be 0.
-        logit_std: s, above 0: how much the features tell. 1.36 (default) gives a Bayes AUC of
+            0; they are scaled to a sum of 1. A part without any field must have a share of 0.
+        logit_std: s, above 0: the strength of the features. 1.36 (default) gives a Bayes AUC of
             about 0.80 at the default click rate.
         click_rate: Mean click probability, between 0 and 1 (default 0.25).
 
     Raises:
-        ValueError: an argument out of range.
+        ValueError: an argument is out of range.
 
     Example:
         >>> config = PlantedConfig((CategoryField(10, pairs=1.0), CategoryField(20, pairs=1.0)))
@@ -110,12 +111,12 @@ class PlantedConfig:
 def criteo_like(max_cardinality: int = 1_000_000) -> PlantedConfig:
     """Return a configuration of 26 fields and 13 counts in the proportions of Criteo's data.
 
-    Fields of a few to a few thousand values carry the interactions, so that a million rows are
-    enough to learn them; fields of more values have a weaker main effect and a long tail of
-    values that are seen once or never.
+    Fields of a few to a few thousand values have the interactions, so that a million rows are
+    enough to learn them. Fields with more values have a weaker main effect, and a long tail of
+    values that occur once or never.
 
     Args:
-        max_cardinality: Cardinality of the largest fields, at least 1; larger ones are cut to it
+        max_cardinality: Cardinality of the largest fields, at least 1; larger fields are cut to it
             (default 1,000,000).
 
     Returns:

@@ -23,18 +23,18 @@ class DriftingConfig:
     """Configuration of a drifting stream.
 
     Args:
-        fields: categorical fields, at least 1 (default 8).
-        alive: values of a field that are alive at any time, at least 1 (default 1000).
-        life: rows of the stream for which a value lives, at least 1 (default 200,000). Births are
-            spread evenly, so that the population turns over without a break.
-        zipf: exponent of the law of popularity among the alive, at least 0 (default 0.7).
-        once_share: share of ids that occur a single time and tell nothing, in [0, 1) (default
-            0.02): mistyped words, random cookies.
-        logit_std: standard deviation of what the values tell, above 0 (default 1.3).
-        base_rate: click probability where the values tell nothing, in (0, 1) (default 0.2).
+        fields: number of categorical fields, at least 1 (default 8).
+        alive: number of values per field that are alive at any time, at least 1 (default 1000).
+        life: number of rows of the stream for which a value lives, at least 1 (default 200,000).
+            Births are spread evenly, so that the population changes gradually.
+        zipf: exponent of the popularity law of the alive values, at least 0 (default 0.7).
+        once_share: share of ids that occur once and have no effect, in [0, 1) (default 0.02):
+            mistyped words, random cookies.
+        logit_std: standard deviation of the values' effects, above 0 (default 1.3).
+        base_rate: click probability without any effect, in (0, 1) (default 0.2).
 
     Raises:
-        ValueError: an argument out of range.
+        ValueError: an argument is out of range.
 
     Example:
         >>> DriftingConfig(alive=50, life=1000).fields
@@ -67,7 +67,7 @@ class DriftingRows(NamedTuple):
     """Rows of the stream before any encoding.
 
     Args:
-        values: int64 [B, F], a value's number in its field; negative where it occurs once.
+        values: int64 [B, F], a value's number in its field; negative if it occurs once.
         bayes: float64 [B], the true probability of a click.
         clicks: bool [B], the label.
     """
@@ -80,12 +80,12 @@ class DriftingRows(NamedTuple):
 class DriftingModel:
     """A drifting stream for one seed; row i is a function of (seed, i).
 
-    A field has `alive` places of fixed popularity; who holds a place changes every `life` rows, at
-    a time of its own. The click probability is
-    ``sigmoid(b + s * sum_f effect(f, value) / sqrt(F))`` with effects of mean 0 and variance 1.
+    A field has `alive` places of fixed popularity. Each place gets a new value every `life` rows,
+    at its own time. The click probability is ``sigmoid(b + s * sum_f effect(f, value) / sqrt(F))``
+    with effects of mean 0 and variance 1.
 
     Args:
-        config: what the stream is made of.
+        config: configuration of the stream.
         seed: any integer.
 
     Example:
@@ -107,10 +107,10 @@ class DriftingModel:
         ]
 
     def rows(self, start: int, stop: int) -> DriftingRows:
-        """Return rows ``start`` to ``stop - 1``, the same however a range is cut into calls.
+        """Return rows ``start`` to ``stop - 1``, the same for any split of a range into calls.
 
         Raises:
-            ValueError: the range does not start at 0 or later.
+            ValueError: ``start`` is below 0.
         """
         if not 0 <= start <= stop:
             raise ValueError(f"rows must be a range from at least 0, got {start}..{stop}")
@@ -133,9 +133,9 @@ class DriftingModel:
         return DriftingRows(values, bayes, draws < bayes)
 
     def lifetime(self, field: int, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the first row in which each value may occur, and the first after its last.
+        """Return the first row in which each value may occur, and the row after its last.
 
-        The first may be below 0: at row 0 the population is in the middle of its turnover.
+        The first row may be below 0: at row 0 the population is in the middle of its turnover.
         """
         once = values < 0
         generation, place = np.divmod(np.where(once, 0, values), self.config.alive)
@@ -144,7 +144,7 @@ class DriftingModel:
         return born, born + np.where(once, 1, self.config.life)
 
     def effect(self, field: int, values: np.ndarray) -> np.ndarray:
-        """Return the effects of a field's values, float32; 0 for those that occur once."""
+        """Return the effects of a field's values, float32; 0 for values that occur once."""
         words = stream_words(self.seed, f"effect/C{field + 1}", np.maximum(values, 0))
         return np.where(values < 0, np.float32(0), irwin_hall(words))
 
@@ -171,18 +171,18 @@ def drifting(
     """Yield the rows of a drifting stream, in blocks.
 
     Args:
-        rows: how many, at least 0.
-        seed: of the truth and the rows.
+        rows: number of rows, at least 0.
+        seed: seed of the truth and the rows.
         start: number of the first row, at least 0 (default 0).
-        block_rows: rows of a block, at least 1 (default 1024); does not change any row.
-        config: what the stream is made of; default `DriftingConfig()`.
+        block_rows: rows per block, at least 1 (default 1024); does not change any row.
+        config: configuration of the stream; default `DriftingConfig()`.
 
     Yields:
         ``ids`` int64 [B, F], ``label`` float32 [B, 1], ``bayes`` float32 [B, 1], the true
         probability.
 
     Raises:
-        ValueError: an argument out of range.
+        ValueError: an argument is out of range.
 
     Example:
         >>> next(drifting(5, seed=1))["ids"].shape

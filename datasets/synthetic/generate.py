@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of a planted model as ready batches."""
+"""Rows of a planted model as complete batches."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ def generate(
     """Yield the rows of a planted model, in blocks.
 
     Args:
-        rows: How many, at least 0.
-        seed: Of the truth and the rows.
+        rows: Number of rows, at least 0.
+        seed: Seed of the truth and the rows.
         start: Number of the first row, at least 0 (default 0). Another range of the same seed has
-            other rows of the same truth: train on one, test on the other.
-        block_rows: Rows of a block, at least 1 (default 16384); does not change any row.
-        config: What the model is made of; default `criteo_like()`.
+            other rows of the same truth, so train on one range and test on the other.
+        block_rows: Rows per block, at least 1 (default 16384); does not change any row.
+        config: Configuration of the model; default `criteo_like()`.
 
     Yields:
-        ``ids`` int64 [B, F] as `mindspore_rec.category_keys` makes them of the
-        values' texts, ``dense`` float32 [B, N] as `datasets.criteo.schema.scale_counts` makes
-        them, ``label`` float32 [B, 1], ``bayes`` float32 [B, 1], the true probability.
+        ``ids`` int64 [B, F] (`mindspore_rec.category_keys` of the values' texts), ``dense`` float32
+        [B, N] (scaled by `datasets.criteo.schema.scale_counts`), ``label`` float32 [B, 1],
+        ``bayes`` float32 [B, 1], the true probability.
 
     Raises:
-        ValueError: an argument out of range.
+        ValueError: an argument is out of range.
 
     Example:
         >>> block = next(generate(5, seed=1))

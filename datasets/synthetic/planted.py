@@ -23,8 +23,8 @@ class RawRows(NamedTuple):
     """Rows before any encoding.
 
     Args:
-        ranks: int64 [B, F], a value's number in its field, 0 the most frequent.
-        counts: float64 [B, N], whole numbers, NaN where missing.
+        ranks: int64 [B, F], a value's number in its field; 0 is the most frequent.
+        counts: float64 [B, N], whole numbers, NaN if missing.
         bayes: float64 [B], the true probability of a click.
         clicks: bool [B], the label.
     """
@@ -38,12 +38,12 @@ class RawRows(NamedTuple):
 class PlantedModel:
     """A planted model for one seed.
 
-    Everything is a function of (seed, position): the effect of a value of (seed, field, value), a
+    All results are functions of (seed, position): a value's effect of (seed, field, value), and a
     row of (seed, row number). Two instances with the same arguments are the same model.
 
     Args:
-        config: What the model is made of.
-        seed: Any integer; another seed is another truth and other rows.
+        config: Configuration of the model.
+        seed: Any integer; another seed gives another truth and other rows.
 
     Example:
         >>> model = PlantedModel(PlantedConfig((CategoryField(10),), pairs_share=0.0), seed=1)
@@ -63,7 +63,7 @@ class PlantedModel:
         self._calibrate()
 
     def rows(self, start: int, stop: int) -> RawRows:
-        """Return rows ``start`` to ``stop - 1``, the same however a range is cut into calls."""
+        """Return rows ``start`` to ``stop - 1``, the same for any split of a range into calls."""
         if not 0 <= start <= stop:
             raise ValueError(f"rows must be a range from at least 0, got {start}..{stop}")
         ranks, counts = self._features("row", start, stop)
@@ -77,7 +77,7 @@ class PlantedModel:
         return np.stack(columns, axis=1)
 
     def texts(self, field: int, ranks: np.ndarray) -> np.ndarray:
-        """Return the values as Criteo spells them: 8 hexadecimal digits, uint8 [B, 8]."""
+        """Return the values in Criteo's spelling: 8 hexadecimal digits, uint8 [B, 8]."""
         return self._keys[field].texts(ranks)
 
     def main_effect(self, field: int, ranks: np.ndarray) -> np.ndarray:
@@ -98,8 +98,8 @@ class PlantedModel:
     def _field_vectors(self, index: int) -> np.ndarray:
         """float32 [cardinality, rank], centred under the field's own frequencies.
 
-        Centred vectors leave no main effect behind in the logit: the share of the interactions is
-        really theirs, and nearly all of it is out of a linear model's reach.
+        Centred vectors have no main effect in the logit, so the interactions' share comes from
+        interactions only, and a linear model can learn almost nothing of it.
         """
         field = self.config.fields[index]
         ranks = np.arange(field.cardinality)
@@ -141,7 +141,7 @@ class PlantedModel:
         return (np.einsum("br,br->b", total, total) - squares) / 2
 
     def _calibrate(self) -> None:
-        """Fix mean, spread and bias on rows of their own: no row range changes the truth."""
+        """Compute mean, spread and bias from separate rows: no row range changes the truth."""
         config = self.config
         parts = self._parts(*self._features("calibration", 0, _CALIBRATION_ROWS))
         shares = np.array([config.main_share, config.pairs_share, config.counts_share])
@@ -163,15 +163,15 @@ def zipf_ranks(field: CategoryField, draws: np.ndarray) -> np.ndarray:
     """Draw values of a field by inversion of a bounded power law.
 
     The density ``x ** -zipf`` on [1, cardinality + 1) is inverted in closed form and floored, so
-    value k has the mass of [k + 1, k + 2): close to Zipf's ``(k + 1) ** -zipf``, at any
-    cardinality, with no table.
+    value k has the mass of [k + 1, k + 2). The result is close to Zipf's ``(k + 1) ** -zipf`` at
+    any cardinality, and needs no table.
 
     Args:
         field: Cardinality and exponent.
         draws: float64 in [0, 1), any shape.
 
     Returns:
-        int64 array of the same shape, 0 the most frequent value.
+        int64 array of the same shape; 0 is the most frequent value.
 
     Example:
         >>> zipf_ranks(CategoryField(100, zipf=1.0), np.array([0.0, 0.5, 0.999]))

@@ -13,12 +13,12 @@ GENRES = ("Comedy|War", "(no genres listed)", "Sci-Fi", "Film-Noir|Crime|Drama",
 
 
 def write_ratings(directory: Path, rows: int = 2500, movies: int = 60) -> None:
-    """Write `ratings.csv` and `movies.csv`: users who like what their number says.
+    """Write `ratings.csv` and `movies.csv`: a user's number decides the user's taste.
 
     A user rates 25 times in a row, so the users of the last ratings are all new.
 
     Args:
-        directory: where the files appear.
+        directory: directory for the files.
         rows: ratings.
         movies: distinct movies.
     """

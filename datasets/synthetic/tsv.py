@@ -15,11 +15,11 @@ __all__ = ["write_tsv"]
 
 
 def write_tsv(stream: BinaryIO, model: PlantedModel, raw: RawRows) -> None:
-    """Append rows: label, counts (empty where missing), categories; no header.
+    """Append rows: label, counts (empty if missing), categories; no header.
 
     Args:
         stream: Binary file to write to.
-        model: The model the rows are of.
+        model: The model that made the rows.
         raw: The rows.
 
     Example:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convert a network with static embeddings to tables, train it on new ids, and convert it back.
 
-1. DeepFM is trained with MindSpore's optimizer on a fixed vocabulary.
-2. mindspore_rec.convert moves its embeddings into tables: the predictions do not change.
-3. Training continues on a stream with new ids: the tables grow.
-4. mindspore_rec.revert restores the static embeddings, without the ids outside the vocabulary: the
-   predictions for ids of the vocabulary do not change.
+* DeepFM is trained with MindSpore's optimizer on a fixed vocabulary.
+* mindspore_rec.convert moves the embeddings into tables: predictions stay the same.
+* Training continues on a stream with new ids: the tables grow.
+* mindspore_rec.revert restores the static embeddings and drops ids outside the vocabulary:
+  predictions for ids of the vocabulary stay the same.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class DeepFM(nn.Cell):
 
 
 def batches(steps: int, low: int, high: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield ids in [low, high), clicked if most of a sample's ids are of the clickable kind."""
+    """Yield ids in [low, high), clicked if most of a sample's ids are clickable."""
     rng = np.random.default_rng(seed)
     for _ in range(steps):
         ids = rng.integers(low, high, (BATCH, FIELDS))
@@ -53,7 +53,7 @@ def batches(steps: int, low: int, high: int, seed: int) -> Iterator[tuple[np.nda
 
 
 def run(steps: int, vocabulary: int) -> dict[str, float]:
-    """Run the four parts and return their figures."""
+    """Run the four parts and return their results."""
     net = DeepFM(vocabulary, FIELDS)
     known = Tensor(next(batches(1, 0, vocabulary, seed=99))[0])
     loss = nn.BCEWithLogitsLoss()

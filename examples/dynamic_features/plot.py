@@ -15,7 +15,7 @@ def draw(figures: dict[str, Any], path: Path) -> None:
 
     Args:
         figures: the result of `train.compare`.
-        path: path of the picture, .png or .svg.
+        path: path of the plot, .png or .svg.
     """
     import matplotlib
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Train on a stream whose ids come and go, with and without admission and eviction.
+"""Train on a stream whose ids appear and vanish, with and without admission and eviction.
 
-Every value of the stream lives for a known number of rows, and some ids occur a single time. The
-table without policies keeps them all; the one with admission by count and eviction by idle steps
-holds about those that are alive. Both models see the same batches, and predict each batch before
-they are trained on it (progressive validation).
+Every value of the stream lives for a known number of rows, and some ids occur once. The table
+without policies keeps all values. The table with admission by count and eviction by idle steps
+keeps about as many rows as there are live values. The two models train the same batches, and
+predict each batch before training on it (progressive validation).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ClickModel(nn.Cell):
 
 
 class Progress(Callback):
-    """Callback that predicts each batch before its step, with a point of the curve at intervals."""
+    """Callback that predicts each batch before its step, and adds points to the curve."""
 
     def __init__(self, model: RecModel, net: ClickModel, every: int, rows: int) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ def stream_config(args: argparse.Namespace) -> DriftingConfig:
 
 
 def compare(args: argparse.Namespace) -> dict[str, Any]:
-    """Train both models and return their figures."""
+    """Train both models and return their results."""
     ms.set_context(mode=ms.GRAPH_MODE, device_target="CPU")
     config = stream_config(args)
     unbounded = run(args, "unbounded")
@@ -120,7 +120,7 @@ def compare(args: argparse.Namespace) -> dict[str, Any]:
         admission=CountAdmission(args.threshold),
         eviction=Eviction(max_idle_steps=args.idle),
     )
-    # Both start from nothing: the first life of the population is left out of the comparison.
+    # The two models start untrained, so the comparison leaves out the first life of the population.
     late = [i for i, point in enumerate(bounded) if point["sample"] > config.life]
     gaps = np.array([unbounded[i]["auc"] - bounded[i]["auc"] for i in late])
     bounded_rows = np.array([bounded[i]["rows"] for i in late])
@@ -168,7 +168,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
-    """Run both models, print and write the figures."""
+    """Run both models; print and write the results."""
     args = parse(arguments)
     figures = compare(args)
     for key, value in figures.items():

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Train a table with a tenth of its rows in memory beside the same table all in memory.
+"""Train a table with a tenth of its rows in memory, and the same table all in memory.
 
 The click data are synthetic (datasets/synthetic). With tiers, rows that a batch needs are promoted
-from the SSD, or from Redis with `--remote`, while the step before runs; rows over the limit are
-demoted. Both tables learn the same bits.
+from the SSD, or from Redis with `--remote`, during the step before. Rows over the limit are
+demoted. The tables with and without tiers learn the same bits.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def train(
 
 
 def result(args: argparse.Namespace, cache: CacheConfig | None) -> dict[str, Any]:
-    """Train and evaluate one model, and return its figures; closes its table."""
+    """Train and evaluate one model, close its table, and return the results."""
     net, model, summary = train(args, cache)
     table = net.embedding.embedding_table
     stats = table.stats()  # before the evaluation reads rows too
@@ -88,7 +88,7 @@ def result(args: argparse.Namespace, cache: CacheConfig | None) -> dict[str, Any
 
 
 def compare(args: argparse.Namespace, directory: str) -> dict[str, Any]:
-    """Train in memory first, to know the number of rows, then with tiers; return the figures."""
+    """Train in memory first, to know the number of rows, then with tiers; return the results."""
     ms.set_context(mode=ms.GRAPH_MODE, device_target="CPU")
     print("in memory:", file=sys.stderr)
     memory = result(args, None)
@@ -151,7 +151,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
-    """Train both models, print and write the figures."""
+    """Train both models; print and write the results."""
     args = parse(arguments)
     if args.ssd_path is not None:
         args.ssd_path.mkdir(parents=True, exist_ok=True)

@@ -20,11 +20,11 @@ _OWN = [("row", pa.int64()), ("sent", pa.float64())]
 
 
 class EventSet(ABC):
-    """Events in order, each a function of its number, so that a producer can start anywhere.
+    """Events in order, each one a function of its number, so that a producer can start anywhere.
 
     Attributes:
-        schema: schema of an event in the topic; `row` is its number, `sent` the time it was sent,
-            in seconds since 1970.
+        schema: schema of an event in the topic; `row` is the event's number, `sent` its sending
+            time, in seconds since 1970.
         ranges: ranges of legal values by column.
         count: number of events; None if endless.
         fields: number of categorical features that the pipeline makes.
@@ -46,7 +46,7 @@ class EventSet(ABC):
         """Return the pipeline that makes features of the events."""
 
     def seconds(self, start: int, stop: int) -> np.ndarray | None:
-        """Return the times of the events in seconds since 1970; None if they have none."""
+        """Return the times of the events in seconds since 1970; None if events have no times."""
         return None
 
     def batch(self, start: int, stop: int, sent: float) -> pa.RecordBatch:
@@ -57,7 +57,7 @@ class EventSet(ABC):
 
 
 class Clicks(EventSet):
-    """Clicks of a stream whose values come and go; see `datasets.synthetic.drifting`.
+    """Clicks of a stream whose values appear and vanish; see `datasets.synthetic.drifting`.
 
     Args:
         seed: seed of the true weights and the rows (default 1).
@@ -90,7 +90,7 @@ class Ratings(EventSet):
     """Ratings of MovieLens in order of time.
 
     Args:
-        directory: directory of `ratings.csv` and `movies.csv`, see `datasets.movielens.load`.
+        directory: directory with `ratings.csv` and `movies.csv`, see `datasets.movielens.load`.
 
     Raises:
         ValueError: a file is missing.
@@ -120,5 +120,5 @@ class Ratings(EventSet):
 
 
 def open_events(data: Path | None) -> EventSet:
-    """Return the events of MovieLens if a directory is given, else of the drifting stream."""
+    """Return the events of MovieLens with a directory, and of the drifting stream without."""
     return Clicks() if data is None else Ratings(data)

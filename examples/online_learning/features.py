@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Feature pipelines of the events: keys, numbers, a label, and the time they were sent."""
+"""Feature pipelines of the events: keys, numbers, a label, and the sending time."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ SENT = FeatureSpec("sent", is_timestamp=True)  # the trainer's watermark, and so
 
 
 class GenreFlags(Feature):
-    """Transform to a number for each genre of MovieLens: 1 if the movie has it, else 0.
+    """Transform to one number per genre of MovieLens: 1 if the movie has the genre, 0 if not.
 
     Args:
-        column: column of names of genres with '|' between them.
+        column: column of genre names, separated by '|'.
 
     Example:
         >>> flags = GenreFlags("genres").apply(pa.array(["Comedy|War"]), learn=False)
@@ -42,7 +42,7 @@ class GenreFlags(Feature):
 
 
 def movielens_pipeline() -> FeaturePipeline:
-    """Return the pipeline of ratings: the keys and numbers of `datasets.movielens.load`."""
+    """Return the pipeline of ratings, with the keys and numbers of `datasets.movielens.load`."""
     return FeaturePipeline(
         {
             "sent": SENT,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model that learns online: DeepFM, and an optimizer for single events."""
+"""Model for online learning: DeepFM, and an optimizer for single events."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def build(
     seed: int = 0,
     row_dtype: str = "float32",
 ) -> nn.Cell:
-    """Return the network; the predictor calls this too, with the arguments in the checkpoint.
+    """Return the network; the predictor also calls this, with the checkpoint's arguments.
 
     `row_dtype` is the type of the tables' values and of Adam's moments: 'float32' or 'bfloat16'.
     """
@@ -47,9 +47,9 @@ def online_loss() -> nn.Cell:
 def online_optimizer(
     net: nn.Cell, bias_rate: float = 0.3, vector_rate: float = 0.02, dense_rate: float = 0.01
 ) -> nn.Optimizer:
-    """Return Adagrad, with which the first events of a key change its row more than later ones.
+    """Return Adagrad, with which a key's first events change its row more than later events.
 
-    The default rates are for a model that starts untrained.
+    The default learning rates are for a model that starts untrained.
 
     Args:
         net: network of `build`.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Code that the parts of the example share: options, names of topics, status files."""
+"""Code that the parts of the example share: options, topic names, status files."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def parser(description: str) -> argparse.ArgumentParser:
 
 
 def worker_count(text: str) -> int:
-    """Return a number of workers from the command line.
+    """Return the number of workers on the command line.
 
     Raises:
-        argparse.ArgumentTypeError: it is no whole number from 1 to 64.
+        argparse.ArgumentTypeError: the text is not a whole number from 1 to 64.
     """
     if not text.isdecimal() or not 1 <= int(text) <= MOST_WORKERS:
         raise argparse.ArgumentTypeError(
@@ -66,7 +66,7 @@ def worker_count(text: str) -> int:
 
 
 class Status:
-    """Newest figures of one part, in a small file that the other parts read.
+    """Newest metrics of one part, in a small file that the other parts read.
 
     Args:
         directory: directory of the run; made if missing.
@@ -80,7 +80,7 @@ class Status:
         self._said = 0.0
 
     def say(self, **figures: Any) -> None:
-        """Replace the figures, and print them at most once a second."""
+        """Replace the metrics, and print them at most once per second."""
         now = time.time()
         beside = self._path.with_suffix(".partial")
         beside.write_text(json.dumps({**figures, "at": now}), encoding="utf-8")
@@ -91,7 +91,7 @@ class Status:
             print(f"{self._part}: {shown}", flush=True)
 
     def read(self) -> dict[str, Any]:
-        """Return the newest figures; empty before the first ones."""
+        """Return the newest metrics; empty before the first metrics."""
         try:
             figures: dict[str, Any] = json.loads(self._path.read_text(encoding="utf-8"))
         except FileNotFoundError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Part: a process of the example, or several that train together, restarted when it ends."""
+"""A part of the example: one process, or several that train together, restarted when it ends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Part:
         name: name of the script.
         directory: directory of the run.
         arguments: arguments of the script.
-        workers: number of processes that do it together. Default: 1.
+        workers: number of processes that run the part together. Default: 1.
     """
 
     def __init__(self, name: str, directory: Path, arguments: list[str], workers: int = 1) -> None:
@@ -39,7 +39,7 @@ class Part:
         self._workers = workers
         self._processes = Status(directory, PROCESSES)
         self._kills = 0
-        # The other parts need the cores too, so workers are not bound to any.
+        # The other parts need the cores too, so workers are not pinned to cores.
         launch = ["-m", "mindspore_rec.launch", "-n", str(workers), "--no-bind"]
         script = [str(HERE / f"{name}.py"), *arguments]
         self._command = [sys.executable, *(launch if workers > 1 else []), *script]
@@ -50,7 +50,7 @@ class Part:
         self._began = self._started = 0.0
 
     def keep_up(self) -> None:
-        """Start the process if it does not run.
+        """Start the process if it is not running.
 
         Raises:
             RuntimeError: the process ended soon after each of several starts.
@@ -78,17 +78,17 @@ class Part:
             )
 
     def has_spoken(self, directory: Path) -> bool:
-        """Return whether the part has reported figures since its last start."""
+        """True if the part has reported metrics since its last start."""
         return bool(Status(directory, self.name).read().get("at", 0.0) > self._started)
 
     def kill(self) -> None:
-        """End the process at once, as a crash would; of several workers each in turn."""
+        """End the process at once, like a crash; kill the workers in turn if there are several."""
         if self._process is None:
             return
         if self._workers == 1:
             self._process.kill()
         else:
-            # The launcher notices, ends the other workers, and then itself.
+            # The launcher notices, ends the other workers, and then exits.
             process = self._processes.read()["processes"][self._kills % self._workers]
             with contextlib.suppress(ProcessLookupError):  # it has just ended by itself
                 os.kill(process, signal.SIGKILL)
@@ -96,7 +96,7 @@ class Part:
         self._started = math.inf  # what it has reported is of a process that has ended
 
     def stop(self, timeout: float = 60.0) -> None:
-        """End the process in order, or by force after `timeout` seconds."""
+        """End the process cleanly, or by force after `timeout` seconds."""
         process, self._process = self._process, None
         if process is None:
             return

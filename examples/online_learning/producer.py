@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Send events to Kafka: MovieLens by the time of its ratings, or a synthetic stream at a rate.
+"""Send events to Kafka: MovieLens in the time of its ratings, or a synthetic stream at a rate.
 
     python examples/online_learning/producer.py --brokers 127.0.0.1:9092 --rate 5000
 
-After a restart, it looks up the last event in the topic and continues with the next one.
+After a restart, the producer finds the last event in the topic and continues with the next event.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ def next_row(brokers: str, events: EventSet) -> int:
 
 
 class Clock:
-    """Clock that determines the number of events that are due.
+    """Clock for the number of events that are due.
 
     Args:
         events: the events to replay.
         start: number of the first event.
         rate: events per second, or None to use `speed`.
-        speed: factor by which events are replayed faster than they happened.
+        speed: factor by which the replay is faster than real time.
     """
 
     def __init__(self, events: EventSet, start: int, rate: float | None, speed: float) -> None:
@@ -69,7 +69,7 @@ class Clock:
 def produce(
     brokers: str, events: EventSet, rate: float | None, speed: float, status: Status
 ) -> None:
-    """Send events when they are due, until all are sent."""
+    """Send each event when it is due, until all events are sent."""
     ensure_topic(brokers, EVENTS, 1, {})
     sent = next_row(brokers, events)
     last = events.count if events.count is not None else sys.maxsize
@@ -98,7 +98,7 @@ def add_pace(parser: argparse.ArgumentParser) -> None:
 
 
 def check_pace(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """Check the options of the pace, and end the program with an error if they do not fit."""
+    """Check the options of the pace; end the program with an error if they are inconsistent."""
     if options.speed is not None and (options.data is None or options.rate is not None):
         parser.error("--speed is for --data, without --rate")
     for name in ("rate", "speed"):

@@ -6,8 +6,9 @@
     python examples/online_learning/run.py --kill-every 20
     python examples/online_learning/run.py --workers 2
 
-Shows a line a second. Ctrl-C ends everything in order; started again with the same directory, it
-resumes. A part that ends is restarted. Needs Java 17 and Maven for Kafka.
+The runner prints one line per second. Ctrl-C ends all parts cleanly. Started again with the same
+directory, the run resumes. A part that ends is restarted. The runner needs Java 17 and Maven for
+Kafka.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from mindspore_rec.stream import ensure_topic
 
 
 class Line:
-    """Line of figures that is shown each second.
+    """Line of metrics that is printed each second.
 
     Args:
         directory: directory of the run.
@@ -102,7 +103,7 @@ class Line:
 
 
 def _enough(options: Any, seconds: float, figures: dict[str, Any], settled: bool) -> bool:
-    """Return whether the run has come to its limits; `settled`: no kill is ahead or not over."""
+    """True if the run has reached its limits; `settled`: no kill is pending or in progress."""
     if options.events is not None and settled and figures.get("freshness") is not None:
         if figures["trained"] >= options.events:
             return True
@@ -110,7 +111,7 @@ def _enough(options: Any, seconds: float, figures: dict[str, Any], settled: bool
 
 
 def run(options: Any, parts: dict[str, Part], line: Line) -> None:
-    """Show lines until the run ends, by its limits or by Ctrl-C."""
+    """Print lines until the run ends, by its limits or by Ctrl-C."""
     began = time.monotonic()
     training_since: float | None = None
     kills = float("inf") if options.kills is None else options.kills
@@ -138,11 +139,11 @@ def run(options: Any, parts: dict[str, Part], line: Line) -> None:
 
 
 def check_channel(brokers: str, workers: int) -> None:
-    """Create the channel to the trainer with a partition for each worker.
+    """Create the channel to the trainer, with one partition per worker.
 
     Raises:
-        RuntimeError: it is of a run with another number of workers, whose batches depended on time
-            and whose places are of its partitions.
+        RuntimeError: the channel belongs to a run with another number of workers. The other run's
+            batches depended on time, and its positions are for its own partitions.
     """
     there = ensure_topic(brokers, CHANNEL, workers)
     if there != workers:

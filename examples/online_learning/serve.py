@@ -3,7 +3,7 @@
 
     python examples/online_learning/serve.py --directory online_run
 
-It makes a prediction twice a second, to show its state. For answers over HTTP:
+The predictor makes a prediction twice a second, to show its state. For answers over HTTP:
 `PYTHONPATH=. python -m mindspore_rec.serving online_run/checkpoints --port 8500`.
 """
 

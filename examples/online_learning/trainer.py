@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trainer: learn from the features as they arrive, and save a delta a second.
+"""Trainer: learn from the features as they arrive, and save a delta every second.
 
     python examples/online_learning/trainer.py --brokers 127.0.0.1:9092
     python -m mindspore_rec.launch -n 2 --no-bind examples/online_learning/trainer.py
 
-Every batch is scored before it is trained on. Killed at any moment and restarted, it resumes from
-the last delta: the model, its optimizer, the position in the stream and the figures. Each of
-several workers reads its partitions of the stream, and worker 0 reports the figures of all.
+Every batch is scored before training on it. A trainer that is killed at any moment and restarted
+resumes from the last delta, which has the model, its optimizer, the position in the stream and the
+metrics. With several workers, each one reads its partitions of the stream, and worker 0 reports the
+metrics of all workers.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ from mindspore_rec.stream import DataReceiver, Journal, StreamingDataset, Stream
 
 
 class Reports(Callback):
-    """Callback that reports the figures of the training to the runner.
+    """Callback that reports the training's metrics to the runner.
 
     Args:
         stream: the training data.
-        online: figures of the training.
-        status: status that gets them.
+        online: metrics of the training.
+        status: status that receives the metrics.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Reports(Callback):
         self._next = 0.0
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Write the figures, twice a second."""
+        """Write the metrics, twice a second."""
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + 0.5
@@ -72,7 +73,7 @@ class Reports(Callback):
 
 
 def train(brokers: str, events: EventSet, directory: Path, options: Any) -> None:
-    """Train until it is stopped; SIGTERM and Ctrl-C finish the step and save."""
+    """Train until stopped; SIGTERM and Ctrl-C finish the step and save."""
     group = worker_group()
     ensure_topic(brokers, CHANNEL, group.size)
     pipeline = events.pipeline()
@@ -115,7 +116,7 @@ def train(brokers: str, events: EventSet, directory: Path, options: Any) -> None
 
 
 def journal_name(worker: int, workers: int) -> str:
-    """Return the name of the file with a worker's decisions that depended on time."""
+    """Return the name of the journal of a worker's time-dependent decisions."""
     return "trainer.journal" if workers == 1 else f"trainer-{worker}-of-{workers}.journal"
 
 

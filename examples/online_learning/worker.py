@@ -3,8 +3,8 @@
 
     python examples/online_learning/worker.py --brokers 127.0.0.1:9092
 
-Killed at any moment and restarted, it loses no event, and the trainer drops messages that it sends
-twice. Messages that are not valid events go to the topic `events-dead`.
+A worker that is killed at any moment and restarted loses no event. The trainer drops messages that
+the worker sends twice. Invalid messages go to the topic `events-dead`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Watched:
 
     Args:
         pipeline: pipeline that makes the arrays.
-        status: status that gets the number of the last event.
+        status: status that receives the number of the last event.
     """
 
     def __init__(self, pipeline: FeaturePipeline, status: Status) -> None:
@@ -67,11 +67,12 @@ class Watched:
 class EvenSender(DataSender):
     """Sender that divides the rows of each batch evenly among the shards.
 
-    The trainer's workers train one batch at a time together, so they need rows at the same rate.
+    The trainer's workers train one batch at a time together, so every worker needs rows at the same
+    rate.
     """
 
     def send(self, obj: Any) -> None:
-        """Send rows: a message of equal length, but for one row, into each shard."""
+        """Send one message of rows into each shard; the lengths differ by at most one row."""
         rows = to_record_batch(obj)
         parts = self.num_shards
         turn = self._next // parts % parts  # no shard always gets the row more
@@ -83,7 +84,7 @@ class EvenSender(DataSender):
 def work(
     brokers: str, events: EventSet, directory: Path, batch: int, wait: float, shards: int
 ) -> None:
-    """Run until it is stopped."""
+    """Run until stopped."""
     directory.mkdir(parents=True, exist_ok=True)
     ensure_topic(brokers, EVENTS)
     source = KafkaSource(

@@ -3,8 +3,8 @@
 
     python examples/online_learning/kafka/broker.py run --directory DIRECTORY --port 9092
 
-Needs Java 17 and Maven, which fetches the jars that pom.xml names (about 40 MB) the first time.
-The broker never outlives the program that started it, even where that was killed.
+The broker needs Java 17 and Maven, which downloads the jars in pom.xml (about 40 MB) the first
+time. The broker never outlives the program that started it, even if the program is killed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ broker.heartbeat.interval.ms=300
 
 
 def missing_tools() -> str:
-    """Return what a broker lacks here, Java 17 or later or Maven in the path, or ""."""
+    """Return a broker's missing requirement (Java 17 or later, Maven in the path), or ""."""
     for tool in ("java", "mvn"):
         if shutil.which(tool) is None:
             return f"{tool} is not in the path; Kafka needs Java 17 and Maven"
@@ -91,15 +91,16 @@ def resolve() -> str:
 
 
 class Broker:
-    """Broker whose data are kept in a directory, also after a restart.
+    """Broker whose data stay in a directory, also after a restart.
 
     Args:
-        directory: directory of data, settings and log; made if missing.
-        port: port of 127.0.0.1; 0 for a free one, which is kept after a restart (default 0).
-        memory: largest heap, in Java's notation (default 512m).
+        directory: directory for data, settings and log; made if missing.
+        port: port of 127.0.0.1; 0 chooses a free port, which stays the same after a restart
+            (default 0).
+        memory: maximum heap, in Java's notation (default 512m).
 
     Attributes:
-        address: host and port, for clients.
+        address: host and port for clients.
     """
 
     def __init__(self, directory: str | os.PathLike[str], port: int = 0, memory: str = "512m"):
@@ -114,7 +115,8 @@ class Broker:
         """Start the broker and wait until it answers.
 
         Raises:
-            RuntimeError: the broker runs already, ended, or is not ready in `timeout` seconds.
+            RuntimeError: the broker runs already, has ended, or is not ready within `timeout`
+                seconds.
         """
         if self._process is not None:
             raise RuntimeError(f"the broker at {self.address} runs already")
@@ -135,11 +137,11 @@ class Broker:
         return self
 
     def stop(self, timeout: float = 30.0) -> None:
-        """End the broker in order, or by force after `timeout` seconds."""
+        """End the broker cleanly, or by force after `timeout` seconds."""
         self._end(signal.SIGTERM, timeout)
 
     def kill(self) -> None:
-        """End the broker at once, as a crash would."""
+        """End the broker at once, like a crash."""
         self._end(signal.SIGKILL, 10.0)
 
     @property
@@ -165,7 +167,7 @@ class Broker:
         return ["java", *flags, logging, "-cp", classpath]
 
     def _prepare(self, classpath: str) -> Path:
-        """Write the settings and, the first time, format the data's directory."""
+        """Write the settings, and format the data directory the first time."""
         self.directory.mkdir(parents=True, exist_ok=True)
         data, settings = self.directory / "data", self.directory / "server.properties"
         text = SETTINGS.format(
@@ -215,7 +217,7 @@ def _free_port() -> int:
 
 
 def _become(parent: int, command: list[str]) -> None:
-    """Replace this process by the command, which the kernel ends with its parent."""
+    """Replace this process by the command; the kernel ends the command with its parent."""
     set_parent_death_signal = 1
     ctypes.CDLL(None, use_errno=True).prctl(set_parent_death_signal, signal.SIGKILL, 0, 0, 0)
     if os.getppid() == parent:  # else it is gone already
