@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 __all__ = ["StopWhen"]
 
+_BETWEEN_LOOKS = 0.02  # seconds at least between two calls of `StopWhen.waiting`
+
 
 @dataclass(frozen=True)
 class StopWhen:
@@ -74,5 +76,6 @@ class StopWhen:
         if self.seconds is not None:
             times.append(began + self.seconds)
         if self.idle_seconds is not None:
-            times.append(last_row + self.idle_seconds)
+            # A look that has begun may take long: the wait for it must not become a busy loop.
+            times.append(max(last_row + self.idle_seconds, now + _BETWEEN_LOOKS))
         return min(times)

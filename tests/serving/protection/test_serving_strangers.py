@@ -19,6 +19,7 @@ from benchmarks.raw_http2 import RawHttp2, message as framed
 from mindspore_rec.serve.protocol.open_inference import message
 from tests.support.http_server import Server, ready_server
 from tests.support.processes import ROOT
+from tests.support.waiting import wait_until
 
 TOKEN = "0123456789abcdef"
 AUTHORIZED = ("authorization", f"Bearer {TOKEN}")
@@ -58,6 +59,16 @@ def ask(server: Server, path: str = INFER, data: bytes | None = None) -> float:
         body = good() if data is None else data
         channel.unary_unary(path)(body, metadata=[AUTHORIZED], timeout=60)
     return time.monotonic() - begin
+
+
+def answers(server: Server) -> bool:
+    """Return whether the server accepts a connection and answers a call."""
+    try:
+        ask(server)
+    except grpc.RpcError as error:
+        assert error.code() is grpc.StatusCode.UNAVAILABLE, error
+        return False
+    return True
 
 
 def megabytes(server: Server) -> float:
@@ -172,7 +183,8 @@ def test_connections_that_are_too_many_or_say_nothing(server: Server) -> None:
         for each in opened:
             each.pump(0.1)
         assert sum(each.closed for each in opened) == 9
-    ask(server)
+    # The server sees a moment later that the connections above are closed.
+    wait_until(lambda: answers(server), 60)
     with ExitStack() as stack:
         silent = [
             stack.enter_context(RawHttp2(server.grpc_port, begin=False)) for _ in range(CONNECTIONS)
@@ -180,4 +192,4 @@ def test_connections_that_are_too_many_or_say_nothing(server: Server) -> None:
         for each in silent:
             each.pump(20 * RECEIVE_SECONDS)
         assert all(each.closed for each in silent)
-    ask(server)
+    wait_until(lambda: answers(server), 60)
