@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from mindspore_rec import _native
-from mindspore_rec.common.rows.digest import DigestSum, TableDigest
+from mindspore_rec.common.digests.digest import DigestSum, TableDigest
 from mindspore_rec.common.rows.quantise import to_bytes
 from tests.cache.native_calls import MemoryTier
 from tests.parameter.digest_model import part_of, row_digest, table_digest

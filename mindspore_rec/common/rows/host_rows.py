@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mindspore_rec.common.rows.digest import TableDigest
+from mindspore_rec.common.digests.digest import TableDigest
 from mindspore_rec.common.rows.native_access import NativeAccess
 from mindspore_rec.common.rows.quantise import BITS, check_rows, from_bytes, rows_of_bits
 from mindspore_rec.common.tiers.attach import attach

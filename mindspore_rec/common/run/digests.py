@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Digests of tables in checkpoints: the digests in manifests, and the digests of files' rows.
 
-`digest` of a table's part in a manifest is the digest of its rows in the state that the checkpoint
-leads to (`common/rows/digest.py`). For a full checkpoint it was summed as the rows left the table,
-before they were sorted and written, or as they were merged. For a delta it is the trainer's own,
-kept while the rows changed, and may be missing. So a merged state is held to what the trainer had
-in memory.
+In a manifest, `digest` of a table's part is the digest of the part's rows in the state that the
+checkpoint leads to (`common/digests/digest.py`). For a full checkpoint it was summed as the rows
+left the table, before they were sorted and written, or as they were merged. For a delta it is the
+digest that the trainer kept while the rows changed, and may be missing. A merged state must have
+the digest that the trainer had in memory.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from mindspore_rec import _native
-from mindspore_rec.common.rows.digest import DigestSum, TableDigest
+from mindspore_rec.common.digests.digest import DigestSum, TableDigest
 from mindspore_rec.common.rows.quantise import BITS, from_bytes, to_bytes
 from mindspore_rec.common.run.chain import Entry
 from mindspore_rec.common.run.errors import CheckpointError

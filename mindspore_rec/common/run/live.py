@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mindspore_rec.common.rows.digest import TableDigest
+from mindspore_rec.common.digests.digest import TableDigest
 from mindspore_rec.common.run.chain import Entry, chain_at, verify_chain
 from mindspore_rec.common.run.digests import row_digests_at, table_digest_at
 from mindspore_rec.common.run.errors import CheckpointError

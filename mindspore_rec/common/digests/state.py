@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Digests of the tables that a predictor holds."""
+"""Digests of all tables of a state, and of the rows of one part of a table."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mindspore_rec.common.rows.digest import MOST_PARTS, TableDigest
-from mindspore_rec.common.run.chain import Entry
+from mindspore_rec.common.digests.digest import MOST_PARTS, TableDigest
 
 __all__ = ["NoStateError", "RowDigests", "StateDigests", "check_parts"]
 
@@ -34,11 +33,6 @@ class StateDigests:
     version: int
     state: str
     tables: Mapping[str, TableDigest]
-
-    @classmethod
-    def of(cls, entry: Entry, tables: Mapping[str, TableDigest]) -> StateDigests:
-        """Return the digests of the state that a checkpoint leads to."""
-        return cls(entry.run, entry.step, entry.state, tables)
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as a dict."""

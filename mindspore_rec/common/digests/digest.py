@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 
 from mindspore_rec import _native
-from mindspore_rec.common.rows.quantise import ROWS
 
-__all__ = ["MOST_PARTS", "DigestSum", "TableDigest"]
+__all__ = ["MOST_PARTS", "NUMBERS", "DigestSum", "TableDigest"]
 
 MOST_PARTS = 1 << 16  # of a table
+NUMBERS = ("float32", "int8", "int4")  # types of the numbers whose bytes are digested
 _MASK = (1 << 64) - 1
 
 
@@ -79,7 +79,7 @@ class TableDigest:
         try:
             parts = [(rows, int(text, 16)) for rows, text in found["parts"]]
             numbers = found["numbers"]
-            fits = numbers in ROWS and 1 <= len(parts) <= MOST_PARTS
+            fits = numbers in NUMBERS and 1 <= len(parts) <= MOST_PARTS
             fits = fits and all(type(rows) is int and 0 <= rows for rows, _ in parts)
             fits = fits and all(0 <= each <= _MASK for _, each in parts)
         except (TypeError, LookupError, ValueError):
