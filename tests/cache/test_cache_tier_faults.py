@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from mindspore_rec import CacheConfig, MapParameter, SsdConfig, _native
+from mindspore_rec.common.digests.scrub import Scrub
 from mindspore_rec.ssd import SsdStore
-from mindspore_rec.train.checkpoint.tier_scrub import TierScrub
+from mindspore_rec.train.checkpoint.scrub import TierRows
 from tests.support.nightly import NIGHTLY
 from tests.support.redis_server import RedisServer
 
@@ -29,13 +30,13 @@ class Training:
 
     def __init__(self, name: str, cache: CacheConfig, monkeypatch: pytest.MonkeyPatch) -> None:
         # As fast as it can, without the pauses that leave the training its time.
-        monkeypatch.setattr("mindspore_rec.train.checkpoint.tier_scrub._MOST_SHARE", 1.0)
+        monkeypatch.setattr("mindspore_rec.common.digests.scrub._MOST_SHARE", 1.0)
         self.rng = np.random.default_rng(5)
         self.table = MapParameter(name, value_shape=DIM, cache=cache)
         self.native = self.table._synchronised()
         self.native.bind_optimizer("adam")
         self.train(100)
-        self.scrub = TierScrub([self.table], 1e-3)
+        self.scrub = Scrub(TierRows([self.table]), 1e-3)
 
     def train(self, steps: int) -> None:
         """Train, erase, and have all rows written down and nothing on its way."""

@@ -24,7 +24,8 @@ from mindspore_rec import (
     tables_of,
 )
 from mindspore_rec.checkpoint import RowChecks
-from mindspore_rec.train.checkpoint.scrub import TableScrub
+from mindspore_rec.common.digests.scrub import Scrub
+from mindspore_rec.train.checkpoint.scrub import DigestedRows
 from tests.parameter.test_digest import addresses_of, flip
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
@@ -120,14 +121,14 @@ def test_each_row_is_looked_at_once_a_round(unique: Any, monkeypatch: pytest.Mon
     table.marks.keep_digest()
     seen: list[tuple[int, int]] = []
     now = [0.0]
-    monkeypatch.setattr("mindspore_rec.train.checkpoint.scrub.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("mindspore_rec.common.digests.scrub.time.monotonic", lambda: now[0])
 
     def none_are(_: object, part: int, parts: int) -> np.ndarray:
         seen.append((part, parts))
         return np.empty(0, np.int64)
 
     monkeypatch.setattr(type(table), "damaged_rows", none_are)
-    scrub = TableScrub([table], 100.0)
+    scrub = Scrub(DigestedRows([table]), 100.0)
     scrub.step()
     assert seen == []
     now[0] = 50.0
@@ -175,9 +176,9 @@ def test_a_round_takes_a_quarter_of_the_time_at_most(
         looked.append(part)
         return np.zeros(0, np.int64)
 
-    monkeypatch.setattr("mindspore_rec.train.checkpoint.scrub.time.monotonic", lambda: now)
+    monkeypatch.setattr("mindspore_rec.common.digests.scrub.time.monotonic", lambda: now)
     monkeypatch.setattr(type(table), "damaged_rows", look)
-    scrub = TableScrub([table], 1e-320)
+    scrub = Scrub(DigestedRows([table]), 1e-320)
     for _ in range(200):
         now += 9.0  # a step
         scrub.step()

@@ -12,7 +12,8 @@ import pytest
 
 from mindspore_rec import CacheConfig, MapParameter, RecModel, SsdConfig
 from mindspore_rec.checkpoint import RowChecks
-from mindspore_rec.train.checkpoint.tier_scrub import TierScrub
+from mindspore_rec.common.digests.scrub import Scrub
+from mindspore_rec.train.checkpoint.scrub import TierRows
 from tests.cache.test_cache_tier_faults import flip, records
 from tests.checkpoint.test_checkpoint_scrub import After, checkpoint_at, model_of, rows_of, train
 
@@ -100,7 +101,7 @@ def test_rows_are_gone_through_in_the_time_that_is_given(
     table.flush()
     looked: list[int] = []
     now = [0.0]
-    monkeypatch.setattr("mindspore_rec.train.checkpoint.tier_scrub.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("mindspore_rec.common.digests.scrub.time.monotonic", lambda: now[0])
     call = MapParameter.scrub_tiers
 
     def counted(self: Any, rows: int) -> tuple[int, bool]:
@@ -109,7 +110,7 @@ def test_rows_are_gone_through_in_the_time_that_is_given(
         return found
 
     monkeypatch.setattr(MapParameter, "scrub_tiers", counted)
-    scrub = TierScrub([table, MapParameter(unique(), value_shape=2)], 100.0)
+    scrub = Scrub(TierRows([table, MapParameter(unique(), value_shape=2)]), 100.0)
     scrub.step()
     assert looked == [] and scrub.active
     now[0] = 50.0
@@ -124,7 +125,7 @@ def test_rows_are_gone_through_in_the_time_that_is_given(
     scrub.step()
     assert sum(looked) == 30_000
     table.close()
-    assert not TierScrub([MapParameter(unique(), value_shape=2)], 1.0).active
+    assert not Scrub(TierRows([MapParameter(unique(), value_shape=2)]), 1.0).active
 
 
 def test_training_keeps_three_quarters_of_the_time(
@@ -134,7 +135,7 @@ def test_training_keeps_three_quarters_of_the_time(
     table = MapParameter(unique(), value_shape=2, cache=tiers)
     table.write_rows(np.arange(100), np.ones((100, 2), np.float32))
     now, busy = [0.0], [0.0]
-    monkeypatch.setattr("mindspore_rec.train.checkpoint.tier_scrub.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("mindspore_rec.common.digests.scrub.time.monotonic", lambda: now[0])
 
     def slow(self: Any, rows: int) -> tuple[int, bool]:
         now[0] += 3.0
@@ -142,7 +143,7 @@ def test_training_keeps_three_quarters_of_the_time(
         return 10, False
 
     monkeypatch.setattr(MapParameter, "scrub_tiers", slow)
-    scrub = TierScrub([table], 1e-3)
+    scrub = Scrub(TierRows([table]), 1e-3)
     for _ in range(1000):
         now[0] += 1.0
         scrub.step()

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 import numpy as np
 
 from mindspore_rec import _native
+from mindspore_rec.common.digests.scrub import Scrub, Slice
 
 __all__ = ["ComparedRows", "NotedTable", "Scrubber", "TableRows"]
 
@@ -27,8 +28,6 @@ _BLOCK = 1 << 16  # keys, when digests of many rows are noted
 _NOTED_AT_ONCE = 4096  # so that answers wait for no more than the reading of so many
 _MOST_NAMED = 10  # keys, in a message and in the report
 _MOST_REMEMBERED = 1000  # damaged rows of a table that are told from new ones
-_MOST_SHARE = 0.25  # of the time that the thread reads
-_PAUSE = 1.0  # seconds, after rows that could not be read
 
 
 class ComparedRows(Protocol):
@@ -195,6 +194,57 @@ class _Table:
             wrong &= ~gone
         return np.flatnonzero(wrong), present
 
+    def look(self, keys: np.ndarray, checks: np.ndarray) -> Exception | None:
+        """Compare some rows and log new damage; return the error if they could not be read."""
+        try:
+            damaged = self.compare(keys, checks) if len(keys) else {}
+        except Exception as error:
+            return error
+        self.compared += len(keys)
+        if self.damaged:
+            for key in (self.damaged.keys() & set(keys.tolist())) - damaged.keys():
+                del self.damaged[key]
+        new = [key for key in damaged if key not in self.damaged]
+        if not new or len(self.damaged) >= _MOST_REMEMBERED:
+            return None
+        for key in new[: _MOST_REMEMBERED - len(self.damaged)]:
+            self.damaged[key] = damaged[key]
+        some = "; ".join(f"key {key}: {damaged[key]}" for key in new[:_MOST_NAMED])
+        more = f"; and {len(new) - _MOST_NAMED} more" if len(new) > _MOST_NAMED else ""
+        logger.error(
+            "table '%s': rows that changed by themselves: %s%s. A restart loads them anew",
+            *(self.name, some, more),
+        )
+        return None
+
+
+class _Tables:
+    """Rows of all tables, as the loop of scrubbers looks at them."""
+
+    active = True
+    pause = 1.0
+
+    def __init__(self, tables: list[_Table]) -> None:
+        self._tables = tables
+        self._left: deque[_Table] = deque()
+        self._place = 0  # in the digests of the first table that is left
+
+    def begin(self) -> int:
+        """Begin a round; return the number of rows."""
+        self._left, self._place = deque(self._tables), 0
+        return sum(len(table.kept) for table in self._tables)
+
+    def look(self) -> Slice:
+        """Compare some rows with their digests."""
+        if not self._left:
+            return Slice(0, True)
+        table = self._left[0]
+        keys, checks, self._place = table.kept.next(self._place, table.rows.at_once)
+        error = table.look(keys, checks)
+        if self._place == 0:
+            self._left.popleft()
+        return Slice(len(keys), not self._left, error, f"rows of table '{table.name}'")
+
 
 class Scrubber:
     """Thread that compares all rows of tables with their digests, once in some seconds.
@@ -216,12 +266,10 @@ class Scrubber:
         whole: Callable[[], bool] = lambda: True,
     ) -> None:
         self._tables = {name: _Table(name, of, vocabularies[name]) for name, of in rows.items()}
+        self._scrub = Scrub(_Tables(list(self._tables.values())), seconds)
         self._seconds = seconds
         self._lock = lock
         self._whole = whole
-        self._rounds = 0
-        self._round_seconds: float | None = None
-        self._said = ""
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -263,8 +311,8 @@ class Scrubber:
         """Return what was found: see `Status.scrub`."""
         return {
             "seconds": self._seconds,
-            "rounds": self._rounds,
-            "round_seconds": self._round_seconds,
+            "rounds": self._scrub.rounds,
+            "round_seconds": self._scrub.round_seconds,
             "tables": {
                 table.name: {
                     "scrubbed_rows": table.compared,
@@ -279,61 +327,14 @@ class Scrubber:
     # ---- the thread
 
     def _run(self) -> None:
-        while not self._closed.is_set():
-            began = time.monotonic()
-            whole = self._round(began)
-            took = time.monotonic() - began
-            if whole:
-                self._said = ""
-                self._rounds += 1
-                self._round_seconds = round(took, 3)
-            self._closed.wait(max(self._seconds - took, 0.0) if whole else _PAUSE)
-
-    def _round(self, began: float) -> bool:
-        """Compare all rows once, not sooner than in the seconds given; return whether all were."""
-        tables = list(self._tables.values())
-        total = max(sum(len(table.kept) for table in tables), 1)
-        done, whole = 0, True
-        for table in tables:
-            place, more = 0, True
-            while more:
-                with self._lock:
-                    if self._closed.is_set() or not self._whole():
-                        return False
-                    start = time.monotonic()
-                    keys, checks, place = table.kept.next(place, table.rows.at_once)
-                    readable = self._compare(table, keys, checks)
-                    busy = time.monotonic() - start
-                more, whole = place != 0, whole and readable
-                done += len(keys)
-                ahead = began + self._seconds * min(done / total, 1.0) - time.monotonic()
-                pause = max(ahead, busy * (1 / _MOST_SHARE - 1), 0.0 if readable else _PAUSE)
-                if self._closed.wait(pause):
-                    return False
-        return whole
-
-    def _compare(self, table: _Table, keys: np.ndarray, checks: np.ndarray) -> bool:
-        """Compare some rows and say what was found; return whether they could be read."""
-        try:
-            damaged = table.compare(keys, checks) if len(keys) else {}
-        except Exception as error:
-            if str(error) != self._said:
-                logger.warning("rows of table '%s' cannot be scrubbed now: %s", table.name, error)
-            self._said = str(error)
-            return False
-        table.compared += len(keys)
-        if table.damaged:
-            for key in (table.damaged.keys() & set(keys.tolist())) - damaged.keys():
-                del table.damaged[key]
-        new = [key for key in damaged if key not in table.damaged]
-        if not new or len(table.damaged) >= _MOST_REMEMBERED:
-            return True
-        for key in new[: _MOST_REMEMBERED - len(table.damaged)]:
-            table.damaged[key] = damaged[key]
-        some = "; ".join(f"key {key}: {damaged[key]}" for key in new[:_MOST_NAMED])
-        more = f"; and {len(new) - _MOST_NAMED} more" if len(new) > _MOST_NAMED else ""
-        logger.error(
-            "table '%s': rows that changed by themselves: %s%s. A restart loads them anew",
-            *(table.name, some, more),
-        )
-        return True
+        self._scrub.begin()
+        pause = 0.0
+        while not self._closed.wait(max(pause, 0.0)):
+            with self._lock:
+                if self._closed.is_set():
+                    return
+                if self._whole():
+                    pause = self._scrub.turn()
+                else:
+                    self._scrub.begin()
+                    pause = _Tables.pause
