@@ -13,6 +13,7 @@ kind. Optimizer state, counts and ages are not part of it, since predictors have
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,11 +21,48 @@ import numpy as np
 
 from mindspore_rec import _native
 
-__all__ = ["MOST_PARTS", "NUMBERS", "DigestSum", "TableDigest"]
+__all__ = ["MOST_PARTS", "NUMBERS", "DigestSum", "TableDigest", "check_parts", "sum_of", "to_text"]
 
 MOST_PARTS = 1 << 16  # of a table
 NUMBERS = ("float32", "int8", "int4")  # types of the numbers whose bytes are digested
 _MASK = (1 << 64) - 1
+
+
+def to_text(digest: int) -> str:
+    """Return a digest as manifests and JSON have it: 16 hexadecimal digits.
+
+    Example:
+        >>> to_text(2**64 + 17)
+        '0000000000000011'
+    """
+    return f"{digest & _MASK:016x}"
+
+
+def sum_of(texts: Iterable[str]) -> str:
+    """Return the digest of all rows of several parts, from the digests of the parts.
+
+    Example:
+        >>> sum_of(["ffffffffffffffff", "0000000000000011"])
+        '0000000000000010'
+    """
+    return to_text(sum(int(text, 16) for text in texts))
+
+
+def check_parts(parts: int, part: int = 0) -> None:
+    """Check a number of parts, and the number of one part.
+
+    Raises:
+        ValueError: a number is out of range.
+
+    Example:
+        >>> check_parts(4, 4)
+        Traceback (most recent call last):
+        ValueError: part must be in [0, 3], got 4
+    """
+    if type(parts) is not int or not 1 <= parts <= MOST_PARTS:
+        raise ValueError(f"parts must be in [1, {MOST_PARTS}], got {parts!r}")
+    if type(part) is not int or not 0 <= part < parts:
+        raise ValueError(f"part must be in [0, {parts - 1}], got {part!r}")
 
 
 @dataclass(frozen=True)
@@ -56,7 +94,7 @@ class TableDigest:
     @property
     def digest(self) -> str:
         """The digest of the table, 16 hexadecimal digits."""
-        return f"{sum(self.sums) & _MASK:016x}"
+        return to_text(sum(self.sums))
 
     def to_json(self) -> dict[str, Any]:
         """Return the digest as `from_json` reads it."""
@@ -65,9 +103,14 @@ class TableDigest:
             "rows": self.row_count,
             "digest": self.digest,
             "parts": [
-                [rows, f"{each:016x}"] for rows, each in zip(self.rows, self.sums, strict=True)
+                [rows, to_text(each)] for rows, each in zip(self.rows, self.sums, strict=True)
             ],
         }
+
+    def differing_parts(self, other: TableDigest) -> list[int]:
+        """Return the numbers of the parts that differ from the parts of another digest."""
+        mine, theirs = (list(zip(d.rows, d.sums, strict=True)) for d in (self, other))
+        return [part for part in range(len(mine)) if mine[part] != theirs[part]]
 
     @classmethod
     def from_json(cls, found: Any) -> TableDigest:

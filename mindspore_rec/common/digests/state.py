@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from mindspore_rec.common.digests.digest import MOST_PARTS, TableDigest
+from mindspore_rec.common.digests.digest import TableDigest, to_text
 
-__all__ = ["NoStateError", "RowDigests", "StateDigests", "check_parts"]
+__all__ = ["NoStateError", "RowDigests", "StateDigests"]
 
 
 class NoStateError(RuntimeError):
@@ -57,21 +57,16 @@ class RowDigests:
     def to_json(self) -> dict[str, Any]:
         """Return the state, and pairs of key and digest as texts: JSON's numbers may be floats."""
         pairs = zip(self.keys.tolist(), self.digests.tolist(), strict=True)
-        return {"state": self.state, "rows": [[str(key), f"{each:016x}"] for key, each in pairs]}
+        return {"state": self.state, "rows": [[str(key), to_text(each)] for key, each in pairs]}
 
+    @staticmethod
+    def rows_of_json(found: Any) -> dict[int, int]:
+        """Return the digest of each row, by key, from what `to_json` returned.
 
-def check_parts(parts: int, part: int = 0) -> None:
-    """Check a number of parts, and the number of one part.
-
-    Raises:
-        ValueError: a number is out of range.
-
-    Example:
-        >>> check_parts(4, 4)
-        Traceback (most recent call last):
-        ValueError: part must be in [0, 3], got 4
-    """
-    if type(parts) is not int or not 1 <= parts <= MOST_PARTS:
-        raise ValueError(f"parts must be in [1, {MOST_PARTS}], got {parts!r}")
-    if type(part) is not int or not 0 <= part < parts:
-        raise ValueError(f"part must be in [0, {parts - 1}], got {part!r}")
+        Raises:
+            ValueError: it is no description of digests of rows.
+        """
+        try:
+            return {int(key): int(text, 16) for key, text in found["rows"]}
+        except (LookupError, TypeError, ValueError):
+            raise ValueError("it is no description of digests of rows") from None

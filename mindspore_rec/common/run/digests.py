@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from mindspore_rec import _native
-from mindspore_rec.common.digests.digest import DigestSum, TableDigest
+from mindspore_rec.common.digests.digest import DigestSum, TableDigest, sum_of
 from mindspore_rec.common.rows.quantise import BITS, from_bytes, to_bytes
 from mindspore_rec.common.run.chain import Entry
 from mindspore_rec.common.run.errors import CheckpointError
@@ -33,14 +33,11 @@ __all__ = [
     "table_digest_at",
 ]
 
-_MASK = (1 << 64) - 1
-
 
 def saved_digest(table: dict[str, Any]) -> str | None:
     """Return the digest that a manifest's entry has of a table; None if it has none."""
-    parts = parts_of(table)
-    digests = [int(part["digest"], 16) for part in parts if part.get("digest") is not None]
-    return f"{sum(digests) & _MASK:016x}" if len(digests) == len(parts) else None
+    digests: list[Any] = [part.get("digest") for part in parts_of(table)]
+    return None if None in digests else sum_of(digests)
 
 
 def digest_numbers(table: dict[str, Any]) -> str:
