@@ -129,15 +129,15 @@ class Scrub:
 
     def _look(self) -> float:
         """Look at a slice; return the seconds of a pause after it."""
-        found = self._rows.look()
-        self._done += found.rows
-        self._ended = found.last
-        if found.error is None:
+        looked = self._rows.look()
+        self._done += looked.rows
+        self._ended = looked.last
+        if looked.error is None:
             return 0.0
-        self._unread += found.rows
-        if str(found.error) != self._warned:
-            logger.warning("%s cannot be scrubbed now: %s", found.name, found.error)
-        self._warned = str(found.error)
+        self._unread += looked.rows
+        if str(looked.error) != self._warned:
+            logger.warning("%s cannot be scrubbed now: %s", looked.name, looked.error)
+        self._warned = str(looked.error)
         return self._rows.pause
 
     def _end(self, now: float) -> None:

@@ -60,13 +60,13 @@ class RowDigests:
         return {"state": self.state, "rows": [[str(key), to_text(each)] for key, each in pairs]}
 
     @staticmethod
-    def rows_of_json(found: Any) -> dict[int, int]:
+    def rows_of_json(answer: Any) -> dict[int, int]:
         """Return the digest of each row, by key, from what `to_json` returned.
 
         Raises:
             ValueError: it is no description of digests of rows.
         """
         try:
-            return {int(key): int(text, 16) for key, text in found["rows"]}
+            return {int(key): int(text, 16) for key, text in answer["rows"]}
         except (LookupError, TypeError, ValueError):
             raise ValueError("it is no description of digests of rows") from None

@@ -51,6 +51,8 @@ class DigestedRows:
         Raises:
             RuntimeError: rows have changed by themselves.
         """
+        if not self._left:  # the last part had damaged rows
+            return Slice(0, True)
         table, part, parts = self._left.popleft()
         try:
             keys = table.damaged_rows(part, parts).tolist()
