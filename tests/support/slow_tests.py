@@ -337,21 +337,6 @@ EVERY_RUN: dict[str, tuple[str, ...]] = {
         "LazyAdam-nesterov",
         "FTRL-power",
     ),
-    "tests/optim/test_optim_formulas.py::"
-    "test_any_batches_with_rate_list_decay_loss_scale_and_clip": (
-        "AdamW",
-        "FTRL-power",
-        "RowWiseAdagrad",
-    ),
-    "tests/optim/test_optim_formulas.py::test_steps_follow_the_formula_in_pynative": (
-        "SGD",
-        "Adagrad",
-        "RowWiseAdagrad",
-        "LazyAdam-nesterov",
-        "AdamW",
-        "FTRL-power",
-        "RMSProp-centered",
-    ),
     "tests/optim/test_optim_gradient_arithmetic.py::"
     "test_a_mean_over_passes_is_refused_and_their_sum_is_taken": (
         "graph-lookup",
