@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Digest of a table: one number that says whether two tables hold the same rows.
 
-The digest of a row is 64 bits of its key and of its value's bytes; the digest of a table is the sum
-of its rows' digests modulo 2^64, so it depends on no order, threads or tiers. One row that differs
-always changes it; several changes cancel each other by chance alone, once in 2^64. It finds faults,
-not forgers.
+The digest of a row is 64 bits, computed from its key and the bytes of its value. The digest of a
+table is the sum of its rows' digests modulo 2^64, so it does not depend on order, threads or tiers.
+One changed row always changes the digest of the table. Several changes cancel each other only by
+chance, once in 2^64. A digest finds faults; it is no protection against a forger.
 
-The value's bytes are its float32 bytes, whatever precision the table has. For rows of int8 and int4
-they are the bytes of scale, offset and codes, so the digests of these rows are numbers of another
-kind. Optimizer state, counts and ages are not part of it, since predictors have none.
+The bytes of a value are its float32 bytes, whatever precision the table has. For rows of int8 and
+int4, the digest is computed from the bytes of scale, offset and codes, so it is another number than
+the digest of float32 rows. A digest leaves out optimizer state, counts and ages, since a predictor
+has none.
 """
 
 from __future__ import annotations
@@ -69,8 +70,7 @@ def check_parts(parts: int, part: int = 0) -> None:
 class TableDigest:
     """Digest of a table, by parts of its keys.
 
-    A part has the keys of a range of hashes. With several parts, two tables that differ show in
-    which parts.
+    A part has the keys of a range of hashes. The parts show where two tables differ.
 
     Attributes:
         numbers: type of the rows' numbers whose bytes are digested: 'float32', 'int8' or 'int4'.
@@ -97,7 +97,7 @@ class TableDigest:
         return to_text(sum(self.sums))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the digest as `from_json` reads it."""
+        """Return the digest as a dict that `from_json` reads."""
         return {
             "numbers": self.numbers,
             "rows": self.row_count,
@@ -117,7 +117,7 @@ class TableDigest:
         """Return the digest that `to_json` described.
 
         Raises:
-            ValueError: it is no description of a digest.
+            ValueError: the argument is no description of a digest.
         """
         try:
             parts = [(rows, int(text, 16)) for rows, text in found["parts"]]
@@ -158,7 +158,7 @@ class DigestSum:
         """Add rows.
 
         Args:
-            keys: int64 `[n]`, each once.
+            keys: int64 `[n]`, each key once.
             rows: float32 `[n, dim]`; or uint8 `[n, bytes]`, the scale, the offset and the codes of
                 each row.
         """
@@ -166,7 +166,7 @@ class DigestSum:
         self.add_digests(keys, _native.row_digests(keys, np.ascontiguousarray(rows)))
 
     def add_digests(self, keys: np.ndarray, digests: np.ndarray) -> None:
-        """Add rows of which the digests are known: int64 `[n]`, uint64 `[n]`."""
+        """Add rows by their keys, int64 `[n]`, and their digests, uint64 `[n]`."""
         if len(self._sums) == 1:
             self._rows[0] += len(keys)
             self._sums += digests.sum(dtype=np.uint64)  # of arrays: modulo 2^64 without a warning

@@ -49,14 +49,16 @@ class ScrubbedRows(Protocol):
         """True if the present round has slices."""
 
     def begin(self) -> int:
-        """Begin a round; return the number of rows of all its slices, which may change."""
+        """Begin a round; return the present number of rows of all its slices together."""
 
     def look(self) -> Slice:
-        """Look at the next slice of the round; damaged rows are reported, or an error is raised."""
+        """Look at the next slice of the round; report damaged rows, or raise an error."""
 
 
 class Scrub:
-    """Loop over rounds. It takes a quarter of the time at most, or the round is longer.
+    """Loop over rounds, which takes at most a quarter of the time.
+
+    A round takes longer than its seconds if a quarter of them is not enough.
 
     Args:
         rows: the rows.
@@ -89,7 +91,7 @@ class Scrub:
         self._ended = not self._rows.active
 
     def step(self) -> None:
-        """Look at the slices that are due, for a quarter of the time since the last call at most.
+        """Look at slices that are due, for at most a quarter of the time since the last call.
 
         Raises:
             Exception: an error by which the holder of the rows reports damaged rows.
@@ -98,10 +100,11 @@ class Scrub:
         self._last_step = time.monotonic()
 
     def turn(self, seconds: float = 0.0) -> float:
-        """Look at the slices that are due, until some seconds have passed; at one at least.
+        """Look at slices that are due, until some seconds have passed.
 
         Args:
-            seconds: the seconds. Default: 0, one slice.
+            seconds: seconds after which no further slice is begun. Default: 0, so that one slice is
+                looked at.
 
         Returns:
             Seconds until the next slice is due.
@@ -123,12 +126,12 @@ class Scrub:
         return max(self._due(), self._not_before) - time.monotonic()
 
     def _due(self) -> float:
-        """Return the time from which on the next slice, or the end of the round, is due."""
+        """Return the time at which the next slice or the end of the round is due."""
         share = self._done / self._total if self._total and not self._ended else 1.0
         return self._began + self._seconds * min(share, 1.0)
 
     def _look(self) -> float:
-        """Look at a slice; return the seconds of a pause after it."""
+        """Look at a slice; return the seconds of the pause that follows."""
         looked = self._rows.look()
         self._done += looked.rows
         self._ended = looked.last

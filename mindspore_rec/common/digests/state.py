@@ -15,7 +15,7 @@ __all__ = ["NoStateError", "RowDigests", "StateDigests"]
 
 
 class NoStateError(RuntimeError):
-    """There is no whole state to read, or newer ones came while it was read: ask again later."""
+    """There is no whole state, or newer states came while rows were read: ask again later."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class StateDigests:
         run: id of the run.
         version: number of training steps of the state.
         state: id of the state.
-        tables: the digest of each table by name, by the rows that are in memory or in its tiers.
+        tables: the digest of each table by name, computed from its rows in memory and in tiers.
     """
 
     run: str
@@ -55,7 +55,7 @@ class RowDigests:
     digests: np.ndarray
 
     def to_json(self) -> dict[str, Any]:
-        """Return the state, and pairs of key and digest as texts: JSON's numbers may be floats."""
+        """Return the state, and pairs of key and digest as texts, since JSON may round numbers."""
         pairs = zip(self.keys.tolist(), self.digests.tolist(), strict=True)
         return {"state": self.state, "rows": [[str(key), to_text(each)] for key, each in pairs]}
 
@@ -64,7 +64,7 @@ class RowDigests:
         """Return the digest of each row, by key, from what `to_json` returned.
 
         Raises:
-            ValueError: it is no description of digests of rows.
+            ValueError: the argument is no description of digests of rows.
         """
         try:
             return {int(key): int(text, 16) for key, text in answer["rows"]}

@@ -35,18 +35,18 @@ __all__ = [
 
 
 def saved_digest(table: dict[str, Any]) -> str | None:
-    """Return the digest that a manifest's entry has of a table; None if it has none."""
+    """Return the digest in a table's entry of a manifest, or None if the entry has none."""
     digests: list[Any] = [part.get("digest") for part in parts_of(table)]
     return None if None in digests else sum_of(digests)
 
 
 def digest_numbers(table: dict[str, Any]) -> str:
-    """Return the type of numbers that the digest of a manifest's entry is of."""
+    """Return the type of the numbers from which the digest in a manifest's entry is computed."""
     return "int8" if table.get("value_dtype") == "int8" else "float32"
 
 
 def digested(parts: Iterable[np.ndarray], to: DigestSum, numbers: str) -> Iterator[np.ndarray]:
-    """Yield parts of rows as they come, each added to a sum."""
+    """Yield parts of rows, and add the digests of each part to a sum."""
     for part in parts:
         to.add(part["key"], _numbers_of(part, numbers))
         yield part
@@ -61,7 +61,7 @@ def table_digest_at(
         chain: checkpoints from `newest_chain`.
         name: name of the table.
         numbers: type of the numbers that the rows are made of: 'float32', 'int8' or 'int4'.
-            Default: None, as the manifest's digest.
+            Default: None, the type of the manifest's digest.
         parts: number of parts, 1 to 65,536. Default: 1.
 
     Raises:
@@ -96,7 +96,7 @@ def check_digests(chain: Sequence[Entry]) -> None:
     """Check the digests in the manifest of the last checkpoint of a chain against the files' rows.
 
     Raises:
-        CheckpointError: a digest is another one; the message names the table and both.
+        CheckpointError: two digests of a table differ; the message names table and digests.
     """
     entry = chain[-1]
     for name, table in entry.manifest["tables"].items():
@@ -116,7 +116,7 @@ def _keys(rows: np.ndarray) -> np.ndarray:
 
 
 def _numbers_of(rows: np.ndarray, numbers: str) -> np.ndarray:
-    """Return the bytes of rows as a table of these numbers holds them."""
+    """Return rows in the form in which a table of these numbers keeps them."""
     value = rows.dtype["value"]
     if value.base.str == NUMBERS["int8"]:
         if numbers == "int8":

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find rows of a predictor that changed by themselves, in memory, on Redis or on an SSD.
 
-Of each row a digest is kept apart from the row, of the numbers that lookups read, as they were just
-after a checkpoint was applied. A thread reads all rows again and again, a few at a time, and
-compares. No checkpoint is applied while some are compared, so a row that a delta changes is never
-taken for a damaged one. Answers do not wait for the thread, but as for another small request.
+The scrubber keeps a digest of each row, apart from the rows. It computes the digest right after a
+checkpoint is applied, from the numbers that lookups read. A thread reads all rows again and again,
+a few at a time, and compares their digests. No checkpoint is applied during a comparison, so a row
+that a delta changes is never taken for a damaged row. An answer waits for the thread no longer than
+for another small request.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ class ComparedRows(Protocol):
     """Rows of a table, as the scrubber reads them.
 
     Attributes:
-        where: where the rows are, as a message says it.
+        where: place of the rows, as messages name it.
         at_once: number of rows that are read at once.
-        leave: whether rows leave the table by themselves, with age.
+        leave: True if old rows leave the table by themselves.
     """
 
     where: str
@@ -47,7 +48,7 @@ class ComparedRows(Protocol):
         """Yield all keys, int64 `[n]`, a part at a time."""
 
     def digests(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the digest of each key's row, uint64 `[n]`, and whether it has one, bool `[n]`."""
+        """Return the digest of each row, uint64 `[n]`, and which keys have rows, bool `[n]`."""
 
 
 class TableRows:
@@ -77,7 +78,7 @@ class TableRows:
             yield keys[begin : begin + _BLOCK]
 
     def digests(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the digest of each key's row, 0 without one, and whether it has one."""
+        """Return the digest of each key's row, or 0 without a row; and which keys have rows."""
         rows = self._table.export_keys(keys)
         digests = _native.row_digests(keys, rows["values"])
         digests[~rows["present"]] = 0
@@ -85,9 +86,9 @@ class TableRows:
 
 
 class NotedTable:
-    """A table that checkpoints are applied to; the scrubber is told the keys.
+    """Table to which checkpoints are applied, and which tells the scrubber the changed keys.
 
-    It is the table in all but that.
+    In everything else it is the table.
     """
 
     def __init__(self, table: Any, note: Callable[[str, Any], None]) -> None:
@@ -114,7 +115,7 @@ class NotedTable:
 
 
 class _Table:
-    """Digests and findings of one table."""
+    """Digests and damaged rows of one table."""
 
     def __init__(self, name: str, rows: ComparedRows, vocabulary: int) -> None:
         self.name = name
@@ -165,10 +166,10 @@ class _Table:
                 logger.warning("rows of table '%s' are not scrubbed: %s", self.name, error)
 
     def compare(self, keys: np.ndarray, checks: np.ndarray) -> dict[int, str]:
-        """Compare rows with what is kept of their digests; return the damaged ones, and how.
+        """Compare rows with the kept halves of their digests; return the damage by key.
 
         Raises:
-            Exception: of a tier that cannot be read.
+            Exception: a tier cannot be read.
         """
         try:
             wrong, present = self._differ(keys, checks)
@@ -251,7 +252,7 @@ class Scrubber:
 
     Args:
         rows: rows of each table, by name.
-        vocabularies: of each table the number of ids that always have a row, 0 for any keys.
+        vocabularies: number of ids of each table that always have a row; 0 for any keys.
         seconds: for one round.
         lock: held by whoever applies checkpoints, and while some rows are compared.
         whole: function that returns whether the tables have a whole state.
@@ -292,7 +293,7 @@ class Scrubber:
             table.settle()
 
     def forget(self) -> None:
-        """Forget what was to be noted: the checkpoint was not applied; the lock is held."""
+        """Forget the keys of a checkpoint that was not applied; the lock is held."""
         for table in self._tables.values():
             table.notes.clear()
 
@@ -308,7 +309,7 @@ class Scrubber:
             self._thread.join()
 
     def report(self) -> dict[str, Any]:
-        """Return what was found: see `Status.scrub`."""
+        """Return the state of scrubbing and the damaged rows, as `Status.scrub` has them."""
         return {
             "seconds": self._seconds,
             "rounds": self._scrub.rounds,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of a training's tables that are scrubbed: in memory by digests, in tiers by checksums."""
+"""Scrubbed rows of a training's tables: rows in memory by digests, rows in tiers by checksums."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class DigestedRows:
         self._left: deque[tuple[TableParameter, int, int]] = deque()
 
     def begin(self) -> int:
-        """Begin a round; return the number of parts, which count as rows here."""
+        """Begin a round; return the number of parts, each of which counts as one row."""
         self._left.clear()
         for table in self._tables:
             if table.stats()["digest_bytes"] > 0:
@@ -90,7 +90,7 @@ class TierRows:
         return sum(int(each.get(f"{kind}_rows", 0)) for each in stats for kind in ("remote", "ssd"))
 
     def look(self) -> Slice:
-        """Read some rows of a table, which compares them with their checksums.
+        """Read some rows of a table; the tier compares each row with its checksum.
 
         Raises:
             RowDamagedError: rows have changed by themselves; a RuntimeError.
