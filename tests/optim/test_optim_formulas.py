@@ -143,7 +143,8 @@ SETTINGS: dict[str, Any] = {
 RATE_CHANGES = ("exponential", "float64", "warm-up from 0", "groups and a list")
 PLAIN = ("SGD", "Adagrad", "RowWiseAdagrad", "LazyAdam-nesterov", "AdamW", "FTRL-power")
 EVERY_RUN = [
-    *(("graph", "all", rule) for rule in ("AdamW", "FTRL-power", "RowWiseAdagrad")),
+    *(("graph", "all", rule) for rule in ("LazyAdam", "AdamW", "FTRL-power", "RowWiseAdagrad")),
+    ("pynative", "all", "LazyAdam"),
     *(("pynative", "plain", rule) for rule in (*PLAIN, "RMSProp-centered")),
     *(("graph", setting, "LazyAdam") for setting in ("exponential", "float64", "warm-up from 0")),
     *(
@@ -167,18 +168,17 @@ EVERY = [
 ]
 
 
-def make(np_side, name, setting="plain", **more):
+def make(np_side, name, setting="plain"):
     """The optimizer over a fresh network, and a function that gives fresh models of the two."""
     cls, arguments, rule, rule_arguments = RULES[name]
     arguments_for, of_model = SETTINGS[setting]
     net = np_side.LinearNet()
-    given = {"params": net.trainable_params(), "learning_rate": 0.1, **arguments_for(net), **more}
+    given = {"params": net.trainable_params(), "learning_rate": 0.1, **arguments_for(net)}
     numbers = {"rates": 0.1, "weight_decay": 0.0, "decays_gamma": cls is optim.FTRL, **of_model}
     if cls is optim.FTRL and setting == "all":  # FTRL takes no schedule
         given["learning_rate"] = numbers["rates"] = 0.1
     if cls is optim.AdamW and "weight_decay" not in of_model:
         numbers["weight_decay"] = 0.01
-    numbers |= {name: more[name] for name in ("weight_decay",) if name in more}
     optimizer = cls(**given, **arguments)
 
     def model():
@@ -207,7 +207,7 @@ def test_any_batches_follow_the_formula(numpy_optim, mode, setting, name):
         suppress_health_check=list(HealthCheck),
     )
     @given(seed=st.integers(0, 2**32), keys=st.integers(0, 12), steps=st.integers(1, len(RATES)))
-    @example(1, 5, 4)
+    @example(1, 12, 4)  # each step lacks some rows, which keep value and moments
     def check(seed, keys, steps):
         net.table.clear_rows()
         for p, value in first:
@@ -243,23 +243,6 @@ def test_clipping_takes_hold_and_is_exact(numpy_optim, mode):
             sums[key] += g
         raw = np.sqrt(sum((np.asarray(g) ** 2).sum() for g in [*sums.values(), *batch[4:]]))
         assert norm == pytest.approx(min(clip, raw), rel=1e-5)
-
-
-def test_a_table_without_gradients_this_step_stays(numpy_optim, mode):
-    """Rows that do not occur keep value and moments."""
-    net, optimizer, model, _ = make(numpy_optim, "LazyAdam", weight_decay=0.1)
-    train, expected = numpy_optim.train_cell(net, optimizer), model()
-    rng = np.random.default_rng(2)
-    first = numpy_optim.random_batch(rng)
-    train(*first)
-    expected.step(first)
-    once = numpy_optim.random_batch(rng)
-    other = (once[0] + 100, once[1], once[2] + 100, *once[3:])
-    kept = {k: v.copy() for k, v in expected.rows.items()}
-    train(*other)
-    expected.step(other)
-    expected.check(net)
-    assert all((expected.rows[k] == v).all() for k, v in kept.items())
 
 
 def test_centered_rmsprop_stays_finite_where_variance_rounds_to_zero(numpy_optim, mode):

@@ -62,18 +62,8 @@ class InTable:
             self.table = new(tables, **settings)
         if self.bits < 32:
             self.table.quantise(self.bits)
-
-    def put(self, keys: np.ndarray, values: np.ndarray) -> None:
-        self.table.put(keys, values)
-
-    def erase(self, keys: np.ndarray) -> None:
-        self.table.erase(keys)
-
-    def digest(self, parts: int) -> tuple[np.ndarray, np.ndarray]:
-        return self.table.digest(parts)
-
-    def row_digests(self, part: int, parts: int) -> tuple[np.ndarray, np.ndarray]:
-        return self.table.row_digests(part, parts)
+        self.put, self.erase = self.table.put, self.table.erase
+        self.digest, self.row_digests = self.table.digest, self.table.row_digests
 
     def stored(self, keys: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Return the bytes that the digests of rows are of."""
@@ -110,25 +100,23 @@ class InSharedMemory:
         self.put(old, np.zeros((len(old), self.dim), np.float32), step=1)
         self.writer.erase(0, keys[7:])
 
-    def digest(self, parts: int) -> tuple[np.ndarray, np.ndarray]:
-        total = DigestSum("float32", parts)
+    def every_row(self) -> list[np.ndarray]:
         place = self.reader.enter()
         try:
-            for part in range(_native.SHARED_PARTS):
-                total.add_digests(*self.reader.row_digests(place, 0, part))
+            found = [self.reader.row_digests(place, 0, i) for i in range(_native.SHARED_PARTS)]
             with pytest.raises(ValueError, match="no such part"):
                 self.reader.row_digests(place, 0, _native.SHARED_PARTS)
         finally:
             self.reader.leave(place)
+        return [np.concatenate(each) for each in zip(*found, strict=True)]
+
+    def digest(self, parts: int) -> tuple[np.ndarray, np.ndarray]:
+        total = DigestSum("float32", parts)
+        total.add_digests(*self.every_row())
         return np.array(total.total.rows), np.array(total.total.sums, np.uint64)
 
     def row_digests(self, part: int, parts: int) -> tuple[np.ndarray, np.ndarray]:
-        place = self.reader.enter()
-        try:
-            found = [self.reader.row_digests(place, 0, i) for i in range(_native.SHARED_PARTS)]
-        finally:
-            self.reader.leave(place)
-        keys, digests = (np.concatenate(each) for each in zip(*found, strict=True))
+        keys, digests = self.every_row()
         mine = _native.digest_parts(keys, parts) == part
         return keys[mine], digests[mine]
 

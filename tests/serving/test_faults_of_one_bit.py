@@ -46,9 +46,11 @@ from mindspore_rec.train.checkpoint.scrub import DigestedRows
 from mindspore_rec.train.export.onnx import export_network
 from tests.cache.trained_tiers import Training, flip as flip_in_file, records
 from tests.parameter.test_digest import addresses_of, flip, keys_alike
+from tests.serving.shared.test_serving_shared_scrub import places_of
 from tests.serving.test_serving_digests import asker
 from tests.support.nightly import NIGHTLY
 from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
 
@@ -293,7 +295,7 @@ def predictor_of(of: Setting, **settings: Any) -> Iterator[tuple[Predictor, Hold
             for _ in range(FAULTS // 4):
                 key = of.rng.choice(ALL, 1)
                 before = table.read_rows(key)
-                if rows_of(settings) in BITS:  # no call sets a bit of a code
+                if settings.get("rows") in BITS:  # no call sets a bit of a code
                     other = before + np.float32(2.0 ** of.rng.integers(-8, 8))
                 else:
                     bits = before.copy().view(np.uint32)
@@ -314,10 +316,6 @@ def predictor_of(of: Setting, **settings: Any) -> Iterator[tuple[Predictor, Hold
 
         holder = Holder(lambda: (0, lambda: None), expect, "", report, [written])
         yield predictor, holder
-
-
-def rows_of(settings: dict[str, Any]) -> str:
-    return settings.get("rows", "float32")
 
 
 @contextmanager
@@ -434,27 +432,10 @@ def in_memory_that_processes_share(of: Setting, rows: str) -> Iterator[Holder]:
 
     with mmap.mmap(fd, os.fstat(fd).st_size) as memory:
 
-        def places(key: int) -> list[int]:
-            """Return the places of a row's numbers, which come right after its key."""
-            row = key.to_bytes(8, "little") + stored[PLACE[key]].tobytes()
-            found: list[int] = []
-            begin = 0
-            while True:  # the file is sparse, and larger than memory
-                try:
-                    begin = os.lseek(fd, begin, os.SEEK_DATA)
-                except OSError:
-                    return found
-                end = os.lseek(fd, begin, os.SEEK_HOLE)
-                at = memory.find(row, begin, end)
-                while at >= 0:
-                    found.append(at + 8)
-                    at = memory.find(row, at + 1, end)
-                begin = end
-
         def fault() -> Fault:
             key = int(of.rng.choice(ALL))
             at, bit = int(of.rng.integers(stored[0].nbytes)), 1 << int(of.rng.integers(8))
-            copies = places(key)
+            copies = places_of(fd, memory, key, stored[PLACE[key]].tobytes())
             assert copies
 
             def change() -> None:
@@ -566,17 +547,14 @@ def test_each_row_is_named(setting: Setting, holder: str, caplog: pytest.LogCapt
                 else:
                     some[key] = undo
             until(rows.report, [*some])
-            done = rows.report()["rounds"]
-            deadline = time.monotonic() + 60
-            while rows.report()["rounds"] <= done + 1:  # the others are compared all the same
-                assert time.monotonic() < deadline
-                time.sleep(0.001)
+            done, report = rows.report()["rounds"], rows.report
+            wait_until(lambda: report()["rounds"] > done + 1)  # the others are compared too
             for undo in some.values():
                 undo()
             rows.expect([])
-            report = rows.report()
-            figures = report["tables"][NAME]
-            assert figures["scrubbed_rows"] >= KEYS * report["rounds"] > KEYS * FAULTS // 2
-            assert figures["digest_bytes"] > 0 and report["seconds"] == 1e-3
+            said = rows.report()
+            figures = said["tables"][NAME]
+            assert figures["scrubbed_rows"] >= KEYS * said["rounds"] > KEYS * FAULTS // 2
+            assert figures["digest_bytes"] > 0 and said["seconds"] == 1e-3
         for check in rows.others:
             check()
