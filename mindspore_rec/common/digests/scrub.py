@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scrub: the loop of all scrubbers, which look for rows that changed by themselves.
 
-A round looks at all rows once, a slice at a time, and takes a number of seconds. The holder of the
-rows says what a slice is and whether its rows are right: `ScrubbedRows`. A trainer calls `step`
-after each step of the training; a predictor has a thread that calls `turn`.
+A round looks at all rows once, a slice at a time, and takes a number of seconds. The rows are behind
+the interface `ScrubbedRows`, which divides them into slices and checks them. A trainer calls
+`step` after each step of the training; a predictor has a thread that calls `turn`.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class Scrub:
         seconds: seconds of a round.
 
     Attributes:
-        rounds: number of rounds that have ended, in which every row was read.
-        round_seconds: seconds that the last of these rounds took; None before its end.
+        rounds: number of ended rounds in which every row was read.
+        round_seconds: seconds of the last round that `rounds` counts; None before its end.
     """
 
     def __init__(self, rows: ScrubbedRows, seconds: float) -> None:
@@ -94,7 +94,7 @@ class Scrub:
         """Look at slices that are due, for at most a quarter of the time since the last call.
 
         Raises:
-            Exception: an error by which the holder of the rows reports damaged rows.
+            Exception: the rows are damaged, and `ScrubbedRows.look` reports this by an error.
         """
         self.turn(_MOST_SHARE * (time.monotonic() - self._last_step))
         self._last_step = time.monotonic()
