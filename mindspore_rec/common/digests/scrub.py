@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scrub: the loop of all scrubbers, which look for rows that changed by themselves.
 
-A round looks at all rows once, a slice at a time, and takes a number of seconds. The rows are behind
-the interface `ScrubbedRows`, which divides them into slices and checks them. A trainer calls
+A round looks at all rows once, a slice at a time, and takes a number of seconds. The rows are
+behind the interface `ScrubbedRows`, which divides them into slices and checks them. A trainer calls
 `step` after each step of the training; a predictor has a thread that calls `turn`.
 """
 
