@@ -3,13 +3,14 @@
 
     python tools/digest_cost.py --steps 1000 --delta-every 50
 
-It is no benchmark, which use public names only.
+It is no benchmark: benchmarks use public names only.
 
-The step is that of `embedding_step.py` without the graph: look up batch x fields ids, accumulate
-their gradients, one step of Adam. Every so many steps comes a delta: changed rows are copied, and
-an epoch begins. Two equal tables take it in turns, in an order that changes; one of them keeps its
-digest. Counted are the processor's seconds of all threads, which other programs on the machine
-change less than the time that passes. Figures are medians of pairs: of steps, and of deltas.
+A step is the step of `embedding_step.py` without the graph: look up batch x fields ids, accumulate
+their gradients, one step of Adam. After every `--delta-every` steps comes a delta: changed rows are
+copied, and an epoch begins. Two equal tables take turns, in a changing order; one of the tables
+keeps its digest. The tool counts the processor's seconds of all threads: other programs on the
+machine change this number less than elapsed time. Figures are medians of pairs of steps and of
+pairs of deltas.
 """
 
 from __future__ import annotations

@@ -51,6 +51,7 @@ PYTHON_TESTS = {
 # Tests of Python code, by folders of the package; other folders use the same name in `tests`.
 ROOM_TESTS = {
     "common/columns": "feature",
+    "common/digests": "parameter",
     "common/launch": "launch",
     "common/metrics": "metrics",
     "common/network": "serving/network",

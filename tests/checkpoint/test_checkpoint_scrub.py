@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from mindspore_rec import (
     tables_of,
 )
 from mindspore_rec.checkpoint import RowChecks
-from mindspore_rec.train.checkpoint.scrub import TableScrub
+from tests.cache.trained_tiers import RedisFaults, SsdFaults
 from tests.parameter.test_digest import addresses_of, flip
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
@@ -65,33 +66,60 @@ def checkpoint_at(path: Path, **more: Any) -> RecCheckpoint:
     return RecCheckpoint(path, every_steps=1000, delta_every_steps=2, data_starts_over=True, **more)
 
 
-def test_a_damaged_row_ends_a_training_and_a_restart_goes_on(tmp_path: Path, unique: Any) -> None:
+@pytest.mark.parametrize("rows", ["memory", pytest.param("redis", marks=pytest.mark.redis), "ssd"])
+def test_a_damaged_row_ends_a_training_and_a_restart_goes_on(
+    tmp_path: Path, unique: Any, request: pytest.FixtureRequest, rows: str
+) -> None:
     name = unique()
-    model = model_of(name)
-    table = rows_of(model)
-    others = np.arange(1000, 21_000)  # which no batch has
-    table.write_rows(others, np.random.default_rng(1).standard_normal((20_000, 16), np.float32))
-    right = table.read_rows(others)
-    native = table._synchronised()
+    tier: dict[str, Any] = {}
+    url = request.getfixturevalue("redis_url") if rows == "redis" else ""
+    if rows != "memory":
+        ssd = SsdConfig(tmp_path / "ssd", direct=False)
+        tier = {"remote": url} if url else {"ssd": ssd}
+
+    def begin(leftover: Any) -> tuple[RecModel, Any, RecCheckpoint]:
+        cache = CacheConfig(host_rows=64, leftover=leftover, **tier) if tier else None
+        model = model_of(name, cache=cache)
+        checks = RowChecks(scrub_seconds=0.1)
+        return model, rows_of(model), checkpoint_at(tmp_path / "run", row_checks=checks)
+
+    model, table, checkpoint = begin("refuse")
+    others = np.arange(1000, 21_000 if rows == "memory" else 4000)  # which no batch has
+    values = np.random.default_rng(1).standard_normal((len(others), 16), np.float32)
+    table.write_rows(others, values)
+    named: list[str] = []
 
     def damage() -> None:
-        key = np.array([12_345])
-        at = addresses_of(native, key, table.read_rows(key))[12_345]
-        with open("/proc/self/mem", "r+b", 0) as memory:
-            flip(memory, at + 5, 8)
+        if rows == "memory":
+            some = np.array([12_345])
+            at = addresses_of(table._synchronised(), some, table.read_rows(some))[12_345]
+            with open("/proc/self/mem", "r+b", 0) as memory:
+                flip(memory, at + 5, 8)
+            named.append("the rows of keys 12345 have changed")
+            return
+        table.flush()
+        faults = RedisFaults(table, url) if url else SsdFaults(table, tmp_path)
+        faults.look()
+        rng = np.random.default_rng(2)
+        key, undo, said = faults.make(rng)
+        while key not in others:
+            undo()
+            key, undo, said = faults.make(rng)
+        named.append(said)
 
-    checkpoint = checkpoint_at(tmp_path / "run", row_checks=RowChecks(scrub_seconds=0.1))
-    with pytest.raises(RuntimeError, match=f"table '{name}': the rows of keys 12345 have changed"):
+    with pytest.raises(RuntimeError) as raised:
         train(model, checkpoint, 3000, After(20, damage))
-    assert 20 <= checkpoint.step < 3000
+    assert re.search(f"table '{name}': {named[0]}", str(raised.value))
+    ended = checkpoint.step
+    assert 20 <= ended < 3000
     table.close()
-    again = model_of(name)
-    checkpoint = checkpoint_at(tmp_path / "run", row_checks=RowChecks(scrub_seconds=0.1))
+    again, table, checkpoint = begin("discard")
     restored = checkpoint.restore(again)
-    assert restored is not None and 2 <= restored <= checkpoint.step
-    np.testing.assert_array_equal(rows_of(again).read_rows(others), right)
-    train(again, checkpoint, 40, After(1, lambda: None))
+    assert restored is not None and 2 <= restored <= ended
+    np.testing.assert_array_equal(table.read_rows(others), values)
+    train(again, checkpoint, 60, After(1, lambda: None))
     assert checkpoint.scrub_rounds > 1
+    table.close()
 
 
 @pytest.mark.parametrize("rows", ["host", "ssd", "aged"])
@@ -112,39 +140,6 @@ def test_nothing_is_found_where_rows_only_are_trained(
     assert checkpoint.scrub_rounds > 5
 
 
-def test_each_row_is_looked_at_once_a_round(unique: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = model_of(unique())
-    table = rows_of(model)
-    table.write_rows(np.arange(100_000), np.ones((100_000, 16), np.float32))
-    table.marks.hold("test", table.marks.new())
-    table.marks.keep_digest()
-    seen: list[tuple[int, int]] = []
-    now = [0.0]
-    monkeypatch.setattr("mindspore_rec.train.checkpoint.scrub.time.monotonic", lambda: now[0])
-
-    def none_are(_: object, part: int, parts: int) -> np.ndarray:
-        seen.append((part, parts))
-        return np.empty(0, np.int64)
-
-    monkeypatch.setattr(type(table), "damaged_rows", none_are)
-    scrub = TableScrub([table], 100.0)
-    scrub.step()
-    assert seen == []
-    now[0] = 50.0
-    scrub.step()
-    parts = 100_000 // 8192
-    assert seen == [(part, parts) for part in range(parts // 2)]
-    now[0] = 99.9
-    scrub.step()
-    assert scrub.rounds == 0
-    now[0] = 1000.0  # a step that took long
-    scrub.step()
-    assert seen == [(part, parts) for part in range(parts)] and scrub.rounds == 1
-    scrub.step()
-    assert len(seen) == parts
-    table.marks.release("test")
-
-
 def test_wrong_settings_are_refused(tmp_path: Path) -> None:
     for seconds in (-1, float("nan"), 1e10):
         with pytest.raises(ValueError, match="scrub_seconds"):
@@ -158,29 +153,3 @@ def test_wrong_settings_are_refused(tmp_path: Path) -> None:
         RowChecks(scrub_seconds=1, keep_digests=False)
     with pytest.raises(TypeError, match="row_checks must be a RowChecks, got str"):
         checkpoint_at(tmp_path, row_checks=wrong)
-
-
-def test_a_round_takes_a_quarter_of_the_time_at_most(
-    unique: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = HashEmbeddingLookup(1, ms.int64, name=unique()).embedding_table
-    table.marks.hold("test", table.marks.new())
-    table.write_rows(np.arange(100_000), np.ones((100_000, 1), np.float32))
-    table.marks.keep_digest()
-    now, looked = 0.0, []
-
-    def look(_: Any, part: int, parts: int) -> np.ndarray:
-        nonlocal now
-        now += 1.0
-        looked.append(part)
-        return np.zeros(0, np.int64)
-
-    monkeypatch.setattr("mindspore_rec.train.checkpoint.scrub.time.monotonic", lambda: now)
-    monkeypatch.setattr(type(table), "damaged_rows", look)
-    scrub = TableScrub([table], 1e-320)
-    for _ in range(200):
-        now += 9.0  # a step
-        scrub.step()
-    assert scrub.rounds > 3
-    assert len(looked) <= 200 * 4  # of 9 to 13 seconds, a quarter, and the part that was begun
-    table.close()

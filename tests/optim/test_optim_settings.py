@@ -8,36 +8,13 @@ from typing import Any
 import mindspore as ms
 import numpy as np
 import pytest
-from mindspore import Tensor, nn, ops
+from mindspore import Tensor, nn
 from mindspore.dataset import GeneratorDataset
-from mindspore.nn.learning_rate_schedule import LearningRateSchedule
 
 from mindspore_rec import optim
 from tests.support.networks import SumOf
 
 STEPS = 4
-
-
-class DoubleSchedule(LearningRateSchedule):
-    """A schedule in float64, which a table would read as other numbers."""
-
-    def construct(self, global_step):
-        return ops.cast(global_step + 1, ms.float64) * Tensor(0.01, ms.float64)
-
-
-class GrowingDecay(nn.Cell):
-    def construct(self, global_step):
-        return ops.cast(global_step, ms.float32) * 0.02
-
-
-def run(np_side, net, optimizer, model, steps=STEPS, loss_scale=1.0):
-    train = np_side.train_cell(net, optimizer, loss_scale)
-    rng = np.random.default_rng(5)
-    for _ in range(steps):
-        batch = np_side.random_batch(rng)
-        train(*batch)
-        model.step(batch)
-    model.check(net)
 
 
 FORMS: dict[str, Any] = {
@@ -62,22 +39,6 @@ def test_learning_rate_forms(numpy_optim, form):
         assert float(optimizer.get_lr().asnumpy()) == pytest.approx(rate)
 
 
-SCHEDULES: dict[str, Any] = {
-    "exponential": (nn.ExponentialDecayLR(0.1, 0.5, 2), lambda name, t: 0.1 * 0.5 ** (t / 2)),
-    "float64": (DoubleSchedule(), lambda name, t: 0.01 * (t + 1)),
-    "warm-up from 0": (nn.WarmUpLR(0.1, 4), lambda name, t: 0.1 * t / 4),
-}
-
-
-@pytest.mark.usefixtures("graph_mode")
-@pytest.mark.parametrize("name", SCHEDULES)
-def test_schedules(numpy_optim, name):
-    schedule, rates = SCHEDULES[name]
-    net = numpy_optim.LinearNet()
-    optimizer = optim.LazyAdam(net.trainable_params(), schedule)
-    run(numpy_optim, net, optimizer, numpy_optim.LinearModel(numpy_optim.adam(), rates=rates))
-
-
 def test_learning_rate_that_is_set_between_steps_is_seen(numpy_optim, mode):
     net = numpy_optim.LinearNet()
     optimizer = optim.SGD(net.trainable_params(), 0.1)
@@ -90,60 +51,6 @@ def test_learning_rate_that_is_set_between_steps_is_seen(numpy_optim, mode):
         train(*batch)
         model.step(batch)
     model.check(net)
-
-
-@pytest.mark.parametrize("rule", ["sgd", "adamw"])
-def test_decay_that_changes_with_the_step(numpy_optim, mode, rule):
-    net = numpy_optim.LinearNet()
-    cls = {"sgd": optim.SGD, "adamw": optim.AdamW}[rule]
-    optimizer = cls(net.trainable_params(), 0.1, weight_decay=GrowingDecay(), loss_scale=64.0)
-    formula = numpy_optim.sgd() if rule == "sgd" else numpy_optim.adam(inner_eps=False)
-    model = numpy_optim.LinearModel(
-        formula, weight_decay=lambda name, t: 0.02 * t, decoupled=rule == "adamw"
-    )
-    run(numpy_optim, net, optimizer, model, loss_scale=64.0)
-
-
-GROUP_RATES: dict[str, Any] = {
-    "plain": [0.1, 0.03, 0.02],
-    "list": [[0.4, 0.3, 0.2, 0.1], 0.03, 0.02],
-}
-
-
-@pytest.mark.parametrize("rates", GROUP_RATES)
-def test_groups_have_their_own_rates_and_decays(numpy_optim, mode, rates):
-    """Dynamic and constant rates mix; a group's decay counts whatever the name."""
-    default, of_table, of_gamma = GROUP_RATES[rates]
-    net = numpy_optim.LinearNet()
-    groups = [
-        {"params": (p for p in [net.table.anchor]), "lr": of_table, "weight_decay": 0.2},
-        {"params": [net.gamma], "lr": of_gamma, "weight_decay": 0.3},
-        {"params": [net.w]},
-        {"order_params": net.trainable_params()},
-    ]
-    optimizer = optim.Momentum(groups, default, 0.9, weight_decay=0.1, loss_scale=2.0)
-    assert [p.name for p in optimizer.parameters] == [p.name for p in net.trainable_params()]
-
-    def rate(name, t):
-        if name == "w":
-            return default[t] if isinstance(default, list) else default
-        return of_gamma if name == "gamma" else of_table
-
-    model = numpy_optim.LinearModel(
-        numpy_optim.momentum(0.9),
-        rates=rate,
-        weight_decay=lambda name, t: {"w": 0.1, "gamma": 0.3}.get(name, 0.2),
-        decays_gamma=True,
-    )
-    run(numpy_optim, net, optimizer, model, loss_scale=2.0)
-
-
-def test_gradient_centralization_of_a_group_leaves_tables_alone(numpy_optim, mode):
-    """MindSpore centralizes where the second axis divides by 16; a table's token is no gradient."""
-    net = numpy_optim.LinearNet()
-    groups = [{"params": net.trainable_params(), "grad_centralization": True}]
-    optimizer = optim.SGD(groups, 0.1)
-    run(numpy_optim, net, optimizer, numpy_optim.LinearModel(numpy_optim.sgd()))
 
 
 @pytest.mark.usefixtures("graph_mode")

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 from mindspore_rec import _native
-from mindspore_rec.common.rows.digest import DigestSum, TableDigest
+from mindspore_rec.common.digests.digest import DigestSum, TableDigest
 from mindspore_rec.common.rows.quantise import to_bytes
 from tests.cache.native_calls import MemoryTier
 from tests.parameter.digest_model import part_of, row_digest, table_digest
@@ -20,6 +20,7 @@ from tests.support.nightly import NIGHTLY
 
 INT64 = np.iinfo(np.int64)
 NAMES = iter(range(1 << 30))
+VOCABULARY = 300
 
 
 @pytest.fixture
@@ -47,83 +48,161 @@ def of_export(table: _native.Table) -> int:
     return table_digest(rows["keys"], rows["values"])
 
 
-@pytest.mark.parametrize("dim", [1, 2, 3, 16])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-def test_it_is_that_of_the_model(tables: list[_native.Table], dim: int, dtype: str) -> None:
+class InTable:
+    """Rows of a table, of any kind and in any tier."""
+
+    def __init__(self, tables: list[_native.Table], dim: int, kind: str) -> None:
+        self.bits = {"int8": 8, "int4": 4}.get(kind, 32)
+        dtype = kind if kind in ("bfloat16", "float16") else "float32"
+        settings: dict[str, Any] = {"dim": dim, "value_dtype": dtype}
+        if kind == "tier":
+            self.table, _ = over_tier(tables, 16, **settings)
+        else:
+            settings |= {"vocabulary": VOCABULARY} if kind == "vocabulary" else {}
+            self.table = new(tables, **settings)
+        if self.bits < 32:
+            self.table.quantise(self.bits)
+        self.put, self.erase = self.table.put, self.table.erase
+        self.digest, self.row_digests = self.table.digest, self.table.row_digests
+
+    def stored(self, keys: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Return the bytes that the digests of rows are of."""
+        return self.table.lookup(keys) if self.bits == 32 else to_bytes(values, self.bits)
+
+
+class InSharedMemory:
+    """Rows that processes share; without `settle` the newest are not merged into the index."""
+
+    def __init__(self, bits: int, dim: int, settle: bool) -> None:
+        self.bits, self.dim, self.settle, self.steps = bits, dim, settle, 0
+        self.fd = os.memfd_create("digests")
+        ages = {"max_idle_steps": 10, "max_idle_seconds": -1}
+        spec = {"dim": dim, "bits": bits, "vocabulary": 0, "outside_zeros": False, **ages}
+        _native.SharedMemory.create(self.fd, [spec], 1 << 30)
+        memory = _native.SharedMemory(self.fd, write=True)
+        assert memory.bits(0) == bits
+        self.writer, self.reader = _native.SharedWriter(memory), _native.SharedReader(memory, 0, 1)
+
+    def publish(self) -> None:
+        self.steps += 1
+        self.writer.set_ages_at(0, 25, 0)
+        self.writer.publish(str(self.steps).encode(), b"")
+        if self.settle:
+            self.writer.settle()
+
+    def put(self, keys: np.ndarray, values: np.ndarray, step: int = 20) -> None:
+        steps = np.full(len(keys), step, np.uint32)
+        self.writer.upsert(0, keys, values, steps, np.zeros(len(keys), np.uint32))
+
+    def erase(self, keys: np.ndarray) -> None:
+        """Erase some of the rows; the others become too old."""
+        old = np.sort(keys[:7])
+        self.put(old, np.zeros((len(old), self.dim), np.float32), step=1)
+        self.writer.erase(0, keys[7:])
+
+    def every_row(self) -> list[np.ndarray]:
+        place = self.reader.enter()
+        try:
+            found = [self.reader.row_digests(place, 0, i) for i in range(_native.SHARED_PARTS)]
+            with pytest.raises(ValueError, match="no such part"):
+                self.reader.row_digests(place, 0, _native.SHARED_PARTS)
+        finally:
+            self.reader.leave(place)
+        return [np.concatenate(each) for each in zip(*found, strict=True)]
+
+    def digest(self, parts: int) -> tuple[np.ndarray, np.ndarray]:
+        total = DigestSum("float32", parts)
+        total.add_digests(*self.every_row())
+        return np.array(total.total.rows), np.array(total.total.sums, np.uint64)
+
+    def row_digests(self, part: int, parts: int) -> tuple[np.ndarray, np.ndarray]:
+        keys, digests = self.every_row()
+        mine = _native.digest_parts(keys, parts) == part
+        return keys[mine], digests[mine]
+
+    def stored(self, keys: np.ndarray, values: np.ndarray) -> np.ndarray:
+        return values if self.bits == 32 else to_bytes(values, self.bits)
+
+
+IN_TABLES = ("float32", "bfloat16", "float16", "int8", "int4", "vocabulary", "tier")
+SHARED = [(bits, settle) for bits in (32, 8, 4) for settle in (True, False)]
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3, 5, 16])
+@pytest.mark.parametrize("kind", [*IN_TABLES, *SHARED], ids=str)
+def test_it_is_the_sum_of_the_digests_of_the_rows(
+    tables: list[_native.Table], threads: Callable[[int], None], kind: Any, dim: int
+) -> None:
+    """Whoever holds the rows, in any order, after rows have come, changed and gone."""
     rng = np.random.default_rng(dim)
-    keys = np.array([0, 1, -1, 7, INT64.min, INT64.max, *rng.integers(-(1 << 60), 1 << 60, 200)])
-    values = rng.standard_normal((len(keys), dim)).astype(np.float32)
-    values[:3] = 0
-    table, other = (new(tables, dim=dim, value_dtype=dtype) for _ in range(2))
-    table.put(keys, values)
-    other.put(keys[::-1].copy(), values[::-1].copy())  # in another order
-    assert whole(table) == whole(other) == of_export(table)
-    before = _native.get_num_threads()
-    try:
-        for threads in (1, 3):
-            _native.set_num_threads(threads)
-            assert whole(table) == of_export(table)
-    finally:
-        _native.set_num_threads(before)
 
+    def make() -> Any:
+        return (
+            InTable(tables, dim, kind)
+            if kind in IN_TABLES
+            else InSharedMemory(kind[0], dim, kind[1])
+        )
 
-def test_parts_add_up_and_name_their_rows(tables: list[_native.Table]) -> None:
-    table = new(tables, dim=2)
-    keys = np.arange(-300, 300)
-    table.put(keys, np.arange(1200, dtype=np.float32).reshape(-1, 2))
-    rows, sums = table.digest(7)
-    assert rows.sum() == 600 and rows.min() > 0
-    assert int(sums.sum(dtype=np.uint64)) == whole(table)
-    seen = set()
+    edges = np.array([0, 1, -1, 7, INT64.min, INT64.max])
+    model: dict[int, np.ndarray] = {}
+    holder, twin = make(), make()
+    if kind == "vocabulary":
+        edges = edges[:2]
+        model = dict(enumerate(holder.table.lookup(np.arange(VOCABULARY))))
+    for _ in range(4):
+        if kind == "vocabulary":
+            keys = rng.permutation(VOCABULARY)[:150]
+        else:
+            keys = np.unique([*edges, *rng.integers(-(1 << 60), 1 << 60, 100), *range(-40, 40)])
+        values = rng.standard_normal((len(keys), dim)).astype(np.float32)
+        values[:3] = 0
+        holder.put(keys, values)
+        model.update(zip(keys.tolist(), values, strict=True))
+        if kind != "vocabulary":
+            gone = rng.choice(keys, 27, replace=False)
+            holder.erase(gone)
+            for key in gone.tolist():
+                del model[key]
+        if kind in SHARED:
+            holder.publish()
+    order = rng.permutation(len(model))
+    keys, values = np.array([*model])[order], np.array([*model.values()])[order]
+    twin.put(*((keys, values) if kind in IN_TABLES else (np.sort(keys), values[np.argsort(keys)])))
+    if kind in SHARED:
+        twin.publish()
+    stored = holder.stored(keys, values)
+    whole = table_digest(keys, stored)
+    for number in (1, 3):
+        threads(number)
+        for each in (holder, twin):
+            rows, sums = each.digest(1)
+            assert (rows.tolist(), sums.tolist()) == ([len(keys)], [whole])
+    rows, sums = holder.digest(7)
+    assert rows.min() > 0
+    bytes_of = dict(zip(keys.tolist(), stored, strict=True))
     for part in range(7):
-        found, digests = table.row_digests(part, 7)
-        assert {part_of(key, 7) for key in found.tolist()} == {part}
-        assert int(digests.sum(dtype=np.uint64)) == int(sums[part]) and len(found) == rows[part]
-        value = table.lookup(found[:1])
-        assert int(digests[0]) == row_digest(int(found[0]), value.tobytes())
-        seen |= set(found.tolist())
-    assert seen == set(keys.tolist())
+        some, digests = holder.row_digests(part, 7)
+        assert sorted(some.tolist()) == sorted(key for key in bytes_of if part_of(key, 7) == part)
+        assert int(digests.sum(dtype=np.uint64)) == int(sums[part]) and len(some) == rows[part]
+        expected = [row_digest(key, bytes_of[key].tobytes()) for key in some.tolist()]
+        assert digests.tolist() == expected
     total = DigestSum("float32", 7)
-    total.add(keys, table.lookup(keys))
+    total.add(keys, stored)
     assert total.total == TableDigest("float32", tuple(rows.tolist()), tuple(sums.tolist()))
     assert TableDigest.from_json(total.total.to_json()) == total.total
+    if kind in IN_TABLES:
+        assert holder.table.size() == twin.table.size() == len(keys)
+        if holder.bits == 32:
+            assert whole == of_export(holder.table)
+    else:
+        os.close(holder.fd)
+        os.close(twin.fd)
 
 
 @pytest.mark.parametrize("parts", [0, -1, 65537])
 def test_a_wrong_number_of_parts_is_refused(tables: list[_native.Table], parts: int) -> None:
     with pytest.raises((ValueError, TypeError)):
         new(tables, dim=1).digest(parts)
-
-
-@pytest.mark.parametrize("bits", [8, 4])
-@pytest.mark.parametrize("dim", [5, 16])
-def test_rows_of_int8_and_int4_have_a_digest_of_their_bytes(
-    tables: list[_native.Table], bits: int, dim: int
-) -> None:
-    table = new(tables, dim=dim)
-    table.quantise(bits)
-    keys = np.arange(-50, 50)
-    values = np.random.default_rng(bits).standard_normal((100, dim)).astype(np.float32)
-    table.put(keys, values)
-    assert whole(table) == table_digest(keys, to_bytes(values, bits))
-
-
-@pytest.mark.parametrize("vocabulary", [0, 100])
-def test_tiers_change_nothing(tables: list[_native.Table], vocabulary: int) -> None:
-    settings = {"dim": 2, "vocabulary": vocabulary}
-    table, twin = new(tables, **settings), new(tables, **settings)
-    if not vocabulary:
-        table.set_cache(
-            host_rows=16, levels=[{"kind": "remote", "open": lambda size, _: MemoryTier(size)}]
-        )
-    rng = np.random.default_rng(1)
-    for _ in range(5):
-        keys = rng.permutation(100)[:40]
-        values = rng.standard_normal((40, 2)).astype(np.float32)
-        for each in (table, twin):
-            each.put(keys, values)
-        assert whole(table) == whole(twin) == of_export(table)
-    assert table.size() == twin.size()
 
 
 # ---- kept while rows change
@@ -303,51 +382,6 @@ def flip(memory: io.FileIO, at: int, bits: int) -> None:
     byte = memory.read(1)
     memory.seek(at)
     memory.write(bytes([byte[0] ^ bits]))
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_faults_of_one_bit_in_memory_are_found_and_named(
-    tables: list[_native.Table], dtype: str
-) -> None:
-    rng = np.random.default_rng(40)
-    table = new(tables, dim=16, value_dtype=dtype)
-    table.bind_optimizer("adam")
-    keys = keys_alike(rng, 3000)
-    table.put(keys, rng.standard_normal((3000, 16)).astype(np.float32))
-    with pytest.raises(ValueError, match="keeps no digests"):
-        table.damaged_rows()
-    mark = table.mark()
-    table.keep_digest()
-    _, ticket = table.lookup_train(keys[:2000])
-    table.accumulate(ticket, rng.standard_normal((2000, 16)).astype(np.float32))
-    table.apply(0.1)
-    table.export_since(mark)
-    table.mark()
-    some = np.array([*keys[:20], *keys[-20:]])
-    values = table.lookup(some)
-    if dtype == "bfloat16":
-        values = (values.view(np.uint32) >> 16).astype(np.uint16)
-    places = addresses_of(table, some, values)
-    assert places.keys() == set(some.tolist())
-    assert len(table.damaged_rows()) == 0
-    kept = table.kept_digest()
-    assert kept == whole(table)
-    with open("/proc/self/mem", "r+b", 0) as memory:
-        for _ in range(1000 if NIGHTLY else 50):
-            key = int(rng.choice(some))
-            at = places[key] + int(rng.integers(values[0].nbytes))
-            bit = 1 << int(rng.integers(8))
-            flip(memory, at, bit)
-            assert table.damaged_rows().tolist() == [key]
-            assert table.kept_digest() == kept != whole(table)
-            in_parts = [table.damaged_rows(part, 3).tolist() for part in range(3)]
-            assert sorted(map(len, in_parts)) == [0, 0, 1] and [key] in in_parts
-            flip(memory, at, bit)
-    assert len(table.damaged_rows()) == 0
-    table.put(some, table.lookup(some) + 1)  # a row that is being changed is not damaged
-    assert len(table.damaged_rows()) == 0
-    with pytest.raises(ValueError, match="part must be below parts"):
-        table.damaged_rows(3, 3)
 
 
 def test_its_memory_is_counted(tables: list[_native.Table]) -> None:

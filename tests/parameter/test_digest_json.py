@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mindspore_rec.common.rows.digest import MOST_PARTS, TableDigest
+from mindspore_rec.common.digests.digest import MOST_PARTS, TableDigest
 
 GREATEST = (1 << 64) - 1
 

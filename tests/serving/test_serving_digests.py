@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One number for trainer, checkpoints and predictors; and faults of one bit that it finds."""
+"""One number for trainer, checkpoints and predictors."""
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import threading
 import time
@@ -15,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mindspore_rec import CacheConfig, MapParameter, SsdConfig, _native
-from mindspore_rec.common.run.chain import Entry, entries, entry_at, newest_chain, verify
+from mindspore_rec import MapParameter
+from mindspore_rec.common.run.chain import Entry, entries, entry_at, newest_chain
 from mindspore_rec.common.run.command import main
 from mindspore_rec.common.run.digests import saved_digest, table_digest_at
 from mindspore_rec.common.run.errors import CheckpointError
@@ -24,9 +23,7 @@ from mindspore_rec.common.run.live import AskServer, ServerBusyError, compare_li
 from mindspore_rec.common.run.manifest import MANIFEST, write_manifest
 from mindspore_rec.common.run.merge import merge_chain
 from mindspore_rec.common.run.publish import Publisher
-from mindspore_rec.common.tiers.ssd_command import verify as verify_ssd
 from mindspore_rec.serving import Predictor
-from mindspore_rec.ssd import SsdStore
 from tests.serving.serving_network import Marked
 from tests.support.http_server import ready_server
 from tests.support.nightly import NIGHTLY
@@ -119,80 +116,6 @@ def test_a_published_run_has_digests_of_the_same_numbers_only(run: Path, tmp_pat
             assert all(t.same for t in compare_live(tmp_path / rows, asker(predictor)))
 
 
-@pytest.mark.parametrize("rows", ["float32", "int8", "int4", "ssd"])
-def test_faults_of_one_bit_in_a_predictor_are_found_and_named(
-    run: Path, tmp_path: Path, rows: str
-) -> None:
-    rng = np.random.default_rng(1)
-    settings: dict[str, Any] = {"rows": rows}
-    if rows == "ssd":
-        settings = {"tiers": CacheConfig(host_rows=16, ssd=SsdConfig(tmp_path / "ssd"))}
-    with Predictor(run, Marked, inputs=INPUTS, follow=False, **settings) as predictor:
-        ask = asker(predictor)
-        first = compare_live(run, ask)
-        assert [table.name for table in first] == ["serving.one", "serving.two"]
-        assert all(table.same and table.served.row_count == 50 for table in first)
-        tables = predictor._runner.tables
-        for _ in range(FAULTS // 4):
-            name = str(rng.choice(list(tables)))
-            table, key = tables[name], rng.integers(0, 50, 1)
-            if rows in ("int8", "int4"):
-                # No call sets a bit of a code; the nearest is the row of another value.
-                values = table.read_rows(key) + np.float32(2.0 ** rng.integers(-8, 8))
-                before = table.read_rows(key)
-            else:
-                values = before = table.read_rows(key)
-                bits = values.copy().view(np.uint32)
-                bits[0, rng.integers(bits.shape[1])] ^= np.uint32(1 << int(rng.integers(23)))
-                values = bits.view(np.float32)
-            table.import_rows(key, values)
-            for found in compare_live(run, ask):
-                wrong = {int(key[0])} if found.name == name else set()
-                assert set(found.wrong) == wrong and found.same == (not wrong)
-            table.import_rows(key, before)
-        gone = np.array([7])
-        tables["serving.one"].erase_rows(gone)
-        named = {table.name: dict(table.wrong) for table in compare_live(run, ask)}
-        assert named == {"serving.one": {7: "the server has no such row"}, "serving.two": {}}
-
-
-def flip_in_redis(client: Any, bucket: bytes, field: bytes, at: int, bit: int) -> None:
-    row = client.hget(bucket, field)
-    client.hset(bucket, field, row[:at] + bytes([row[at] ^ 1 << bit]) + row[at + 1 :])
-
-
-def test_faults_of_one_bit_in_redis_are_found_and_named(run: Path, redis_url: str) -> None:
-    import redis
-
-    rng = np.random.default_rng(4)
-    client: Any = redis.Redis.from_url(redis_url)
-    tiers = CacheConfig(host_rows=16, remote=redis_url)
-    with Predictor(run, Marked, inputs=INPUTS, follow=False, tiers=tiers) as predictor:
-        ask = asker(predictor)
-        assert all(table.same and table.served.row_count == 50 for table in compare_live(run, ask))
-        places: list[tuple[str, int, tuple[bytes, bytes]]] = []
-        for name in predictor._runner.tables:
-            rows: dict[int, tuple[bytes, bytes]] = {}
-            for bucket in client.keys(f"emb{{*{name}/*}}v"):
-                fields = [field for field in client.hkeys(bucket) if len(field) == 8]
-                rows |= {int.from_bytes(each, "little"): (bucket, each) for each in fields}
-            # A round over all rows reads older copies of rows in memory too.
-            places += [(name, key, place) for key, place in rows.items()]
-        assert len(places) >= 2 * (50 - 16)
-        for _ in range(FAULTS):
-            name, key, place = places[rng.integers(len(places))]
-            size = len(client.hget(*place))
-            fault = int(rng.integers(size)), int(rng.integers(8))
-            flip_in_redis(client, *place, *fault)
-            # Each row has a checksum, so that a damaged one is not even answered.
-            with pytest.raises(_native.RowDamagedError, match=f"keys {key} do not") as error:
-                compare_live(run, ask)
-            assert f"table '{name}'" in str(error.value)
-            flip_in_redis(client, *place, *fault)
-        assert all(table.same for table in compare_live(run, ask))
-    client.close()
-
-
 def test_it_says_when_the_server_is_elsewhere(run: Path, tmp_path: Path) -> None:
     with Predictor(run, Marked, inputs=INPUTS, follow=False) as predictor:
         ask = asker(predictor)
@@ -277,57 +200,6 @@ def test_answers_and_updates_while_a_digest_is_read(
         for thread in threads:
             thread.join(60)
         assert predictor.status().version == newest.step > before
-
-
-def test_faults_of_one_bit_in_checkpoint_files_are_found_and_named(run: Path) -> None:
-    rng = np.random.default_rng(2)
-    files = [path for entry in entries(run) for path in sorted(entry.path.iterdir())]
-    for _ in range(FAULTS):
-        path = files[rng.integers(len(files))]
-        flip(path, rng)
-        with pytest.raises(CheckpointError, match=path.name):
-            verify(entry_at(path.parent))
-        flip(path, rng, undo=True)
-    for entry in entries(run):
-        verify(entry)
-
-
-def test_faults_of_one_bit_in_ssd_segments_are_found_and_named(tmp_path: Path) -> None:
-    rng = np.random.default_rng(3)
-    tier = tmp_path / "tier"
-    keys = np.arange(2000)
-    with SsdStore(tier, 48, segment_bytes=1 << 20, background_gc=False) as store:
-        store.write(keys, rng.integers(0, 255, (2000, 48), np.uint8))
-    segments = [path for path in sorted(tier.iterdir()) if path.stat().st_size > 1 << 14]
-    first, last = 3 * 4096, 3 * 4096 + 2000 * 64  # where records lie, of 16 bytes and a row each
-    for _ in range(FAULTS):
-        path = segments[rng.integers(len(segments))]
-        at = int(rng.integers(first, min(last, path.stat().st_size)))
-        flip(path, rng, at)
-        found = verify_ssd(tier)
-        assert not found["ok"] and path.name in str(found["problems"])
-        flip(path, rng, undo=True)
-    assert verify_ssd(tier)["ok"]
-
-
-UNDO: list[tuple[int, int]] = []
-
-
-def flip(path: Path, rng: np.random.Generator, at: int = -1, undo: bool = False) -> None:
-    """Flip one bit of a file, at a place by chance; or the last one back."""
-    size = path.stat().st_size
-    if undo:
-        at, bit = UNDO.pop()
-    else:
-        at, bit = (int(rng.integers(size)) if at < 0 else at), int(rng.integers(8))
-        UNDO.append((at, bit))
-    with path.open("r+b") as file:
-        file.seek(at)
-        byte = file.read(1)[0]
-        file.seek(at)
-        file.write(bytes([byte ^ 1 << bit]))
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def test_verify_sends_a_servers_token(exported: Path, tmp_path: Path) -> None:

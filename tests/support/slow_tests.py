@@ -43,8 +43,7 @@ SLOW = (
 
 FIRST = (
     # They search all memory of their process, of which there is little at first.
-    "tests/serving/following/test_serving_scrub.py",
-    "tests/serving/following/test_serving_scrub_faults.py",
+    "tests/serving/test_faults_of_one_bit.py",
     "tests/parameter/test_digest.py",
     "tests/checkpoint/test_checkpoint_scrub.py",
     *SLOW,
@@ -338,21 +337,6 @@ EVERY_RUN: dict[str, tuple[str, ...]] = {
         "LazyAdam-nesterov",
         "FTRL-power",
     ),
-    "tests/optim/test_optim_formulas.py::"
-    "test_any_batches_with_rate_list_decay_loss_scale_and_clip": (
-        "AdamW",
-        "FTRL-power",
-        "RowWiseAdagrad",
-    ),
-    "tests/optim/test_optim_formulas.py::test_steps_follow_the_formula_in_pynative": (
-        "SGD",
-        "Adagrad",
-        "RowWiseAdagrad",
-        "LazyAdam-nesterov",
-        "AdamW",
-        "FTRL-power",
-        "RMSProp-centered",
-    ),
     "tests/optim/test_optim_gradient_arithmetic.py::"
     "test_a_mean_over_passes_is_refused_and_their_sum_is_taken": (
         "graph-lookup",
@@ -408,7 +392,6 @@ EVERY_RUN: dict[str, tuple[str, ...]] = {
     "tests/serving/following/test_serving_scrub.py::test_nothing_is_found_while_deltas_come": (
         "redis",
     ),
-    "tests/serving/following/test_serving_scrub_faults.py::test_in_memory": ("float32", "int4"),
     "tests/serving/following/test_serving_tiers.py::"
     "test_answers_are_of_whole_states_while_deltas_arrive": ("both",),
     "tests/serving/network/test_serving_onnx.py::test_onnx_answers_are_those_of_mindspore": (

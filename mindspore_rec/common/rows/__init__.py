@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of tables outside a network: policies, digests, quantised rows and served tables."""
+"""Rows of tables outside a network: policies, bytes, quantised rows and served tables."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mindspore_rec.common.rows.digest import TableDigest
+from mindspore_rec.common.digests.digest import TableDigest
 from mindspore_rec.common.rows.native_access import NativeAccess
 from mindspore_rec.common.rows.quantise import BITS, check_rows, from_bytes, rows_of_bits
 from mindspore_rec.common.tiers.attach import attach
@@ -20,8 +20,8 @@ __all__ = ["HostRows"]
 class HostRows(NativeAccess):
     """Access to rows by key from the host; each call first waits for running operators.
 
-    All keys are int64 arrays `[n]`, all values float32 `[n, dim]`. Nothing here is an occurrence of
-    a key for admission, or trains a row.
+    All keys are int64 arrays `[n]`, all values float32 `[n, dim]`. No method counts an
+    occurrence of a key for admission, or trains a row.
     """
 
     @property
@@ -45,7 +45,8 @@ class HostRows(NativeAccess):
             padding_key: id that reads zeros. Default: none.
 
         Returns:
-            float32 `[*ids.shape, dim]`; of a key without a row, what unknown keys read.
+            float32 `[*ids.shape, dim]`. A key without a row reads the table's value of unknown
+            keys.
 
         Example:
             >>> import numpy as np
@@ -60,7 +61,7 @@ class HostRows(NativeAccess):
         return self._synchronised().lookup(ids, False, padding_key)
 
     def insert_rows(self, ids: np.ndarray) -> np.ndarray:
-        """Return values, after keys without a row got one with their first value, past admission.
+        """Give keys without a row a row with their first value, past admission; return values.
 
         Args:
             ids: int32 or int64 array of any shape.
@@ -71,7 +72,7 @@ class HostRows(NativeAccess):
         return self._synchronised().lookup(ids, insert=True)
 
     def write_rows(self, keys: np.ndarray, values: np.ndarray) -> None:
-        """Set values, past admission; of a key given twice the last value stays.
+        """Set values, past admission; if a key occurs twice, its last value stays.
 
         Args:
             keys: int32 or int64 `[n]`.
@@ -90,15 +91,15 @@ class HostRows(NativeAccess):
     def quantise_rows(self, rows: str) -> None:
         """Keep rows with 8 or 4 bits per number from now on, for serving.
 
-        What is written or imported afterwards is quantised as `parameter.quantise` does. A
+        Rows that are written or imported afterwards are quantised as by `parameter.quantise`. A
         quantised table has no optimizer, and lookups do not insert.
 
         Args:
             rows: 'int8' or 'int4'; or 'float32', which changes nothing.
 
         Raises:
-            ValueError: there is no type of that name; or the table has rows already, an optimizer,
-                tiers below host memory or a device cache, or is over several workers.
+            ValueError: there is no type of that name; or the table has rows, an optimizer, tiers
+                below host memory or a device cache; or it is over several workers.
 
         Example:
             >>> import numpy as np
@@ -124,8 +125,8 @@ class HostRows(NativeAccess):
             opened: called with the `RedisTier` when it is opened.
 
         Raises:
-            ValueError: the table has rows, tiers, a device cache or rows of 8 bits already, or is
-                over several workers.
+            ValueError: the table already has rows, tiers, a device cache or rows of 8 bits; or it
+                is over several workers.
             OSError, ImportError, RemoteError: a tier cannot be opened.
         """
         native = self._synchronised()
@@ -142,10 +143,10 @@ class HostRows(NativeAccess):
         """Return copies of all rows.
 
         Args:
-            with_state: whether the optimizer's state is among them. Default: False.
+            with_state: True to copy the optimizer's state too. Default: False.
 
         Returns:
-            Arrays with one entry a row: `keys`, `values`, `counts`, `last_steps`, `last_times`,
+            Arrays with one entry per row: `keys`, `values`, `counts`, `last_steps`, `last_times`,
             `present` (all True), and `states` `[rows, state_width]` with `with_state`.
         """
         return self._synchronised().export_rows(with_state)
@@ -156,13 +157,16 @@ class HostRows(NativeAccess):
         """Call a function with all rows, a part at a time, in no order.
 
         Args:
-            take: called with arrays as `export_rows` returns them. It must not use the table.
+            take: called with arrays as `export_rows` returns them. The function must not use the
+                table.
             with_state: as for `export_rows`. Default: False.
         """
         self._synchronised().export_parts(take, with_state)
 
     def export_keys(self, keys: np.ndarray, with_state: bool = False) -> dict[str, np.ndarray]:
-        """Return copies of the rows of some keys, as `export_rows` does; `present` says which are.
+        """Return copies of the rows of some keys, as `export_rows` does.
+
+        `present` is False for a key without a row.
 
         Args:
             keys: int64 `[n]`.
@@ -176,18 +180,18 @@ class HostRows(NativeAccess):
         """Return copies of the rows that changed since a mark, as `export_rows` does.
 
         Args:
-            mark: from `marks`, of this table.
+            mark: a mark of this table, from `marks`.
             with_state: as for `export_rows`. Default: False.
-            sweep: whether rows whose eviction is due leave first, and so are among the keys with
-                `present` False, which have no row any more. Default: True.
+            sweep: True to evict rows first whose eviction is due. Their keys are then among the
+                returned keys, with `present` False. Default: True.
         """
         return self._synchronised().export_since(mark, with_state, sweep)
 
     def digest(self, parts: int = 1) -> TableDigest:
-        """Return the digest of all rows, wherever they are; reads each of them.
+        """Read all rows, in memory and in tiers, and return their digest.
 
-        Rows whose eviction is due leave first. Over several workers it is the digest of this
-        worker's rows.
+        Rows whose eviction is due leave first. If the table is over several workers, the digest is
+        computed from this worker's rows.
 
         Args:
             parts: number of parts of the digest, 1 to 65,536. Default: 1.
@@ -223,20 +227,20 @@ class HostRows(NativeAccess):
     def damaged_rows(self, part: int = 0, parts: int = 1) -> np.ndarray:
         """Return the keys of rows whose values have changed in memory by themselves.
 
-        While a `RecCheckpoint` keeps digests, a table knows the digest of each row as the last
-        delta found it. A row that nothing has trained or written since must still have it. Of
-        other rows nothing can be said before the next delta.
+        While a `RecCheckpoint` keeps digests, a table has the digest that each row had at the last
+        delta. A row that was not trained or written since then must still have that digest. Other
+        rows cannot be checked before the next delta.
 
         Args:
-            part: which part of the rows to look at, below `parts`. Default: 0.
-            parts: number of parts, 1 to 65,536, so that a call can be as short as wanted: a million
-                rows of 16 floats take about 20 ms of one CPU. Default: 1, all rows.
+            part: number of the part of the rows to look at, below `parts`. Default: 0.
+            parts: number of parts, 1 to 65,536. More parts make a call shorter: a million rows of
+                16 floats take about 20 ms of one CPU. Default: 1, all rows.
 
         Returns:
             int64 `[n]`.
 
         Raises:
-            ValueError: no digests are kept of the table; `part` or `parts` is out of range.
+            ValueError: the table keeps no digests; or `part` or `parts` is out of range.
 
         Example:
             >>> import numpy as np
@@ -252,22 +256,22 @@ class HostRows(NativeAccess):
         return self._synchronised().damaged_rows(part, parts)
 
     def scrub_tiers(self, rows: int) -> tuple[int, bool]:
-        """Go on with a walk over the rows on Redis and SSDs that checks each once a round.
+        """Continue a round over the rows on Redis and SSDs, which checks each row once.
 
-        Each record is read and compared with its checksum, also records that training has not asked
-        for in a long time, and older copies of rows that host memory has too.
+        Each record is read and compared with its checksum. This includes records that training has
+        not read for a long time, and older copies of rows that are in host memory too.
 
         Args:
-            rows: how many to look at, about; 1 or more. The table waits for them.
+            rows: approximate number of rows to look at, 1 or more. The table waits during the call.
 
         Returns:
-            How many were looked at, and whether they were the last of a round.
+            Number of rows that were looked at, and True if they were the last rows of a round.
 
         Raises:
             RuntimeError: a row is damaged (`_native.RowDamagedError`): the message names tier and
-                key, and the next call begins a round; or a tier cannot be read, and the next call
-                tries the same rows again.
-            ValueError: the table has no tier below host memory; `rows` is out of range.
+                key, and the next call begins a round. Or a tier cannot be read: the next call tries
+                the same rows again.
+            ValueError: the table has no tier below host memory; or `rows` is out of range.
 
         Example:
             >>> import tempfile
@@ -292,15 +296,17 @@ class HostRows(NativeAccess):
         last_times: np.ndarray | None = None,
         codes: np.ndarray | None = None,
     ) -> None:
-        """Set whole rows, as `export_rows` gives them; columns that are left out keep first values.
+        """Set whole rows from arrays as `export_rows` returns them.
+
+        A missing array leaves its column at first values.
 
         Args:
             codes: uint8 `[n, 4 + dim]`, in place of `values`: the scale, the offset and the codes
-                of each row of int8. A table of int8 rows holds them as they are.
+                of each row of int8. A table of int8 rows keeps these bytes unchanged.
 
         Raises:
-            ValueError: shapes that do not fit, or states of another optimizer; the table is as it
-                was.
+            ValueError: shapes do not fit, or states are of another optimizer; the table does not
+                change.
         """
         native = self._synchronised()
         if codes is not None:

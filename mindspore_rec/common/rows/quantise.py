@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from mindspore_rec.common.digests.digest import NUMBERS
+
 __all__ = [
     "BITS",
     "ROWS",
@@ -21,7 +23,7 @@ __all__ = [
 ]
 
 BITS = {"int8": 8, "int4": 4}
-ROWS = ("float32", *BITS)  # types of rows of a predictor and of an export
+ROWS = NUMBERS  # types of rows of a predictor and of an export
 
 _LARGEST = 65504.0  # of float16
 _LEAST = np.float16(2**-24)  # above 0

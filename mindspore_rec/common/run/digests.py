@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Digests of tables in checkpoints: the digests in manifests, and the digests of files' rows.
 
-`digest` of a table's part in a manifest is the digest of its rows in the state that the checkpoint
-leads to (`common/rows/digest.py`). For a full checkpoint it was summed as the rows left the table,
-before they were sorted and written, or as they were merged. For a delta it is the trainer's own,
-kept while the rows changed, and may be missing. So a merged state is held to what the trainer had
-in memory.
+In a manifest, `digest` of a table's part is the digest of the part's rows in the state that the
+checkpoint leads to (`common/digests/digest.py`). For a full checkpoint it was summed as the rows
+left the table, before they were sorted and written, or as they were merged. For a delta it is the
+digest that the trainer kept while the rows changed, and may be missing. A merged state must have
+the digest that the trainer had in memory.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from mindspore_rec import _native
-from mindspore_rec.common.rows.digest import DigestSum, TableDigest
+from mindspore_rec.common.digests.digest import DigestSum, TableDigest, sum_of
 from mindspore_rec.common.rows.quantise import BITS, from_bytes, to_bytes
 from mindspore_rec.common.run.chain import Entry
 from mindspore_rec.common.run.errors import CheckpointError
@@ -33,23 +33,20 @@ __all__ = [
     "table_digest_at",
 ]
 
-_MASK = (1 << 64) - 1
-
 
 def saved_digest(table: dict[str, Any]) -> str | None:
-    """Return the digest that a manifest's entry has of a table; None if it has none."""
-    parts = parts_of(table)
-    digests = [int(part["digest"], 16) for part in parts if part.get("digest") is not None]
-    return f"{sum(digests) & _MASK:016x}" if len(digests) == len(parts) else None
+    """Return the digest in a table's entry of a manifest, or None if the entry has none."""
+    digests: list[Any] = [part.get("digest") for part in parts_of(table)]
+    return None if None in digests else sum_of(digests)
 
 
 def digest_numbers(table: dict[str, Any]) -> str:
-    """Return the type of numbers that the digest of a manifest's entry is of."""
+    """Return the type of the numbers from which the digest in a manifest's entry is computed."""
     return "int8" if table.get("value_dtype") == "int8" else "float32"
 
 
 def digested(parts: Iterable[np.ndarray], to: DigestSum, numbers: str) -> Iterator[np.ndarray]:
-    """Yield parts of rows as they come, each added to a sum."""
+    """Yield parts of rows, and add the digests of each part to a sum."""
     for part in parts:
         to.add(part["key"], _numbers_of(part, numbers))
         yield part
@@ -64,7 +61,7 @@ def table_digest_at(
         chain: checkpoints from `newest_chain`.
         name: name of the table.
         numbers: type of the numbers that the rows are made of: 'float32', 'int8' or 'int4'.
-            Default: None, as the manifest's digest.
+            Default: None, the type of the manifest's digest.
         parts: number of parts, 1 to 65,536. Default: 1.
 
     Raises:
@@ -99,7 +96,7 @@ def check_digests(chain: Sequence[Entry]) -> None:
     """Check the digests in the manifest of the last checkpoint of a chain against the files' rows.
 
     Raises:
-        CheckpointError: a digest is another one; the message names the table and both.
+        CheckpointError: two digests of a table differ; the message names table and digests.
     """
     entry = chain[-1]
     for name, table in entry.manifest["tables"].items():
@@ -119,7 +116,7 @@ def _keys(rows: np.ndarray) -> np.ndarray:
 
 
 def _numbers_of(rows: np.ndarray, numbers: str) -> np.ndarray:
-    """Return the bytes of rows as a table of these numbers holds them."""
+    """Return rows in the form in which a table of these numbers keeps them."""
     value = rows.dtype["value"]
     if value.base.str == NUMBERS["int8"]:
         if numbers == "int8":

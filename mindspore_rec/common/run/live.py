@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mindspore_rec.common.rows.digest import TableDigest
+from mindspore_rec.common.digests.digest import MOST_PARTS, TableDigest, to_text
+from mindspore_rec.common.digests.state import RowDigests
 from mindspore_rec.common.run.chain import Entry, chain_at, verify_chain
 from mindspore_rec.common.run.digests import row_digests_at, table_digest_at
 from mindspore_rec.common.run.errors import CheckpointError
@@ -26,7 +27,6 @@ AskServer = Callable[[str, Mapping[str, Any]], Any]
 """Function that asks a server for `path` with a query, and returns the JSON of its answer."""
 
 _ROWS_OF_A_PART = 4096
-_MOST_PARTS = 65536
 _MOST_NAMED_PARTS = 8  # whose rows are compared one by one
 _MOST_ANSWER = 1 << 28  # bytes
 _ATTEMPTS = 3
@@ -97,7 +97,7 @@ def _compare_once(root: Path, ask: AskServer, model: str | None) -> list[LiveTab
     chain = chain_at(root, status["version"])
     verify_chain(chain)
     sizes = {name: _rows(chain, name) for name in chain[-1].manifest["tables"]}
-    parts = min(_MOST_PARTS, max([1, *(rows // _ROWS_OF_A_PART for rows in sizes.values())]))
+    parts = min(MOST_PARTS, max([1, *(rows // _ROWS_OF_A_PART for rows in sizes.values())]))
     answer = ask("/digests", {**query, "parts": parts})
     served = _tables(answer, parts)
     missing = sizes.keys() - served.keys()
@@ -136,11 +136,7 @@ def _compared(
     query: Mapping[str, Any],
 ) -> LiveTable:
     saved = table_digest_at(chain, name, served.numbers, parts)
-    differ = [
-        part
-        for part in range(parts)
-        if (saved.rows[part], saved.sums[part]) != (served.rows[part], served.sums[part])
-    ][:_MOST_NAMED_PARTS]
+    differ = saved.differing_parts(served)[:_MOST_NAMED_PARTS]
     wrong: dict[int, str] = {}
     if differ:
         expected = row_digests_at(chain, name, served.numbers, differ, parts)
@@ -156,16 +152,15 @@ def _compared(
             elif key not in expected:
                 wrong[key] = "only the server has such a row"
             elif expected[key] != actual[key]:
-                wrong[key] = (
-                    f"digest {actual[key]:016x} at the server, {expected[key]:016x} by file"
-                )
+                at_server, by_file = to_text(actual[key]), to_text(expected[key])
+                wrong[key] = f"digest {at_server} at the server, {by_file} by file"
     return LiveTable(name, saved, served, wrong)
 
 
 def _pairs(answer: dict[str, Any]) -> dict[int, int]:
     try:
-        return {int(key): int(text, 16) for key, text in answer["rows"]}
-    except (LookupError, TypeError, ValueError):
+        return RowDigests.rows_of_json(answer)
+    except ValueError:
         raise ValueError("the server's /digests has no rows") from None
 
 

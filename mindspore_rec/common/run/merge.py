@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mindspore_rec.common.rows.digest import DigestSum
+from mindspore_rec.common.digests.digest import DigestSum
 from mindspore_rec.common.run.chain import Entry, verify_chain
 from mindspore_rec.common.run.contents import DENSE, files_of
 from mindspore_rec.common.run.digests import digest_numbers, digested

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from mindspore_rec.common.digests.digest import DigestSum
 from mindspore_rec.common.rows.bfloat16 import from_bfloat16
-from mindspore_rec.common.rows.digest import DigestSum
 from mindspore_rec.common.rows.host_table import HostTable
 from mindspore_rec.common.run.arrow_file import read_batches
 from mindspore_rec.common.run.errors import CheckpointError

@@ -55,7 +55,7 @@ Array<uint32_t> PartsOfKeys(const Array<int64_t>& keys, uint32_t parts) {
   return out;
 }
 
-// The number of rows and the digest of each part of a table.
+// Return the number of rows and the digest of each part of a table.
 py::tuple DigestOfTable(const PyTable& self, uint32_t parts) {
   CheckParts(parts);
   std::vector<int64_t> rows(parts);
@@ -73,7 +73,7 @@ py::tuple DigestOfTable(const PyTable& self, uint32_t parts) {
   return py::make_tuple(Array<int64_t>(n, rows.data()), Array<uint64_t>(n, sums.data()));
 }
 
-// The keys of a part of a table, and their rows' digests.
+// Return the keys of a part of a table, and the digests of their rows.
 py::tuple DigestsOfTable(const PyTable& self, uint32_t part, uint32_t parts) {
   CheckParts(parts);
   if (part >= parts) throw py::value_error("part must be below parts");

@@ -5,7 +5,7 @@
 
 namespace msrec {
 
-// Functions of the Python module on digests of rows that lie in arrays.
+// Functions of the Python module that compute digests of rows in arrays.
 void BindDigest(pybind11::module_* module);
 
 }  // namespace msrec

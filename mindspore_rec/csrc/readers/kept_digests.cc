@@ -9,12 +9,12 @@ namespace {
 
 constexpr size_t kFirstHomes = 16;
 
-// The most keys of a part with so many homes.
+// Return the largest number of keys in a part with so many homes.
 size_t MostKeys(size_t homes) { return homes - homes / 5; }
 
 }  // namespace
 
-// Secrets of its own: keys that come in the order of another table's index do not crowd this one.
+// The hash has its own secrets: keys in the order of another index do not collide in this one.
 KeptDigests::KeptDigests() : hasher_(process_hashers.index.Hash(0x6b657074)) {}
 
 uint64_t KeptDigests::FirstHash(size_t part, size_t home, size_t homes) {
@@ -76,7 +76,7 @@ void KeptDigests::EraseOne(int64_t key) {
   Part& part = parts_[PartOf(hash)];
   size_t place = part.homes == 0 ? part.checks.size() : Find(part, hash, key);
   if (place == part.checks.size() || part.checks[place] == 0) return;
-  // Those behind it move up, as far as their homes.
+  // The keys behind the free place move up, each no further than its home.
   for (size_t next = place + 1; next < part.checks.size() && part.checks[next] != 0; ++next) {
     if (HomeOf(HashOf(part.keys[next]), part.homes) > place) continue;
     part.keys[place] = part.keys[next];
@@ -136,7 +136,7 @@ uint64_t KeptDigests::Next(uint64_t place, size_t least, std::vector<int64_t>* k
         keys->push_back(part.keys[i]);
         checks->push_back(part.checks[i]);
       } else if (keys->size() >= enough && i + 1 < part.homes) {
-        // No key before a free place has its home behind it, nor the other way round.
+        // A key and its home are on the same side of every free place.
         return FirstHash(p, i + 1, part.homes);
       }
     }

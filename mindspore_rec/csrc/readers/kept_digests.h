@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// KeptDigests: digests of rows by key, kept apart from the rows, so that rows that changed by
-// themselves are found, wherever they are. Of each digest 32 bits are kept: of 4 billion wrong rows
-// one is not found. 15 to 23 bytes a row.
+// KeptDigests: digests of rows by key, kept apart from the rows. They find rows that changed by
+// themselves, in memory and in tiers. A digest is kept as 32 bits: one in 4 billion wrong rows is
+// not found. A row takes 15 to 23 bytes.
 //
-// Keys are any. They are gone through in the order of a hash of theirs, a few at a time, while
-// others are set and erased in between: each that is there all the time comes once a round, or
-// twice where the memory grew meanwhile.
+// Any int64 is a key. A round visits the keys in the order of their hashes, a few at a time; keys
+// may be set and erased between two calls. A key that is present during the whole round comes once,
+// or twice if the memory grew during the round.
 //
-// Any thread may call. Throws std::bad_alloc; of the keys of that call some are then set.
+// Any thread may call. Throws std::bad_alloc; some of the keys of that call are then set.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ class KeptDigests {
   KeptDigests(const KeptDigests&) = delete;
   KeptDigests& operator=(const KeptDigests&) = delete;
 
-  // What is kept of a digest; never 0.
+  // Return the kept half of a digest; never 0.
   static uint32_t CheckOf(uint64_t digest) {
     const auto top = static_cast<uint32_t>(digest >> 32);
     return top == 0 ? 1 : top;
@@ -36,13 +36,13 @@ class KeptDigests {
   void Set(const int64_t* keys, const uint64_t* digests, size_t n);
   void Erase(const int64_t* keys, size_t n);
   void Clear();
-  // Make room for so many keys in all.
+  // Make room for a total of `rows` keys.
   void Reserve(size_t rows);
   size_t Size() const;
   size_t Bytes() const;
 
-  // Append at least `least` keys, and what is kept of them, from a place on, 0 at first; fewer
-  // where the round ends. Returns the next place; 0 where the round has ended.
+  // Append at least `least` keys and the kept halves of their digests, from a place on; 0 begins a
+  // round. At the end of a round there may be fewer. Return the next place, or 0 at the end.
   uint64_t Next(uint64_t place, size_t least, std::vector<int64_t>* keys,
                 std::vector<uint32_t>* checks) const;
 
@@ -50,8 +50,8 @@ class KeptDigests {
   static constexpr int kParts = 64;  // by the top bits of the hash
   static constexpr size_t kSlack = 64;
 
-  // Open addressing with linear probing. The home of a key rises with its hash, and nothing wraps
-  // around: there are kSlack more places behind the last home.
+  // Open addressing with linear probing. A key with a greater hash has no earlier home. Probing
+  // does not wrap around: kSlack more places follow the last home.
   struct Part {
     std::vector<int64_t> keys;
     std::vector<uint32_t> checks;  // 0: a free place
@@ -64,11 +64,11 @@ class KeptDigests {
   static size_t HomeOf(uint64_t hash, size_t homes) {
     return static_cast<size_t>(static_cast<unsigned __int128>(hash << 6) * homes >> 64);
   }
-  // Return the first hash in a part whose home is this.
+  // Return the least hash in a part whose home is `home`.
   static uint64_t FirstHash(size_t part, size_t home, size_t homes);
-  // Return the place of a key, or the free one where it belongs, or the end of the places.
+  // Return the place of a key; or the free place for the key; or the end of the places.
   static size_t Find(const Part& part, uint64_t hash, int64_t key);
-  // Give a part so many homes, or more.
+  // Give a part at least so many homes.
   void Resize(Part* part, size_t homes) const;
   void SetOne(int64_t key, uint32_t check);
   void EraseOne(int64_t key);

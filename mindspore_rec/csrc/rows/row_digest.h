@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The digest of a row: 64 bits of its key and of its value's bytes. The digest of a table is the
-// sum of its rows' modulo 2^64, so it depends on no order, and rows can be added to it and taken
-// away. Optimizer state, counts and ages are not part of it: predictors do not have them.
+// The digest of a row is 64 bits, computed from its key and the bytes of its value. The digest of a
+// table is the sum of the digests of its rows modulo 2^64. So it does not depend on order, and rows
+// can be added to it and subtracted from it. A digest leaves out optimizer state, counts and ages,
+// which predictors do not have.
 //
-// Words of the value are mixed each by itself with its place, so that a processor mixes several at
-// a time: a digest of 16 floats takes about as long as their load from memory. All steps are
-// bijections of a word: two rows of one key that differ in one word never have the same digest, and
-// a table in which one word is wrong never has the right one. Against a forger it is no protection.
+// Each word of the value is mixed with its place, independently of other words, so that a processor
+// mixes several words at a time. A digest of 16 floats takes about as long as their load from
+// memory. Each step is a bijection of a word: two rows of one key that differ in one word never
+// have the same digest. A table with one wrong word never has the right digest. A digest is no
+// protection against a forger.
 //
-// The value counts as its float32 bytes, whatever the table keeps it as; rows of int8 and int4
-// count as the bytes of scale, offset and codes. Files and other processes rely on these functions:
-// changing one is a change of format. (In Python: tests/parameter/digest_model.py.)
+// The digest of a value is computed from its float32 bytes, whatever precision the table has. For
+// rows of int8 and int4 it is computed from the bytes of scale, offset and codes. Files and other
+// processes rely on these functions: changing one changes the format. (In Python:
+// tests/parameter/digest_model.py.)
 #pragma once
 
 #include <cstddef>
@@ -23,7 +26,7 @@ namespace msrec {
 
 constexpr uint64_t kDigestStep = 0x9e3779b97f4a7c15ULL;  // odd: places differ
 
-// Always inlined, as Mix64 is: loops for several instruction sets call it.
+// Always inlined, like Mix64: loops for several instruction sets call the function.
 __attribute__((always_inline)) inline uint64_t RowDigest(int64_t key, const void* value,
                                                          size_t bytes) {
   const auto* from = static_cast<const char*>(value);
@@ -43,8 +46,7 @@ __attribute__((always_inline)) inline uint64_t RowDigest(int64_t key, const void
   return Mix64(sum);
 }
 
-// Returns the part of a table, 0 .. parts - 1, whose digest a key counts in where there are
-// several.
+// Returns the number of the part of a table, 0 .. parts - 1, whose digest includes the key's row.
 inline uint32_t DigestPart(int64_t key, uint32_t parts) {
   const uint64_t hash = Mix64(HashKey(key) ^ 0xd1b54a32d192ed03ULL);
   return static_cast<uint32_t>((hash >> 32) * parts >> 32);

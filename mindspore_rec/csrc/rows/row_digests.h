@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Digests of many rows (row_digest.h), by loops that are compiled once per instruction set and
-// chosen when first used: AVX2 takes little more than half of the time. All sets give the same
-// digests.
+// Digests of many rows (row_digest.h). The loop is compiled once per instruction set, and the first
+// call chooses a set: AVX2 takes little more than half the time of the base set. All sets give the
+// same digests.
 #pragma once
 
 #include <cstddef>
@@ -20,13 +20,13 @@ using RowDigestsLoop = void (*)(const int64_t* keys, const char* const* values, 
 // Returns the loop of the set that ActiveKernels names.
 RowDigestsLoop ActiveRowDigests();
 
-// Returns the loop of the set of that name, or null if this CPU or build lacks it. For tests.
+// Returns the loop of a set by name, or null if this CPU or build lacks the set. For tests.
 RowDigestsLoop FindRowDigests(const char* name);
 
-// Write the digests of rows as a table keeps them.
+// Writes the digests of rows in the layout of a table.
 void DigestRows(const RowLayout& layout, const char* const* rows, size_t n, uint64_t* digests);
 
-// Calls fn(id, digest) for rows that are added one by one, some at a time.
+// Collects rows, and calls fn(id, digest) for several rows at a time.
 template <typename Fn>
 class DigestBatch {
  public:
@@ -37,7 +37,7 @@ class DigestBatch {
     rows_[n_++] = row;
     if (n_ == kMost) Flush();
   }
-  // Call fn for the last rows too.
+  // Call fn for the remaining rows.
   void Flush() {
     uint64_t digests[kMost];
     DigestRows(layout_, rows_, n_, digests);

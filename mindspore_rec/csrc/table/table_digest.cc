@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Table: digests of rows, each by reading it.
+// Table: the digests of rows, computed by reading each row.
 #include <algorithm>
 #include <vector>
 

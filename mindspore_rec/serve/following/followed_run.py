@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline
+from mindspore_rec.common.digests.state import NoStateError, RowDigests, StateDigests
 from mindspore_rec.common.network.runner import Runner
 from mindspore_rec.common.run.chain import Entry, verify
 from mindspore_rec.serve.following.catalog import Catalog, ChainError
-from mindspore_rec.serve.following.digests import NoStateError, RowDigests, StateDigests
 from mindspore_rec.serve.following.pulse import Pulse
 from mindspore_rec.serve.following.scrub import Scrubber
 from mindspore_rec.serve.following.served import Served
@@ -373,7 +373,8 @@ class FollowedRun:
         def start() -> StateDigests:
             tables = self.runner.tables
             table_digests = {name: table.digest(parts) for name, table in tables.items()}
-            return StateDigests.of(self.applied, table_digests)
+            now = self.applied
+            return StateDigests(now.run, now.step, now.state, table_digests)
 
         return self._while_nothing_changes(start)
 

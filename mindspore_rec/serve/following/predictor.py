@@ -17,12 +17,13 @@ from mindspore_rec.common.checks import check_number
 from mindspore_rec.common.columns.arrow_columns import to_record_batch
 from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline
 from mindspore_rec.common.columns.tensors import TensorSpec
+from mindspore_rec.common.digests.digest import check_parts
+from mindspore_rec.common.digests.state import RowDigests, StateDigests
 from mindspore_rec.common.network.runner import Runner
 from mindspore_rec.common.rows.quantise import check_rows
 from mindspore_rec.common.run.chain import Entry, entry_at
 from mindspore_rec.common.tiers.config import CacheConfig
 from mindspore_rec.serve.following.catalog import ChainError
-from mindspore_rec.serve.following.digests import RowDigests, StateDigests, check_parts
 from mindspore_rec.serve.following.features import InputMaker
 from mindspore_rec.serve.following.followed_run import FollowedRun
 from mindspore_rec.serve.following.served_in_process import ServedInProcess

@@ -1,23 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find rows of a predictor that changed by themselves, in memory, on Redis or on an SSD.
 
-Of each row a digest is kept apart from the row, of the numbers that lookups read, as they were just
-after a checkpoint was applied. A thread reads all rows again and again, a few at a time, and
-compares. No checkpoint is applied while some are compared, so a row that a delta changes is never
-taken for a damaged one. Answers do not wait for the thread, but as for another small request.
+The scrubber keeps a digest of each row, apart from the rows. It computes the digest right after a
+checkpoint is applied, from the numbers that lookups read. A thread reads all rows again and again,
+a few at a time, and compares their digests. No checkpoint is applied during a comparison, so a row
+that a delta changes is never taken for a damaged row. An answer waits for the thread no longer than
+for another small request.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 import numpy as np
 
 from mindspore_rec import _native
+from mindspore_rec.common.digests.scrub import Scrub, Slice
 
 __all__ = ["ComparedRows", "NotedTable", "Scrubber", "TableRows"]
 
@@ -27,17 +29,15 @@ _BLOCK = 1 << 16  # keys, when digests of many rows are noted
 _NOTED_AT_ONCE = 4096  # so that answers wait for no more than the reading of so many
 _MOST_NAMED = 10  # keys, in a message and in the report
 _MOST_REMEMBERED = 1000  # damaged rows of a table that are told from new ones
-_MOST_SHARE = 0.25  # of the time that the thread reads
-_PAUSE = 1.0  # seconds, after rows that could not be read
 
 
 class ComparedRows(Protocol):
     """Rows of a table, as the scrubber reads them.
 
     Attributes:
-        where: where the rows are, as a message says it.
+        where: place of the rows, as messages name it.
         at_once: number of rows that are read at once.
-        leave: whether rows leave the table by themselves, with age.
+        leave: True if old rows leave the table by themselves.
     """
 
     where: str
@@ -48,7 +48,7 @@ class ComparedRows(Protocol):
         """Yield all keys, int64 `[n]`, a part at a time."""
 
     def digests(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the digest of each key's row, uint64 `[n]`, and whether it has one, bool `[n]`."""
+        """Return the digest of each row, uint64 `[n]`, and which keys have rows, bool `[n]`."""
 
 
 class TableRows:
@@ -78,7 +78,7 @@ class TableRows:
             yield keys[begin : begin + _BLOCK]
 
     def digests(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the digest of each key's row, 0 without one, and whether it has one."""
+        """Return the digest of each key's row, or 0 without a row; and which keys have rows."""
         rows = self._table.export_keys(keys)
         digests = _native.row_digests(keys, rows["values"])
         digests[~rows["present"]] = 0
@@ -86,9 +86,9 @@ class TableRows:
 
 
 class NotedTable:
-    """A table that checkpoints are applied to; the scrubber is told the keys.
+    """Table to which checkpoints are applied, and which tells the scrubber the changed keys.
 
-    It is the table in all but that.
+    In everything else it is the table.
     """
 
     def __init__(self, table: Any, note: Callable[[str, Any], None]) -> None:
@@ -115,7 +115,7 @@ class NotedTable:
 
 
 class _Table:
-    """Digests and findings of one table."""
+    """Digests and damaged rows of one table."""
 
     def __init__(self, name: str, rows: ComparedRows, vocabulary: int) -> None:
         self.name = name
@@ -166,10 +166,10 @@ class _Table:
                 logger.warning("rows of table '%s' are not scrubbed: %s", self.name, error)
 
     def compare(self, keys: np.ndarray, checks: np.ndarray) -> dict[int, str]:
-        """Compare rows with what is kept of their digests; return the damaged ones, and how.
+        """Compare rows with the kept halves of their digests; return the damage by key.
 
         Raises:
-            Exception: of a tier that cannot be read.
+            Exception: a tier cannot be read.
         """
         try:
             wrong, present = self._differ(keys, checks)
@@ -195,13 +195,64 @@ class _Table:
             wrong &= ~gone
         return np.flatnonzero(wrong), present
 
+    def look(self, keys: np.ndarray, checks: np.ndarray) -> Exception | None:
+        """Compare some rows and log new damage; return the error if they could not be read."""
+        try:
+            damaged = self.compare(keys, checks) if len(keys) else {}
+        except Exception as error:
+            return error
+        self.compared += len(keys)
+        if self.damaged:
+            for key in (self.damaged.keys() & set(keys.tolist())) - damaged.keys():
+                del self.damaged[key]
+        new = [key for key in damaged if key not in self.damaged]
+        if not new or len(self.damaged) >= _MOST_REMEMBERED:
+            return None
+        for key in new[: _MOST_REMEMBERED - len(self.damaged)]:
+            self.damaged[key] = damaged[key]
+        some = "; ".join(f"key {key}: {damaged[key]}" for key in new[:_MOST_NAMED])
+        more = f"; and {len(new) - _MOST_NAMED} more" if len(new) > _MOST_NAMED else ""
+        logger.error(
+            "table '%s': rows that changed by themselves: %s%s. A restart loads them anew",
+            *(self.name, some, more),
+        )
+        return None
+
+
+class _Tables:
+    """Rows of all tables, as the loop of scrubbers looks at them."""
+
+    active = True
+    pause = 1.0
+
+    def __init__(self, tables: list[_Table]) -> None:
+        self._tables = tables
+        self._left: deque[_Table] = deque()
+        self._place = 0  # in the digests of the first table that is left
+
+    def begin(self) -> int:
+        """Begin a round; return the number of rows."""
+        self._left, self._place = deque(self._tables), 0
+        return sum(len(table.kept) for table in self._tables)
+
+    def look(self) -> Slice:
+        """Compare some rows with their digests."""
+        if not self._left:
+            return Slice(0, True)
+        table = self._left[0]
+        keys, checks, self._place = table.kept.next(self._place, table.rows.at_once)
+        error = table.look(keys, checks)
+        if self._place == 0:
+            self._left.popleft()
+        return Slice(len(keys), not self._left, error, f"rows of table '{table.name}'")
+
 
 class Scrubber:
     """Thread that compares all rows of tables with their digests, once in some seconds.
 
     Args:
         rows: rows of each table, by name.
-        vocabularies: of each table the number of ids that always have a row, 0 for any keys.
+        vocabularies: number of ids of each table that always have a row; 0 for any keys.
         seconds: for one round.
         lock: held by whoever applies checkpoints, and while some rows are compared.
         whole: function that returns whether the tables have a whole state.
@@ -216,12 +267,10 @@ class Scrubber:
         whole: Callable[[], bool] = lambda: True,
     ) -> None:
         self._tables = {name: _Table(name, of, vocabularies[name]) for name, of in rows.items()}
+        self._scrub = Scrub(_Tables(list(self._tables.values())), seconds)
         self._seconds = seconds
         self._lock = lock
         self._whole = whole
-        self._rounds = 0
-        self._round_seconds: float | None = None
-        self._said = ""
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -244,7 +293,7 @@ class Scrubber:
             table.settle()
 
     def forget(self) -> None:
-        """Forget what was to be noted: the checkpoint was not applied; the lock is held."""
+        """Forget the keys of a checkpoint that was not applied; the lock is held."""
         for table in self._tables.values():
             table.notes.clear()
 
@@ -260,11 +309,11 @@ class Scrubber:
             self._thread.join()
 
     def report(self) -> dict[str, Any]:
-        """Return what was found: see `Status.scrub`."""
+        """Return the state of scrubbing and the damaged rows, as `Status.scrub` has them."""
         return {
             "seconds": self._seconds,
-            "rounds": self._rounds,
-            "round_seconds": self._round_seconds,
+            "rounds": self._scrub.rounds,
+            "round_seconds": self._scrub.round_seconds,
             "tables": {
                 table.name: {
                     "scrubbed_rows": table.compared,
@@ -279,61 +328,14 @@ class Scrubber:
     # ---- the thread
 
     def _run(self) -> None:
-        while not self._closed.is_set():
-            began = time.monotonic()
-            whole = self._round(began)
-            took = time.monotonic() - began
-            if whole:
-                self._said = ""
-                self._rounds += 1
-                self._round_seconds = round(took, 3)
-            self._closed.wait(max(self._seconds - took, 0.0) if whole else _PAUSE)
-
-    def _round(self, began: float) -> bool:
-        """Compare all rows once, not sooner than in the seconds given; return whether all were."""
-        tables = list(self._tables.values())
-        total = max(sum(len(table.kept) for table in tables), 1)
-        done, whole = 0, True
-        for table in tables:
-            place, more = 0, True
-            while more:
-                with self._lock:
-                    if self._closed.is_set() or not self._whole():
-                        return False
-                    start = time.monotonic()
-                    keys, checks, place = table.kept.next(place, table.rows.at_once)
-                    readable = self._compare(table, keys, checks)
-                    busy = time.monotonic() - start
-                more, whole = place != 0, whole and readable
-                done += len(keys)
-                ahead = began + self._seconds * min(done / total, 1.0) - time.monotonic()
-                pause = max(ahead, busy * (1 / _MOST_SHARE - 1), 0.0 if readable else _PAUSE)
-                if self._closed.wait(pause):
-                    return False
-        return whole
-
-    def _compare(self, table: _Table, keys: np.ndarray, checks: np.ndarray) -> bool:
-        """Compare some rows and say what was found; return whether they could be read."""
-        try:
-            damaged = table.compare(keys, checks) if len(keys) else {}
-        except Exception as error:
-            if str(error) != self._said:
-                logger.warning("rows of table '%s' cannot be scrubbed now: %s", table.name, error)
-            self._said = str(error)
-            return False
-        table.compared += len(keys)
-        if table.damaged:
-            for key in (table.damaged.keys() & set(keys.tolist())) - damaged.keys():
-                del table.damaged[key]
-        new = [key for key in damaged if key not in table.damaged]
-        if not new or len(table.damaged) >= _MOST_REMEMBERED:
-            return True
-        for key in new[: _MOST_REMEMBERED - len(table.damaged)]:
-            table.damaged[key] = damaged[key]
-        some = "; ".join(f"key {key}: {damaged[key]}" for key in new[:_MOST_NAMED])
-        more = f"; and {len(new) - _MOST_NAMED} more" if len(new) > _MOST_NAMED else ""
-        logger.error(
-            "table '%s': rows that changed by themselves: %s%s. A restart loads them anew",
-            *(table.name, some, more),
-        )
-        return True
+        self._scrub.begin()
+        pause = 0.0
+        while not self._closed.wait(max(pause, 0.0)):
+            with self._lock:
+                if self._closed.is_set():
+                    return
+                if self._whole():
+                    pause = self._scrub.turn()
+                else:
+                    self._scrub.begin()
+                    pause = _Tables.pause

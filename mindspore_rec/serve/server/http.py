@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
-from mindspore_rec.serve.following.digests import NoStateError
+from mindspore_rec.common.digests.state import NoStateError
 from mindspore_rec.serve.protection.roles import Security
 from mindspore_rec.serve.protocol.binary import header_length
 from mindspore_rec.serve.protocol.json_body import MOST_SMALL_JSON, dump_json, read_json

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from mindspore_rec.common.columns.tensors import TensorSpec
-from mindspore_rec.serve.following.digests import RowDigests, StateDigests
+from mindspore_rec.common.digests.state import RowDigests, StateDigests
 from mindspore_rec.serve.following.status import Status
 from mindspore_rec.serve.protocol.limits import Limits
 from mindspore_rec.serve.protocol.messages import InferRequest, RawColumns

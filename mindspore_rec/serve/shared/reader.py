@@ -16,13 +16,13 @@ import numpy as np
 
 from mindspore_rec import _native
 from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline
+from mindspore_rec.common.digests.digest import DigestSum
+from mindspore_rec.common.digests.state import NoStateError, RowDigests, StateDigests
 from mindspore_rec.common.network.onnx_runner import OnnxRunner
-from mindspore_rec.common.rows.digest import DigestSum
 from mindspore_rec.common.rows.quantise import rows_of_bits
 from mindspore_rec.common.run.chain import Entry
 from mindspore_rec.common.run.matching import matched
 from mindspore_rec.common.run.network_file import NETWORK, NetworkFile, read_network
-from mindspore_rec.serve.following.digests import NoStateError, RowDigests, StateDigests
 from mindspore_rec.serve.following.predictor import Predictor
 from mindspore_rec.serve.following.pulse import Pulse
 from mindspore_rec.serve.following.status import Status
@@ -164,7 +164,8 @@ class _States:
             sums[name].add_digests(keys, digests)
 
         entry = self._visit(list(sums), add)
-        return StateDigests.of(entry, {name: each.total for name, each in sums.items()})
+        tables = {name: each.total for name, each in sums.items()}
+        return StateDigests(entry.run, entry.step, entry.state, tables)
 
     def row_digests(self, table: str, part: int, parts: int) -> RowDigests:
         """Return the digests of the rows in one part of a table; errors are as for `digests`."""

@@ -13,6 +13,7 @@ from mindspore.train import Callback, RunContext
 
 from mindspore_rec._native import FileLock
 from mindspore_rec.common.checks import check_int
+from mindspore_rec.common.digests.scrub import Scrub
 from mindspore_rec.common.old_arguments import InSettings, takes_old
 from mindspore_rec.common.parallel.group import worker_group
 from mindspore_rec.common.run.chain import Entry, verify_chain
@@ -36,8 +37,7 @@ from mindspore_rec.train.checkpoint.run_directory import (
     remove_after,
 )
 from mindspore_rec.train.checkpoint.run_writer import RunWriter, Save
-from mindspore_rec.train.checkpoint.scrub import TableScrub
-from mindspore_rec.train.checkpoint.tier_scrub import TierScrub
+from mindspore_rec.train.checkpoint.scrub import DigestedRows, TierRows
 from mindspore_rec.train.checkpoint.worker_states import WorkerStates
 from mindspore_rec.train.nn.tables import tables_of
 
@@ -190,8 +190,7 @@ class RecCheckpoint(Callback):
         if not isinstance(checks, RowChecks):
             raise TypeError(f"row_checks must be a RowChecks, got {type(checks).__name__}")
         self._scrub_seconds = checks.scrub_seconds
-        self._scrub: TableScrub | None = None
-        self._tier_scrub: TierScrub | None = None
+        self._scrubs: list[Scrub] = []
         published = Publication() if publication is None else publication
         if not isinstance(published, Publication):
             raise TypeError(f"publication must be a Publication, got {type(published).__name__}")
@@ -222,12 +221,9 @@ class RecCheckpoint(Callback):
 
     @property
     def scrub_rounds(self) -> int:
-        """Number of times that all rows have been checked in the present training."""
-        if self._scrub is None or self._tier_scrub is None:
-            return 0
-        if self._tier_scrub.active and self._scrub.active:
-            return min(self._scrub.rounds, self._tier_scrub.rounds)
-        return max(self._scrub.rounds, self._tier_scrub.rounds)
+        """Number of times that all rows have been compared in the present training."""
+        count = min if all(scrub.active for scrub in self._scrubs) else max
+        return count((scrub.rounds for scrub in self._scrubs), default=0)
 
     # ---- going on
 
@@ -352,8 +348,9 @@ class RecCheckpoint(Callback):
             raise
         if self._scrub_seconds:
             tables = tables_of(run.train_network)
-            self._scrub = TableScrub(tables, self._scrub_seconds)
-            self._tier_scrub = TierScrub(tables, self._scrub_seconds)
+            self._scrubs = [
+                Scrub(rows(tables), self._scrub_seconds) for rows in (DigestedRows, TierRows)
+            ]
         self._data.watch(run.train_dataset)
         self._restored, self._saved_callbacks = None, {}
         now = time.monotonic()
@@ -369,9 +366,8 @@ class RecCheckpoint(Callback):
         run = run_context.original_args()
         self._callbacks.catch_up(run_context)
         self.step = self._began + run.cur_step_num
-        if self._scrub is not None and self._tier_scrub is not None:
-            self._scrub.step()
-            self._tier_scrub.step()
+        for scrub in self._scrubs:
+            scrub.step()
         save, full = self._due()
         if save:
             self._save(run, full)

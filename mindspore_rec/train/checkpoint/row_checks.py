@@ -15,23 +15,23 @@ class RowChecks:
     """Ways in which a `RecCheckpoint` notices rows that change by themselves: bit flips, bad disks.
 
     Args:
-        keep_digests: whether tables keep the digests of their rows, so that deltas have them, a
-            merged state is held to what was in memory, and `damaged_rows()` of a table finds rows
-            that changed by themselves (`docs/checkpoints.md`). It takes 8 bytes per row in host
-            memory (16 with eviction by age), a hash of each row that a delta has or that moves
-            between tiers, and reads all rows of lower tiers once, when training begins. Default:
-            True.
-        scrub_seconds: seconds in which all rows of tables that keep digests are compared with them
-            once, some after each step, except rows that were trained since the last delta; and all
-            rows on Redis and SSDs with their checksums, which takes a quarter of the time at most,
-            or the round is longer. If a row has changed by itself, training ends with a
-            RuntimeError that names it: no checkpoint has the changed row, and a restart goes on
-            with the right one. A million rows of 16 floats in memory take about 20 ms per round.
-            Default: 0, never.
+        keep_digests: True if tables keep the digests of their rows. Deltas then have digests, a
+            merged state is compared with the rows that were in memory, and `damaged_rows()` of a
+            table finds rows that changed by themselves (`docs/checkpoints.md`). Digests take 8
+            bytes per row in host memory, or 16 with eviction by age. Each row that is in a delta or
+            moves between tiers is hashed, and all rows of lower tiers are read once, when training
+            begins. Default: True.
+        scrub_seconds: seconds of a round of scrubbing, which goes on after each step. A round
+            compares all rows of tables that keep digests with their digests, except rows that were
+            trained since the last delta. It also compares all rows on Redis and SSDs with their
+            checksums. It takes at most a quarter of the time, or the round is longer. If a row has
+            changed by itself, training ends with a RuntimeError that names the row. No checkpoint
+            has the changed row, so a restart goes on with the right row. A million rows of 16
+            floats in memory take about 20 ms per round. Default: 0, never.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type, out of range, or excludes the
-            other.
+        TypeError, ValueError: an argument is of the wrong type or out of range, or the two
+            arguments exclude each other.
 
     Example:
         >>> RowChecks(scrub_seconds=3600)

@@ -1,85 +1,65 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TableScrub: compares rows of a training's tables with their digests, a few after each step."""
+"""Scrubbed rows of a training's tables: rows in memory by digests, rows in tiers by checksums."""
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from mindspore_rec import _native
+from mindspore_rec.common.digests.digest import MOST_PARTS
+from mindspore_rec.common.digests.scrub import Slice
+
 if TYPE_CHECKING:
     from mindspore_rec.train.parameter.table_parameter import TableParameter
 
-__all__ = ["TableScrub"]
+__all__ = ["DigestedRows", "TierRows"]
 
 _PART_ROWS = 8192  # about 0.2 ms
-_MOST_PARTS = 1 << 16
-_MOST_SHARE = 0.25  # of the time, after a part
+_TIER_ROWS = 2048
 _MOST_NAMED = 10
 
 
-class TableScrub:
-    """Looks for rows that changed by themselves, so that each row is looked at once in a while.
-
-    Of tables that keep digests (`MapParameter.damaged_rows`); rows that were trained since the last
-    delta are left out.
+class DigestedRows:
+    """Rows of tables that keep digests, without the rows that were trained since the last delta.
 
     Args:
-        tables: the tables.
-        seconds: for one round over all of them, if a quarter of the time is enough for it.
-
-    Attributes:
-        rounds: number of rounds that have ended.
+        tables: the tables; tables without digests are left out (`MapParameter.damaged_rows`).
     """
 
-    def __init__(self, tables: Iterable[TableParameter], seconds: float) -> None:
-        self.rounds = 0
+    pause = 0.0
+
+    def __init__(self, tables: Iterable[TableParameter]) -> None:
+        self.active = False
         self._tables = list(tables)
-        self._seconds = seconds
-        self._last = time.monotonic()
-        self._begin_round()
-
-    @property
-    def active(self) -> bool:
-        """Whether a table has digests, in the present round."""
-        return self._parts > 0
-
-    def _begin_round(self) -> None:
-        self._began = time.monotonic()
         self._left: deque[tuple[TableParameter, int, int]] = deque()
+
+    def begin(self) -> int:
+        """Begin a round; return the number of parts, each of which counts as one row."""
+        self._left.clear()
         for table in self._tables:
             if table.stats()["digest_bytes"] > 0:
-                parts = min(max(table.row_count // _PART_ROWS, 1), _MOST_PARTS)
+                parts = min(max(table.row_count // _PART_ROWS, 1), MOST_PARTS)
                 self._left += [(table, part, parts) for part in range(parts)]
-        self._parts = len(self._left)
+        self.active = bool(self._left)
+        return len(self._left)
 
-    def step(self) -> None:
-        """Look at as many rows as the time since the last call asks for.
+    def look(self) -> Slice:
+        """Compare the rows of a part with their digests.
 
         Raises:
             RuntimeError: rows have changed by themselves.
         """
-        began, last = time.monotonic(), self._last
-        passed = min((began - self._began) / self._seconds, 1.0)
-        due = int(passed * self._parts)
-        until = began + _MOST_SHARE * (began - last)
-        while self._parts - len(self._left) < due:
-            self._look(*self._left.popleft())
-            if time.monotonic() >= until:
-                break
-        self._last = time.monotonic()
-        if passed >= 1 and not self._left:
-            self.rounds += self._parts > 0
-            self._begin_round()
-
-    def _look(self, table: TableParameter, part: int, parts: int) -> None:
+        if not self._left:  # the last part had damaged rows
+            return Slice(0, True)
+        table, part, parts = self._left.popleft()
         try:
             keys = table.damaged_rows(part, parts).tolist()
         except ValueError:  # it keeps none any more: tiers or rules of eviction have been set
-            return
+            keys = []
         if not keys:
-            return
+            return Slice(1, not self._left)
         named = ", ".join(map(str, sorted(keys)[:_MOST_NAMED]))
         more = f" and {len(keys) - _MOST_NAMED} more" if len(keys) > _MOST_NAMED else ""
         raise RuntimeError(
@@ -87,3 +67,43 @@ class TableScrub:
             "themselves. No checkpoint has them so: start again from the last one, before they "
             "are trained on and saved"
         )
+
+
+class TierRows:
+    """Rows on Redis and SSDs, each of which has a checksum.
+
+    Args:
+        tables: the tables; tables without these tiers are left out (`MapParameter.scrub_tiers`).
+    """
+
+    pause = 60.0
+
+    def __init__(self, tables: Iterable[TableParameter]) -> None:
+        self._tables = [t for t in tables if t.cache is not None and t.cache.has_lower_tier]
+        self.active = bool(self._tables)
+        self._left: deque[TableParameter] = deque()
+
+    def begin(self) -> int:
+        """Begin a round; return the number of rows in tiers."""
+        self._left = deque(self._tables)
+        stats = [table.stats() for table in self._tables]
+        return sum(int(each.get(f"{kind}_rows", 0)) for each in stats for kind in ("remote", "ssd"))
+
+    def look(self) -> Slice:
+        """Read some rows of a table; the tier compares each row with its checksum.
+
+        Raises:
+            RowDamagedError: rows have changed by themselves; a RuntimeError.
+        """
+        try:
+            rows, ended = self._left[0].scrub_tiers(_TIER_ROWS)
+        except _native.RowDamagedError as error:
+            raise _native.RowDamagedError(
+                f"{error}. No checkpoint has them so: start again from the last one, with "
+                "tiers that begin anew (leftover='discard')"
+            ) from None
+        except (RuntimeError, OSError) as error:  # training says so when it needs the tier
+            return Slice(0, False, error, "rows in tiers")
+        if ended:
+            self._left.popleft()
+        return Slice(rows, not self._left)

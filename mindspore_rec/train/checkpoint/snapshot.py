@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from mindspore import nn
 
+from mindspore_rec.common.digests.digest import to_text
 from mindspore_rec.common.run.array_file import write_arrays
 from mindspore_rec.common.run.contents import DENSE
 from mindspore_rec.common.run.counter_file import (
@@ -194,7 +195,7 @@ class Delta:
             counters = write_counters(changes.counters, path)
             counts = {"rows": len(rows), "deleted_rows": len(gone), "counters": counters}
             kept = self._digests.get(name)
-            digest = {} if kept is None else {"digest": f"{kept:016x}"}
+            digest = {} if kept is None else {"digest": to_text(kept)}
             described[name] = {**changes.described, **files, **counts, **digest}
         if self._dense is not None:
             write_arrays(self._dense, directory / DENSE)

@@ -16,7 +16,7 @@ _EDGE = 4096  # bytes at either end of a column that tell batches apart
 
 
 def batch_digest(batch: Batch) -> int:
-    """Return 32 bits of the last column and of both ends of the other columns, of numbers only.
+    """Return a 32-bit hash of the last column and of the ends of the other columns of numbers.
 
     Example:
         >>> one, other = (Batch((np.array([row]), np.ones(1))) for row in (1, 2))

@@ -18,9 +18,7 @@ from mindspore_rec.common.rows.served_table import ServedTable
 from mindspore_rec.common.run.chain import entries
 from mindspore_rec.serve.following.scrub import Scrubber, TableRows
 from mindspore_rec.serving import Predictor
-from tests.parameter.test_digest import addresses_of, flip
-from tests.serving.serving_network import Marked, ids, train
-from tests.serving.test_serving_digests import flip_in_redis
+from tests.serving.serving_network import Marked, ids
 from tests.support.nightly import NIGHTLY
 from tests.support.redis_server import RedisServer
 
@@ -100,33 +98,6 @@ def test_it_takes_the_memory_that_is_said() -> None:
             assert 14 <= kept.bytes / len(kept) <= 24
 
 
-def test_rows_that_changed_in_memory_are_named(
-    run: Path, wait: Wait, caplog: pytest.LogCaptureFixture
-) -> None:
-    with Predictor(run, Marked, inputs=INPUTS, follow=False, scrub_seconds=0.05) as predictor:
-        rounds(predictor, wait)
-        assert damaged(predictor) == {}
-        table = predictor._runner.tables["serving.one"]
-        some = np.array([3, 17])
-        places = addresses_of(table._synchronised(), some, table.read_rows(some))
-        assert places.keys() == {3, 17}
-        rounds(predictor, wait)
-        caplog.clear()
-        with open("/proc/self/mem", "r+b", 0) as memory:
-            for key in (3, 17):
-                for byte in range(0, 16, 5):
-                    flip(memory, places[key] + byte, 1 << byte % 8)
-                    wait(lambda key=key: damaged(predictor) == {"serving.one": [key]})
-                    flip(memory, places[key] + byte, 1 << byte % 8)
-                    wait(lambda: damaged(predictor) == {})
-        said = [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
-        assert len(said) == 8  # each once, however many rounds find it
-        assert "'serving.one'" in said[0] and "key 3: it has another digest, in host mem" in said[0]
-        figures = report(predictor)["tables"]["serving.one"]
-        assert figures["scrubbed_rows"] >= 50 * report(predictor)["rounds"] > 50
-        assert figures["digest_bytes"] > 0 and report(predictor)["seconds"] == 0.05
-
-
 def test_a_delta_mends_a_row(run: Path, wait: Wait, tmp_path: Path) -> None:
     newest = entries(run)[-1]
     aside = tmp_path / newest.path.name
@@ -187,81 +158,6 @@ def test_nothing_is_found_while_deltas_come(
         assert not [each for each in caplog.records if each.levelno == logging.ERROR]
 
 
-def test_rows_that_changed_on_redis_are_named(
-    run: Path, start_redis: Callable[..., RedisServer], wait: Wait
-) -> None:
-    import redis
-
-    server = start_redis()
-    client: Any = redis.Redis.from_url(server.url)
-    tiers = CacheConfig(host_rows=16, remote=f"{server.url}?retry_seconds=1")
-    with Predictor(
-        run, Marked, inputs=INPUTS, follow=False, tiers=tiers, scrub_seconds=0.05
-    ) as predictor:
-        rounds(predictor, wait)
-        name, found = "serving.one", 0
-        table = predictor._runner.tables[name]
-        for bucket in client.keys(f"emb{{*{name}/*}}v"):
-            for field in client.hkeys(bucket):
-                if len(field) != 8 or found == 5:
-                    continue
-                key = int.from_bytes(field, "little")
-                flip_in_redis(client, bucket, field, 20, 1)
-                # Some are older copies of rows in memory, which nobody reads.
-                try:
-                    table.read_rows(np.array([key]))
-                except _native.RowDamagedError:
-                    found += 1
-                    wait(lambda key=key: damaged(predictor) == {name: [key]})
-                flip_in_redis(client, bucket, field, 20, 1)
-                wait(lambda: damaged(predictor) == {})
-        assert found == 5
-        server.kill()
-        before_it = report(predictor)["rounds"]
-        time.sleep(1.0)
-        # A tier that is away is no damage.
-        assert damaged(predictor) == {} and report(predictor)["rounds"] <= before_it + 1
-    client.close()
-
-
-def test_rows_that_changed_on_an_ssd_are_named(
-    tmp_path: Path, wait: Wait, caplog: pytest.LogCaptureFixture
-) -> None:
-    # So many that they are on the disk, and not only in the buffer of a segment.
-    train(tmp_path / "run", 2, keys=50_000, every_steps=4, delta_every_steps=1)
-    tiers = CacheConfig(host_rows=16, ssd=SsdConfig(tmp_path / "ssd"))
-    with Predictor(
-        tmp_path / "run", Marked, inputs=INPUTS, follow=False, tiers=tiers, scrub_seconds=0.05
-    ) as predictor:
-        rounds(predictor, wait)
-        value = np.full(4, 2, np.float32).tobytes()
-        flipped: dict[int, Path] = {}
-        for path in sorted(each for each in (tmp_path / "ssd").rglob("*") if each.is_file()):
-            content, at = path.read_bytes(), -1
-            for _ in range(3):
-                at = content.find(value, at + 1000)
-                if at < 0:
-                    break
-                with path.open("r+b", 0) as file:
-                    flip(file, at, 4)
-                # In a row, values come 20 bytes after the key.
-                flipped[int.from_bytes(content[at - 20 : at - 12], "little")] = path
-        table, wrong = predictor._runner.tables["serving.one"], []
-        for key in flipped:
-            try:
-                table.read_rows(np.array([key]))
-            except RuntimeError as error:
-                assert "is damaged at byte" in str(error)
-                wrong.append(key)
-        assert wrong  # others are older copies, which nobody reads
-        wait(lambda: damaged(predictor) == {"serving.one": sorted(wrong)})
-        said = [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
-        assert said and flipped[wrong[0]].name in "".join(said)
-        assert "is damaged at byte" in said[0]
-        done = report(predictor)["rounds"]
-        wait(lambda: report(predictor)["rounds"] > done)  # the others are compared all the same
-
-
 def test_rows_that_leave_with_age_are_no_damage(wait: Wait) -> None:
     lock = threading.Lock()
     table = ServedTable({"name": "scrub.aged", "dim": 2, "max_idle_steps": 10}, "Int64")
@@ -308,7 +204,7 @@ def test_rows_of_a_vocabulary_are_scrubbed(wait: Wait) -> None:
 def test_rows_are_gone_through_in_the_time_that_is_given(wait: Wait) -> None:
     table = MapParameter("scrub.paced", value_shape=2)
     table.write_rows(np.arange(20_000), np.ones((20_000, 2), np.float32))
-    scrubber = Scrubber({"t": TableRows(table)}, {"t": 0}, 3.0, threading.Lock())
+    scrubber = Scrubber({"t": TableRows(table)}, {"t": 0}, 1.0, threading.Lock())
     scrubber.index()
     began = time.monotonic()
     scrubber.start()
@@ -316,8 +212,8 @@ def test_rows_are_gone_through_in_the_time_that_is_given(wait: Wait) -> None:
         wait(lambda: scrubber.report()["tables"]["t"]["scrubbed_rows"] > 0)
         assert scrubber.report()["tables"]["t"]["scrubbed_rows"] < 20_000  # not all at once
         wait(lambda: scrubber.report()["rounds"] == 1)
-        assert time.monotonic() - began >= 2.9
-        assert scrubber.report()["round_seconds"] >= 2.9
+        assert time.monotonic() - began >= 0.97
+        assert scrubber.report()["round_seconds"] >= 0.97
     finally:
         scrubber.close()
         table.close()

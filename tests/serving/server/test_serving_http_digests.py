@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mindspore_rec.common.rows.digest import TableDigest
-from mindspore_rec.serve.following.digests import NoStateError, RowDigests, StateDigests
+from mindspore_rec.common.digests.digest import TableDigest
+from mindspore_rec.common.digests.state import NoStateError, RowDigests, StateDigests
 from mindspore_rec.serve.server.http import Front
 
 

@@ -43,22 +43,28 @@ def rounds(run: FollowedRun, wait: Any) -> None:
     wait(lambda: scrubber.report()["rounds"] >= enough)
 
 
+def places_of(fd: int, memory: mmap.mmap, key: int, value: bytes) -> list[int]:
+    """Return the places of all copies of a row's numbers, which come right after its key."""
+    row, begin = key.to_bytes(8, "little") + value, 0
+    found: list[int] = []
+    while True:  # the file is sparse, and larger than memory
+        try:
+            begin = os.lseek(fd, begin, os.SEEK_DATA)
+        except OSError:
+            return found
+        end = os.lseek(fd, begin, os.SEEK_HOLE)
+        at = memory.find(row, begin, end)
+        while at >= 0:
+            found.append(at + 8)
+            at = memory.find(row, at + 1, end)
+        begin = end
+
+
 def flip_rows(fd: int, key: int, value: bytes) -> None:
-    """Flip a bit of each copy of a row, whose numbers come right after its key."""
+    """Flip a bit of each copy of a row."""
     with mmap.mmap(fd, os.fstat(fd).st_size) as memory:
-        row = key.to_bytes(8, "little") + value
-        begin = 0
-        while True:  # the file is sparse, and larger than memory
-            try:
-                begin = os.lseek(fd, begin, os.SEEK_DATA)
-            except OSError:
-                return
-            end = os.lseek(fd, begin, os.SEEK_HOLE)
-            at = memory.find(row, begin, end)
-            while at >= 0:
-                memory[at + 10] ^= 4
-                at = memory.find(row, at + 1, end)
-            begin = end
+        for place in places_of(fd, memory, key, value):
+            memory[place + 2] ^= 4
 
 
 @pytest.mark.usefixtures("graph_mode")

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TierScrub: a slow walk over the records of all tiers, below the queue, that reads and so checks
-// each of them once a round, also those that training has not asked for in a long time. Copies of
-// rows that host memory has too are among them. A row that a tier moves, writes or erases meanwhile
-// is read as it was at some moment, or was read and written just now; so no finding is false.
+// TierScrub: a slow walk over the records of all tiers, below the queue. It reads, and so checks,
+// each record once per round: also records that training has not read for a long time, and copies
+// of rows that are in host memory too. If a tier moves, writes or erases a row during the walk, the
+// walk reads the row in one of its states, or the row was read and written just now. So the walk
+// never reports a row that is right.
 //
 // A part of LowerTiers, under the table's mutex.
 #pragma once
@@ -19,12 +20,12 @@ namespace msrec {
 
 class TierScrub {
  public:
-  // Read the next records, about `most` of them, and return how many; set `ended` where these were
-  // the last, and the next call begins anew. Throws RowDamaged, which names tier and key, and the
-  // next call begins anew; or what else a tier throws, and the next call tries the same ones again.
-  // Requires: Restart is called before the chain goes.
+  // Read about `most` records and return their number. Set `ended` if these were the last records
+  // of the round; the next call then begins a round. Throws RowDamaged, which names tier and key;
+  // the next call then begins a round. After any other error of a tier, the next call tries the
+  // same records again. Requires: Restart is called before the chain is destroyed.
   size_t Look(TierChain* chain, size_t most, bool* ended);
-  // Have the next call begin anew.
+  // Let the next call begin a round.
   void Restart() noexcept;
 
  private:

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// DigestSums: the sum of the digests of a shard's rows. Rows that are due are there for nobody, and
-// become due without being written; so if rows are evicted by age, there is a sum for each time at
-// which rows were last seen, and the sums of rows that are not due make up the digest. A row in
-// host memory remembers in which sum it is.
+// DigestSums: the sum of the digests of a shard's rows. A row whose eviction is due is invisible,
+// and becomes due without a write. So if rows are evicted by age, there is one sum for each time at
+// which rows were last seen, and the digest adds the sums whose rows are not due. For each row in
+// host memory, the class remembers the row's sum.
 #pragma once
 
 #include <cstddef>
@@ -18,11 +18,11 @@ namespace msrec {
 class DigestSums {
  public:
   DigestSums() = default;
-  // Keeps sums by the limits of age that these rules set.
+  // Keeps one sum per time if these rules limit the age of rows.
   explicit DigestSums(const Eviction& eviction)
       : by_steps_(eviction.max_idle_steps >= 0), by_seconds_(eviction.max_idle_seconds >= 0) {}
 
-  // Whether there is one sum per time at which rows were last seen. Otherwise there is one sum of
+  // True if there is one sum per time at which rows were last seen. If false, there is one sum of
   // all rows, which needs no memory.
   bool by_age() const { return by_steps_ || by_seconds_; }
 
@@ -37,10 +37,10 @@ class DigestSums {
   void Reserve(size_t end) {
     if (by_age() && seen_.size() < end) seen_.resize(end);
   }
-  // Methods that change a sum throw std::bad_alloc; the sums are of no use then.
+  // Methods that change a sum throw std::bad_alloc; the sums are then wrong.
 
-  // Replace `before`, the part of the row in that place, by `after`, the part of a row that was
-  // last seen as `meta` says.
+  // Subtract `before`, the digest of the row in a place, and add `after`, the digest of a row that
+  // was last seen at the time in `meta`.
   void Replace(uint32_t place, uint64_t before, uint64_t after, const RowMeta& meta) {
     if (!by_age()) {
       Replace(before, after);
@@ -51,13 +51,13 @@ class DigestSums {
     Add(seen_[place], -before);
     seen_[place] = seen;
   }
-  // The same if it does not matter when the row was last seen. Requires !by_age().
+  // Do the same without the time at which the row was last seen. Requires !by_age().
   void Replace(uint64_t before, uint64_t after) noexcept { all_ += after - before; }
-  // Load what Replace will change of that place.
+  // Prefetch the memory that Replace changes for a place.
   void Prefetch(uint32_t place) const {
     if (place < seen_.size()) __builtin_prefetch(seen_.data() + place, 1);
   }
-  // Note where a row is counted that has come into that place, and was counted before.
+  // Note the sum of a row that has come into a place and is in the sum already.
   void Place(uint32_t place, const RowMeta& meta) noexcept {
     if (by_age()) seen_[place] = Seen(meta);
   }
@@ -68,7 +68,7 @@ class DigestSums {
       all_ -= digest;
     }
   }
-  // Count a row that has no place; or, below, no longer.
+  // Add a row without a place to its sum; the next method subtracts one.
   void AddBelow(const RowMeta& meta, uint64_t digest) {
     if (by_age()) {
       Add(Seen(meta), digest);
@@ -79,7 +79,7 @@ class DigestSums {
   void RemoveBelow(const RowMeta& meta, uint64_t digest) { AddBelow(meta, -digest); }
 
   // Return the sum over the rows for which due(metadata) is false. The metadata have only the last
-  // step, the last second, or both, which decide whether a row is due.
+  // step, the last second, or both: the fields that decide whether a row is due.
   template <typename Fn>
   uint64_t Sum(const Fn& due) const {
     if (!by_age()) return all_;
@@ -99,7 +99,7 @@ class DigestSums {
   }
 
  private:
-  // Only what decides whether the row is due, so that there are few sums.
+  // Keep only the fields that decide whether a row is due, so that there are few sums.
   uint64_t Seen(const RowMeta& meta) const {
     return (by_steps_ ? uint64_t{meta.last_step} << 32 : 0) | (by_seconds_ ? meta.last_time : 0);
   }
@@ -113,8 +113,8 @@ class DigestSums {
     of_.erase(seen);
   }
 
-  // Keeps pointers to sums of the map that were used lately: most rows were last seen at the same
-  // few times, so that few sums are searched for.
+  // Pointers to recently used sums of the map. Most rows were last seen at the same few times, so
+  // the map is rarely searched.
   class Recent {
    public:
     struct Sum {
@@ -122,7 +122,7 @@ class DigestSums {
       uint64_t* sum = nullptr;
     };
     Recent() = default;
-    // The map of a copy has its sums elsewhere.
+    // A copied map has its sums at other addresses.
     Recent(const Recent&) noexcept {}
     Recent& operator=(const Recent&) noexcept {
       Clear();
@@ -131,7 +131,7 @@ class DigestSums {
     void Clear() noexcept {
       for (Sum& each : sums_) each = {};
     }
-    // Successive steps and seconds have places of their own.
+    // Successive steps and seconds get different places.
     Sum& of(uint64_t seen) { return sums_[(seen ^ seen >> 32) % kSums]; }
 
    private:
@@ -141,8 +141,8 @@ class DigestSums {
 
   bool by_steps_ = false, by_seconds_ = false;
   uint64_t all_ = 0;  // where nothing is evicted by age
-  // By the last step in the upper half and the last second in the lower one. Ordered, and not by a
-  // hash, since users choose the seconds. A sum of 0 has no entry: whatever rows are in it, it adds
+  // Keys have the last step in the upper half and the last second in the lower half. The map is
+  // ordered, not hashed, since users choose the seconds. A sum of 0 has no entry, since it adds
   // nothing.
   std::map<uint64_t, uint64_t> of_;
   Recent recent_;

@@ -31,7 +31,7 @@ void ShardDigests::Keep(DigestSums elsewhere) {
     if (Meta(rows_.Row(id))->live) {
       batch.Add(id, rows_.Row(id));
     } else if (context_.identity()) {
-      // Memory of rows that were never seen stays untouched.
+      // Do not touch the memory of rows that were never seen.
       digests[id] = FirstDigest(static_cast<int64_t>(id) * kNumShards + number_);
       sums.Replace(id, 0, digests[id], *Meta(rows_.Row(id)));
     }
@@ -108,8 +108,7 @@ void ShardDigests::Leave(uint32_t id) noexcept {
   if (kept_) Grow(rows_.end());
   if (!kept_) return;
   const char* row = rows_.Row(id);
-  // One that nothing has touched is not hashed: if its memory has changed by itself, the sum must
-  // tell.
+  // Do not hash an untouched row: if its memory has changed by itself, the sum must show that.
   if (Meta(row)->dirty) Take(id, DigestOf(row));
   if (kept_) digests_[id] = 0;
 }

@@ -1,38 +1,76 @@
 # SPDX-License-Identifier: Apache-2.0
 """Digest of a table: one number that says whether two tables hold the same rows.
 
-The digest of a row is 64 bits of its key and of its value's bytes; the digest of a table is the sum
-of its rows' digests modulo 2^64, so it depends on no order, threads or tiers. One row that differs
-always changes it; several changes cancel each other by chance alone, once in 2^64. It finds faults,
-not forgers.
+The digest of a row is 64 bits, computed from its key and the bytes of its value. The digest of a
+table is the sum of its rows' digests modulo 2^64, so it does not depend on order, threads or tiers.
+One changed row always changes the digest of the table. Several changes cancel each other only by
+chance, once in 2^64. A digest finds faults; it is no protection against a forger.
 
-The value's bytes are its float32 bytes, whatever precision the table has. For rows of int8 and int4
-they are the bytes of scale, offset and codes, so the digests of these rows are numbers of another
-kind. Optimizer state, counts and ages are not part of it, since predictors have none.
+The bytes of a value are its float32 bytes, whatever precision the table has. For rows of int8 and
+int4, the digest is computed from the bytes of scale, offset and codes, so it is another number than
+the digest of float32 rows. A digest leaves out optimizer state, counts and ages, since a predictor
+has none.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from mindspore_rec import _native
-from mindspore_rec.common.rows.quantise import ROWS
 
-__all__ = ["MOST_PARTS", "DigestSum", "TableDigest"]
+__all__ = ["MOST_PARTS", "NUMBERS", "DigestSum", "TableDigest", "check_parts", "sum_of", "to_text"]
 
 MOST_PARTS = 1 << 16  # of a table
+NUMBERS = ("float32", "int8", "int4")  # types of the numbers whose bytes are digested
 _MASK = (1 << 64) - 1
+
+
+def to_text(digest: int) -> str:
+    """Return a digest as manifests and JSON have it: 16 hexadecimal digits.
+
+    Example:
+        >>> to_text(2**64 + 17)
+        '0000000000000011'
+    """
+    return f"{digest & _MASK:016x}"
+
+
+def sum_of(texts: Iterable[str]) -> str:
+    """Return the digest of all rows of several parts, from the digests of the parts.
+
+    Example:
+        >>> sum_of(["ffffffffffffffff", "0000000000000011"])
+        '0000000000000010'
+    """
+    return to_text(sum(int(text, 16) for text in texts))
+
+
+def check_parts(parts: int, part: int = 0) -> None:
+    """Check a number of parts, and the number of one part.
+
+    Raises:
+        ValueError: a number is out of range.
+
+    Example:
+        >>> check_parts(4, 4)
+        Traceback (most recent call last):
+        ValueError: part must be in [0, 3], got 4
+    """
+    if type(parts) is not int or not 1 <= parts <= MOST_PARTS:
+        raise ValueError(f"parts must be in [1, {MOST_PARTS}], got {parts!r}")
+    if type(part) is not int or not 0 <= part < parts:
+        raise ValueError(f"part must be in [0, {parts - 1}], got {part!r}")
 
 
 @dataclass(frozen=True)
 class TableDigest:
     """Digest of a table, by parts of its keys.
 
-    A part has the keys of a range of hashes. With several parts, two tables that differ show in
-    which parts.
+    A part has the keys of a range of hashes. The parts show where two tables differ.
 
     Attributes:
         numbers: type of the rows' numbers whose bytes are digested: 'float32', 'int8' or 'int4'.
@@ -56,30 +94,35 @@ class TableDigest:
     @property
     def digest(self) -> str:
         """The digest of the table, 16 hexadecimal digits."""
-        return f"{sum(self.sums) & _MASK:016x}"
+        return to_text(sum(self.sums))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the digest as `from_json` reads it."""
+        """Return the digest as a dict that `from_json` reads."""
         return {
             "numbers": self.numbers,
             "rows": self.row_count,
             "digest": self.digest,
             "parts": [
-                [rows, f"{each:016x}"] for rows, each in zip(self.rows, self.sums, strict=True)
+                [rows, to_text(each)] for rows, each in zip(self.rows, self.sums, strict=True)
             ],
         }
+
+    def differing_parts(self, other: TableDigest) -> list[int]:
+        """Return the numbers of the parts that differ from the parts of another digest."""
+        mine, theirs = (list(zip(d.rows, d.sums, strict=True)) for d in (self, other))
+        return [part for part in range(len(mine)) if mine[part] != theirs[part]]
 
     @classmethod
     def from_json(cls, found: Any) -> TableDigest:
         """Return the digest that `to_json` described.
 
         Raises:
-            ValueError: it is no description of a digest.
+            ValueError: the argument is no description of a digest.
         """
         try:
             parts = [(rows, int(text, 16)) for rows, text in found["parts"]]
             numbers = found["numbers"]
-            fits = numbers in ROWS and 1 <= len(parts) <= MOST_PARTS
+            fits = numbers in NUMBERS and 1 <= len(parts) <= MOST_PARTS
             fits = fits and all(type(rows) is int and 0 <= rows for rows, _ in parts)
             fits = fits and all(0 <= each <= _MASK for _, each in parts)
         except (TypeError, LookupError, ValueError):
@@ -115,7 +158,7 @@ class DigestSum:
         """Add rows.
 
         Args:
-            keys: int64 `[n]`, each once.
+            keys: int64 `[n]`, each key once.
             rows: float32 `[n, dim]`; or uint8 `[n, bytes]`, the scale, the offset and the codes of
                 each row.
         """
@@ -123,7 +166,7 @@ class DigestSum:
         self.add_digests(keys, _native.row_digests(keys, np.ascontiguousarray(rows)))
 
     def add_digests(self, keys: np.ndarray, digests: np.ndarray) -> None:
-        """Add rows of which the digests are known: int64 `[n]`, uint64 `[n]`."""
+        """Add rows by their keys, int64 `[n]`, and their digests, uint64 `[n]`."""
         if len(self._sums) == 1:
             self._rows[0] += len(keys)
             self._sums += digests.sum(dtype=np.uint64)  # of arrays: modulo 2^64 without a warning

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Digests of all tables of a state, and of the rows of one part of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mindspore_rec.common.digests.digest import TableDigest, to_text
+
+__all__ = ["NoStateError", "RowDigests", "StateDigests"]
+
+
+class NoStateError(RuntimeError):
+    """There is no whole state, or newer states came while rows were read: ask again later."""
+
+
+@dataclass(frozen=True)
+class StateDigests:
+    """Digests of all tables of a predictor, of one state.
+
+    Attributes:
+        run: id of the run.
+        version: number of training steps of the state.
+        state: id of the state.
+        tables: the digest of each table by name, computed from its rows in memory and in tiers.
+    """
+
+    run: str
+    version: int
+    state: str
+    tables: Mapping[str, TableDigest]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as a dict."""
+        tables = {name: each.to_json() for name, each in self.tables.items()}
+        return {"run": self.run, "version": self.version, "state": self.state, "tables": tables}
+
+
+@dataclass(frozen=True)
+class RowDigests:
+    """Digests of the rows of a part of a table.
+
+    Attributes:
+        state: id of the state.
+        keys: int64 `[n]`.
+        digests: uint64 `[n]`.
+    """
+
+    state: str
+    keys: np.ndarray
+    digests: np.ndarray
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the state, and pairs of key and digest as texts, since JSON may round numbers."""
+        pairs = zip(self.keys.tolist(), self.digests.tolist(), strict=True)
+        return {"state": self.state, "rows": [[str(key), to_text(each)] for key, each in pairs]}
+
+    @staticmethod
+    def rows_of_json(answer: Any) -> dict[int, int]:
+        """Return the digest of each row, by key, from what `to_json` returned.
+
+        Raises:
+            ValueError: the argument is no description of digests of rows.
+        """
+        try:
+            return {int(key): int(text, 16) for key, text in answer["rows"]}
+        except (LookupError, TypeError, ValueError):
+            raise ValueError("it is no description of digests of rows") from None
