@@ -97,7 +97,7 @@ def _integer_keys(where: str, values: np.ndarray) -> np.ndarray:
 
 
 def time_values(column: Any) -> np.ndarray:
-    """Return a column of times as an array. A missing time of an Arrow array is NaN or NaT."""
+    """Return a column of times as an array. A missing time in an Arrow array becomes NaN or NaT."""
     if not isinstance(column, (pa.Array, pa.ChunkedArray)):
         return np.asarray(column)
     values, shape = flat_values("times must", column)
@@ -105,7 +105,7 @@ def time_values(column: Any) -> np.ndarray:
 
 
 def event_time(spec: FeatureSpec, column: Any) -> int:
-    """Return the time of a batch's events: the latest of its timestamps.
+    """Return the event time of a batch: the latest time in the timestamp column.
 
     Args:
         spec: the feature, which must be a timestamp.
