@@ -50,8 +50,8 @@ class ProgramEnds:
 
         sys.excepthook = hook
         # Finalizers close tables, and must run after `at_exit`: other workers may need this
-        # worker's rows until all workers have ended. Functions of atexit run in reverse order, so
-        # finalizers are registered first.
+        # worker's rows until all workers have ended. Functions that are registered with atexit run
+        # in reverse order, so finalizers are registered first.
         weakref.finalize(self, lambda: None)
         atexit.register(at_exit)
         if not faulthandler.is_enabled() and sys.stderr is sys.__stderr__:

@@ -156,7 +156,7 @@ class WorkerGroup:
         """Begin a step with a given number of samples on each worker.
 
         Gradients are weighted by the numbers of samples until the next call. A worker without
-        samples takes part in the exchanges without keys.
+        samples takes part in the exchanges, but sends no keys.
 
         Args:
             step: number of the step.
@@ -288,8 +288,8 @@ def worker_group() -> WorkerGroup:
     Without a launcher there is one worker, and MPI is not started.
 
     Raises:
-        WorkerError: another launcher started this process, MPI is missing or does not start, or
-            workers run different programs.
+        WorkerError: a launcher other than Open MPI's started this process, MPI is missing or does
+            not start, or workers run different programs.
 
     Example:
         >>> worker_group().size

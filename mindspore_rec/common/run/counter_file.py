@@ -94,7 +94,8 @@ def read_counters(table: Any, files: Sequence[Path | None], share: Share = ALL) 
 
     Raises:
         CheckpointError: a file is damaged.
-        ValueError: the table counts in another way, or its sketch has another size.
+        ValueError: the files and the table have different kinds of counters or different sizes of
+            sketches.
     """
     wanted = [(number, files[number]) for number in share.overlapping(len(files))]
     there = [(number, path) for number, path in wanted if path is not None]

@@ -51,13 +51,13 @@ def dtype_of(entry: Entry, name: str) -> np.dtype:
 
 
 def table_rows(entry: Entry, name: str, share: Share = ALL) -> Iterator[np.ndarray]:
-    """Yield the rows of a full checkpoint, or the changed rows of a delta, by key.
+    """Yield the rows of a full checkpoint, or the changed rows of a delta, in the order of keys.
 
     Args:
         entry: the checkpoint.
         name: name of the table.
-        share: the keys whose rows are read. Parts without such keys are not read. Default: all
-            keys.
+        share: the keys whose rows are read. Parts without keys of the share are not read. Default:
+            all keys.
     """
     table, dtype = table_entry(entry, name), dtype_of(entry, name)
     parts, legal = parts_of(table), legal_keys(table)
@@ -155,7 +155,7 @@ def _changes(chain: Sequence[Entry], name: str, share: Share) -> tuple[np.ndarra
     rows, gone = np.empty(0, dtype), np.empty(0, np.int64)
     for entry in chain[1:]:
         if dtype_of(entry, name) != dtype:
-            # The table got another optimizer. The delta after a change of the optimizer has every
+            # The table's optimizer has changed. The delta after a change of the optimizer has every
             # row, with new state.
             dtype = dtype_of(entry, name)
             rows = np.empty(0, dtype)
@@ -168,7 +168,7 @@ def _changes(chain: Sequence[Entry], name: str, share: Share) -> tuple[np.ndarra
 
 
 def _joined(rows: np.ndarray, more: np.ndarray) -> np.ndarray:
-    """Return the rows of both arrays by key. No key is in both arrays."""
+    """Return the rows of both arrays, sorted by key. No key is in both arrays."""
     if not len(more):
         return rows
     if not len(rows):
