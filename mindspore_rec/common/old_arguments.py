@@ -127,7 +127,7 @@ class WithoutEffect:
 
 
 def takes_old(*changes: Change, order: Sequence[str] = ()) -> Callable[[Target], Target]:
-    """Return a decorator with which functions or classes also take arguments of earlier versions.
+    """Return a decorator that makes a function or class accept arguments of earlier versions.
 
     Args:
         *changes: conversions of the old arguments.
@@ -176,7 +176,7 @@ def takes_old(*changes: Change, order: Sequence[str] = ()) -> Callable[[Target],
 
 
 def old_attribute(old: str, new: str) -> Callable[[type[Kind]], type[Kind]]:
-    """Return a decorator of classes with which a renamed attribute also has its old name.
+    """Return a class decorator that keeps the old name of a renamed attribute.
 
     Args:
         old: old name of the attribute.

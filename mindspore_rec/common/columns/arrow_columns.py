@@ -36,7 +36,7 @@ def to_arrays(rows: pa.RecordBatch, *, text: bool = False) -> dict[str, np.ndarr
         Arrays by column name. An array may be read-only and share the batch's memory.
 
     Raises:
-        ValueError: a column has missing values, or values of a type that is not legal.
+        ValueError: a column has illegal missing values, or values of an illegal type.
 
     Example:
         >>> rows = to_record_batch({"ids": np.array([[1, 2], [3, 4]]), "label": np.zeros(2)})
@@ -245,7 +245,7 @@ def one_array(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _plain(values: pa.Array) -> pa.Array:
-    """Decode run ends and views, which not all Arrow functions support."""
+    """Decode run-end encoded arrays and views, which not all Arrow functions support."""
     kind = values.type
     if pa.types.is_run_end_encoded(kind):
         return _plain(pc.run_end_decode(values))

@@ -54,7 +54,7 @@ class FeaturePipeline:
             several features, the array has the features' columns side by side: keys, int64 ``[B,
             F]``, or numbers, float32 ``[B, N]``. A FeatureSpec that is the timestamp declares the
             event time, and gives no array. The label is the last output. An iterable of FeatureSpec
-            objects is legal too: each object is one output.
+            objects is legal too, with one output for each object.
         prepare: functions that take a DataFrame and return a DataFrame. The pipeline applies these
             functions first, in order. The functions may add columns and drop rows. Default: none.
         threads: number of columns that are transformed at the same time, at least 1 (default 1).
@@ -171,7 +171,7 @@ class FeaturePipeline:
 
         Args:
             rows: a batch.
-            learn: whether the statistics learn from the batch first. Default: True.
+            learn: whether the statistics first learn from the batch. Default: True.
             with_time: whether the timestamps are read. If `with_time` is False, rows need no
                 timestamps. Default: True.
 
@@ -354,9 +354,8 @@ class FeaturePipeline:
         """Load a state that `state_dict` returned.
 
         Raises:
-            TypeError, ValueError, KeyError: the state belongs to a pipeline with other features, or
-                its columns have other names or another order. After an error, the pipeline is
-                unchanged.
+            TypeError, ValueError, KeyError: the state's features, column names or column order
+                differ from the pipeline's. After an error, the pipeline is unchanged.
         """
         self._check_state(state)
         tried = copy.deepcopy([output.transforms for output in self._outputs])
@@ -390,7 +389,7 @@ class FeaturePipeline:
 
 
 def name_taken(name: str) -> ValueError:
-    """Return the error for a feature with the name of a column that `keep_rest` keeps."""
+    """Return the error for an array that has the name of a column that `keep_rest` keeps."""
     return ValueError(
         f"feature '{name}' has the name of another column of the batch: give it another name"
     )

@@ -65,9 +65,9 @@ class FeatureSpec:
         is_timestamp: whether the column is the time of the events, in seconds since 1970. A
             timestamp feature has no table. Default: False.
         batch_size: required number of rows of a batch, at least 1. Default: any number.
-        faae_coefficient: weight of one occurrence of this feature in the counts for admission and
-            for eviction by frequency, 1 to 2**20. Rec SDK calls it the coefficient of "feature
-            admission and eviction". Default: 1.
+        faae_coefficient: weight of one occurrence of a key of this feature, in the counts for
+            admission and for eviction by frequency, 1 to 2**20. In Rec SDK, this weight is the
+            coefficient of "feature admission and eviction". Default: 1.
         transform: transform from the column to keys, such as a `Category`, `Key`, `TimePart` or
             `QuantileBucket`. The transform names the column, so `index_key` must be left out.
             Default: integers are their own keys, and strings are hashed with `table_name`.
@@ -204,8 +204,8 @@ def check_specs(specs: Any) -> tuple[FeatureSpec, ...]:
     Raises:
         TypeError: `specs` is of an unsupported type.
         ValueError: there is no feature, two features have the same name, features of one table
-            differ in a threshold, two features are timestamps, or a table evicts by age without a
-            timestamp.
+            differ in a threshold, two features are timestamps, or a table evicts by age but no
+            feature is the timestamp.
 
     Example:
         >>> check_specs([FeatureSpec("a", eviction_threshold=60)])

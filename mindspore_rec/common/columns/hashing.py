@@ -55,9 +55,9 @@ def category_keys(field: str, values: Any) -> np.ndarray:
         int64 array ``[N]``. Any int64 value may occur as a key.
 
     Raises:
-        TypeError: ``field`` is not a string, or ``values`` are not strings or integers. Before the
-            call, bin fractional floats or format them as text, because a fractional float has no
-            unique text form.
+        TypeError: ``field`` is not a string, or ``values`` are not strings or integers. Fractional
+            floats are illegal, because one float has several text forms: bin or format the floats
+            first.
         ValueError: ``field`` is empty, ``values`` is not one-dimensional, an integer does not fit
             int64, or a string is not valid Unicode.
 

@@ -57,7 +57,7 @@ class Feature(ABC):
 
         Args:
             values: the column, ``[B]``.
-            learn: whether the statistics learn from the values first.
+            learn: whether the statistics first learn from the values.
         """
 
     def state_dict(self) -> list[float] | None:

@@ -26,7 +26,7 @@ class Output(Protocol):
     """Writable file, which may be unbuffered."""
 
     def write(self, text: memoryview, /) -> int | None:
-        """Write part of a text and return the part's length; None if the file must drain first."""
+        """Write part of a text and return the part's length; None if the file is full."""
 
     def flush(self) -> None:
         """Flush the text written so far."""
@@ -42,7 +42,7 @@ class End:
     Attributes:
         rank: its rank.
         code: the worker's exit code, or 128 plus the signal that ended the worker. The code is 0 if
-            the worker ended without an error while another worker waited for it.
+            the worker ended while another worker waited for it.
     """
 
     rank: int

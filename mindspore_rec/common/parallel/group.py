@@ -25,7 +25,7 @@ class Engine(Protocol):
     """Engine that runs a worker's operators asynchronously, as MindSpore does."""
 
     def limit_threads(self, threads: int) -> None:
-        """Compute with `threads` threads, unless the program has chosen a number."""
+        """Compute with `threads` threads, unless the program has chosen a number of threads."""
 
     def wait(self) -> None:
         """Wait until all started operators are done. Raises the error of a failed operator."""

@@ -111,7 +111,7 @@ class TableState(NativeAccess):
     def first_time(self) -> int:
         """First event time in seconds since 1970; 0 without event times.
 
-        Rows from before the first event time have the same time.
+        The first event time is also the time of older rows.
         """
         return self._synchronised().first_time
 

@@ -50,7 +50,7 @@ def matched(
 def _kind(dtype: Any) -> str:
     """Return the kind of a MindSpore or NumPy dtype.
 
-    All float types are one kind, because each converts to any other.
+    All float types are one kind, because each float type can be converted to any other.
     """
     name = str(dtype).lower().rstrip("_")
     return "float" if "float" in name else name

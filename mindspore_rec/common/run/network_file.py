@@ -154,8 +154,8 @@ def copy_network(run: Path, target: Path) -> bool:
 
     Args:
         run: directory of the run or the checkpoint.
-        target: directory in which the directory `network` is made. If the copy fails, nothing is
-            left.
+        target: directory in which the directory `network` is made. If the copy fails, `target`
+            stays without `network`.
 
     Returns:
         True if the network was copied.

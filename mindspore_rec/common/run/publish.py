@@ -189,7 +189,7 @@ class Publisher:
         return {entry.path.name: entry for entry in checkpoints}
 
     def _wanted(self, there: dict[str, Entry]) -> tuple[list[Entry], CheckpointError | None]:
-        """Return the run's checkpoints that the copy needs, and one damaged manifest's error."""
+        """Return the run's checkpoints that the copy needs, and an error for damaged manifests."""
         checkpoints, damaged = _readable(self._run)
         damage = next(iter(damaged.values()), None)
         if there:

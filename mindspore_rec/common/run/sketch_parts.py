@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Join the sketches of several workers: for all keys, or for a new number of workers.
 
-A worker counts only its own keys. The same bits of a key's hash choose two things: the block of a
-sketch that counts the key, and the worker that owns the key. The blocks divide the values of these
-bits into equal ranges, and so do the workers. So every worker has its own range of blocks, and the
+A worker counts only its own keys. The same bits of a key's hash select both the block of a sketch
+that counts the key and the worker that owns the key. Both the blocks and the workers divide the
+values of these hash bits into equal ranges. So every worker has its own range of blocks, and the
 sum of all sketches equals the sketch that a single worker would have. Only a block on the boundary
 between two workers has keys of both workers. If the number of workers divides the number of blocks,
 no block is on a boundary. For a block on a boundary, each of the two workers starts with the counts
