@@ -94,7 +94,7 @@ def to_record_batch(rows: Any) -> pa.RecordBatch:
             ``[B, N]``.
 
     Raises:
-        TypeError: `rows` is of another type.
+        TypeError: `rows` is of an unsupported type.
         ValueError: columns have different lengths, or an array does not have 1 or 2 dimensions.
 
     Example:
@@ -160,7 +160,7 @@ def values_array(where: str, values: Any, legal: str = "have values of one type"
     Args:
         where: text before the word "must" in error messages.
         values: a list, a NumPy array, a pandas Series, Index or Categorical, or an Arrow array or
-            chunked array. Bytes of a NumPy array are UTF-8.
+            chunked array. Bytes in a NumPy array must be UTF-8 text.
         legal: the requirement in the error message for values of several types, after the word
             "must".
 

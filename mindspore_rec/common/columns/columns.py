@@ -22,8 +22,8 @@ def key_column(spec: FeatureSpec, column: Any) -> np.ndarray:
     """Return a feature's values as keys of its table, without applying its `transform`.
 
     An integer is its own key: int32 stays int32, and other integers become int64. `category_keys`
-    hashes strings with the table's name. So equal strings of two features of a table get the same
-    key.
+    hashes strings, with the table's name as the field. So equal strings of two features of a table
+    get the same key.
 
     Args:
         spec: the feature.

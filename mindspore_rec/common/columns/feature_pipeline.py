@@ -176,9 +176,9 @@ class FeaturePipeline:
                 timestamps. Default: True.
 
         Returns:
-            The arrays, and the latest timestamp of the batch in whole seconds since 1970. The time
-            is None if no feature is the timestamp, `prepare` dropped all rows, or `with_time` is
-            False.
+            The arrays, and the latest timestamp of the batch in whole seconds since 1970. The event
+            time is None if no feature is the timestamp, `prepare` dropped all rows, or `with_time`
+            is False.
 
         Raises:
             TypeError, ValueError: as for a call, or a time is missing, before 1970 or past 2106.
@@ -454,7 +454,7 @@ def _check_columns_of(output: Output, columns: Any) -> None:
         raise ValueError(
             f"state must have the columns of output {output.name!r}, got {state_columns!r:.80}"
         )
-    # Names are compared only with names, and places only with places: if batches have changed from
+    # Names are compared only with names, and places only with places. If batches have changed from
     # tuples to dicts, a place and a name may refer to the same column.
     if any(type(a) is type(b) and a != b for a, b in zip(own, state_columns, strict=True)):
         raise ValueError(

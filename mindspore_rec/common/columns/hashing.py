@@ -6,9 +6,10 @@ another process and on another machine. ``field`` is the field's name:
 
 * ``salt = blake2b(field as UTF-8, digest_size=8)``.
 * A **string** ``v`` gets ``mix(SipHash-2-4(v as UTF-8))``. The 16-byte SipHash key is ``salt``,
-  written as 16 lower-case hexadecimal digits. ``pandas.util.hash_array`` computes the same value.
-* An **integer** ``v`` gets ``mix(mix(v) XOR salt)``. Here ``salt`` is read as a little-endian
-  uint64. Two different integers of one field never have the same key.
+  written as 16 lower-case hexadecimal digits. The result is the value of ``pandas.util.hash_array``
+  for ``v``.
+* An **integer** ``v`` gets ``mix(mix(v) XOR salt)``. For integers, ``salt`` is read as a
+little-endian uint64. Two different integers of one field never have the same key.
 * A **missing** value gets ``blake2b(field as UTF-8, digest_size=8, person=b"missing")``, read as a
   little-endian word.
 
@@ -49,15 +50,15 @@ def category_keys(field: str, values: Any) -> np.ndarray:
             integers. Unsigned integers must be below ``2**63``. Pandas converts integers to floats
             if one integer is missing. So floats are read as integers if all floats are whole (up to
             ``2**53``, float32 up to ``2**24``). A `Category` in a FeaturePipeline accepts the same
-            values.
+            values as this function.
 
     Returns:
         int64 array ``[N]``. Any int64 value may occur as a key.
 
     Raises:
         TypeError: ``field`` is not a string, or ``values`` are not strings or integers. Fractional
-            floats are illegal, because one float has several text forms: bin or format the floats
-            first.
+            floats are illegal, because one float has several text forms. Before the call, bin
+            fractional floats or format them as text.
         ValueError: ``field`` is empty, ``values`` is not one-dimensional, an integer does not fit
             int64, or a string is not valid Unicode.
 

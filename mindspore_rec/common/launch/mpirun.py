@@ -32,8 +32,8 @@ class Job:
         workers: number of workers.
         program: script and arguments, or `-m`, module and arguments.
         hosts: names of hosts, each with its number of workers. Empty: this host.
-        threads_per_worker: threads of each worker. Default: the number of cores of a host divided
-            by its number of workers.
+        threads_per_worker: number of threads of each worker. Default: the number of cores of a host
+            divided by its number of workers.
         hang_limit: seconds after which a wait for another worker ends the job. Default: the value
             of `MINDSPORE_REC_HANG_LIMIT`, or 300.
         bind: whether each worker is bound to separate cores if the host has enough cores.
@@ -158,7 +158,9 @@ def mpirun_command(job: Job, mpirun: Path, cores: int, environment: Mapping[str,
 
 
 def parse_hosts(text: str) -> tuple[tuple[str, int], ...]:
-    """Parse `h1:2,h2:2` to hosts and their numbers of workers. A host alone has one worker.
+    """Parse `h1:2,h2:2` to hosts and their numbers of workers.
+
+    A host without a number has one worker.
 
     Raises:
         ValueError: the text does not have this form.

@@ -12,7 +12,8 @@ from typing import Protocol
 
 __all__ = ["HANG_CODE", "End", "Lines", "Output", "end_in"]
 
-# Exit code of a worker that ends the job because it waited for too long (csrc/workers/mpi_job.h).
+# Exit code of a worker that ends the job because the worker waited for too long
+# (csrc/workers/mpi_job.h).
 HANG_CODE = 124
 
 _TAG = re.compile(rb"\[[^\]\s]*?(\d+)\]<std(?:out|err|diag)>: ?")

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics as NumPy functions over whole arrays. The metric classes use the same code.
+"""Metrics as NumPy functions over whole arrays. The metric classes use these functions.
 
 The order of arguments is ``(label, prediction)``, as in scikit-learn. A MindSpore metric's
 ``update`` takes ``(prediction, label)``, the order of ``mindspore.Model``. All arrays are ``[B]``
 or ``[B, 1]``. Labels are 0 or 1 of any dtype, and predictions are finite floats. If a quantity is
 undefined because only one class occurs, the value is NaN. All sums are taken in float64.
 
-Every function raises ValueError for empty arrays, different lengths, another shape, labels other
+Every function raises ValueError for empty arrays, different lengths, illegal shapes, labels other
 than 0 and 1, and predictions that are NaN or infinite. Probabilities outside ``[0, 1]`` raise
 ValueError too. Predictions that are not numbers raise TypeError.
 """

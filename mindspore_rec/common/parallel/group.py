@@ -172,10 +172,10 @@ class WorkerGroup:
     def channel(self, name: str) -> _native.WorkerChannel:
         """Return a channel for one thread: 'ahead', 'checkpoint', 'merge' or 'service'.
 
-        The collective calls `all_gather`, `all_to_all` and `barrier` of a channel are for one
-        thread. `send`, `poll` and `receive` exchange single messages and are for any thread. Tags
-        of messages are 0 to 16383. On 'service', which also carries requests for rows by key, tags
-        are 0 to 8191.
+        The collective calls `all_gather`, `all_to_all` and `barrier` of a channel may be called by
+        one thread only. `send`, `poll` and `receive` exchange single messages, and any thread may
+        call them. Tags of messages are 0 to 16383. On 'service', which also carries requests for
+        rows by key, tags are 0 to 8191.
 
         Raises:
             ValueError: no channel has this name.

@@ -68,8 +68,9 @@ def compare_live(root: Path, ask: AskServer, model: str | None = None) -> list[L
     """Compare the tables of a server with the tables of the run that it follows.
 
     The rows are compared with the full checkpoint and the deltas up to the version that the server
-    reports. All files of these checkpoints are verified first. If the server is busy or loads a
-    newer state meanwhile, the comparison starts again; three comparisons are tried at most.
+    reports. Before the comparison, all files of the compared checkpoints are verified. If the
+    server is busy or loads a newer state meanwhile, the comparison starts again; three comparisons
+    are tried at most.
 
     Args:
         root: directory of the run, or a full checkpoint.

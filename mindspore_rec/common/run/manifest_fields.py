@@ -37,7 +37,8 @@ _MOST_DIM = 1 << 20
 _MOST_ROWS = 1 << 48
 _MOST_INT = (1 << 63) - 1
 _MOST_TIME = (1 << 32) - 1
-# Legal types of the numbers of rows in files. A missing entry means float32.
+# Legal types of the values and states of rows in files. If a manifest lacks the type, the type is
+# float32.
 _DTYPES = {
     "value_dtype": ("float32", "bfloat16", "float16", "int8"),
     "state_dtype": ("float32", "bfloat16"),
@@ -48,7 +49,7 @@ _MOST_WORDS = 10_000
 
 
 def check_fields(manifest: Any) -> None:
-    """Check type and range of each field of a manifest without its checksum.
+    """Check type and range of each field of a manifest, except the manifest's own checksum.
 
     Raises:
         ValueError: a field is wrong. The message names the field.

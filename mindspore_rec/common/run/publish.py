@@ -54,8 +54,8 @@ class Publisher:
 
     Raises:
         ValueError: an argument is wrong, or `target` is a file or the run itself. It is also an
-            error if `target` has checkpoints that no publisher made, or a copy with another value
-            of `rows`.
+            error if `target` has checkpoints that no publisher made, or a copy that was made with
+            another value of `rows`.
         OSError: `target` cannot be made, or another publisher uses it.
     """
 

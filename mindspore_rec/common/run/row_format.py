@@ -47,7 +47,10 @@ _ARROW = {"f4": pa.float32(), "f2": pa.float16()}
 
 
 class _Lists(pa.ExtensionType):
-    """Base class of Arrow types of fixed-size lists. Subclasses set the name and number type."""
+    """Base class of Arrow types of fixed-size lists.
+
+    Subclasses set the type's name and the type of the numbers.
+    """
 
     _name: ClassVar[str]
     _number: ClassVar[pa.DataType]
@@ -96,7 +99,7 @@ pa.register_extension_type(Int8Rows(5))
 
 
 def list_type(dtype: np.dtype) -> pa.DataType:
-    """Return the Arrow type of a column of a structured array that has several numbers per row.
+    """Return the Arrow type of a structured array's column with several numbers per row.
 
     Example:
         >>> list_type(np.dtype(("<f2", (3,))))

@@ -115,10 +115,10 @@ def check_alike(chain: Sequence[Entry], name: str) -> None:
 
 
 def rows_at(chain: Sequence[Entry], name: str, share: Share = ALL) -> Iterator[np.ndarray]:
-    """Yield all rows of a table in the state of a chain, a part at a time, by key.
+    """Yield all rows of a table in the state of a chain, a part at a time, in the order of keys.
 
-    A full checkpoint of the chain's state would have the same rows. Rows whose age has reached the
-    table's limit are left out. Rows from before the first event time get the first event time.
+    The rows are the same as in a full checkpoint of the chain's state. Rows whose age has reached
+    the table's limit are left out. Rows from before the first event time get the first event time.
 
     Args:
         chain: checkpoints from `newest_chain`, possibly of different numbers of workers.
@@ -150,7 +150,7 @@ def rows_at(chain: Sequence[Entry], name: str, share: Share = ALL) -> Iterator[n
 
 
 def _changes(chain: Sequence[Entry], name: str, share: Share) -> tuple[np.ndarray, np.ndarray]:
-    """Return the newest row of every key that a delta changed, by key, and the removed keys."""
+    """Return the sorted newest rows of the keys that deltas changed, and the removed keys."""
     dtype = dtype_of(chain[0], name)
     rows, gone = np.empty(0, dtype), np.empty(0, np.int64)
     for entry in chain[1:]:

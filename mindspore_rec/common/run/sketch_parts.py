@@ -6,9 +6,10 @@ that counts the key and the worker that owns the key. Both the blocks and the wo
 values of these hash bits into equal ranges. So every worker has its own range of blocks, and the
 sum of all sketches equals the sketch that a single worker would have. Only a block on the boundary
 between two workers has keys of both workers. If the number of workers divides the number of blocks,
-no block is on a boundary. For a block on a boundary, each of the two workers starts with the counts
-of both workers. If the number of workers changes again, the two workers' counts of the block are
-added. So the counts of a boundary block may be too high, but never too low.
+no block is on a boundary. If a block is on the boundary between two workers, both workers start
+with the counts of all keys of the block. If the number of workers changes again, the two workers'
+counts of a boundary block are added. So the counts of a boundary block may be too high, but never
+too low.
 
 Source: csrc/policy/sketch.h, OwnerOf in csrc/util/hash.h.
 """
