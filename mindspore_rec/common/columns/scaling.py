@@ -88,8 +88,7 @@ class MinMaxScale(Number):
 
 
 class LogScale(MinMaxScale):
-    """Scale to ``log(1 + max(x, 0))``, optionally scaled to [0, 1] by the range of the values so
-    far.
+    """Scale to ``log(1 + max(x, 0))``, optionally scaled to [0, 1] by the range so far.
 
     Args:
         column: numbers, for example counts.
