@@ -52,7 +52,7 @@ def check_number(
     low_open: bool = False,
     high_open: bool = False,
 ) -> float:
-    """Return `value` as a finite float in a range.
+    """Return `value` as a finite float between `low` and `high`.
 
     Args:
         argument: name of the argument, for the message.

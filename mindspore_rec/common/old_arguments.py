@@ -47,7 +47,7 @@ class Renamed:
     Args:
         old: old name of the argument.
         new: its name.
-        replaces: whether the old name overrides the new name if a call has both, as
+        replaces: whether the old name overrides the new name if a call has both names, as
             `dataclasses.replace` needs. If `replaces` is False, a call with both names is an error.
             Default: False.
     """
@@ -78,8 +78,9 @@ class InSettings:
         argument: the argument that takes the settings.
         kind: class of the settings.
         names: names of the old arguments.
-        first: text of the settings' first argument in the message. If this text is set, a value of
-            `argument` that is not a settings object becomes the first argument of the settings.
+        first: text that represents the settings' first argument in the message. If `first` is set,
+            a value of `argument` that is not a settings object becomes the first argument of the
+            settings.
     """
 
     argument: str
@@ -126,7 +127,7 @@ class WithoutEffect:
 
 
 def takes_old(*changes: Change, order: Sequence[str] = ()) -> Callable[[Target], Target]:
-    """Return a decorator with which functions or classes also take arguments of earlier versions.
+    """Return a decorator that makes a function or class accept arguments of earlier versions.
 
     Args:
         *changes: conversions of the old arguments.
@@ -175,7 +176,7 @@ def takes_old(*changes: Change, order: Sequence[str] = ()) -> Callable[[Target],
 
 
 def old_attribute(old: str, new: str) -> Callable[[type[Kind]], type[Kind]]:
-    """Return a decorator of classes with which a renamed attribute also has its old name.
+    """Return a class decorator that keeps the old name of a renamed attribute.
 
     Args:
         old: old name of the attribute.

@@ -29,14 +29,14 @@ def to_arrays(rows: pa.RecordBatch, *, text: bool = False) -> dict[str, np.ndarr
     Args:
         rows: columns of numbers or of fixed-size lists of numbers. A missing float becomes NaN;
             other missing values are illegal.
-        text: whether columns of text are legal too. Text becomes arrays ``[B]`` of str and None,
-            which a `FeatureSpec` reads. Default: False.
+        text: whether columns of text are legal too. A text column becomes an array ``[B]`` of str
+            and None, as a `FeatureSpec` requires. Default: False.
 
     Returns:
         Arrays by column name. An array may be read-only and share the batch's memory.
 
     Raises:
-        ValueError: a column has missing values, or values of a type that is not legal.
+        ValueError: a column has illegal missing values, or values of an illegal type.
 
     Example:
         >>> rows = to_record_batch({"ids": np.array([[1, 2], [3, 4]]), "label": np.zeros(2)})
@@ -47,7 +47,7 @@ def to_arrays(rows: pa.RecordBatch, *, text: bool = False) -> dict[str, np.ndarr
 
 
 def to_array(name: str, column: pa.Array, text: bool = False) -> np.ndarray:
-    """Return a column as an array, with the types and errors of `to_arrays`."""
+    """Convert one column as `to_arrays` converts each column, with the same errors."""
     kind = column.type
     if text and is_text(kind):
         return column.to_numpy(zero_copy_only=False)
@@ -79,7 +79,7 @@ def as_array(name: str, column: Any, text: bool = False) -> Any:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Return True if a type is text, or a dictionary of text."""
+    """Return True for a text type, and for a dictionary type with text values."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
@@ -94,7 +94,7 @@ def to_record_batch(rows: Any) -> pa.RecordBatch:
             ``[B, N]``.
 
     Raises:
-        TypeError: `rows` is of another type.
+        TypeError: `rows` is of an unsupported type.
         ValueError: columns have different lengths, or an array does not have 1 or 2 dimensions.
 
     Example:
@@ -153,18 +153,19 @@ def to_column(name: str, values: Any) -> pa.Array:
 def values_array(where: str, values: Any, legal: str = "have values of one type") -> pa.Array:
     """Return one-dimensional values of any container as one Arrow array.
 
-    All readers of columns convert values with this function. So types, errors and missing values
-    (None, `pandas.NA`, NaT, and NaN among objects) are the same for all readers.
+    All readers of columns convert values with this function. So all readers support the same types
+    and raise the same errors. Missing values are None, `pandas.NA`, NaT, and NaN in an array of
+    objects.
 
     Args:
-        where: beginning of an error message, up to "must".
+        where: text before the word "must" in error messages.
         values: a list, a NumPy array, a pandas Series, Index or Categorical, or an Arrow array or
-            chunked array. Bytes of a NumPy array are UTF-8.
-        legal: end of the error message for values of several types, which names the required
-            values.
+            chunked array. Bytes in a NumPy array must be UTF-8 text.
+        legal: the requirement in the error message for values of several types, after the word
+            "must".
 
     Returns:
-        One array that is not chunked, has no run-end encoding and has no views of text.
+        One array that is not chunked, not run-end encoded, and not of a text-view type.
 
     Raises:
         TypeError: the values have several types, or a type that Arrow lacks.
@@ -188,7 +189,8 @@ def values_array(where: str, values: Any, legal: str = "have values of one type"
     try:
         if isinstance(values, np.ndarray) and values.dtype.kind == "S":
             values = np.char.decode(values, "utf-8")
-        # NaN in a NumPy array of numbers stays NaN, which saves a mask and a copy.
+        # NaN in a NumPy array of numbers stays NaN: a conversion to null would need a mask and a
+        # copy.
         numbers = isinstance(values, np.ndarray) and values.dtype.kind in "fiu"
         made = pa.array(values, from_pandas=not numbers)
     except (UnicodeError, OverflowError) as error:
@@ -243,7 +245,7 @@ def one_array(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _plain(values: pa.Array) -> pa.Array:
-    """Return values in a form that all Arrow functions support."""
+    """Decode run-end encoded arrays and views, which not all Arrow functions support."""
     kind = values.type
     if pa.types.is_run_end_encoded(kind):
         return _plain(pc.run_end_decode(values))

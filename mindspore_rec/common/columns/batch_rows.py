@@ -16,23 +16,23 @@ __all__ = ["BatchRows", "flat_values"]
 
 
 class BatchRows:
-    """Columns of a batch. A column is converted when a method reads it.
+    """Columns of a batch. Each column is converted when a method returns the column.
 
     Args:
         rows: an Arrow RecordBatch or Table, a DataFrame, or a dict, tuple or list of arrays or
             Tensors.
-        names: the names of all columns, if `rows` is a dict of some columns. Features may then
-            refer to a column by name or by place. Default: features use names for a dict, and
-            places for a tuple.
+        names: names of all columns of the batch, if the dict `rows` has only some of the columns.
+            With `names`, features may refer to a column by name or by place. Default: features use
+            names for a dict, and places for a tuple.
 
     Attributes:
-        names: names of the columns. If `rows` is a tuple or list, the names are the places as
-            texts.
+        names: names of the columns. If `rows` is a tuple or list, the names are '0', '1', and so
+            on.
         by_place: True if features refer to columns by place, False if by name, None if both are
             legal.
 
     Raises:
-        TypeError: `rows` is of another type.
+        TypeError: `rows` is of an unsupported type.
         ValueError: two columns have the same name.
 
     Example:
@@ -56,7 +56,7 @@ class BatchRows:
         self._known = frozenset(self.names)
 
     def name_of(self, column: str | int) -> str | None:
-        """Return the name of the column with this name or place; None without such a column."""
+        """Return a column's name from its name or place; None if the batch lacks the column."""
         if isinstance(column, int):
             return self.names[column] if column < len(self.names) else None
         return column if column in self._known else None
@@ -101,7 +101,7 @@ def flat_values(where: str, column: pa.Array | pa.ChunkedArray) -> tuple[pa.Arra
     """Flatten a column of fixed-size lists, and return the values and the column's shape.
 
     Args:
-        where: beginning of an error message, up to "must".
+        where: text before the word "must" in error messages.
         column: array or chunked array ``[B]`` of values or of fixed-size lists. Lists may be
             nested.
 

@@ -22,8 +22,8 @@ def key_column(spec: FeatureSpec, column: Any) -> np.ndarray:
     """Return a feature's values as keys of its table, without applying its `transform`.
 
     An integer is its own key: int32 stays int32, and other integers become int64. `category_keys`
-    hashes strings with the table's name. So equal strings of two features of a table get the same
-    key.
+    hashes strings, with the table's name as the field. So equal strings of two features of a table
+    get the same key.
 
     Args:
         spec: the feature.
@@ -97,7 +97,7 @@ def _integer_keys(where: str, values: np.ndarray) -> np.ndarray:
 
 
 def time_values(column: Any) -> np.ndarray:
-    """Return a column of times as an array. A missing time of an Arrow array is NaN or NaT."""
+    """Return a column of times as an array. A missing time in an Arrow array becomes NaN or NaT."""
     if not isinstance(column, (pa.Array, pa.ChunkedArray)):
         return np.asarray(column)
     values, shape = flat_values("times must", column)
@@ -105,7 +105,7 @@ def time_values(column: Any) -> np.ndarray:
 
 
 def event_time(spec: FeatureSpec, column: Any) -> int:
-    """Return the time of a batch's events: the latest of its timestamps.
+    """Return the event time of a batch: the latest time in the timestamp column.
 
     Args:
         spec: the feature, which must be a timestamp.

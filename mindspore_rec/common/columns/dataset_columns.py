@@ -21,7 +21,8 @@ class ColumnsAmong(NamedTuple):
 
     Attributes:
         read: columns from which the pipeline makes its arrays.
-        made: names of the arrays. If the caller wants the event time, the timestamp's name follows.
+        made: names of the arrays. If the event time is requested, the name of the timestamp feature
+            is the last name.
         kept: columns that the pipeline passes on unchanged.
     """
 
@@ -31,7 +32,7 @@ class ColumnsAmong(NamedTuple):
 
 
 class _Pipeline(Protocol):
-    """Attributes and methods of a FeaturePipeline that this module needs."""
+    """The part of FeaturePipeline's interface that this module needs."""
 
     column_names: list[str]
 
@@ -44,17 +45,18 @@ class _Pipeline(Protocol):
 
 
 def map_dataset(pipeline: _Pipeline, dataset: Any, learn: bool, with_time: bool = False) -> Any:
-    """Return the Dataset of a pipeline's arrays.
+    """Return a Dataset of the arrays that a pipeline makes.
 
     Args:
         pipeline: FeaturePipeline whose features refer to columns by name or by place.
         dataset: `mindspore.dataset.Dataset` of whole batches.
-        learn: whether the pipeline learns. A pipeline that learns runs in one thread, in order.
+        learn: whether the pipeline's statistics learn from the batches. If the pipeline has
+            statistics and `learn` is True, one thread processes the batches in order.
         with_time: whether the Dataset also returns the event time, int64 ``[1]``, after the arrays.
-            The column of the event time has the timestamp's name.
+            The event time's column has the name of the timestamp feature.
 
     Raises:
-        ValueError: a column is missing, or has the name of an array.
+        ValueError: a column is missing, or a kept column has the name of an array.
 
     Example:
         >>> from mindspore_rec.common.columns.feature_pipeline import FeaturePipeline

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convert a FeaturePipeline to JSON values, which can be stored with a network, and back.
+"""Convert a FeaturePipeline to JSON values and back, to store the pipeline with a network.
 
-The description has the arguments of the pipeline. The learned state is not part of the description:
-it is the pipeline's `state_dict`, which checkpoints store. Only transforms of this library have a
-description, which is the name and the arguments of the class. So reading a description never runs
-foreign code.
+The description has the arguments of the pipeline, but not the learned state, because checkpoints
+store the pipeline's `state_dict`. Only transforms of this library have a description, namely the
+class's name and the arguments. So reading a description never runs foreign code.
 """
 
 from __future__ import annotations
@@ -31,7 +30,8 @@ from mindspore_rec.common.columns.transforms import (
 
 __all__ = ["describe_pipeline", "described_pipeline"]
 
-# For each transform: its arguments besides the column, and the attributes with their values.
+# For each transform class: the arguments besides the column, each with the attribute that has the
+# argument's value.
 _TRANSFORMS: dict[type[Feature], dict[str, str]] = {
     Category: {"field": "field"},
     Key: {},

@@ -38,28 +38,29 @@ _COLUMNS = ""  # key of a state under which the outputs' columns are; no output 
 class FeaturePipeline:
     """Transform batches of raw columns to whole-batch arrays of keys and numbers.
 
-    One pipeline declares the features of a model for all users: the tables
-    (`create_table(specs=)`), the training (`FeatureBatches`, or the transform of a
-    `StreamingDataset`), a feature worker, the evaluation and the `Predictor`. The pipeline's state
-    is the statistics that its transforms have learned. Calling the pipeline learns; `apply` does
-    not learn.
+    One pipeline declares the features of a model for the tables (`create_table(specs=)`), the
+    training (`FeatureBatches`, or the transform of a `StreamingDataset`), a feature worker, the
+    evaluation and the `Predictor`. The pipeline's state is the statistics that its transforms have
+    learned. A call of the pipeline updates the statistics; `apply` does not.
 
     A batch is an Arrow RecordBatch or Table, a DataFrame, a dict of columns, or a tuple of columns
     (if features refer to columns by place). A `mindspore.dataset.Dataset` of whole batches is legal
-    too. The result is a dict of arrays, a tuple for a tuple, or a Dataset for a Dataset.
+    too. The result is a tuple for a tuple, a Dataset for a Dataset, and a dict of arrays for any
+    other batch.
 
     Args:
         outputs: dict from the name of each array to its feature or features. A single FeatureSpec
-            gives keys in the shape of its column, and the array has its name. Several features give
-            one array with their columns side by side, int64 ``[B, F]`` of keys or float32 ``[B,
-            N]`` of numbers. A FeatureSpec that is the timestamp declares the event time, and gives
-            no array. The label is the last output. An iterable of FeatureSpec objects is legal too:
-            each is one output.
-        prepare: functions from a DataFrame to a DataFrame. The pipeline applies these functions
-            first, in order. The functions may add columns and drop rows. Default: none.
-        threads: number of columns that are transformed at a time, at least 1 (default 1).
-        keep_rest: whether columns that no feature reads follow the arrays unchanged. Must be False
-            with `prepare`. Default: False.
+            must have the array's name, and the array has keys in the shape of the column. For
+            several features, the array has the features' columns side by side: keys, int64 ``[B,
+            F]``, or numbers, float32 ``[B, N]``. A FeatureSpec that is the timestamp declares the
+            event time, and gives no array. The label is the last output. An iterable of FeatureSpec
+            objects is legal too, with one output for each object.
+        prepare: functions that take a DataFrame and return a DataFrame. The pipeline applies these
+            functions first, in order. The functions may add columns and drop rows. Default: none.
+        threads: number of columns that are transformed at the same time, at least 1 (default 1).
+        keep_rest: whether the result also has, after the arrays, the unchanged columns that no
+            feature reads. `keep_rest` must be False if there are `prepare` functions. Default:
+            False.
 
     Attributes:
         column_names: names of the arrays, without the columns of `keep_rest`.
@@ -133,13 +134,13 @@ class FeaturePipeline:
     # ---- batches
 
     def __call__(self, rows: Any) -> Any:
-        """Learn statistics from the stream's next rows, and return their arrays.
+        """Learn statistics from the next rows of a stream, and return the arrays of these rows.
 
-        If the call raises, the statistics have learned nothing.
+        If the call raises an exception, the statistics are unchanged.
 
         Args:
-            rows: a batch, or a Dataset of batches. If the pipeline learns, one thread maps the
-                Dataset.
+            rows: a batch, or a Dataset of batches. If the pipeline has statistics, one thread
+                processes the Dataset's batches.
 
         Raises:
             TypeError, ValueError: a column is missing or of a type that a feature cannot read.
@@ -149,12 +150,12 @@ class FeaturePipeline:
         return self._made(rows, True)[0]
 
     def apply(self, rows: Any, columns: Sequence[str] | None = None) -> Any:
-        """Return the arrays of rows without learning from them, for evaluation and serving.
+        """Return the arrays of rows, for evaluation and serving; learn nothing.
 
         Args:
             rows: a batch, or a Dataset of batches.
-            columns: names of the arrays to return. Rows need not have the columns that only other
-                arrays read. Default: all arrays.
+            columns: names of the arrays to return. The rows may lack columns that are needed only
+                for other arrays. Default: all arrays.
 
         Raises:
             TypeError, ValueError: as for a call, or `columns` has a name that no array has.
@@ -170,14 +171,14 @@ class FeaturePipeline:
 
         Args:
             rows: a batch.
-            learn: whether the statistics learn from the batch first. Default: True.
-            with_time: whether the timestamps are read. If False, rows need no timestamps. Default:
-                True.
+            learn: whether the statistics first learn from the batch. Default: True.
+            with_time: whether the timestamps are read. If `with_time` is False, rows need no
+                timestamps. Default: True.
 
         Returns:
-            The arrays, and the latest timestamp of the batch in whole seconds since 1970. The
-            timestamp is None if no feature is the timestamp, `prepare` dropped all rows, or
-            `with_time` is False.
+            The arrays, and the latest timestamp of the batch in whole seconds since 1970. The event
+            time is None if no feature is the timestamp, `prepare` dropped all rows, or `with_time`
+            is False.
 
         Raises:
             TypeError, ValueError: as for a call, or a time is missing, before 1970 or past 2106.
@@ -241,7 +242,7 @@ class FeaturePipeline:
         return None if self._prepare and not len(times) else event_time(self.timestamp, times)
 
     def _check_columns(self, view: BatchRows, outputs: list[Output]) -> None:
-        """Raise ValueError if columns are missing or of different lengths."""
+        """Raise ValueError if columns are missing or have different lengths."""
         first: tuple[str, int] | None = None
         for member in (each for output in outputs for each in output.members):
             column = view.given(column_of(member, view))
@@ -263,10 +264,10 @@ class FeaturePipeline:
         return [name for name in view.names if name not in read and name != time]
 
     def columns_among(self, names: Sequence[str], with_time: bool) -> ColumnsAmong:
-        """Return the columns that the pipeline reads, makes and keeps for batches with these names.
+        """Return the columns that the pipeline reads, makes and keeps.
 
         Raises:
-            ValueError: a column is missing, or has the name of an array.
+            ValueError: a column is missing, or a kept column has the name of an array.
         """
         view = BatchRows({}, names)
         read = list(names)
@@ -287,7 +288,7 @@ class FeaturePipeline:
     # ---- where it is used
 
     def reads(self, columns: Sequence[str] | None = None) -> list[str | int] | None:
-        """Return the raw columns that arrays read, in order; None if the pipeline has `prepare`.
+        """Return, in order, the raw columns needed for arrays; None if the pipeline has `prepare`.
 
         Args:
             columns: names of the arrays. Default: all.
@@ -298,7 +299,7 @@ class FeaturePipeline:
         return list(dict.fromkeys(each.column for output in outputs for each in output.members))
 
     def with_times(self) -> FeaturePipeline:
-        """Return this pipeline, with the times of the rows as its first array.
+        """Return a copy of this pipeline with one more array, before all others: the rows' times.
 
         A feature worker sends the arrays of the new pipeline. The new pipeline shares its learned
         state with this pipeline.
@@ -314,7 +315,7 @@ class FeaturePipeline:
         return made
 
     def received(self) -> FeaturePipeline:
-        """Return the pipeline for arrays that a feature worker made by `with_times()`.
+        """Return a pipeline for the arrays that a feature worker made with `with_times()`.
 
         The new pipeline declares the same tables, thresholds and event time. The new pipeline
         passes the arrays on unchanged and learns nothing.
@@ -332,14 +333,15 @@ class FeaturePipeline:
 
     @property
     def learns(self) -> bool:
-        """True if a transform has a state."""
+        """True if at least one transform has a state."""
         transforms = (each for output in self._outputs for each in output.transforms)
         return any(each is not None and each.state_dict() is not None for each in transforms)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the learned state as JSON values. The key '' has the columns of each output.
+        """Return the learned state as JSON values.
 
-        `load_state_dict` compares the columns, so that no column gets the state of another column.
+        The value of the key '' is a dict with the columns of each output. `load_state_dict`
+        compares the columns, so that no column gets the state of another column.
         """
         learned: dict[str, Any] = {
             output.name: [None if t is None else t.state_dict() for t in output.transforms]
@@ -352,9 +354,8 @@ class FeaturePipeline:
         """Load a state that `state_dict` returned.
 
         Raises:
-            TypeError, ValueError, KeyError: the state belongs to a pipeline with other features, or
-                its columns have other names or another order. After an error, the pipeline is
-                unchanged.
+            TypeError, ValueError, KeyError: the state's features, column names or column order
+                differ from the pipeline's. After an error, the pipeline is unchanged.
         """
         self._check_state(state)
         tried = copy.deepcopy([output.transforms for output in self._outputs])
@@ -388,7 +389,7 @@ class FeaturePipeline:
 
 
 def name_taken(name: str) -> ValueError:
-    """Return the error for a feature with the name of a column that `keep_rest` keeps."""
+    """Return the error for an array that has the name of a column that `keep_rest` keeps."""
     return ValueError(
         f"feature '{name}' has the name of another column of the batch: give it another name"
     )
@@ -453,7 +454,8 @@ def _check_columns_of(output: Output, columns: Any) -> None:
         raise ValueError(
             f"state must have the columns of output {output.name!r}, got {state_columns!r:.80}"
         )
-    # A name and a place may mean the same column: batches may have changed from tuples to dicts.
+    # Names are compared only with names, and places only with places. If batches have changed from
+    # tuples to dicts, a place and a name may refer to the same column.
     if any(type(a) is type(b) and a != b for a, b in zip(own, state_columns, strict=True)):
         raise ValueError(
             f"output {output.name!r} of the state is of columns {list(state_columns)}, this "

@@ -50,26 +50,27 @@ class FeatureSpec:
     `FeaturePipeline` and `EventTime` all take FeatureSpec objects.
 
     Args:
-        name: 1 to 100 letters, digits, '_' and '.'. The array of the keys has this name.
-        table_name: name of the table with the rows of the keys, of the same characters as `name`.
-            Features of one table have the same thresholds. Default: `name`.
-        index_key: the column of a batch: a name (1 to 255 characters), or a place from 0 to 255.
-            Default: `name`.
-        access_threshold: number of occurrences that admits a key, at most 2**30 - 1. A key is
-            admitted in the batch in which its count reaches `access_threshold`. With a threshold of
-            0, admission is on, and counts are frozen. With a threshold of None or -1, admission is
-            off.
-        eviction_threshold: seconds of event time, 1 to 2**31 - 1, after which the row of an unseen
-            key is evicted. With a threshold of None or -1, eviction is off.
+        name: 1 to 100 letters, digits, '_' and '.'. The feature's array of keys has the same name
+            as the feature.
+        table_name: name of the table with the rows of the keys. The legal characters are the same
+            as for `name`. All features of a table must have equal thresholds. Default: `name`.
+        index_key: name (1 to 255 characters) or place (0 to 255) of the feature's column in a
+            batch. Default: `name`.
+        access_threshold: number of occurrences at which a key is admitted, at most 2**30 - 1. A key
+            is admitted in the batch in which its count reaches `access_threshold`. With a threshold
+            of 0, admission is on, and counts are frozen. With a threshold of None or -1, admission
+            is off.
+        eviction_threshold: seconds of event time, 1 to 2**31 - 1, after which a key's row is
+            evicted if the key was not seen again. With a threshold of None or -1, eviction is off.
         is_timestamp: whether the column is the time of the events, in seconds since 1970. A
             timestamp feature has no table. Default: False.
         batch_size: required number of rows of a batch, at least 1. Default: any number.
-        faae_coefficient: weight of one occurrence of this feature in the counts for admission and
-            for eviction by frequency, 1 to 2**20. Rec SDK calls it the coefficient of "feature
-            admission and eviction". Default: 1.
+        faae_coefficient: weight of one occurrence of a key of this feature, in the counts for
+            admission and for eviction by frequency, 1 to 2**20. In Rec SDK, this weight is the
+            coefficient of "feature admission and eviction". Default: 1.
         transform: transform from the column to keys, such as a `Category`, `Key`, `TimePart` or
-            `QuantileBucket`. The transform names the column, so `index_key` is left out. Default:
-            integers are their own keys, and strings are hashed with `table_name`.
+            `QuantileBucket`. The transform names the column, so `index_key` must be left out.
+            Default: integers are their own keys, and strings are hashed with `table_name`.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, out of range, or illegal for a
@@ -201,10 +202,10 @@ def check_specs(specs: Any) -> tuple[FeatureSpec, ...]:
         The features.
 
     Raises:
-        TypeError: `specs` is of another type.
+        TypeError: `specs` is of an unsupported type.
         ValueError: there is no feature, two features have the same name, features of one table
-            differ in a threshold, two features are timestamps, or a table evicts by age without a
-            timestamp.
+            differ in a threshold, two features are timestamps, or a table evicts by age but no
+            feature is the timestamp.
 
     Example:
         >>> check_specs([FeatureSpec("a", eviction_threshold=60)])
@@ -283,7 +284,7 @@ def specs_of_table(specs: Any, table_name: str) -> tuple[FeatureSpec, ...]:
     """Return the features whose keys belong to a table.
 
     Args:
-        specs: the features, as `check_specs` takes them.
+        specs: the features, in any form that `check_specs` accepts.
         table_name: the table's name.
 
     Raises:

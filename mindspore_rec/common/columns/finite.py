@@ -15,14 +15,15 @@ _FLOATS = ("Float16", "Float32", "Float64")  # of MindSpore's Tensors
 
 
 def check_finite(what: str, column: Any) -> None:
-    """Check that a column has no NaN and no infinity. A column of another type than float passes.
+    """Check that a column has no NaN and no infinity. A column without floats always passes.
 
     Args:
         what: name of the column, for the message.
         column: array or Tensor with one row per sample.
 
     Raises:
-        ValueError: a number is not finite. The message names the first row with such a number.
+        ValueError: a number is not finite. The message names the first row with a NaN or an
+            infinity.
 
     Example:
         >>> check_finite("column 'age'", np.array([[1.5], [np.nan]], np.float32))
@@ -37,7 +38,7 @@ row out
 
 
 def finite_fault(column: Any) -> str:
-    """Return the error text, without a name, for a column with NaN or infinity; '' without error.
+    """Return an error text, without the column's name; '' if all numbers are finite.
 
     Example:
         >>> finite_fault(np.array([1.5, np.inf], np.float32))
@@ -49,8 +50,8 @@ def finite_fault(column: Any) -> str:
         column = column.asnumpy()
     if column.dtype.kind != "f":
         return ""
-    # If the sum is finite, all numbers are finite. This cheap check suffices for nearly all
-    # batches.
+    # If the sum is finite, all numbers are finite. For nearly all batches, the cheap check of the
+    # sum suffices.
     if column.size <= _FEW:
         flat = column.ravel()
         total = flat.dot(flat)  # BLAS warns of nothing: a request of 13 numbers takes 1 us, not 7

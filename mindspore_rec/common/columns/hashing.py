@@ -5,16 +5,17 @@ The algorithm is fixed, because checkpoints store keys: a value must have the sa
 another process and on another machine. ``field`` is the field's name:
 
 * ``salt = blake2b(field as UTF-8, digest_size=8)``.
-* A **string** ``v`` gets ``mix(SipHash-2-4(v as UTF-8))`` under the 16-byte SipHash key that is
-  ``salt`` written as 16 lower-case hexadecimal digits (this is ``pandas.util.hash_array``).
-* An **integer** ``v`` gets ``mix(mix(v) XOR salt)``, where ``salt`` is read as a little-endian
-  uint64, so two integers of one field never share a key.
+* A **string** ``v`` gets ``mix(SipHash-2-4(v as UTF-8))``. The 16-byte SipHash key is ``salt``,
+  written as 16 lower-case hexadecimal digits. The result is the value of ``pandas.util.hash_array``
+  for ``v``.
+* An **integer** ``v`` gets ``mix(mix(v) XOR salt)``. For integers, ``salt`` is read as a
+little-endian uint64. Two different integers of one field never have the same key.
 * A **missing** value gets ``blake2b(field as UTF-8, digest_size=8, person=b"missing")``, read as a
   little-endian word.
 
-``mix`` is the finalizer of SplitMix64, a bijection of 64-bit words. The key is the 64 bits read as
-a signed integer. The string ``"7"`` and the integer ``7`` are different values and have different
-keys. The empty string is a string, not a missing value.
+``mix`` is the finalizer of SplitMix64, a bijection of 64-bit words. The key is the 64-bit result,
+read as a signed integer. The string ``"7"`` and the integer ``7`` are different values and have
+different keys. The empty string is a string, not a missing value.
 
 Sources: SipHash, Aumasson & Bernstein 2012 (https://www.aumasson.jp/siphash/siphash.pdf);
 SplitMix64, Steele et al. 2014 (https://doi.org/10.1145/2660193.2660195).
@@ -48,15 +49,16 @@ def category_keys(field: str, values: Any) -> np.ndarray:
             NaN, ``pandas.NA`` and Arrow nulls are missing. A list must not mix strings and
             integers. Unsigned integers must be below ``2**63``. Pandas converts integers to floats
             if one integer is missing. So floats are read as integers if all floats are whole (up to
-            ``2**53``, float32 up to ``2**24``). A `Category` in a FeaturePipeline takes the same
-            values.
+            ``2**53``, float32 up to ``2**24``). A `Category` in a FeaturePipeline accepts the same
+            values as this function.
 
     Returns:
         int64 array ``[N]``. Any int64 value may occur as a key.
 
     Raises:
-        TypeError: ``field`` is not a string, or ``values`` are not strings or integers. Format or
-            bin floats that are not whole first, because such floats have no stable spelling.
+        TypeError: ``field`` is not a string, or ``values`` are not strings or integers. Fractional
+            floats are illegal, because one float has several text forms. Before the call, bin
+            fractional floats or format them as text.
         ValueError: ``field`` is empty, ``values`` is not one-dimensional, an integer does not fit
             int64, or a string is not valid Unicode.
 
@@ -84,7 +86,7 @@ def keys_of(field: str, values: pa.Array, where: str) -> np.ndarray:
     Args:
         field: text that salts the hash.
         values: strings or integers ``[B]``, or floats that are all whole.
-        where: beginning of an error message, up to "must".
+        where: text before the word "must" in error messages.
 
     Raises:
         TypeError, ValueError: as for `category_keys`.
@@ -115,7 +117,7 @@ def keys_of(field: str, values: pa.Array, where: str) -> np.ndarray:
 
 
 def missing_key(field: str) -> int:
-    """Return the key that every missing value of ``field`` gets.
+    """Return the key of all missing values of ``field``.
 
     Args:
         field: Name of the field, not empty.

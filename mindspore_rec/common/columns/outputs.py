@@ -57,7 +57,7 @@ class Output(ABC):
 
         Args:
             rows: the batch.
-            learn: whether the statistics learn from the batch first.
+            learn: whether the statistics first learn from the batch.
             call: `map`, or the `map` of an executor.
 
         Raises:
@@ -89,7 +89,7 @@ class StackedOutput(Output):
     def make(self, rows: BatchRows, learn: bool, call: Map) -> np.ndarray:
         """Return the array, whose rows are contiguous."""
         count = _row_count(self.members[0], rows)
-        # The array is column-major while columns are written. The copy at the end makes it
+        # The array is column-major while columns are written. The copy at the end makes the array
         # row-major.
         made: np.ndarray = np.empty((sum(self._widths), count), self._dtype)
         places = np.cumsum([0, *self._widths[:-1]]).tolist()
@@ -125,7 +125,7 @@ def make_output(name: Any, made: Any) -> Output:
     """Return the output of one or more features.
 
     Raises:
-        TypeError: `made` is of another type.
+        TypeError: `made` is of an unsupported type.
         ValueError: the features mix keys and numbers, or a single FeatureSpec has another name than
             the output.
     """

@@ -22,22 +22,23 @@ class QuantileScale(Number):
     """Scale numbers of any size and sign to their quantile among learned numbers, -1 to 1.
 
     The smallest learned value becomes about -1, the median 0, and the largest about 1. The scale is
-    linear between quantiles. A number outside the learned range, even an infinity, becomes the
-    value of the nearer end. So neither the unit nor a single outlier matters. `keys` returns a
-    number's bucket between quantiles as a category, so each bucket has one row in a table. A value
-    so frequent that it fills a bucket gets a separate bucket. With scaled numbers and buckets, a
-    model can learn curves of any shape.
+    linear between quantiles. A number outside the learned range, even an infinity, is replaced by
+    the nearer end of the range. So the result does not depend on the unit of the numbers or on a
+    single outlier. `keys` returns, for each number, the key of the number's bucket between two
+    quantiles. Each bucket has one row in a table. A value so frequent that it fills a bucket gets a
+    separate bucket. With scaled numbers and buckets, a model can learn curves of any shape.
 
     `fit` learns from an array. On a stream, the scale learns from the first `sample` numbers of the
-    training. The quantiles change until then, and are fixed afterwards. Before the first number,
-    every number becomes 0 and is in the same bucket.
+    training. The quantiles change until `sample` numbers have been learned, and are fixed
+    afterwards. Before any number has been learned, every number becomes 0 and is in the same
+    bucket.
 
     Args:
         column: numbers.
         buckets: number of intervals between quantiles, 2 to 65536. The quantiles of all numbers
             have `buckets` intervals, and so do the quantiles of the distinct numbers. Default: 256.
-        sample: number of first values of a stream from which the scale learns, 1 to 2**20. Default:
-            10,000.
+        sample: number of values at the start of a stream from which the scale learns, 1 to 2**20.
+            Default: 10,000.
         missing: result for a missing value or NaN (default 0). Missing values have a separate
             bucket.
 
@@ -69,7 +70,7 @@ class QuantileScale(Number):
         self._learn_from(self._seen)
 
     def fit(self, values: Any) -> QuantileScale:
-        """Learn from all these numbers, and forget the numbers learned before.
+        """Learn from all numbers in `values`, and forget the numbers learned before.
 
         Args:
             values: numbers of length N: a list, an array, a pandas Series or an Arrow array;
@@ -84,7 +85,7 @@ class QuantileScale(Number):
         return self
 
     def scaled(self, values: Any) -> np.ndarray:
-        """Return quantiles among the learned numbers, float32 `[N]`, -1 to 1 (or `missing`)."""
+        """Return each number's scaled quantile, float32 `[N]`, -1 to 1 (or `missing`)."""
         self._say_if_unfit()
         return self._places(self._numbers(self._array(values)))
 
@@ -112,7 +113,7 @@ class QuantileScale(Number):
         """Load a state that `state_dict` returned.
 
         Raises:
-            ValueError: the state has another number of buckets.
+            ValueError: the state and this scale have different numbers of buckets.
             TypeError, ValueError, KeyError: `state` is not the state of a QuantileScale. The object
                 is unchanged.
         """
@@ -169,8 +170,8 @@ class QuantileScale(Number):
             self._points, self._ranks, self._edges = np.zeros(1), np.full(1, 0.5), np.empty(0)
             return
         ordered = np.sort(values)
-        # Use quantiles of all values and of distinct values. Distinct values serve columns of
-        # mostly 0.
+        # Use the quantiles of all values and the quantiles of the distinct values. In a column of
+        # mostly 0, most quantiles of all values are 0.
         points = np.union1d(
             _spread(ordered, self.buckets), _spread(np.unique(ordered), self.buckets)
         )
@@ -179,8 +180,8 @@ class QuantileScale(Number):
         frequent = points[(up_to - below) * self.buckets >= len(ordered)]
         self._points = points
         self._ranks = (below + up_to) / (2 * len(ordered))
-        # A bucket begins at each inner point, at each frequent point, and right after a frequent
-        # point.
+        # A bucket begins at each quantile except the first and the last, at each frequent value,
+        # and right after each frequent value.
         with np.errstate(over="ignore"):
             after = np.nextafter(frequent, np.inf)
         edges = np.union1d(points[1:-1], np.concatenate([frequent, after]))

@@ -88,7 +88,7 @@ class MinMaxScale(Number):
 
 
 class LogScale(MinMaxScale):
-    """Scale to ``log(1 + max(x, 0))``, optionally between the least and the greatest value so far.
+    """Scale to ``log(1 + max(x, 0))``, optionally scaled to [0, 1] by the range so far.
 
     Args:
         column: numbers, for example counts.
@@ -186,7 +186,7 @@ class StandardScale(Number):
 
 
 def _numbers_of(transform: Number, state: Any, lengths: tuple[int, ...]) -> list[float]:
-    """Return the finite numbers of a state, whose count must be in `lengths`."""
+    """Return a state's numbers, after a check that all are finite and `lengths` has their count."""
     numbers = isinstance(state, (list, tuple)) and all(
         isinstance(each, (int, float)) and not isinstance(each, bool) and math.isfinite(each)
         for each in state

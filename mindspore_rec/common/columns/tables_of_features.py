@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the hash tables of features, which get the event time of a batch."""
+"""Find the hash tables of features, to set the event time of a batch on these tables."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def tables_of_features(
         tables: tables of any kind.
 
     Raises:
-        ValueError: `tables` lacks a table that evicts by age, or has no table of the features.
+        ValueError: `tables` lacks a feature's table that evicts by age, or has no table of any
+            feature.
     """
     wanted = {spec.table_name for spec in specs if not spec.is_timestamp}
     hashed = [table for table in tables if not table.vocabulary]

@@ -55,9 +55,10 @@ class TensorSpec:
         name: name of the tensor in requests.
         datatype: 'INT64', 'FP32', ...: a key of `DATATYPES`.
         shape: sizes of the dimensions; -1 means any size. The first dimension is the batch.
-        offsets: name of the input, of shape [-1], with the position of each row's first value.
-            Offsets are for rows that differ in their number of values. With offsets, the first
-            dimension counts the values of all rows. Default: None, the first dimension counts rows.
+        offsets: name of another input, of shape [-1], that has the position of each row's first
+            value. Offsets are needed if rows have different numbers of values. With offsets, the
+            first dimension counts the values of all rows. Default: None, the first dimension counts
+            rows.
 
     Raises:
         ValueError: the datatype is unknown, the shape is empty, or a size is below -1.
@@ -95,7 +96,7 @@ class TensorSpec:
         """Parse 'name:datatype:shape' or 'name:datatype:shape:offsets=name' of the command line.
 
         Raises:
-            ValueError: `text` has another form.
+            ValueError: `text` does not have this form.
         """
         parts = text.split(":")
         try:
@@ -119,7 +120,10 @@ class TensorSpec:
         return text if self.offsets is None else f"{text}:offsets={self.offsets}"
 
     def zeros(self, rows: int) -> np.ndarray:
-        """Return an array of zeros with `rows` rows. Other free sizes are 1."""
+        """Return an array of zeros with `rows` rows.
+
+        Any other dimension of free size gets the size 1.
+        """
         return np.zeros((rows, *(abs(size) for size in self.shape[1:])), self.dtype)
 
 
@@ -128,7 +132,8 @@ def parsed_specs(given: Sequence[TensorSpec | str]) -> tuple[TensorSpec, ...]:
 
     Raises:
         TypeError: an element is neither a TensorSpec nor a text.
-        ValueError: a text is not a spec, or an input's offsets do not fit.
+        ValueError: a text is not a spec, or an input's offsets are not an integer input of shape
+            [-1].
 
     Example:
         >>> [spec.shape for spec in parsed_specs(["ids:INT64:-1,26"])]
@@ -162,7 +167,7 @@ def _check_offsets(specs: Sequence[TensorSpec]) -> None:
 
 
 def check_starts(specs: Sequence[TensorSpec], arrays: Sequence[np.ndarray]) -> None:
-    """Check the inputs with the positions of each row's first value.
+    """Check the offsets: the inputs that have the position of each row's first value.
 
     Args:
         specs: the specs of all inputs.
@@ -191,8 +196,8 @@ def as_input(spec: TensorSpec, value: Any) -> np.ndarray:
     """Convert a value to the array that the network takes.
 
     Raises:
-        TypeError: the value's type does not convert without loss. Any float type may convert to any
-            other float type.
+        TypeError: the value's type cannot be converted to the input's type without loss. Any float
+            type may convert to any other float type.
         ValueError: the value has another shape than `spec`.
     """
     if (

@@ -57,7 +57,7 @@ class Feature(ABC):
 
         Args:
             values: the column, ``[B]``.
-            learn: whether the statistics learn from the values first.
+            learn: whether the statistics first learn from the values.
         """
 
     def state_dict(self) -> list[float] | None:
@@ -79,8 +79,8 @@ class Category(Feature):
 
     Args:
         column: strings or integers. Missing values have a separate key.
-        field: text that salts the hash. Columns with the same field share their keys. Default: the
-            column's name.
+        field: text that salts the hash. If columns have the same field, equal values have the same
+            key. Default: the column's name.
 
     Example:
         >>> Category("C1").apply(pa.array(["68fd1e64", None]), learn=False)

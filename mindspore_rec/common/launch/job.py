@@ -41,8 +41,10 @@ class Outcome:
         code: exit code of the first worker that failed, or 128 plus the signal that ended the
             worker. The code is 0 if all workers succeeded.
         seconds: seconds from the job's start to its end.
-        end: end of the first worker that failed; None if mpirun did not report a failed worker.
-        stopped: whether Ctrl-C, SIGTERM or output without a reader asked the job to stop.
+        end: rank and exit code of the first worker that failed; None if mpirun reported no failed
+            worker.
+        stopped: whether the job was asked to stop: by Ctrl-C, by SIGTERM, or because its output
+            could not be written.
     """
 
     code: int
@@ -74,10 +76,10 @@ def _copy(source: IO[bytes], lines: Lines) -> None:
 
 
 def _unbuffered(stream: TextIO) -> Output:
-    """Return the file of a stream without its buffer.
+    """Return the unbuffered file below a stream's buffer.
 
-    When Python exits, it takes the locks of buffers. A thread that waits for a reader would still
-    hold the lock of a buffer.
+    A thread that waits for a reader would hold the lock of the stream's buffer. Python cannot exit
+    while a thread holds the lock of a buffer.
     """
     with contextlib.suppress(OSError):
         stream.flush()
@@ -143,10 +145,10 @@ def run(job: Job, restarts: int = 0) -> Outcome:
     """Run a job and copy its output. Return the outcome, and print it in one line on stderr.
 
     The first Ctrl-C or SIGTERM asks the workers to stop. The second signal ends the workers at
-    once. The workers are also asked to stop if their output cannot be written any more, because its
-    reader is gone (`| head`) or the disk is full. If the output cannot be written, later output is
-    dropped, and workers that still run after 20 s are ended. The exit code is 141 for a pipe
-    without a reader, and 1 for another error.
+    once. The workers are also asked to stop if the output cannot be written any more: its reader is
+    gone (`| head`) or the disk is full. If the output cannot be written, later output is dropped,
+    and workers that still run after 20 s are ended. After a failure to write output, the exit code
+    is 141 for a pipe without a reader, and 1 for any other error.
 
     Args:
         job: what to run.

@@ -16,7 +16,8 @@ from mindspore_rec.common.parallel.start import HANG_LIMIT, THREADS, find_mpi
 
 __all__ = ["Job", "find_mpirun", "mpirun_command", "worker_environment"]
 
-# Prefixes of an outer job's variables. With such variables, the workers would join the outer job.
+# Prefixes of the variables that an outer MPI job sets. Workers that inherit these variables would
+# join the outer job.
 _OUTER = ("OMPI_COMM_WORLD_", "PMIX_", "PRTE_", "PMI_")
 # Variables that the launcher passes on to workers on other hosts.
 _HANDED_ON = ("MINDSPORE_REC_", "OMP_", "GLOG_", "MS_", "PYTHON")
@@ -31,11 +32,11 @@ class Job:
         workers: number of workers.
         program: script and arguments, or `-m`, module and arguments.
         hosts: names of hosts, each with its number of workers. Empty: this host.
-        threads_per_worker: threads of each worker. Default: the number of cores of a host divided
-            by its number of workers.
+        threads_per_worker: number of threads of each worker. Default: the number of cores of a host
+            divided by its number of workers.
         hang_limit: seconds after which a wait for another worker ends the job. Default: the value
             of `MINDSPORE_REC_HANG_LIMIT`, or 300.
-        bind: whether each worker is bound to separate cores if the host has enough.
+        bind: whether each worker is bound to separate cores if the host has enough cores.
     """
 
     workers: int
@@ -87,7 +88,7 @@ def find_mpirun() -> Path:
 
 
 def _is_setting(name: str) -> bool:
-    """Return True if a variable is a user's parameter of Open MPI's launcher."""
+    """Return True if an environment variable is a launcher parameter of Open MPI that users set."""
     return name.startswith("PRTE_MCA_")
 
 
@@ -120,7 +121,7 @@ def worker_environment(job: Job, cores: int, environment: Mapping[str, str]) -> 
 
 
 def _placement(job: Job, cores: int) -> list[str]:
-    """Return the options that place workers, on separate cores if there are enough."""
+    """Return mpirun's options that place workers, on separate cores if there are enough cores."""
     needed = job.on_fullest_host() * job.threads(cores)
     if job.bind and needed <= cores:
         where = ["--map-by", f"slot:PE={job.threads(cores)}:HWTCPUS", "--bind-to", "hwthread"]
@@ -157,10 +158,12 @@ def mpirun_command(job: Job, mpirun: Path, cores: int, environment: Mapping[str,
 
 
 def parse_hosts(text: str) -> tuple[tuple[str, int], ...]:
-    """Parse `h1:2,h2:2` to hosts and their numbers of workers. A name alone means one worker.
+    """Parse `h1:2,h2:2` to hosts and their numbers of workers.
+
+    A host without a number has one worker.
 
     Raises:
-        ValueError: the text has another form.
+        ValueError: the text does not have this form.
 
     Example:
         >>> parse_hosts("a:2,b")
@@ -176,5 +179,5 @@ def parse_hosts(text: str) -> tuple[tuple[str, int], ...]:
 
 
 def describe_hosts(names: Sequence[str]) -> str:
-    """Return 'on this host' or 'on 2 hosts'."""
+    """Return a text such as 'on this host' or 'on 2 hosts'."""
     return "on this host" if len(names) == 0 else f"on {len(names)} host{'s' * (len(names) > 1)}"

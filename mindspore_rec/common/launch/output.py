@@ -12,7 +12,8 @@ from typing import Protocol
 
 __all__ = ["HANG_CODE", "End", "Lines", "Output", "end_in"]
 
-# Exit code of a worker that ends the job because it waited for too long (csrc/workers/mpi_job.h).
+# Exit code of a worker that ends the job because the worker waited for too long
+# (csrc/workers/mpi_job.h).
 HANG_CODE = 124
 
 _TAG = re.compile(rb"\[[^\]\s]*?(\d+)\]<std(?:out|err|diag)>: ?")
@@ -26,7 +27,7 @@ class Output(Protocol):
     """Writable file, which may be unbuffered."""
 
     def write(self, text: memoryview, /) -> int | None:
-        """Write part of a text and return the part's length; None if the file is full for now."""
+        """Write part of a text and return the part's length; None if the file is full."""
 
     def flush(self) -> None:
         """Flush the text written so far."""
@@ -42,7 +43,7 @@ class End:
     Attributes:
         rank: its rank.
         code: the worker's exit code, or 128 plus the signal that ended the worker. The code is 0 if
-            the worker ended before the other workers.
+            the worker ended while another worker waited for it.
     """
 
     rank: int
@@ -64,7 +65,7 @@ class End:
 
 
 def end_in(text: str) -> End | None:
-    """Return the end of a worker that a message of mpirun reports, or None.
+    """Return the end of a worker from a message of mpirun; None if no end is reported.
 
     Example:
         >>> end_in("Process name: [prterun-host-1@1,2]\\nExit code:    3")
@@ -84,15 +85,15 @@ def end_in(text: str) -> End | None:
 class Lines:
     """Copy the output of mpirun line by line: `[1,3]<stdout>: text` becomes `[3] text`.
 
-    A message of mpirun is a block between two lines of dashes. A message that reports the end of a
-    worker sets `end`. Other messages are copied.
+    A message of mpirun is a block between two lines of dashes. If a message reports the end of a
+    worker, `end` is set. Other messages are copied.
 
     After writing has failed, further lines are read and dropped. If nobody read the lines, the
     workers would block in `print` forever.
 
     Args:
         to: file to write to.
-        lost: function that gets the error if writing fails. Default: the error is raised.
+        lost: function that is called with the error if writing fails. Default: the error is raised.
 
     Attributes:
         end: end of the first worker that failed; None until mpirun reports it.

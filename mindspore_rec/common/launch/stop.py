@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stop a job early: after a signal to the launcher, or because nobody reads its output."""
+"""Stop a job early: after a signal to the launcher, or because nobody reads the job's output."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Stop:
         return self.asked > 0 or self.lost is not None
 
     def watch(self, process: subprocess.Popen[bytes]) -> None:
-        """Set the process to stop: an mpirun that leads its own session."""
+        """Set the process that must be stopped: an mpirun that leads its own session."""
         self._process = process
         if self.requested:
             self._send(signal.SIGTERM)
@@ -88,7 +88,7 @@ class Stop:
 
     def _kill(self) -> None:
         process = self._process
-        # The process id stays the session's id until the process has been waited for.
+        # No other session can get the process id until the process has been waited for.
         if process is not None and process.poll() is None:
             for member in _processes_of_session(process.pid):
                 with contextlib.suppress(ProcessLookupError):

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics as NumPy functions over whole arrays. The metric classes use the same code.
+"""Metrics as NumPy functions over whole arrays. The metric classes use these functions.
 
 The order of arguments is ``(label, prediction)``, as in scikit-learn. A MindSpore metric's
 ``update`` takes ``(prediction, label)``, the order of ``mindspore.Model``. All arrays are ``[B]``
 or ``[B, 1]``. Labels are 0 or 1 of any dtype, and predictions are finite floats. If a quantity is
 undefined because only one class occurs, the value is NaN. All sums are taken in float64.
 
-Every function raises ValueError for empty arrays, different lengths, another shape, labels other
+Every function raises ValueError for empty arrays, different lengths, illegal shapes, labels other
 than 0 and 1, and predictions that are NaN or infinite. Probabilities outside ``[0, 1]`` raise
 ValueError too. Predictions that are not numbers raise TypeError.
 """
@@ -94,8 +94,8 @@ def auc(label: npt.ArrayLike, score: npt.ArrayLike) -> float:
 def auc_of_classes(positive: FloatArray, negative: FloatArray) -> float:
     """Compute the AUC from the scores ``[P]`` of positives and ``[N]`` of negatives, in any order.
 
-    The inputs are not checked. The time is O((P + N) log(P + N)). The memory is for a sorted copy
-    of both inputs.
+    The inputs are not checked. The time is O((P + N) log(P + N)). The function needs memory for
+    sorted copies of both inputs.
 
     Examples:
         >>> auc_of_classes(np.array([0.35, 0.8]), np.array([0.1, 0.4]))
@@ -104,7 +104,8 @@ def auc_of_classes(positive: FloatArray, negative: FloatArray) -> float:
     pairs = positive.size * negative.size
     if pairs == 0:
         return float("nan")
-    # Searching each score of the smaller class in the larger class takes the fewest searches.
+    # The number of searches is least if the scores of the smaller class are searched in the larger
+    # class.
     swapped = positive.size > negative.size
     few, many = (negative, positive) if swapped else (positive, negative)
     few, many = np.sort(few), np.sort(many)
@@ -117,8 +118,10 @@ def auc_from_counts(positive: npt.NDArray[np.number], negative: npt.NDArray[np.n
     """Compute the AUC of scores known only by bin: every pair within one bin counts one half.
 
     Args:
-        positive: ``[bins]``, non-negative number (or weight) of positives by rising score.
-        negative: ``[bins]``, non-negative number (or weight) of negatives by rising score.
+        positive: ``[bins]``, number (or weight, at least 0) of the positives in each bin, in the
+            order of rising scores.
+        negative: ``[bins]``, number (or weight, at least 0) of the negatives in each bin, in the
+            order of rising scores.
 
     Returns:
         The AUC, or NaN if one class has no weight. :func:`auc_error_bound` bounds its error.
@@ -133,7 +136,7 @@ def auc_from_counts(positive: npt.NDArray[np.number], negative: npt.NDArray[np.n
 
 
 def auc_error_bound(positive: npt.NDArray[np.number], negative: npt.NDArray[np.number]) -> float:
-    """Compute a bound of the error of :func:`auc_from_counts` against the AUC of the scores.
+    """Compute a bound of the difference between :func:`auc_from_counts` and the AUC of the scores.
 
     Only pairs within one bin are uncertain, each by at most one half. So the bound ``0.5 *
     sum_b(P_b * N_b) / (P * N)`` is half the share of these pairs. The bound holds for any scores.
@@ -260,9 +263,10 @@ def normalized_entropy(
 
 
 def background_entropy(positives: int, rows: int) -> float:
-    """Compute the entropy of ``positives / rows`` in nats, the log loss of this constant rate.
+    """Compute the entropy in nats of the rate ``positives / rows``.
 
-    The result is NaN if the rate is 0 or 1, because an entropy of 0 is no baseline.
+    The entropy is the log loss of a model that predicts this rate for every row. The result is NaN
+    if the rate is 0 or 1, because an entropy of 0 is no baseline.
 
     Examples:
         >>> round(background_entropy(1, 2), 4)
@@ -313,7 +317,8 @@ def reliability_curve(
         label: ``[B]``, 0 or 1.
         prediction: ``[B]``, probabilities in ``[0, 1]``, or logits.
         bins: number of bins of equal width, or rising edges from 0 to 1. Click rates are low, so
-            edges such as ``[0, 0.001, 0.003, 0.01, 0.03, 0.1, 1]`` show more. Default: 10.
+            edges such as ``[0, 0.001, 0.003, 0.01, 0.03, 0.1, 1]`` show more than bins of equal
+            width. Default: 10.
         from_logits: whether the predictions are logits. Default: False.
 
     Raises:
@@ -423,7 +428,7 @@ def _check_not_empty(labels: npt.NDArray[np.bool_]) -> None:
 def _shares(
     positive: npt.NDArray[np.number], negative: npt.NDArray[np.number]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return each bin's share of its class; NaN for a class without weight."""
+    """Return the share of each bin in each class's weight; NaN for a class without weight."""
     p, n = np.asarray(positive, np.float64), np.asarray(negative, np.float64)
     return _share(p), _share(n)
 

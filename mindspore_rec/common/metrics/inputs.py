@@ -38,7 +38,7 @@ def task_column(values: Any, name: str, task: int = 0) -> npt.NDArray[Any]:
         An array ``[B]``, which is a view if the input is an array.
 
     Raises:
-        ValueError: the array has another number of dimensions or no column, or ``task`` is outside
+        ValueError: the array does not have 1 or 2 dimensions, has no column, or ``task`` is outside
             ``[0, T)``.
 
     Examples:
@@ -113,7 +113,7 @@ def as_labels(values: npt.NDArray[Any], name: str) -> npt.NDArray[np.bool_]:
 
 
 def label_remedy(labels: npt.NDArray[Any]) -> str:
-    """Return an expression that converts other numbers to labels 0 and 1, for a message.
+    """Return, for an error message, an expression that converts other numbers to labels 0 and 1.
 
     Args:
         labels: numbers of any shape. Only the first 100,000 numbers are read.

@@ -41,7 +41,7 @@ def builder_of(entry: Entry) -> Callable[[], Any]:
 
 
 def builder_of_model(model: dict[str, Any]) -> Callable[[], Any]:
-    """Return the function that makes the network of a manifest's entry `model`."""
+    """Return the network's builder function, whose name is in the entry `model` of a manifest."""
     return lambda: load_function(model["builder"])(**model["arguments"])
 
 
@@ -55,7 +55,7 @@ def load_function(name: str) -> Callable[..., Any]:
     """Return the function that 'package.module:function' names.
 
     Raises:
-        ValueError: `name` has another form, or no function has this name.
+        ValueError: `name` does not have this form, or no function has this name.
 
     Example:
         >>> load_function("math:sqrt")(4.0)

@@ -124,7 +124,7 @@ class OnnxRunner(Runner):
         return pooled(rows, ids, lookup, offsets, weights)
 
     def specs_of_outputs(self) -> tuple[TensorSpec, ...] | None:
-        """Return the outputs of the network from its file."""
+        """Return the specs of the network's outputs, which the network's file contains."""
         return self._outputs
 
     def load(self, chain: Sequence[Entry]) -> None:

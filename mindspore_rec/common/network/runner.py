@@ -57,8 +57,8 @@ class Runner(ABC):
 
         Raises:
             TypeError, ValueError: the inputs do not have the network's types and shapes, or a
-                number is not finite. From a number that is not finite, ONNX Runtime would compute
-                NaN, and MindSpore an ordinary prediction.
+                number is not finite. For an input that is not finite, ONNX Runtime would return
+                NaN, but MindSpore would return an ordinary prediction.
         """
         if self.inputs is None:
             made = [
@@ -94,7 +94,7 @@ class Runner(ABC):
     def start(self, arrays: Sequence[np.ndarray]) -> Callable[[], Outputs]:
         """Read an answer's rows and parameters, and return a function that computes the answer.
 
-        The caller must hold the lock for reading in this call, but not in the returned function.
+        The caller must hold the read lock during this call. The returned function needs no lock.
 
         Args:
             arrays: of `arrays`.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Raise errors that all workers detect at the same time, on one worker first."""
+"""Raise errors that all workers detect: at once on one worker, later on the other workers."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def pack_arrays(arrays: Mapping[str, npt.NDArray[np.generic]]) -> bytes:
     """Return arrays of numbers and bools as one message.
 
     Args:
-        arrays: arrays by name. An array of bfloat16, which NumPy does not know, becomes float32.
+        arrays: arrays by name. NumPy lacks bfloat16, so an array of bfloat16 becomes float32.
 
     Raises:
         TypeError: an array has objects or texts.

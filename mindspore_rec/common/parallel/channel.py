@@ -24,7 +24,7 @@ class Channel(Protocol):
 
 
 class Group(Channel, Protocol):
-    """Protocol of messages of the main thread, and of the sample counts of a training step."""
+    """Protocol for messages of the main thread, and for the sample counts of a training step."""
 
     def all_gather_json(self, value: Any) -> list[Any]:
         """Return the JSON values of all workers, by rank."""

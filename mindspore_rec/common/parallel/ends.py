@@ -17,8 +17,8 @@ from mindspore_rec.common.parallel.launcher import STOP_SIGNAL
 
 __all__ = ["ProgramEnds"]
 
-# Seconds that a program may take to end after an uncaught exception. Threads that wait for other
-# workers would delay the end of this program and of the other workers for much longer.
+# Seconds that a program may take to end after an uncaught exception. Without this limit, threads
+# that wait for other workers would delay the end of this program and of the other workers.
 _GRACE = 10.0
 
 
@@ -50,8 +50,8 @@ class ProgramEnds:
 
         sys.excepthook = hook
         # Finalizers close tables, and must run after `at_exit`: other workers may need this
-        # worker's rows until all workers have ended. Functions of atexit run in reverse order, so
-        # finalizers are registered first.
+        # worker's rows until all workers have ended. Functions that are registered with atexit run
+        # in reverse order, so finalizers are registered first.
         weakref.finalize(self, lambda: None)
         atexit.register(at_exit)
         if not faulthandler.is_enabled() and sys.stderr is sys.__stderr__:

@@ -25,7 +25,7 @@ class Engine(Protocol):
     """Engine that runs a worker's operators asynchronously, as MindSpore does."""
 
     def limit_threads(self, threads: int) -> None:
-        """Compute with `threads` threads, unless the program has chosen a number."""
+        """Compute with `threads` threads, unless the program has chosen a number of threads."""
 
     def wait(self) -> None:
         """Wait until all started operators are done. Raises the error of a failed operator."""
@@ -156,7 +156,7 @@ class WorkerGroup:
         """Begin a step with a given number of samples on each worker.
 
         Gradients are weighted by the numbers of samples until the next call. A worker without
-        samples takes part in the exchanges without keys.
+        samples takes part in the exchanges, but sends no keys.
 
         Args:
             step: number of the step.
@@ -172,10 +172,10 @@ class WorkerGroup:
     def channel(self, name: str) -> _native.WorkerChannel:
         """Return a channel for one thread: 'ahead', 'checkpoint', 'merge' or 'service'.
 
-        The collective calls `all_gather`, `all_to_all` and `barrier` of a channel are for one
-        thread. `send`, `poll` and `receive` exchange single messages and are for any thread. Tags
-        of messages are 0 to 16383. On 'service', which also carries requests for rows by key, tags
-        are 0 to 8191.
+        The collective calls `all_gather`, `all_to_all` and `barrier` of a channel may be called by
+        one thread only. `send`, `poll` and `receive` exchange single messages, and any thread may
+        call them. Tags of messages are 0 to 16383. On 'service', which also carries requests for
+        rows by key, tags are 0 to 8191.
 
         Raises:
             ValueError: no channel has this name.
@@ -288,8 +288,8 @@ def worker_group() -> WorkerGroup:
     Without a launcher there is one worker, and MPI is not started.
 
     Raises:
-        WorkerError: another launcher started this process, MPI is missing or does not start, or
-            workers run different programs.
+        WorkerError: a launcher other than Open MPI's started this process, MPI is missing or does
+            not start, or workers run different programs.
 
     Example:
         >>> worker_group().size

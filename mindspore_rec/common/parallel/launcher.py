@@ -13,8 +13,8 @@ __all__ = ["ALONE", "STOP_SIGNAL", "WORKER_PROCESS", "Launched", "launched"]
 
 # Variable that users set to 'none' to train in one process although a launcher's variables are set.
 ALONE = "MINDSPORE_REC_LAUNCHER"
-# Variable with the worker's process id. Child processes inherit the variable, which tells them that
-# they are not workers.
+# Variable with the worker's process id. A child process inherits the variable, but has another
+# process id, so the child is not a worker.
 WORKER_PROCESS = "MINDSPORE_REC_WORKER_PROCESS"
 
 # The launcher sends this signal in place of SIGTERM, which mpirun does not forward to workers.
@@ -57,7 +57,8 @@ def launched(environment: Mapping[str, str], process: int) -> Launched | None:
         process: id of this process.
 
     Raises:
-        WorkerError: another launcher started several processes, and each would train alone.
+        WorkerError: a launcher other than Open MPI's started several processes, and each would
+            train alone.
 
     Example:
         >>> launched({"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start MPI in a worker, after checks of its libraries and of the system's limits."""
+"""Start MPI in a worker, after checks of MPI's libraries and of the system's limits."""
 
 from __future__ import annotations
 
@@ -36,13 +36,14 @@ HANG_LIMIT = "MINDSPORE_REC_HANG_LIMIT"
 # Variable in which this package's launcher sets the number of threads of each worker.
 THREADS = "MINDSPORE_REC_WORKER_THREADS"
 _MESSAGE_BYTES = "MINDSPORE_REC_MPI_MESSAGE_BYTES"
-# Workers may start this many seconds apart, even if the limit of a wait is shorter.
+# Number of seconds by which the starts of workers may differ, even if the limit of a wait is less.
 _LEAST_START = 120.0
 _LIBRARY = "libmpi.so.40"
 _GET_MPI = f"install it with: {pip_install('mpi')}"
 # Bytes of /dev/shm for each worker of a host: Open MPI's btl_sm_segment_size plus a reserve.
 _SHARED_BYTES = 16 << 20
-# File descriptors of a process, without connections to workers: files of tables, data and logs.
+# Number of file descriptors that a process needs for files of tables, data and logs. Connections to
+# workers are counted separately.
 _OTHER_FILES = 192
 _FILES_A_WORKER = 4
 _SHARED_MEMORY = Path("/dev/shm")
@@ -80,7 +81,7 @@ def hang_limit() -> float:
 
 
 def _open_library() -> None:
-    """Load the MPI library, so that the shim finds the library in any folder.
+    """Load the MPI library, so that the native module can use the library in any folder.
 
     Raises:
         WorkerError: the library is missing or cannot be loaded.
@@ -173,7 +174,7 @@ def start_mpi(told: Launched) -> _native.WorkerGroup:
 
 
 def same_program() -> dict[str, str]:
-    """Return properties that all workers must share: version, native core, Python, main script."""
+    """Return properties that must be equal on all workers, such as version and main script."""
     native = Path(_native.__file__).read_bytes()
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     script = b"" if main is None or not Path(main).is_file() else Path(main).read_bytes()
@@ -188,7 +189,7 @@ def same_program() -> dict[str, str]:
 def threads_of_worker() -> int | None:
     """Return the number of threads of this worker; None if its cores already limit the threads.
 
-    If the launcher has bound the worker to cores, the worker sees only these cores.
+    If the launcher has bound the worker to cores, the process can use only these cores.
     """
     threads = int(os.environ.get(THREADS, 0))
     return None if threads == 0 or len(os.sched_getaffinity(0)) <= threads else threads

@@ -21,7 +21,7 @@ def to_bfloat16(values: np.ndarray) -> np.ndarray:
         uint16 of the same shape.
 
     Raises:
-        TypeError: `values` is of another type.
+        TypeError: `values` is of an unsupported type.
 
     Example:
         >>> to_bfloat16(np.array([1.0, -2.0, 1.00390625], np.float32))
@@ -30,7 +30,7 @@ def to_bfloat16(values: np.ndarray) -> np.ndarray:
     if values.dtype != np.float32:
         raise TypeError(f"values must be float32, got {values.dtype}")
     bits = np.ascontiguousarray(values).view(np.uint32).reshape(values.shape)
-    # The sum does not overflow for a number that is not NaN.
+    # The sum can overflow only for NaN.
     rounded = (bits + (np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1)))) >> np.uint32(16)
     quiet = bits >> np.uint32(16) | np.uint32(0x40)
     return np.where(np.isnan(values), quiet, rounded).astype(np.uint16)
@@ -43,7 +43,7 @@ def from_bfloat16(bits: np.ndarray) -> np.ndarray:
         bits: uint16 of any shape.
 
     Raises:
-        TypeError: `bits` is of another type.
+        TypeError: `bits` is of an unsupported type.
 
     Example:
         >>> from_bfloat16(np.array([16256, 49152], np.uint16))

@@ -35,9 +35,9 @@ class CountAdmission:
     """Policy that admits a key in the training batch in which its count reaches the threshold.
 
     The count is exact: the number of occurrences in training, times the lookup's
-    `faae_coefficient`. A key is admitted either for a whole batch or not at all. Before its
-    admission, a key reads the table's `unknown_value` and is not trained. A second epoch counts the
-    same keys again. `CountFirstEpoch` restricts counting to the first epoch.
+    `faae_coefficient`. A key is admitted either for a whole batch or not at all. For a key that is
+    not admitted yet, lookups return the table's `unknown_value`, and nothing is trained. A second
+    epoch counts the same keys again. `CountFirstEpoch` restricts counting to the first epoch.
 
     Args:
         threshold: count that admits a key, 1 to 2**30 - 1. With a threshold of -1 or None, every
@@ -74,7 +74,7 @@ class CountAdmission:
 
 @dataclass(frozen=True)
 class SketchAdmission:
-    """Policy that admits a key by an approximate count, if exact counters need too much memory.
+    """Policy that admits a key by an approximate count, which needs less memory than exact counts.
 
     The sketch is a counting Bloom filter of a fixed size with four counters per key. The highest
     threshold determines the width of the counters. Keys that share counters may be admitted early.
@@ -160,29 +160,31 @@ class Eviction:
     Eviction by age hides a row from every lookup as soon as its age reaches the limit. A sweep that
     visits a slice of the table in each step frees the memory. Eviction by capacity runs at the end
     of a step that left too many rows. The order of eviction is approximate, because victims are
-    chosen from a sample eight times as large. The next incremental export contains every eviction.
+    chosen from a sample that has eight times as many rows as are evicted. The next incremental
+    export contains every eviction.
 
     Args:
         max_idle_steps: number of whole steps, at least 1, after which a row that training has not
-            seen is evicted. With a limit of 1, a row must be seen in every step. A row written
-            between two steps counts as seen in the next step. Default: off (None or -1), as for the
-            other limits.
+            seen is evicted. With a limit of 1, a row must be seen in every step to stay in the
+            table. A row written between two steps counts as seen in the next step. Default: off
+            (None or -1), as for the other limits.
         max_idle_seconds: seconds of event time, at least 1, after which a row that training has not
             seen is evicted. A row's age is the watermark (greatest event time of the batches so
             far) minus the watermark when the row was last seen. The rule needs event times from
             `table.set_event_time` or a timestamp column.
         max_rows: maximum number of rows at the end of a step, at least 1.
         max_bytes: maximum number of bytes of rows and index at the end of a step, at least 1.
-        order: the rows that are evicted first if there are too many. With 'lru', the rows seen
-            longest ago. With 'lfu', the rows seen least often. With 'lfu_decay', the rows seen
-            least often, where an occurrence counts half after `half_life_steps`. With 'score', the
-            rows with the lowest score from `table.set_scores` (0 without a score). Among equal
-            rows, the row seen longest ago is evicted first. Default: 'lru'.
+        order: the rows that are evicted first if a table has too many rows. With 'lru', the rows
+            seen longest ago are evicted first. With 'lfu', the rows seen least often are evicted
+            first. With 'lfu_decay', the rows seen least often are evicted first, but an occurrence
+            counts half after `half_life_steps`. With 'score', the rows with the lowest score from
+            `table.set_scores` (default: 0) are evicted first. Among equal rows, the row seen
+            longest ago is evicted first. Default: 'lru'.
         half_life_steps: number of steps, above 0, after which an occurrence counts half.
             `half_life_steps` is required with 'lfu_decay' and illegal with other orders.
         min_norm: minimum L2 norm of a row's value, above 0. The sweep evicts a row with a smaller
-            norm within 256 steps. Initial values have a norm too, so choose a limit below their
-            norm, or a trigger.
+            norm within 256 steps. Rows with initial values may be evicted too: choose a limit below
+            the norm of initial values, or the trigger 'callback'.
         trigger: the time at which rules are applied. With 'step', rules are applied in every step.
             With 'callback', rules are applied and ages are measured only in a call of
             `table.evict()`, for example by `EvictCallback`. Default: 'step'.
@@ -260,7 +262,7 @@ def check_admission(value: Any) -> Admission | None:
     """Check that `value` is an admission policy or None, and return `value`.
 
     Raises:
-        TypeError: `value` is of another type.
+        TypeError: `value` is of an unsupported type.
 
     Example:
         >>> check_admission(None)
@@ -278,7 +280,7 @@ def check_eviction(value: Any) -> Eviction | None:
     """Check that `value` is an Eviction or None, and return `value`.
 
     Raises:
-        TypeError: `value` is of another type.
+        TypeError: `value` is of an unsupported type.
 
     Example:
         >>> check_eviction(None)

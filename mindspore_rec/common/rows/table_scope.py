@@ -31,12 +31,12 @@ def next_number(kind: str) -> int:
 
 @contextmanager
 def own_scope() -> Iterator[None]:
-    """Put the tables that this thread makes in the block into a new scope.
+    """While the block runs, put the tables that this thread makes into a new scope.
 
     If two tables of one scope have the same name, the newer table is used. Tables of different
     scopes do not conflict. So two versions of a model, or a training and a serving network, may
-    have tables of the same names side by side. Nothing else depends on the scope: a table's name in
-    files, its initial values and its digests are the same in each scope.
+    have tables of the same names side by side. A table's name in files, its initial values and its
+    digests do not depend on the scope.
 
     Example:
         >>> with own_scope():

@@ -24,7 +24,7 @@ class TableState(NativeAccess):
 
     @property
     def id(self) -> int:
-        """Number of the table, which a process never uses for another table."""
+        """Number of the table; no other table of the process ever has the same number."""
         return self._table.id
 
     @property
@@ -109,7 +109,10 @@ class TableState(NativeAccess):
 
     @property
     def first_time(self) -> int:
-        """First event time in seconds since 1970, which older rows get; 0 without event times."""
+        """First event time in seconds since 1970; 0 without event times.
+
+        The first event time is also the time of older rows.
+        """
         return self._synchronised().first_time
 
     @property

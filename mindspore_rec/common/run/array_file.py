@@ -51,7 +51,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def check_arrays(path: Path) -> None:
-    """Check only the header of a file, with the errors of `read_arrays`."""
+    """Check only the header of a file, and raise the same errors as `read_arrays`."""
     with _opened(path):
         pass
 

@@ -40,7 +40,8 @@ def read_batches(
         rows: number of rows that the file must have. Default: None, any number.
 
     Raises:
-        CheckpointError: the file is of another kind, or is compressed.
+        CheckpointError: the file is damaged, compressed, or has another schema or number of rows
+            than required.
         OSError: the file cannot be read.
     """
     with reading(path), pa.memory_map(str(path)) as source:
@@ -140,7 +141,7 @@ def _number(form: str, data: bytes, at: int) -> int:
 
 
 def _field(data: bytes, table: int, number: int) -> int | None:
-    """Return the position of a field of a table; None if the table lacks the field."""
+    """Return the position of a field in a flatbuffers table; None if the table lacks the field."""
     entries = table - _number("<i", data, table)
     place = 4 + 2 * number
     if place + 2 > _number("<H", data, entries):

@@ -3,8 +3,8 @@
 
     000000000120.full/   000000000180.delta/   000000000240.delta/   000000000240.full/
 
-The number in a name is the step. A full checkpoint and a delta of the same step lead to the same
-state.
+The number in a directory's name is the step. A full checkpoint and a delta of the same step lead to
+the same state.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def entry_at(path: Path) -> Entry:
 
 
 def entries(root: Path) -> list[Entry]:
-    """Return all checkpoints of a run by step; a delta comes before a full checkpoint.
+    """Return all checkpoints of a run by step; at the same step, deltas come first.
 
     Raises:
         FileNotFoundError: `root` is not a directory.

@@ -206,7 +206,7 @@ def _verify(checkpoints: list[Entry]) -> int:
 
 
 def _is_digested(checkpoints: list[Entry], i: int) -> bool:
-    """Return True for a full checkpoint or the last checkpoint, whose digests are compared.
+    """Return True for a checkpoint whose digests are compared: a full one, or the last one.
 
     A comparison reads all rows of the state. The digests of a full checkpoint also cover the
     earlier deltas from which it was merged.
@@ -257,7 +257,7 @@ def _diff(first: Path, second: Path) -> int:
 
 
 def _printable(text: str) -> str:
-    """Return a text without control characters, which names from files may have."""
+    """Escape the control characters of a text, because names from files may contain some."""
     return text if text.isprintable() else ascii(text)
 
 

@@ -68,8 +68,8 @@ def files_of(manifest: dict[str, Any], shares: Mapping[str, Share | None]) -> se
 
     Args:
         manifest: manifest of a checkpoint.
-        shares: for each table, the share of the keys that the worker needs; None for a table
-            without such keys.
+        shares: for each table, the share of the keys that the worker needs; None if the worker
+            needs no keys of the table.
     """
     parts_files = {
         part[kind]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files with a table's counters of keys that are not admitted yet.
 
-Exact counters are an Arrow IPC file with columns `key` int64, `count`, `last_step`, `last_time`
-uint32, sorted by key. A sketch is a file with the memory of its counters and the suffix `.sketch`.
-A sketch loads only into a table with a sketch of the same size.
+Exact counters are stored as an Arrow IPC file with columns `key` int64, `count`, `last_step`,
+`last_time` uint32, sorted by key. A sketch is stored as the memory of its counters, in a file with
+the suffix `.sketch`. A sketch can be loaded only into a table with a sketch of the same size.
 
 Each of several workers writes one file with the counts of its own keys (`sketch_parts`).
 """
@@ -94,7 +94,8 @@ def read_counters(table: Any, files: Sequence[Path | None], share: Share = ALL) 
 
     Raises:
         CheckpointError: a file is damaged.
-        ValueError: the table counts in another way, or its sketch has another size.
+        ValueError: the files and the table have different kinds of counters or different sizes of
+            sketches.
     """
     wanted = [(number, files[number]) for number in share.overlapping(len(files))]
     there = [(number, path) for number, path in wanted if path is not None]

@@ -103,7 +103,7 @@ def _compare(first: Iterator[np.ndarray], second: Iterator[np.ndarray]) -> Table
 
 
 def _bits(rows: np.ndarray) -> np.ndarray:
-    """Return each row as one value that compares by its bytes."""
+    """Return each row as one value, so that a comparison of rows compares their bytes."""
     return np.ascontiguousarray(rows).view(np.dtype((np.void, rows.dtype.itemsize)))
 
 

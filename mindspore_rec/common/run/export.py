@@ -42,8 +42,8 @@ def export_table(
     Raises:
         FileExistsError: `path` exists already.
         CheckpointError: a file of the chain is damaged, or no table has this name.
-        ValueError: `path` has another suffix, `numbers` is unknown, or `numbers` does not go with
-            the suffix or the state.
+        ValueError: `path` has another suffix, `numbers` is unknown, or `numbers` conflicts with the
+            suffix or with `with_state`.
     """
     check_rows(numbers)
     if numbers in BITS and (with_state or path.suffix == ".csv"):

@@ -17,8 +17,8 @@ _PART_BYTES = 256 << 20
 class KeySort:
     """External sort of rows by ascending key.
 
-    Rows that do not fit into one part are written to files, one file per range of keys. The files
-    are sorted one by one. The ranges are chosen from the first rows added.
+    If the rows do not fit into one part, they are written to files, one file per range of keys. The
+    files are sorted one by one. The ranges are chosen from the first rows added.
 
     Args:
         directory: directory of the files. The directory is made when needed, and `close` removes

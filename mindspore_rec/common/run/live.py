@@ -68,8 +68,9 @@ def compare_live(root: Path, ask: AskServer, model: str | None = None) -> list[L
     """Compare the tables of a server with the tables of the run that it follows.
 
     The rows are compared with the full checkpoint and the deltas up to the version that the server
-    reports. All files of these checkpoints are verified first. If the server is busy or loads a
-    newer state meanwhile, the comparison is repeated, up to three times in all.
+    reports. Before the comparison, all files of the compared checkpoints are verified. If the
+    server is busy or loads a newer state meanwhile, the comparison starts again; three comparisons
+    are tried at most.
 
     Args:
         root: directory of the run, or a full checkpoint.
@@ -77,7 +78,8 @@ def compare_live(root: Path, ask: AskServer, model: str | None = None) -> list[L
         model: name of the model at the server. Default: None, the first model of the server.
 
     Raises:
-        CheckpointError: a file is damaged, or the server has another run or state.
+        CheckpointError: a file is damaged, or the server has another run or state than the
+            checkpoints.
         OSError: the server does not answer, or answers with an error.
         ValueError: the answer is malformed, or the checkpoints of the server's version are gone.
     """
@@ -165,7 +167,7 @@ def _pairs(answer: dict[str, Any]) -> dict[int, int]:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Handler for which a redirect is an error, because another server must not get the token."""
+    """Handler that refuses redirects, because the token must not be sent to another server."""
 
     def redirect_request(self, *arguments: Any) -> None:
         """Return no further request."""

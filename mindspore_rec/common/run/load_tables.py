@@ -139,7 +139,7 @@ class TableUpdate:
         self._parts = [to_arrays(rows) for rows in table_rows(entry, name) if len(rows)]
 
     def apply(self, table: HostTable) -> None:
-        """Apply the change to the table. No other thread may change the table meanwhile.
+        """Apply the change to the table. No other thread may change the table during this call.
 
         Optimizer state is ignored if no optimizer covers the table.
         """

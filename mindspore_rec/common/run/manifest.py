@@ -161,11 +161,11 @@ def write_manifest(
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:
-    """Return the manifest of a directory, after a check of its checksum and of each field.
+    """Return the manifest of a directory, after a check of the manifest's checksum and fields.
 
     Raises:
         FileNotFoundError: there is no checkpoint.
-        CheckpointError: the manifest is damaged, or of another format version.
+        CheckpointError: the manifest is damaged, or its format version is not supported.
     """
     path = directory / MANIFEST
     try:

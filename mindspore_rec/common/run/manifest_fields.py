@@ -37,7 +37,8 @@ _MOST_DIM = 1 << 20
 _MOST_ROWS = 1 << 48
 _MOST_INT = (1 << 63) - 1
 _MOST_TIME = (1 << 32) - 1
-# Legal types of the numbers of rows in files. A missing entry means float32.
+# Legal types of the values and states of rows in files. If a manifest lacks the type, the type is
+# float32.
 _DTYPES = {
     "value_dtype": ("float32", "bfloat16", "float16", "int8"),
     "state_dtype": ("float32", "bfloat16"),
@@ -48,7 +49,7 @@ _MOST_WORDS = 10_000
 
 
 def check_fields(manifest: Any) -> None:
-    """Check type and range of each field of a manifest without its checksum.
+    """Check type and range of each field of a manifest, except the manifest's own checksum.
 
     Raises:
         ValueError: a field is wrong. The message names the field.
@@ -170,8 +171,8 @@ def _check_table(where: str, table: Any) -> None:
         text = table.get(name)
         fits = isinstance(text, str) and len(text) <= _MOST_WORDS
         _require(fits, f"{where}.{name}", "a text", text)
-    # The ranges are the ranges of the native clock, because setting the clock after the rows are
-    # loaded must not fail.
+    # The ranges equal the ranges of the native clock, so that setting the clock cannot fail after
+    # the rows are loaded.
     step = _int("step", table, 0, _MOST_TIME, where)
     time = _int("event_time", table, 0, _MOST_TIME, where)
     _int("first_time", table, 0, _MOST_TIME, where)

@@ -27,7 +27,8 @@ def matched(
         source: origin of the values, for messages.
 
     Raises:
-        CheckpointError: a parameter has no value, or a value of another shape or kind of dtype.
+        CheckpointError: a parameter has no value, or its value has a different shape or kind of
+            dtype.
     """
     lost = [parameter.name for parameter in parameters if parameter.name not in arrays]
     if lost:
@@ -47,6 +48,9 @@ def matched(
 
 
 def _kind(dtype: Any) -> str:
-    """Return the kind of a MindSpore or NumPy dtype. All float types are one kind, and convert."""
+    """Return the kind of a MindSpore or NumPy dtype.
+
+    All float types are one kind, because each float type can be converted to any other.
+    """
     name = str(dtype).lower().rstrip("_")
     return "float" if "float" in name else name

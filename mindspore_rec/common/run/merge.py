@@ -34,13 +34,15 @@ def merge_chain(
 ) -> dict[str, Any]:
     """Write the state of a chain as a full checkpoint with as many parts as the last checkpoint.
 
-    The table files are equal, byte for byte, to the files of saving the network itself.
+    The table files are equal, byte for byte, to the files that a save of the network itself would
+    write.
 
     Args:
         chain: checkpoints from `newest_chain`, whose files are all checked.
         target: the directory to make, whose parent must exist.
-        team: the workers that merge at the same time, each its own parts. The team must have as
-            many workers as wrote the last checkpoint. Default: one worker, which merges all parts.
+        team: the workers that merge at the same time. Each worker merges its own parts. The team
+            must have as many workers as wrote the last checkpoint. Default: one worker, which
+            merges all parts.
         network_of: directory of the run. The run's network file for predictors is copied into the
             new checkpoint, so that the checkpoint can be served like the run. Default: no network
             is copied.
@@ -82,7 +84,7 @@ def merge_chain(
 
 
 def _merge_part(chain: Sequence[Entry], directory: Path, worker: int) -> Described:
-    """Write the files of one worker, and return its tables' entries of the manifest."""
+    """Write the files of one worker, and return the manifest's entries for the tables."""
     last = chain[-1]
     workers = workers_of(last.manifest)
     mine: dict[str, tuple[Share, Described]] = {}

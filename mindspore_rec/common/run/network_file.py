@@ -8,8 +8,8 @@ network.onnx   the network without its lookups. The inputs are the network's inp
 ids.onnx       from the network's inputs to the ids of lookups, if the network computes ids
 network.json   the description, with sizes and CRC32C of both models
 
-The directory is written once per network and has no rows and no state, which are in the
-checkpoints. If a network cannot be written, the description has the reason.
+The directory is written once per network. The checkpoints, not this directory, have the rows and
+the state. If a network cannot be written, the description has the reason.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Lookup:
         result: input of the ONNX model that takes the rows of the lookup.
         ids: input of the network, or output of the model of ids, that has the keys.
         tables: names of the lookup's tables: one table, or one table for each column of the ids.
-        padding_key: id that reads zeros; None without a padding key.
+        padding_key: id whose row is zeros; None without a padding key.
         combiner: 'sum', 'mean' or 'sqrtn' if each row of the ids `[B, L]` is a bag, which becomes
             one row; None if each id becomes one row.
         grouped: whether `tables` has one table for each column of the ids.
@@ -154,7 +154,8 @@ def copy_network(run: Path, target: Path) -> bool:
 
     Args:
         run: directory of the run or the checkpoint.
-        target: directory that gets the complete directory `network`, or no such directory.
+        target: directory in which the directory `network` is made. If the copy fails, `target`
+            stays without `network`.
 
     Returns:
         True if the network was copied.
@@ -185,8 +186,8 @@ def read_network(directory: Path) -> NetworkFile:
 
     Raises:
         FileNotFoundError: there is no network, or a file of the network is missing.
-        CheckpointError: (a ValueError) a file is damaged, or the network was not written. The
-            message has the reason.
+        CheckpointError: a file is damaged, or the network was not written. A CheckpointError is a
+            ValueError. The message has the reason.
     """
     path = directory / DESCRIPTION
     if not path.is_file():

@@ -54,8 +54,8 @@ class Publisher:
 
     Raises:
         ValueError: an argument is wrong, or `target` is a file or the run itself. It is also an
-            error if `target` has checkpoints that no publisher made, or a copy with another value
-            of `rows`.
+            error if `target` has checkpoints that no publisher made, or a copy that was made with
+            another value of `rows`.
         OSError: `target` cannot be made, or another publisher uses it.
     """
 
@@ -99,7 +99,8 @@ class Publisher:
         The first call copies the newest full checkpoint and the checkpoints after it.
 
         Raises:
-            CheckpointError: a checkpoint of the run is damaged. All other checkpoints were copied.
+            CheckpointError: a checkpoint of the run is damaged. All undamaged checkpoints were
+                copied before the error.
             ValueError: the copy belongs to another run.
             FileNotFoundError: the run has no checkpoints any more, but the copy has checkpoints.
             OSError: a file cannot be read or written.
@@ -188,7 +189,7 @@ class Publisher:
         return {entry.path.name: entry for entry in checkpoints}
 
     def _wanted(self, there: dict[str, Entry]) -> tuple[list[Entry], CheckpointError | None]:
-        """Return the run's checkpoints for the copy by step, and an error of damaged manifests."""
+        """Return the run's checkpoints that the copy needs, and an error for damaged manifests."""
         checkpoints, damaged = _readable(self._run)
         damage = next(iter(damaged.values()), None)
         if there:
@@ -270,7 +271,7 @@ class Publisher:
 
 
 def _readable(root: Path) -> tuple[list[Entry], dict[Path, CheckpointError]]:
-    """Return checkpoints by step, deltas before full checkpoints, and errors of manifests."""
+    """Return checkpoints by step, deltas before full checkpoints, and damaged manifests' errors."""
     checkpoints: list[Entry] = []
     damaged: dict[Path, CheckpointError] = {}
     there = [*root.iterdir()] if root.is_dir() else []  # the run may not have begun

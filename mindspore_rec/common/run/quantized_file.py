@@ -65,7 +65,7 @@ def read_quantized(path: Path) -> tuple[np.ndarray, np.ndarray]:
         path: a `.parquet` or `.arrow` file that `export --rows int8` or `int4` wrote.
 
     Raises:
-        ValueError: the file is of another kind.
+        ValueError: the file is not a quantized file.
     """
     try:
         if path.suffix == ".parquet":

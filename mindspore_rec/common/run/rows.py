@@ -51,13 +51,13 @@ def dtype_of(entry: Entry, name: str) -> np.dtype:
 
 
 def table_rows(entry: Entry, name: str, share: Share = ALL) -> Iterator[np.ndarray]:
-    """Yield the rows of a full checkpoint, or the changed rows of a delta, by key.
+    """Yield the rows of a full checkpoint, or the changed rows of a delta, in the order of keys.
 
     Args:
         entry: the checkpoint.
         name: name of the table.
-        share: the keys whose rows are read. Parts without such keys are not read. Default: all
-            keys.
+        share: the keys whose rows are read. Parts without keys of the share are not read. Default:
+            all keys.
     """
     table, dtype = table_entry(entry, name), dtype_of(entry, name)
     parts, legal = parts_of(table), legal_keys(table)
@@ -115,10 +115,10 @@ def check_alike(chain: Sequence[Entry], name: str) -> None:
 
 
 def rows_at(chain: Sequence[Entry], name: str, share: Share = ALL) -> Iterator[np.ndarray]:
-    """Yield all rows of a table in the state of a chain, a part at a time, by key.
+    """Yield all rows of a table in the state of a chain, a part at a time, in the order of keys.
 
-    A full checkpoint of the chain's state would have the same rows. Rows whose age has reached the
-    table's limit are left out. Rows from before the first event time get the first event time.
+    The rows are the same as in a full checkpoint of the chain's state. Rows whose age has reached
+    the table's limit are left out. Rows from before the first event time get the first event time.
 
     Args:
         chain: checkpoints from `newest_chain`, possibly of different numbers of workers.
@@ -150,12 +150,12 @@ def rows_at(chain: Sequence[Entry], name: str, share: Share = ALL) -> Iterator[n
 
 
 def _changes(chain: Sequence[Entry], name: str, share: Share) -> tuple[np.ndarray, np.ndarray]:
-    """Return the newest row of every key that a delta changed, by key, and the removed keys."""
+    """Return the sorted newest rows of the keys that deltas changed, and the removed keys."""
     dtype = dtype_of(chain[0], name)
     rows, gone = np.empty(0, dtype), np.empty(0, np.int64)
     for entry in chain[1:]:
         if dtype_of(entry, name) != dtype:
-            # The table got another optimizer. The delta after a change of the optimizer has every
+            # The table's optimizer has changed. The delta after a change of the optimizer has every
             # row, with new state.
             dtype = dtype_of(entry, name)
             rows = np.empty(0, dtype)
@@ -168,7 +168,7 @@ def _changes(chain: Sequence[Entry], name: str, share: Share) -> tuple[np.ndarra
 
 
 def _joined(rows: np.ndarray, more: np.ndarray) -> np.ndarray:
-    """Return the rows of both arrays by key. No key is in both arrays."""
+    """Return the rows of both arrays, sorted by key. No key is in both arrays."""
     if not len(more):
         return rows
     if not len(rows):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Share: the part of a table's keys that belongs to one of several workers.
 
-A table of a checkpoint has one part with all its keys. If several workers shared a table, the table
-has one part per worker, with the keys that the worker owned. The number of workers that read may
-differ from the number of workers that wrote.
+A table that one worker saved has one part with all keys. If several workers shared a table, the
+table has one part per worker, with the keys that the worker owned. The number of workers that read
+a checkpoint may differ from the number of workers that wrote it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Share:
         return np.asarray(_native.owners(np.ascontiguousarray(keys), self.workers) == self.worker)
 
     def overlapping(self, parts: int) -> range:
-        """Return the numbers of the parts, of `parts` parts, that may have keys of this share.
+        """Return which of the parts 0 to `parts` - 1 may have keys of this share.
 
         A worker owns one of `workers` equal ranges of hashes.
         """
@@ -63,7 +63,7 @@ ALL = Share()
 
 @dataclass(frozen=True)
 class Shares:
-    """Shares that one worker has of all tables, by the placement of each table.
+    """Shares of one worker: for each table, the worker's share by the table's placement.
 
     Attributes:
         worker: number of the worker, from 0.
@@ -83,7 +83,7 @@ class Shares:
         return Share(self.worker, self.workers)
 
     def held(self, table: Any) -> Share | None:
-        """Return the worker's share of a table's keys; None if the worker has no such rows."""
+        """Return the worker's share of a table's keys; None if the worker has no keys."""
         placement = table.config.placement
         if self.workers == 1 or placement == "replicated":
             return ALL
@@ -118,8 +118,8 @@ def parts_of(table: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the parts of a table, from its entry of a manifest.
 
     Each part has the name of its `file`, the number of its `rows`, and its `counters`. A part of a
-    delta also has `deleted` and `deleted_rows`. The single part of a table also has the other
-    fields of the entry.
+    delta also has `deleted` and `deleted_rows`. If a table has only one part, the part also has the
+    other fields of the entry.
     """
     parts = table.get("parts")
     return [table] if parts is None else list(parts)

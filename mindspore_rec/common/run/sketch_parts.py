@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Join the sketches of several workers: for all keys, or for a new number of workers.
 
-A worker counts only its own keys. The same bits of one hash choose the block of a sketch that
-counts a key and the worker that owns the key. The blocks divide the values of these bits into equal
-ranges, and so do the workers. So every worker has its own range of blocks, and the sum of all
-sketches is the sketch of a single worker. Only a block on the boundary between two workers has keys
-of both workers. If the number of workers divides the number of blocks, no block is on a boundary.
-For a block on a boundary, each of the two workers starts with the counts of both workers. If the
-number of workers changes again, the counts of such a block are added. So the counts of a boundary
-block may be too high, but never too low.
+A worker counts only its own keys. The same bits of a key's hash select both the block of a sketch
+that counts the key and the worker that owns the key. Both the blocks and the workers divide the
+values of these hash bits into equal ranges. So every worker has its own range of blocks, and the
+sum of all sketches equals the sketch that a single worker would have. Only a block on the boundary
+between two workers has keys of both workers. If the number of workers divides the number of blocks,
+no block is on a boundary. If a block is on the boundary between two workers, both workers start
+with the counts of all keys of the block. If the number of workers changes again, the two workers'
+counts of a boundary block are added. So the counts of a boundary block may be too high, but never
+too low.
 
 Source: csrc/policy/sketch.h, OwnerOf in csrc/util/hash.h.
 """
@@ -31,10 +32,10 @@ def joined_sketch(saved: Mapping[int, bytes], bits: int, share: Share, parts: in
     """Return the sketch of a share of the keys.
 
     Args:
-        saved: the sketches of the parts that may have keys of the share, by number.
+        saved: the sketches of the parts that may have keys of the share, by the part's number.
         bits: bits of a counter, 4, 8 or 16.
         share: share of the keys to count.
-        parts: number of parts of the keys when the sketches were saved.
+        parts: number of parts into which the keys were divided when the sketches were saved.
     """
     if share.is_part_of(parts):
         return saved[share.worker]
@@ -52,7 +53,7 @@ def joined_sketch(saved: Mapping[int, bytes], bits: int, share: Share, parts: in
 
 
 def _sum(one: np.ndarray, other: np.ndarray, bits: int) -> np.ndarray:
-    """Return words with the sums of two words' counters, each limited to its greatest value."""
+    """Add the counters of two arrays; each sum is limited to the greatest value of a counter."""
     greatest = (1 << bits) - 1
     sums = np.zeros(one.shape, np.uint32)
     for shift in range(0, 32, bits):
