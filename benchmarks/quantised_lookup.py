@@ -9,7 +9,8 @@ are their own index) and with hashed ids (any int64). FBGEMM runs in an interpre
     PYTHONPATH=. python benchmarks/quantised_lookup.py --fbgemm-python /tmp/fbgemm/bin/python
 
 Without an interpreter for FBGEMM, FBGEMM is left out. FBGEMM has static ids only; our static and
-hashed lookups are both compared with it.
+hashed lookups are both compared with it. The last figures are the speed of rows that processes
+share (`SharedRows`), as a share of the speed of private rows.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import bench_common
@@ -24,7 +26,7 @@ import numpy as np
 from peer_process import Peer, installed
 
 import mindspore_rec as mr
-from mindspore_rec.serving import QuantizedRows
+from mindspore_rec.serving import QuantizedRows, SharedRows
 
 FILL_ROWS = 1 << 16
 
@@ -60,6 +62,47 @@ def lookup(
         return bench_common.seconds_of(run)(i)
 
     return seconds
+
+
+def beside_shared(
+    tables: dict[bool, QuantizedRows], bits: int, batches: np.ndarray, options: argparse.Namespace
+) -> dict[str, float]:
+    """Return the speed of rows that processes share, as a share of the speed of private rows.
+
+    Args:
+        tables: private tables by whether their ids are hashed.
+        bits: bits per number of a row.
+        batches: static ids `[number of batches, ids per batch]`.
+        options: the command's options.
+
+    Returns:
+        For static and for hashed ids, the speed of lookups by one thread in `SharedRows`, divided
+        by the speed of the private table.
+    """
+    mr.set_num_threads(1)
+    ratios = {}
+    for hashed, kind in ((False, "static"), (True, "hashed")):
+        stats, first = tables[hashed].stats(), tables[hashed].lookup(np.zeros(1, np.int64))
+        shared = SharedRows(os.memfd_create("rows"), first.shape[-1], f"int{bits}", range(500, 501))
+        for begin in range(0, stats["rows"], FILL_ROWS):
+            keys = np.arange(begin, min(stats["rows"], begin + FILL_ROWS))
+            keys = bench_common.spread_keys(keys) if hashed else keys
+            shared.upsert(keys, tables[hashed].lookup(keys))
+        shared.publish(b"rows")
+        shared.settle()
+        ids = batches.astype(np.int64)
+        ids = bench_common.spread_keys(ids) if hashed else ids
+        runs = {
+            "private": bench_common.seconds_of(partial(_look_up, tables[hashed].lookup, ids)),
+            "shared": bench_common.seconds_of(partial(_look_up, shared.lookup, ids)),
+        }
+        times = bench_common.alternate(runs, options.rounds, 3, f"shared, {kind}")
+        ratios[kind] = float(np.median(times["private"] / times["shared"]))
+    return ratios
+
+
+def _look_up(lookup: Callable[[np.ndarray], Any], batches: np.ndarray, i: int) -> Any:
+    return lookup(batches[i % len(batches)])
 
 
 def peer_lookup(peer: Peer, first: int, batches: int) -> Callable[[int], float]:
@@ -106,6 +149,8 @@ def measure(options: argparse.Namespace, dim: int, bits: int) -> dict[str, Any]:
         f"{kind}, {threads} threads": batches.shape[1] / float(np.median(seconds))
         for (kind, threads), seconds in times.items()
     }
+    made["shared_by_private"] = beside_shared(tables, bits, batches, options)
+    made["shared_by_private"] = beside_shared(tables, bits, batches, options)
     if peer is not None:
         # Median of each round's ratio, which the machine's drift does not change.
         made["speed_by_fbgemm"] = {
@@ -129,6 +174,8 @@ def show(figures: dict[str, Any]) -> None:
         ratio = figures.get("speed_by_fbgemm", {}).get(name)
         print(f"  {name:20} {speed / 1e6:8.1f} million ids/s", end="")
         print("" if ratio is None else f", {ratio:.2f} of FBGEMM's speed")
+    for kind, ratio in figures["shared_by_private"].items():
+        print(f"  {kind}, without pooling: shared rows at {ratio:.2f} of the speed of private rows")
 
 
 def main() -> None:
