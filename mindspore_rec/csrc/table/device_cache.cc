@@ -108,7 +108,7 @@ void DeviceCache::RequireSlots(Batch* batch, bool trained, std::vector<SlotSwap>
   batch->made_unique = true;
   size_t needed = rows_.Needed(*batch);
   if (needed > rows_.slots() && !trained) {
-    // No step follows that would end the earlier lookups.
+    // A lookup that does not train is not followed by a step, so end the earlier lookups here.
     rows_.NextStep();
     needed = rows_.Needed(*batch);
   }
@@ -154,7 +154,7 @@ int64_t DeviceCache::MapToSlots(const IdView& ids, const IdFilter& filter, int32
     }
   });
   if (!trained && core_.context.tiered) {
-    // Copies of rows in lower tiers have no block in host memory, so such rows do not stay in the
+    // A row that is only in a lower tier has no block in host memory, so it must not stay in the
     // cache.
     ForKeys(*batch, [&](int s, size_t i) {
       if (!core_.shards[s]->Holds(batch->key[i])) rows_.Forget(s, batch->key[i]);

@@ -56,12 +56,12 @@ class DeviceCache {
   // Inserts, counts and touches rows like a training lookup. Writes the slot of each id's row to
   // `slots` [ids.size] and returns the lookup's ticket. If Prepare was called for the same ids, its
   // result is used. Without shared memory, Prepare is required. `values` is the cache's current
-  // address, or null if it has not moved.
+  // address, or null if this address has not changed.
   int64_t Lookup(const IdView& ids, const IdFilter& filter, float* values, int32_t* slots);
   // Does the host's work of a later Lookup in advance. Without shared memory, the caller must move
   // the rows and call FinishMove before any other call on the table.
   RowMoves Prepare(const IdView& ids, const IdFilter& filter);
-  // Throws if a lookup was prepared but not made.
+  // Throws if a lookup was prepared but not completed.
   void RequireNonePrepared() const;
 
   // ---- lookups that read rows on the host
@@ -83,9 +83,10 @@ class DeviceCache {
 
   // ---- the step on the host, with shared memory
 
-  // Makes room for the rows of a step. Throws std::bad_alloc.
+  // Makes room to record the rows that a step updates. Throws std::bad_alloc.
   void ReserveStep(size_t rows);
-  // Updates the rows of a shard that have a slot, and removes them from the shard's gradients.
+  // Updates those rows of the shard that have a slot, and removes the updated rows from the shard's
+  // gradients.
   void UpdateRows(const StepConstants& constants, int shard);
 
   // ---- the step on the device, without shared memory
@@ -94,12 +95,13 @@ class DeviceCache {
   void ReportGradient(int64_t ticket);
   // Number of slots whose rows have a gradient.
   size_t touched() const { return touched_.size(); }
-  // Writes the touched slots to the beginning of `slots` [room], and the scratch slot to the rest.
+  // Writes the touched slots to the beginning of `slots` [room], and fills the rest with the
+  // scratch slot.
   void CopyTouched(int32_t* slots, size_t room) const;
   // Records that the touched rows have been updated on the device.
   void NoteUpdated();
 
-  // Drops the step's lookups and gradients. After this call, the step's slots may be taken.
+  // Drops the step's lookups and gradients. After this call, new keys may take the step's slots.
   void ForgetStep();
 
  private:

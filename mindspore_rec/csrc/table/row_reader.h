@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RowReader: reads rows of a table in host memory or in a lower tier, as evaluation sees them. It
-// promotes no rows. Rows with newer values in a device cache are written back first, which throws
-// if the cache is out of the host's reach. RowReader is a part of a table and runs under the
-// table's mutex.
+// RowReader: reads rows of a table from host memory or a lower tier, with the values that an
+// evaluation uses. RowReader promotes no rows. Rows with newer values in a device cache are written
+// back first. The write-back throws if the host cannot access the cache's memory. RowReader is a
+// part of a table and runs under the table's mutex.
 #pragma once
 
 #include <cstddef>

@@ -105,7 +105,8 @@ size_t Table::Erase(const IdView& ids) {
       size_t erased[kNumShards] = {};
       ForShards(*batch, [&](int s) {
         const size_t first = batch->begin[s];
-        // A repeated key has no row any more, so it is counted once.
+        // A repeated key is counted once, because its row is already erased when the key occurs
+        // again.
         const size_t keys = batch->probed ? batch->unique[s] : batch->begin[s + 1] - first;
         for (size_t i = 0; i < keys; ++i)
           erased[s] += core_.shards[s]->Erase(batch->key[first + i]);

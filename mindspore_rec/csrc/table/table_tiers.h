@@ -35,10 +35,10 @@ class TableTiers {
   // Write every row to the tiers. After the return, all rows survive kill -9 in tiers that
   // guarantee it.
   void Flush();
-  // Continue a walk over the records of all tiers, which reads and checks each record once per
-  // round: about `most` records, 1 or more. Returns the number of records read, and whether the
-  // round has ended. Throws RowDamaged with tier and key, after which the walk starts again, or the
-  // exception of a tier.
+  // Continue a walk over all tiers: read and check about `most` more records, at least 1. In one
+  // round, the walk reads each record once. Returns the number of records read, and whether the
+  // round has ended. If a row is damaged, throws RowDamaged with tier and key, and the next call
+  // starts a new round. Also throws the exceptions of a tier.
   std::pair<size_t, bool> Scrub(size_t most);
 
  private:

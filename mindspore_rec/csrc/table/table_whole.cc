@@ -150,7 +150,7 @@ void Table::Clear() {
     try {
       core_.cache->tiers.Queue().Drain();
     } catch (const std::exception& error) {
-      // All reads and writes go through the queue, so every reader sees an empty table.
+      // All reads and writes go through the queue, so every read already finds the table empty.
       throw std::runtime_error(core_.Where(
           "is empty now, but a tier below it could not be emptied yet, which is tried again "
           "before it is used: " +
