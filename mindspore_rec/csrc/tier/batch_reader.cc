@@ -11,8 +11,8 @@ namespace msrec {
 namespace {
 
 constexpr size_t kThreads = 8;
-// Completions are fetched in groups of this share of the depth. Groups need fewer system calls and
-// still leave enough reads in flight.
+// Completions are fetched in groups of depth / kFetchShare. Groups need fewer system calls, and
+// enough reads still remain in flight.
 constexpr unsigned kFetchShare = 4;
 
 }  // namespace

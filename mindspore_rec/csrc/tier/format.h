@@ -69,11 +69,11 @@ struct RecordShape {
   uint64_t OffsetOf(uint64_t slot) const { return kDataOffset + slot * record_bytes; }
   // Number of records in a segment of this size.
   uint64_t SlotsIn(uint64_t segment_bytes) const;
-  // Maximum number of records in a file of this size. If the file's data claim a larger number, the
-  // claim is wrong.
+  // Maximum number of records in a file of this size. A larger number in the file's data is wrong.
   uint64_t MostIn(uint64_t file_bytes) const;
 
-  // Writes record_bytes bytes to `out`. The payload must be row_bytes bytes, or `key` tombstones.
+  // Writes record_bytes bytes to `out`. The payload must have row_bytes bytes for a row, or `key`
+  // tombstones for a tombstone record.
   void Encode(uint64_t segment, uint64_t slot, RecordKind kind, int64_t key, const void* payload,
               char* out) const;
   // Whether these record_bytes bytes are a valid record of Encode for this place.
@@ -119,7 +119,7 @@ struct Manifest {
   std::vector<Entry> segments;  // by id
 };
 std::string EncodeManifest(const Manifest& manifest);
-// Throws Corruption unless the text is what EncodeManifest writes for a possible log. In such a
+// Throws Corruption unless EncodeManifest writes exactly this text for some valid log. In a valid
 // log, row_bytes is in [1, kMaxRowBytes], segments are in the order of their ids, and all ids are
 // below next_id. Only the last segment may be open, and each segment has at most kMaxSlots records.
 // A correct checksum is not enough, because anyone can compute a checksum.

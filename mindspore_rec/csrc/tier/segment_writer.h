@@ -3,9 +3,9 @@
 // SegmentWriter: appends records to the last segment, through a buffer of about a megabyte.
 //
 // The comments name two locks of the tier. `write` is held during every call, so there is one
-// writer at a time. `state` guards the data for readers: records(), and the records that are only
-// in the buffer. Calls that change this data lock `state`, or require it in their comment. No file
-// is accessed under `state`.
+// writer at a time. `state` guards the data that readers use: records(), and the records that are
+// only in the buffer. A method that changes this data locks `state`, unless its comment requires
+// that the caller has locked `state`. No file is accessed while `state` is locked.
 #pragma once
 
 #include <memory>

@@ -223,7 +223,8 @@ void ThreadPool::Open() {
   wake_.notify_all();
 }
 
-// Waits only for workers inside the loop. A worker that has not entered yet would find no task.
+// Waits only for workers inside the loop. A worker that has not entered the loop yet would find no
+// task.
 void ThreadPool::Close() {
   gate_.fetch_and(~kOpen, std::memory_order_acq_rel);
   const auto left = [&] { return (gate_.load(std::memory_order_acquire) & kInside) == 0; };

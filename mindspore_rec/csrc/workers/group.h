@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The workers of a job, from the view of one worker: its channels to the other workers, and the
-// step that all do together.
+// step that all workers do together.
 #pragma once
 
 #include <array>
@@ -52,9 +52,9 @@ class WorkerGroup {
   // are sums, the weight is 1.
   std::vector<float> weights() const;
   float weight() const;
-  // Number of rows of all workers before this worker's first row, if this worker has `rows` rows.
-  // Each sample has equally many rows. Before the first BeginStep, all workers count as having the
-  // same number of rows.
+  // Number of rows in the global batch before this worker's first row, if this worker has `rows`
+  // rows. Each sample has the same number of rows. Before the first BeginStep, all workers are
+  // assumed to have the same number of rows.
   int64_t RowsBefore(int64_t rows) const;
   // Whether this worker has no samples in this step. An idle worker takes part in exchanges without
   // keys.

@@ -208,7 +208,8 @@ void MpiCommunicator::DoAllToAllV(const char* send, const size_t* send_bytes, ch
   messages_.Clear();
   FillStarts(send_bytes, &send_at_);
   FillStarts(recv_bytes, &recv_at_);
-  // Every worker begins with the worker after itself, so that no worker is first for all others.
+  // Every worker begins with the worker after itself, so that not all workers send to the same
+  // worker first.
   for (int i = 1; i < size(); ++i) {
     const int from = (rank() + size() - i) % size();
     StartReceive(recv + recv_at_[from], recv_bytes[from], from, kCollectiveTag, &messages_);
@@ -295,7 +296,7 @@ std::optional<WorkerMessage> MpiCommunicator::DoTryReceive(int from, int tag) {
         "looking for messages");
   if (found == 0) {
     DropSent();
-    // A worker at its end still answers requests until all workers have ended.
+    // A worker that has announced its end still answers requests until all workers have ended.
     const bool answers = name() == kChannelNames[static_cast<size_t>(Channel::kService)];
     if (from != kAny && job_->HasLeft(from) && from != rank() && !answers) {
       job_->EndLeft(Me() + "waits for a message of worker " + std::to_string(from) +

@@ -55,8 +55,8 @@ struct WorkerDifference {
   std::vector<int> workers;  // those that differ from worker 0
 };
 
-// Compares checksums of each span over workers; returns nothing if all agree. Collective. Workers
-// with different numbers of spans differ in the first span.
+// Compares checksums of each span over workers; returns nothing if all agree. Collective. If
+// workers have different numbers of spans, the result names the first span.
 std::optional<WorkerDifference> FindDifference(Communicator& channel,
                                                const std::vector<ByteSpan>& spans);
 

@@ -108,7 +108,7 @@ std::shared_ptr<Registered> CreateTable(const TableConfig& config, bool replace)
     made->id = numbered.id;
     const Locked registry;
     registry->open.emplace(made->id, made);
-    // A table created in the meantime is newer than this one.
+    // If another table got the name in the meantime, that table is newer than this table.
     made->replaced = registry->names[{config.scope, config.name}].back() != made->id;
   } catch (...) {
     const Locked registry;
@@ -189,8 +189,8 @@ void CloseTable(int64_t id) {
   try {
     StartThread("close a table", [leaving] { leaving->Close(); }).detach();
   } catch (const std::runtime_error&) {
-    // Without a thread, the table's rows stay until the process ends, because waiting here would
-    // never end.
+    // If no thread can be started, keep the table's rows until the process ends. A wait here could
+    // last forever.
     static_cast<void>(new std::shared_ptr<Table>(leaving));
   }
 }

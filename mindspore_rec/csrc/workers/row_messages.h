@@ -52,7 +52,7 @@ class MessageReader {
   }
   bool TakeBool();
   std::string TakeString();
-  // Reads n values into given memory, or into a new array.
+  // Reads n values into the caller's memory (TakeTo) or into a new array.
   template <typename T>
   void TakeTo(T* to, size_t n) {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -105,7 +105,7 @@ ExportedRows ReadRows(MessageReader* in);
 
 // Writes everything except the settings of admission and eviction, which every worker has.
 void WriteExplanation(const Explanation& explanation, MessageWriter* out);
-// Reads an explanation into one of this worker's table, which already has the settings.
+// Reads an explanation. `explanation` already has the settings, from this worker's table.
 void ReadExplanation(MessageReader* in, Explanation* explanation);
 
 }  // namespace msrec

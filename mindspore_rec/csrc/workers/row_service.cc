@@ -104,7 +104,7 @@ void RowService::Run() {
   try {
     Serve();
   } catch (const std::bad_alloc&) {
-    // A request or an answer is lost, and the requesting worker would wait for the answer.
+    // A request or an answer is lost, so the requesting worker would wait in vain.
     channel_.GiveUp("out of memory to answer another worker's request for rows");
   } catch (const std::exception&) {
     // The channel is broken; workers that wait for an answer report the error.

@@ -24,7 +24,7 @@ namespace msrec {
 
 class RowService {
  public:
-  // Return the table with a name, or null if there is none.
+  // Return the table with this name, or null if there is no such table.
   using FindTable = std::function<std::shared_ptr<Table>(const std::string&)>;
 
   // Answers requests from the group's service channel until it is destroyed. Requires: the group
