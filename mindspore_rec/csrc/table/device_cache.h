@@ -53,7 +53,7 @@ class DeviceCache {
 
   // ---- lookups that return slots
 
-  // Inserts, counts and touches rows like a training lookup. Writes the slot of each id's row to
+  // Inserts, counts and touches rows as a training lookup does. Writes the slot of each id's row to
   // `slots` [ids.size] and returns the lookup's ticket. If Prepare was called for the same ids, its
   // result is used. Without shared memory, Prepare is required. `values` is the cache's current
   // address, or null if this address has not changed.
@@ -66,8 +66,8 @@ class DeviceCache {
 
   // ---- lookups that read rows on the host
 
-  // Makes a batch unique and makes room for `swaps`, before anything changes. Throws if the batch's
-  // keys do not fit into the cache together with the keys of the step's earlier lookups.
+  // Makes the batch's keys unique and makes room for `swaps`, before rows change. Throws if the
+  // batch's keys do not fit into the cache together with the keys of the step's earlier lookups.
   void RequireSlots(Batch* batch, bool trained, std::vector<SlotSwap>* swaps);
   // Assigns slots to the rows of that batch, for this step and for later lookups. Cannot fail.
   void Place(const Batch& batch, std::vector<SlotSwap>* swaps);
@@ -77,8 +77,9 @@ class DeviceCache {
   // Returns the rows whose newest value is only on the device, for FinishMove. With shared memory,
   // writes these rows back by itself and returns nothing.
   RowMoves FetchDirty();
-  // Stores the rows that the caller moved out. `values` and `states` are array sizes. If the sizes
-  // do not match the number of these rows, throws and stores nothing.
+  // Stores in host memory the rows that the caller has fetched from the device. `values` and
+  // `states` are array sizes. If the sizes do not match the number of these rows, throws and stores
+  // nothing.
   void FinishMove(const float* out_values, size_t values, const float* out_states, size_t states);
 
   // ---- the step on the host, with shared memory

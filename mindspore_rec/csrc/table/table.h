@@ -92,8 +92,8 @@ class Table {
   void Step(const StepInput& input);
   // Drop the lookups and gradients since the last step.
   void DiscardGradients();
-  // Record the token of a gradient in a graph (gradient_tokens.h). Does nothing in a table that is
-  // not trainable.
+  // Record the token of a gradient that a graph has computed (gradient_tokens.h). Does nothing in a
+  // table that is not trainable.
   void NoteToken(float token);
   // Throw std::runtime_error unless `received` is the sum of the tokens since the last step. With
   // `forget`, the tokens are cleared afterwards.
@@ -103,22 +103,22 @@ class Table {
   // training lookups.
   std::vector<std::pair<uint64_t, size_t>> RecentLookups();
   // Record the ids of a training lookup for RecentLookups. A lookup over workers calls NoteLookup
-  // with the ids of its own worker. Its inner lookup, which looks up keys of all workers in this
-  // table, is not recorded.
+  // with the ids of its own worker. A lookup over workers also looks up the keys of all workers in
+  // this table; that inner lookup is not recorded.
   void NoteLookup(const IdView& ids);
 
   // Look up like LookupTrain, but return one handle per id [ids.size, 2] instead of a ticket, for
   // AccumulateByHandle (row_handles.h). Handles are valid until a row leaves the table or rows get
   // another layout.
   void LookupWithHandles(const IdView& ids, const IdFilter& filter, float* out, int64_t* handles);
-  // Add the gradient [n, dim] of rows by handle; gradients of keys not admitted are dropped.
-  // Throws StaleHandle, and then adds nothing, if a handle belongs to another table, was made up,
-  // or is no longer valid.
+  // Add the gradient [n, dim] of the rows that the handles identify. Gradients of keys that are not
+  // admitted are dropped. Throws StaleHandle, and then adds nothing, if a handle belongs to another
+  // table, was made up, or is no longer valid.
   void AccumulateByHandle(const int64_t* handles, size_t n, const float* grad);
 
-  // Set the rule. Existing rows keep their values. Their state starts fresh, unless the new rule is
-  // of the same kind as the old rule. Returns a new, unique number for StepInput::binding. A step
-  // with this binding throws if its optimizer has been replaced since.
+  // Set the rule. Existing rows keep their values. The state of existing rows starts fresh, unless
+  // the new rule is of the same kind as the old rule. Returns a new, unique number for
+  // StepInput::binding. A step with this binding throws if its optimizer has been replaced since.
   int64_t BindOptimizer(const Rule& rule);
   bool has_optimizer() const { return core_.has_optimizer; }
 
@@ -128,8 +128,8 @@ class Table {
   // everything that may fail, and makes no visible change. FinishLookup completes the first
   // prepared lookup like LookupTrain, or, if `handles` is not null, like LookupWithHandles without
   // a ticket. FinishLookup can fail only if other threads have used the table since PrepareLookup.
-  // Even then, it fails only if memory runs out or a tier fails. Requires: the table is trainable
-  // and has no device cache.
+  // Even then, FinishLookup fails only if memory runs out or a tier fails. Requires: the table is
+  // trainable and has no device cache.
   void PrepareLookup(const IdView& ids, const IdFilter& filter, bool by_handle,
                      PreparedLookups* prepared);
   int64_t FinishLookup(PreparedLookups* prepared, float* out, int64_t* handles);
@@ -190,8 +190,9 @@ class Table {
   void Import(size_t n, const RowArrays& rows, int32_t state_width);
   // Put rows with fresh optimizer state. Requires: ids are int64 and contiguous.
   void Import(const IdView& ids, const float* values);
-  // Remove all rows. If a tier fails, Clear throws std::runtime_error. The table is empty even
-  // then, and the tier is cleared before its next use. If memory runs out, all rows remain.
+  // Remove all rows. If a tier fails, Clear throws std::runtime_error. Even after such a failure,
+  // the table is empty, and the tier is cleared before its next use. If memory runs out, all rows
+  // remain.
   void Clear();
 
   // Set whether training changes the table. In a table that is not trainable, training lookups act

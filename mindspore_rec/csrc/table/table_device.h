@@ -2,7 +2,7 @@
 //
 // TableDevice: the calls on a table's device cache (table/device_cache.h). Any thread may call the
 // methods of TableDevice, which run under the table's mutex and throw the exceptions of Table.
-// Calls on a cache that the table does not have throw std::invalid_argument.
+// Methods that need the cache throw std::invalid_argument if the table has no cache.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ class TableDevice {
   void Attach(const DeviceConfig& config, float* values);
   // Sets the states' matrix, after BindOptimizer; null if it is not shared.
   void SetStates(float* states);
-  // Number of floats in a row of that matrix.
+  // Number of floats in a row of the states' matrix.
   int32_t state_width();
   // Like Table::LookupTrain, but writes the slot of each id's row in the cache. All these rows are
   // in the cache after the call. If Prepare was called for the same ids, its result is used.

@@ -143,8 +143,8 @@ void Table::Clear() {
     if (core_.device != nullptr) core_.device->Clear();
     for (int s = 0; s < kNumShards; ++s) core_.shards[s]->Clear(std::move(empty[s]));
     ++core_.relayouts;
-    // Every key of a vocabulary has its first row again. A caller who wants the digest must request
-    // it again.
+    // Every row of a vocabulary has its first value again. A caller who wants the digest must
+    // request it again.
     if (core_.context.is_static()) core_.DropDigest();
     if (core_.cache == nullptr) return;
     try {

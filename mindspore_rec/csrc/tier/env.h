@@ -2,7 +2,8 @@
 //
 // Env: all file access of the tiers, so that tests can inject faults. Env::Posix() accesses real
 // files. Every failure is an IoError with the operation, the path and the reason. Any thread may
-// use an Env. Any number of threads may read a File, but only one at a time may write it.
+// use an Env. Any number of threads may read a File, but only one thread at a time may write the
+// File.
 #pragma once
 
 #include <cstddef>

@@ -112,7 +112,8 @@ class KeyPositions {
   };
   static_assert(sizeof(Entry) == 12, "12 bytes an entry");
 
-  // Home places are [0, capacity). Entries pushed past the last home use the places up to `end`.
+  // Home places are [0, capacity). Entries pushed past the last home place use the places up to
+  // `end`.
   struct Table {
     std::unique_ptr<Entry[]> entries;
     uint32_t size = 0;

@@ -57,7 +57,7 @@ class Segment {
   void WriteFooter(const std::vector<int64_t>& keys, const std::vector<uint32_t>& tombstone_slots);
 
   // Checks header, footer and all records, and adds the errors to `problems`. If many records are
-  // damaged, it adds the first thousand and their total number.
+  // damaged, Verify adds the first thousand errors and the total number of damaged records.
   void Verify(uint64_t slots, bool sealed, std::vector<Corruption>* problems) const;
 
   const File& file() const { return *file_; }

@@ -108,8 +108,9 @@ class SsdTier : public Tier {
     uint64_t position;
     size_t i;
   };
-  // Free segments within max_bytes that each operation must leave. A collection needs less than one
-  // free segment. Erasing must still be possible when writing is not possible any more.
+  // Number of free segments within max_bytes that each kind of operation must leave. A collection
+  // needs less than one free segment. Erasing must still be possible when writing is not possible
+  // any more.
   static constexpr uint64_t kSpareForWrite = 2;
   static constexpr uint64_t kSpareForErase = 1;
   static constexpr uint64_t kSpareForCollect = 0;

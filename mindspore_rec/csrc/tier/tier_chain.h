@@ -46,9 +46,9 @@ class TierChain : public Tier {
   std::unique_ptr<TierScan> Scan(bool exact) override;
   TierStats Stats() const override;
 
-  // Erases from lower levels the rows that an upper level also has. Such duplicates exist if a
-  // process ended between a write to one level and the erasure from another level. Call Settle for
-  // levels from another run.
+  // Erases from lower levels the rows that an upper level also has. Two levels have the same row if
+  // a process ended between the write to one level and the erasure from the other level. Call
+  // Settle for levels from another run.
   void Settle();
 
   const std::vector<Level>& levels() const { return levels_; }

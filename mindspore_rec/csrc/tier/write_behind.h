@@ -44,8 +44,9 @@ class WriteBehind {
   void Drain();
   // Calls Drain and Tier::Flush.
   void Flush();
-  // Erases every row. From then on, readers find no rows. The background thread clears the tier in
-  // queue order, and Drain waits for it. Throws std::bad_alloc; then nothing has changed.
+  // Erases every row. Once Clear has returned, Read finds no rows. The background thread clears the
+  // tier in queue order, and Drain waits until the tier is cleared. Throws std::bad_alloc; then
+  // nothing has changed.
   void Clear();
 
   // While a Pause exists, the background thread is stopped. A walk over the tier then finds each

@@ -198,9 +198,9 @@ void ThreadPool::Leave() {
   idle_.notify_all();
 }
 
-// Keeps a sleeping worker off the caller's CPU until it has woken. If other programs use the
-// remaining CPUs, the system would repeatedly wake the worker on the caller's CPU, and both threads
-// would share this CPU.
+// Keeps a sleeping worker off the caller's CPU until the worker has woken. If other programs use
+// the remaining CPUs, the system would repeatedly wake the worker on the caller's CPU, and both
+// threads would share this CPU.
 void ThreadPool::KeepOff(Worker* worker, int cpu) {
   if (worker->kept_off || sched_getaffinity(worker->tid, sizeof(cpu_set_t), &worker->cpus) != 0) {
     return;

@@ -69,8 +69,8 @@ class AllRows {
   WorkerGroup& group_;
 };
 
-// If the table is over several workers, call fn with the rows of all workers. If not, call fn with
-// the table itself. Only this worker needs to call ByRequests.
+// If the table is over several workers, call fn with the rows of all workers. If this is the only
+// worker, call fn with the table itself. Only this worker needs to call ByRequests.
 template <typename Fn>
 auto ByRequests(const Registered& registered, const Fn& fn) {
   if (registered.over_workers == nullptr) return fn(*registered.table);

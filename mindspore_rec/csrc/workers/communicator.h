@@ -86,7 +86,8 @@ class Communicator {
   // Returns whether a collective call is running. Any thread may call busy.
   bool busy() const { return busy_.load(); }
 
-  // Returns the text of a long wait, "" if no call waits for long. Any thread may call waiting.
+  // Returns a text about a call that has waited for long, or "" if there is no such call. Any
+  // thread may call waiting.
   std::string waiting() const;
 
   // Give the channel up, because this worker cannot continue as the other workers expect. The other
@@ -109,8 +110,9 @@ class Communicator {
   // Returns when all workers have called Barrier.
   void Barrier();
 
-  // Single messages, from any thread, also during collective calls. Each message is received once,
-  // by one thread. Messages with the same sender and tag arrive in the order of sending.
+  // Any thread may send and receive single messages, also during collective calls. Each message is
+  // received once, by one thread. Messages with the same sender and tag arrive in the order of
+  // sending.
 
   // Sends to another worker or to itself. Copies the data and returns at once.
   void Send(int to, int tag, const void* data, size_t bytes);

@@ -59,7 +59,8 @@ class LookupExchange {
   // tables and need no memory.
   void AddLookups();
   void Plan(One* one);
-  // Write the keys of all lookups to memory().send, and their bytes to send_bytes().
+  // Write the keys of all lookups to memory().send, and the number of bytes for each worker to
+  // send_bytes().
   void WriteKeys();
   void ReadKeys();
   void MakeRoom();

@@ -5,10 +5,10 @@
 //
 // MPI cannot continue without a worker, so every failure ends the whole job, and a new job starts
 // from the last checkpoint. MPI_Finalize waits for all workers, so a failed worker must not call
-// MPI_Finalize. A worker that ends normally notifies all other workers on a channel of the job, and
-// finalizes after all workers have done so. A failed worker ends its process without MPI_Finalize,
-// and the launcher then ends all other processes. If a worker waits for a worker that has already
-// ended, the waiting worker ends the job.
+// MPI_Finalize. A worker that ends normally notifies all other workers on a channel of the job. The
+// worker calls MPI_Finalize after all workers have sent this notification. A failed worker ends its
+// process without MPI_Finalize, and the launcher then ends all other processes. If a worker waits
+// for a worker that has already ended, the waiting worker ends the job.
 #pragma once
 
 #include <atomic>

@@ -23,8 +23,8 @@ struct SummedSpan {
 
 // Replaces the floats of each worker by the sum of weights[r] * data_r over workers r, in float32,
 // added in the order of ranks. A worker with weight 0 adds nothing, whatever its data are.
-// `weights` has size() numbers, the same on all workers. The type kBFloat16 rounds the data to
-// bfloat16 before the summation, and the sums before their return, which halves the bytes.
+// `weights` has size() numbers, the same on all workers. With the type kBFloat16, data and sums are
+// rounded to bfloat16 before they are sent, which halves the bytes.
 //
 // Each worker sums one part and sends the sum to all workers. So each worker sends 2 (size() - 1) /
 // size() of the data. Collective; sizes are the same on all workers.
@@ -33,8 +33,8 @@ void WeightedSum(Communicator& channel, float* data, size_t n, const float* weig
 // WeightedSum() of several arrays in one exchange.
 void WeightedSum(Communicator& channel, const std::vector<SummedSpan>& spans, const float* weights,
                  WireType wire = WireType::kFloat32);
-// WeightedSum() of the floats at from[i], spans[i].size each. The floats at from[i] do not change;
-// the sums go to the spans.
+// WeightedSum() of several arrays: array i has spans[i].size floats at from[i]. The floats at
+// from[i] do not change; the sums go to the spans.
 void WeightedSum(Communicator& channel, const std::vector<const float*>& from,
                  const std::vector<SummedSpan>& spans, const float* weights,
                  WireType wire = WireType::kFloat32);

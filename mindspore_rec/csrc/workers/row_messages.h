@@ -96,7 +96,8 @@ class MessageWriter {
 void WriteIds(const IdView& ids, MessageWriter* out);
 std::vector<int64_t> ReadIds(MessageReader* in);
 
-// The padding key and the coefficient; the owner of the rows knows the vocabulary.
+// A message has only the padding key and the coefficient of a filter, because the owner of the rows
+// knows the vocabulary.
 void WriteFilter(const IdFilter& filter, MessageWriter* out);
 IdFilter ReadFilter(MessageReader* in);
 

@@ -67,8 +67,8 @@ struct TableCore {
 
   // Return the layout of rows for that rule.
   RowLayout LayoutFor(const Rule& rule) const;
-  // Set the layout of rows. Requires: the shards' rows have this layout, or Shard::Adopt sets it
-  // next.
+  // Set the layout of rows. Requires: the shards' rows have this layout, or Shard::Adopt sets this
+  // layout next.
   void TakeLayout(const RowLayout& layout);
 
   // Whether every shard keeps a digest. A shard that runs out of memory drops its digest.

@@ -46,13 +46,14 @@ class UpperTier {
 
   // ---- find and hold
 
-  // Make a batch unique, fill batch->row with its rows in host memory, and hold these rows. Append
-  // to missing[shard] the batch positions of the keys that have no row in host memory.
+  // Make the batch's keys unique, fill batch->row with the keys' rows in host memory, and hold
+  // these rows. Append to missing[shard] the batch positions of the keys that have no row in host
+  // memory.
   void FindInHost(Batch* batch, Hold hold, std::vector<uint32_t>* missing);
-  // Like FindInHost, for a batch that is already unique, with one vector `missing` for the keys of
-  // all shards. Hold the rows for prefetched batch `number`.
+  // Do the same as FindInHost for a batch whose keys are already unique, with one vector `missing`
+  // for the keys of all shards. Hold the rows for prefetched batch `number`.
   void FindAhead(Batch* batch, uint16_t number, std::vector<uint32_t>* missing);
-  // Return whether host memory has a row of key. A due row counts, too.
+  // Return whether host memory has a row of key, even if the row is due.
   bool Holds(int64_t key) const;
   // Return whether host memory has a row of key, and hold the row for that prefetched batch.
   bool HoldAhead(int64_t key, uint16_t number);
@@ -61,9 +62,9 @@ class UpperTier {
 
   // ---- promote
 
-  // Make room for a unique batch. Memory then cannot run out while missing rows are promoted, rows
-  // that no tier has are inserted, and the batch's keys are recorded. This room is in addition to
-  // the room for `pending`, which may be null. Throws std::bad_alloc.
+  // Make room for a batch whose keys are unique. Memory then cannot run out while missing rows are
+  // promoted, rows that no tier has are inserted, and the batch's keys are recorded. This room is
+  // in addition to the room for `pending`, which may be null. Throws std::bad_alloc.
   void Reserve(const Batch& batch, const std::vector<uint32_t>* missing,
                const PendingRows* pending);
   // For each i with found[i], promote the row of keys[i] from a lower tier; at[i] is the key's
@@ -109,7 +110,7 @@ class UpperTier {
 
   // Make room to record the eviction of these keys. Throws std::bad_alloc.
   void ReserveEvictions(const std::vector<int64_t>& keys);
-  // Count and log the eviction of a row in a lower tier; `block` is its copy.
+  // Count and log the eviction of a row in a lower tier; `block` is a copy of the row.
   void NoteEvicted(const char* block, EvictionReason reason);
   // Whether changes are recorded.
   bool recording() const;

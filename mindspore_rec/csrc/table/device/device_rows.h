@@ -74,7 +74,8 @@ class DeviceRows {
   // and the memory is not shared.
   void WriteBack(int64_t key);
   void WriteBackAll();
-  // Removes a row whose block will be freed. The slot is free from the next sequential section on.
+  // Removes a row whose block will be freed. The slot becomes free when no code runs in parallel
+  // over shards any more.
   void Forget(int shard, int64_t key);
   // Updates the row's block, and removes the row as Forget does.
   void WriteBackAndForget(int shard, int64_t key);
@@ -84,7 +85,7 @@ class DeviceRows {
   // Returns the number of slots that this step would use if the batch were added. A step uses the
   // pinned slots, plus one slot for each key of the batch that has no pinned slot.
   size_t Needed(const Batch& batch) const;
-  // Makes room for everything that Assign records. The batch must be unique.
+  // Makes room for everything that Assign records. The batch's keys must be unique.
   void ReserveAssign(const Batch& batch, std::vector<SlotSwap>* swaps);
   // Assigns a slot to each distinct key of the batch that has a row. `slots` has the layout of
   // batch.key; rows to move are appended to `swaps`. Assign requires room (Needed, ReserveAssign).
@@ -119,7 +120,7 @@ class DeviceRows {
   std::vector<char*> host_;
   std::vector<uint8_t> dirty_;
   std::vector<uint8_t> gone_;  // forgotten, its slot not yet free
-  // Freed slots, one linked list per shard, because Forget must not fail.
+  // Freed slots: one linked list per shard. A list needs no allocation, so Forget cannot fail.
   uint32_t leaving_[kNumShards];
   std::vector<uint32_t> next_leaving_;
   std::vector<size_t> missing_;  // of a batch, while it is assigned
