@@ -63,7 +63,7 @@ class RowHandles {
   Tags Now() const;
   // Make room so that Give cannot fail. Throws std::bad_alloc.
   static void Reserve(Batch* batch) { batch->handles.Reset(2 * batch->n); }
-  // Fill handles [batch.n, 2] for the ids of a batch. batch->row must be filled. Without `trained`,
+  // Fill handles [batch.n, 2] for the ids of a batch whose batch->row is filled. Without `trained`,
   // every handle is the handle of a key without a row. Requires Reserve.
   void Give(Batch* batch, bool trained, int64_t* handles) const;
   // Return the row of handles[i], or null for a key without a row. Throws StaleHandle if the handle

@@ -126,10 +126,10 @@ class Table {
 
   // A training lookup in two parts, so that workers can agree between the parts. PrepareLookup does
   // everything that may fail, and makes no visible change. FinishLookup completes the first
-  // prepared lookup like LookupTrain, or, if `handles` is not null, like LookupWithHandles without
-  // a ticket. FinishLookup can fail only if other threads have used the table since PrepareLookup.
-  // Even then, FinishLookup fails only if memory runs out or a tier fails. Requires: the table is
-  // trainable and has no device cache.
+  // prepared lookup as LookupTrain does. If `handles` is not null, FinishLookup completes the
+  // lookup as LookupWithHandles does, without a ticket. FinishLookup can fail only if other threads
+  // have used the table since PrepareLookup. Even then, FinishLookup fails only if memory runs out
+  // or a tier fails. Requires: the table is trainable and has no device cache.
   void PrepareLookup(const IdView& ids, const IdFilter& filter, bool by_handle,
                      PreparedLookups* prepared);
   int64_t FinishLookup(PreparedLookups* prepared, float* out, int64_t* handles);

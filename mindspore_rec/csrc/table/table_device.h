@@ -27,7 +27,7 @@ class TableDevice {
   // Like Table::LookupTrain, but writes the slot of each id's row in the cache. All these rows are
   // in the cache after the call. If Prepare was called for the same ids, its result is used.
   // Without shared memory, Prepare is required. `values` is the cache's current address, or null if
-  // it has not moved.
+  // this address has not changed.
   int64_t LookupSlots(const IdView& ids, const IdFilter& filter, float* values, int32_t* slots);
   // Does the host's work of a later LookupSlots in advance. Without shared memory, the caller must
   // then move the rows and call FinishMove before any other call on the table.
@@ -50,8 +50,8 @@ class TableDevice {
   void FinishStep();
 
  private:
-  // Throws if there is no device cache. With the argument `shared`, also throws unless its memory
-  // is shared (true) or not shared (false).
+  // Throws if there is no device cache. If the argument `shared` is passed, also throws unless the
+  // cache's memory is shared (true) or not shared (false).
   DeviceCache& Cache() const;
   DeviceCache& Cache(bool shared) const;
 

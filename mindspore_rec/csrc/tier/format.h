@@ -18,8 +18,8 @@
 // number of pairs is in `key`. The checksum starts from the segment's id and the record's number,
 // so a record is valid only at its own place.
 //
-// The log is the records of all segments in the order of their ids. If a key has several records,
-// the last record counts. Only the last segment may be unsealed.
+// The log consists of the records of all segments, in the order of the segments' ids. If a key has
+// several records, the last record counts. Only the last segment may be unsealed.
 //
 // MANIFEST is a text file that lists the segments and is replaced atomically. A segment file that
 // is not in the list is a leftover and is removed. If a listed file is missing, opening fails.
@@ -77,7 +77,7 @@ struct RecordShape {
   // tombstones for a tombstone record.
   void Encode(uint64_t segment, uint64_t slot, RecordKind kind, int64_t key, const void* payload,
               char* out) const;
-  // Whether these record_bytes bytes are a valid record of Encode for this place.
+  // Whether these record_bytes bytes are a valid record that Encode wrote for this place.
   bool Valid(uint64_t segment, uint64_t slot, const char* record) const;
 };
 

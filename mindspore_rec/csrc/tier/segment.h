@@ -71,7 +71,7 @@ class Segment {
     return Corruption("record " + std::to_string(slot) + " does not match its checksum",
                       file_->path(), OffsetOf(slot));
   }
-  // Returns the same error as Damage() with the record's key, which is known from the index.
+  // Does the same as Damage() for a record whose key is known from the index, and names the key.
   Corruption DamageOf(int64_t key, uint64_t slot) const {
     return Corruption("record " + std::to_string(slot) + ", the row of key " + std::to_string(key) +
                           ", does not match its checksum",

@@ -35,8 +35,8 @@ class SegmentWriter {
 
   // Writes all published records to the file. After an IoError, WriteOut may be called again.
   void WriteOut();
-  // Syncs the file. After the return, published records survive power loss. After Sync has thrown
-  // once, the state of the disk is unknown, so every later call throws. Reads still work.
+  // Syncs the file. After Sync has returned, published records survive power loss. After Sync has
+  // thrown once, the state of the disk is unknown, so every later call throws. Reads still work.
   void Sync();
   // Ends the segment: writes footer and trailer, and syncs. Throws like Sync.
   void Seal();

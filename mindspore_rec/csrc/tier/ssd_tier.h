@@ -79,8 +79,8 @@ class SsdTier : public Tier {
   // Reads and checks every record and returns the damaged places.
   std::vector<Corruption> Verify();
 
-  // Verifies the files at `path`, even if they are too damaged to open a tier. Throws IoError;
-  // EBUSY if a tier is open for writing.
+  // Verifies the files at `path`, even if they are too damaged to open a tier. Throws IoError, with
+  // EBUSY if a tier in this directory is open for writing.
   static std::vector<Corruption> VerifyFiles(const std::string& path, Env* env = Env::Posix());
 
   // Flushes and closes the tier; later calls throw. The tier is closed even if Close throws.

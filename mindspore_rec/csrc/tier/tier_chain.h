@@ -48,7 +48,7 @@ class TierChain : public Tier {
 
   // Erases from lower levels the rows that an upper level also has. Two levels have the same row if
   // a process ended between the write to one level and the erasure from the other level. Call
-  // Settle for levels from another run.
+  // Settle for levels that another run has written.
   void Settle();
 
   const std::vector<Level>& levels() const { return levels_; }

@@ -36,7 +36,7 @@ class WriteBehind {
   void Write(std::vector<int64_t> keys, std::vector<char> rows);
   void Erase(std::vector<int64_t> keys);
 
-  // Tier::Read and Tier::Contains over queue and tier together.
+  // Do the same as Tier::Read and Tier::Contains, over queue and tier together.
   void Read(const int64_t* keys, size_t n, char* rows, bool* found);
   void Contains(const int64_t* keys, size_t n, bool* found);
 
@@ -85,7 +85,7 @@ class WriteBehind {
 
  private:
   void Push(std::shared_ptr<Part> part);
-  // Waits until fn() is true. Throws if the tier has failed since the call. Requires the lock.
+  // Waits until fn() is true. Throws if the tier fails during the wait. Requires the lock.
   template <typename Fn>
   void WaitFor(std::unique_lock<std::mutex>* lock, Fn fn);
   void WriterMain();

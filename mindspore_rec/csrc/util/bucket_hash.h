@@ -12,8 +12,8 @@
 // (multiply-shift; Dietzfelbinger et al. 1997), but keeps arithmetic progressions. After two
 // multiplications and the shifts, no arithmetic progression remains for the third multiplication.
 // With only two multiplications, one seed in a hundred spread the multiples of some power of two
-// badly. The hash keeps chosen keys from sharing buckets. The hash is not a cipher: it does not
-// protect against an attacker who can observe hashes.
+// badly. The hash prevents an attacker from choosing keys that share buckets. The hash is not a
+// cipher: it does not protect against an attacker who can observe hashes.
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,7 @@ namespace msrec {
 
 class KeySet {
  public:
-  // Empties the set. Afterwards the set has room for `expected` keys, and grows for further keys.
+  // Empties the set. After Reset, the set has room for `expected` keys, and grows for further keys.
   void Reset(size_t expected) {
     size_t entries = 64;
     while (entries * 3 < expected * 4) entries *= 2;

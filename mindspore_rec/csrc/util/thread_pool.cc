@@ -80,8 +80,9 @@ ThreadPool::Alone::Alone() { ++alone; }
 ThreadPool::Alone::~Alone() { --alone; }
 
 ThreadPool& ThreadPool::Global() {
-  // Never destroyed, because operators may still run while the interpreter shuts down. A forked
-  // child gets a new pool of the same size, because the parent's workers do not exist there.
+  // The pool is never destroyed, because operators may still run while the interpreter shuts down.
+  // A forked child gets a new pool of the same size, because the parent's workers do not exist
+  // there.
   static std::atomic<ThreadPool*> global{nullptr};
   ThreadPool* pool = global.load(std::memory_order_acquire);
   if (pool != nullptr && pool->owner_.here()) return *pool;
@@ -152,8 +153,8 @@ void ThreadPool::RunTasks(Loop* loop) {
 
 void ThreadPool::WorkerMain(Worker* worker, uint64_t seen) {
   const DefaultFloatMode float_mode;  // not that of the thread which started this one
-  // Makes the system allocate the thread-local data of this library and of exceptions for this
-  // thread.
+  // Touches this thread's data of this library and of exceptions, so that the system allocates
+  // these data now.
   const_cast<volatile bool&>(inside_task) = std::uncaught_exceptions() > 0;
   {
     std::lock_guard<std::mutex> lock(mutex_);

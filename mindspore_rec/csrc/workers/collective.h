@@ -82,7 +82,7 @@ class Collective {
   // Returns the channel for further collective calls of the operation, after Begin.
   Communicator& channel() { return channel_; }
 
-  // Call fn, unless a failure is already recorded here, and record its exception.
+  // Call fn, unless a failure is already recorded here. If fn throws, record the exception.
   template <typename Fn>
   void Try(Fn&& fn) {
     if (error_ != nullptr) return;

@@ -47,9 +47,9 @@ class WorkerGroup {
 
   // Number of the current step; -1 before the first BeginStep.
   int64_t step() const { return step_.load(std::memory_order_relaxed); }
-  // Weight of each worker's mean gradient in the global batch: its share of the samples. All
-  // weights are 0 if no worker has samples, and 1 / size() before the first BeginStep. If losses
-  // are sums, the weight is 1.
+  // Weight of each worker's mean gradient in the global batch: the worker's share of the samples.
+  // All weights are 0 if no worker has samples, and 1 / size() before the first BeginStep. If
+  // losses are sums, the weight is 1.
   std::vector<float> weights() const;
   float weight() const;
   // Number of rows in the global batch before this worker's first row, if this worker has `rows`

@@ -47,7 +47,7 @@ Registry& TheRegistry() {
 
 [[maybe_unused]] const Registry& made_at_the_start = TheRegistry();
 
-// Access to this process's registry, locked.
+// Locked access to this process's registry.
 class Locked {
  public:
   Locked() : lock_(TheRegistry().mutex) {
@@ -70,7 +70,7 @@ void SetReplaced(const Locked& registry, int64_t id, bool replaced) {
   if (it != registry->open.end()) it->second->replaced = replaced;
 }
 
-// In a forked child, the parent's names are already free.
+// In a forked child, the names of the parent's tables are already free.
 void FreeName(const Locked& registry, const TableConfig& config, int64_t id) {
   const auto it = registry->names.find({config.scope, config.name});
   if (it == registry->names.end()) return;

@@ -104,7 +104,8 @@ IdFilter ReadFilter(MessageReader* in);
 void WriteRows(const ExportedRows& rows, MessageWriter* out);
 ExportedRows ReadRows(MessageReader* in);
 
-// Writes everything except the settings of admission and eviction, which every worker has.
+// Writes an explanation, except the settings of admission and eviction, which every worker already
+// has.
 void WriteExplanation(const Explanation& explanation, MessageWriter* out);
 // Reads an explanation. `explanation` already has the settings, from this worker's table.
 void ReadExplanation(MessageReader* in, Explanation* explanation);

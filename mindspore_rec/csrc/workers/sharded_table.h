@@ -61,14 +61,14 @@ class ShardedTable {
   const Placement& placement() const { return table_->placement(); }
   TableExchange& exchange() const { return *exchange_; }
 
-  // These methods match the methods of Table, over all workers.
+  // These methods do the same as the methods of Table, but over all workers.
   int64_t LookupTrain(const IdView& ids, const IdFilter& filter, const RowsOut& out);
   void LookupEval(const IdView& ids, const IdFilter& filter, const RowsOut& out);
   int64_t PoolTrain(const IdView& ids, const IdFilter& filter, const BagView& bags, float* out);
   void PoolEval(const IdView& ids, const IdFilter& filter, const BagView& bags, float* out);
 
   // These methods match the methods of Table, but do not support a replicated table. Only the
-  // worker that looked up a row can use its handle.
+  // worker that looked up a row can use the row's handle.
   void LookupWithHandles(const IdView& ids, const IdFilter& filter, float* out, int64_t* handles);
   // After a failure, the table has no gradients and lookups any more.
   void AccumulateByHandle(const int64_t* handles, size_t n, const float* grad);
@@ -102,7 +102,7 @@ class ShardedTable {
   std::unique_ptr<KeptLookup> NewLookup();
   // Keep the memory of a lookup for later lookups.
   void Recycle(std::unique_ptr<KeptLookup> lookup);
-  // Allocate the memory that Keep takes. Throws std::bad_alloc.
+  // Allocate the memory that Keep needs. Throws std::bad_alloc.
   static Kept::node_type NewPlace();
   // Keep a lookup; return its ticket, which is the same on all workers.
   int64_t Keep(std::unique_ptr<KeptLookup> lookup, Kept::node_type place) noexcept;

@@ -12,8 +12,8 @@
 namespace msrec {
 namespace {
 
-// Maximum number of kept lookups without a gradient. A forward pass without a backward pass leaves
-// its ticket behind.
+// Maximum number of kept lookups without a gradient. If a forward pass has no backward pass, its
+// lookup is kept without a gradient.
 constexpr size_t kMaxOutstanding = 512;
 constexpr size_t kMaxSpare = 4;
 

@@ -6,7 +6,7 @@
 // uses: the value of unknown keys, the zeros of padding, and scratch for unwanted writes.
 //
 // Numbers in the cache are float32. For tables of narrower types, cached numbers are float32
-// rounded to these types, so that a transfer loses nothing.
+// numbers that are rounded to these types, so that a transfer loses nothing.
 //
 // The newest value and state of a cached row are in the cache. The row's block in host memory has
 // the metadata and, while the slot is dirty, an older value and state. A row whose block is freed,
