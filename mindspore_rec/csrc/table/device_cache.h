@@ -54,9 +54,9 @@ class DeviceCache {
   // ---- lookups that return slots
 
   // Inserts, counts and touches rows as a training lookup does. Writes the slot of each id's row to
-  // `slots` [ids.size] and returns the lookup's ticket. If Prepare was called for the same ids, its
-  // result is used. Without shared memory, Prepare is required. `values` is the cache's current
-  // address, or null if this address has not changed.
+  // `slots` [ids.size] and returns the lookup's ticket. If Prepare was called for these ids before,
+  // the result of Prepare is used. Without shared memory, Prepare is required. `values` is the
+  // cache's current address, or null if this address has not changed.
   int64_t Lookup(const IdView& ids, const IdFilter& filter, float* values, int32_t* slots);
   // Does the host's work of a later Lookup in advance. Without shared memory, the caller must move
   // the rows and call FinishMove before any other call on the table.

@@ -127,9 +127,9 @@ class Table {
   // A training lookup in two parts, so that workers can agree between the parts. PrepareLookup does
   // everything that may fail, and makes no visible change. FinishLookup completes the first
   // prepared lookup as LookupTrain does. If `handles` is not null, FinishLookup completes the
-  // lookup as LookupWithHandles does, without a ticket. FinishLookup can fail only if other threads
-  // have used the table since PrepareLookup. Even then, FinishLookup fails only if memory runs out
-  // or a tier fails. Requires: the table is trainable and has no device cache.
+  // lookup as LookupWithHandles does, without a ticket. FinishLookup fails only if other threads
+  // have used the table since PrepareLookup and, in addition, memory runs out or a tier fails.
+  // Requires: the table is trainable and has no device cache.
   void PrepareLookup(const IdView& ids, const IdFilter& filter, bool by_handle,
                      PreparedLookups* prepared);
   int64_t FinishLookup(PreparedLookups* prepared, float* out, int64_t* handles);
@@ -190,9 +190,9 @@ class Table {
   void Import(size_t n, const RowArrays& rows, int32_t state_width);
   // Put rows with fresh optimizer state. Requires: ids are int64 and contiguous.
   void Import(const IdView& ids, const float* values);
-  // Remove all rows. If a tier fails, Clear throws std::runtime_error. Even after such a failure,
-  // the table is empty, and the tier is cleared before its next use. If memory runs out, all rows
-  // remain.
+  // Remove all rows. If a tier fails, Clear throws std::runtime_error. Even if a tier fails, the
+  // table is empty afterwards, and the tier is cleared before its next use. If memory runs out, all
+  // rows remain.
   void Clear();
 
   // Set whether training changes the table. In a table that is not trainable, training lookups act

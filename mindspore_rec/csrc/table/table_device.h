@@ -25,9 +25,9 @@ class TableDevice {
   // Number of floats in a row of the states' matrix.
   int32_t state_width();
   // Like Table::LookupTrain, but writes the slot of each id's row in the cache. All these rows are
-  // in the cache after the call. If Prepare was called for the same ids, its result is used.
-  // Without shared memory, Prepare is required. `values` is the cache's current address, or null if
-  // this address has not changed.
+  // in the cache after the call. If Prepare was called for these ids before, the result of Prepare
+  // is used. Without shared memory, Prepare is required. `values` is the cache's current address,
+  // or null if this address has not changed.
   int64_t LookupSlots(const IdView& ids, const IdFilter& filter, float* values, int32_t* slots);
   // Does the host's work of a later LookupSlots in advance. Without shared memory, the caller must
   // then move the rows and call FinishMove before any other call on the table.

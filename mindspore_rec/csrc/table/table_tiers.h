@@ -38,7 +38,7 @@ class TableTiers {
   // Continue a walk over all tiers: read and check about `most` more records, at least 1. In one
   // round, the walk reads each record once. Returns the number of records read, and whether the
   // round has ended. If a row is damaged, throws RowDamaged with tier and key, and the next call
-  // starts a new round. Also throws the exceptions of a tier.
+  // starts a new round. Scrub also throws the exceptions of a tier.
   std::pair<size_t, bool> Scrub(size_t most);
 
  private:

@@ -15,8 +15,8 @@
 // A record is | crc32c (4) | kind (4) | key (8) | payload |. A row's payload is the row, padded to
 // a multiple of 8 bytes. A tombstone record lists erased keys. A pair in the payload of a tombstone
 // record has an erased key and the id of the segment where the erasure was first written. The
-// number of pairs is in `key`. The checksum starts from the segment's id and the record's number,
-// so a record is valid only at its own place.
+// record's `key` is the number of pairs. The checksum starts from the segment's id and the record's
+// number, so a record is valid only at its own place.
 //
 // The log consists of the records of all segments, in the order of the segments' ids. If a key has
 // several records, the last record counts. Only the last segment may be unsealed.

@@ -5,11 +5,12 @@
 //
 // The constant hash of a key is a bijection, so the hash can replace the key. The hash's top 12
 // bits select one of 4096 tables and need not be stored. The other 52 bits are hashed again by a
-// bijection with this process's secrets. These bits and the position take 12 bytes. A table uses
-// open addressing with linear probing, and its entries are in the order of their hashes (Amble and
-// Knuth 1974). An entry's home place is proportional to its hash, so the order needs no sorting. A
-// search for an absent key ends at the first greater hash, and growing is one sequential pass. A
-// table grows by a tenth when it is 0.88 full, so it takes 13.6 to 15.4 bytes per key.
+// bijection with this process's secrets. The hashed 52 bits and the position together take 12
+// bytes. A table uses open addressing with linear probing, and its entries are in the order of
+// their hashes (Amble and Knuth 1974). An entry's home place is proportional to its hash, so the
+// order needs no sorting. A search for an absent key ends at the first greater hash, and growing is
+// one sequential pass. A table grows by a tenth when it is 0.88 full, so it takes 13.6 to 15.4
+// bytes per key.
 //
 // The constant hash chooses a key's part, so a part has the same keys in every process, and the
 // order of the parts does not depend on the secrets. The order within a part depends on the

@@ -4,8 +4,9 @@
 //
 // The comments name two locks of the tier. `write` is held during every call, so there is one
 // writer at a time. `state` guards the data that readers use: records(), and the records that are
-// only in the buffer. A method that changes this data locks `state`, unless its comment requires
-// that the caller has locked `state`. No file is accessed while `state` is locked.
+// only in the buffer. A method that changes records() or the buffer locks `state`, unless the
+// method's comment requires that the caller has locked `state`. No file is accessed while `state`
+// is locked.
 #pragma once
 
 #include <memory>

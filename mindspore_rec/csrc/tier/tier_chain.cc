@@ -12,8 +12,8 @@ namespace {
 constexpr size_t kSpillRows = 4096;  // looked at a time
 
 // Scans the levels one after another. For each level, `halfway` has the sorted keys of rows that
-// may be both in this level and in the next level. If the upper level has returned the row of such
-// a key, the scan does not return the row of the lower level.
+// may be both in this level and in the next level. If the upper level has returned the row of a key
+// in `halfway`, the scan does not return the lower level's row of this key.
 class ChainScan : public TierScan {
  public:
   ChainScan(std::vector<std::unique_ptr<TierScan>> scans, size_t row_bytes,
@@ -181,7 +181,7 @@ void TierChain::Spill(size_t level) {
 }
 
 // After a failed spill, erases from the lower level the rows that are still in the upper level.
-// This function runs before any other write, while the rows in the two levels are still equal.
+// FinishSpills runs before any other write, while the rows in the two levels are still equal.
 void TierChain::FinishSpills() {
   for (size_t level = 0; level + 1 < levels_.size(); ++level) {
     std::vector<int64_t>& keys = halfway_[level];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // WriteBehind: a queue in front of a tier. Read uses queued writes and erasures at once. A
-// background thread passes these changes to the tier in order. A change leaves the queue only after
-// it was made in the tier. If the tier fails, the queue keeps the rows and tries again every
+// background thread passes the queued changes to the tier in order. A change leaves the queue only
+// after it was made in the tier. If the tier fails, the queue keeps the rows and tries again every
 // second, and whenever a caller waits for room.
 //
 // A forked child must neither use nor destroy its parent's queue, because the background thread

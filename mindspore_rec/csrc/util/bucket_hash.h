@@ -7,8 +7,8 @@
 // rows. The hash for files, row order and eviction is in hash.h.
 //
 // A hash consists of three multiplications by secret odd numbers. Between the multiplications, a
-// shift and an exclusive or bring high bits down. The keyed hash has as many instructions as the
-// constant hash. Each multiplication spreads any two words over the top bits like a universal hash
+// shift and an XOR bring high bits down. The keyed hash has as many instructions as the constant
+// hash. Each multiplication spreads any two words over the top bits like a universal hash
 // (multiply-shift; Dietzfelbinger et al. 1997), but keeps arithmetic progressions. After two
 // multiplications and the shifts, no arithmetic progression remains for the third multiplication.
 // With only two multiplications, one seed in a hundred spread the multiples of some power of two

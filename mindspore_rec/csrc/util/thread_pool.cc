@@ -153,8 +153,8 @@ void ThreadPool::RunTasks(Loop* loop) {
 
 void ThreadPool::WorkerMain(Worker* worker, uint64_t seen) {
   const DefaultFloatMode float_mode;  // not that of the thread which started this one
-  // Touches this thread's data of this library and of exceptions, so that the system allocates
-  // these data now.
+  // Touches the thread-local data of this library and of exceptions, so that the system allocates
+  // these data for this thread now.
   const_cast<volatile bool&>(inside_task) = std::uncaught_exceptions() > 0;
   {
     std::lock_guard<std::mutex> lock(mutex_);

@@ -35,8 +35,8 @@ struct MessageHead {
   int32_t unused = 0;
 };
 
-// Yields during a wait: first briefly to other threads, for a quick answer, then for longer, to
-// leave the cores to computing threads.
+// Pauses a waiting loop. At first, Pause only yields to other threads, for a quick answer. Later,
+// Pause sleeps, to leave the cores to computing threads.
 class Patience {
  public:
   void Pause() {

@@ -28,7 +28,7 @@ std::atomic<MpiJob*> the_job{nullptr};
 
 void Print(const std::string& text) {
   const std::string whole = "mindspore_rec: " + text + "\n";
-  // One write call, so that lines of different threads do not mix.
+  // Use a single write call, so that lines of different threads do not mix.
   if (write(STDERR_FILENO, whole.data(), whole.size()) < 0) return;
 }
 

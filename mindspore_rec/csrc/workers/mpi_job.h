@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// This process as a worker of a job started by Open MPI's launcher: MPI itself, the channels, and
-// the end of the job. The job ends by success, or because a worker fails or hangs.
+// MpiJob: this process as a worker of a job that Open MPI's launcher started. MpiJob manages MPI
+// itself, the channels, and the end of the job. The job ends by success, or because a worker fails
+// or hangs.
 //
 // MPI cannot continue without a worker, so every failure ends the whole job, and a new job starts
 // from the last checkpoint. MPI_Finalize waits for all workers, so a failed worker must not call

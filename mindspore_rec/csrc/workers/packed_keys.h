@@ -2,7 +2,7 @@
 //
 // PackedKeys: the distinct keys of a batch in the order of the messages: the keys for worker 0
 // first. For a replicated table there is one part, which goes to each worker. Rows come back, and
-// gradients go out, in the same order.
+// gradients go out, in the order of the keys.
 #pragma once
 
 #include <cstddef>
