@@ -154,8 +154,8 @@ int64_t DeviceCache::MapToSlots(const IdView& ids, const IdFilter& filter, int32
     }
   });
   if (!trained && core_.context.tiered) {
-    // A row that is only in a lower tier has no block in host memory, so it must not stay in the
-    // cache.
+    // A row that is only in a lower tier has no block in host memory, so the row must not stay in
+    // the cache.
     ForKeys(*batch, [&](int s, size_t i) {
       if (!core_.shards[s]->Holds(batch->key[i])) rows_.Forget(s, batch->key[i]);
     });

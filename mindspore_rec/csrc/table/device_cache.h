@@ -75,7 +75,7 @@ class DeviceCache {
   // ---- moves
 
   // Returns the rows whose newest value is only on the device, for FinishMove. With shared memory,
-  // writes these rows back by itself and returns nothing.
+  // writes the changed rows back by itself and returns nothing.
   RowMoves FetchDirty();
   // Stores in host memory the rows that the caller has fetched from the device. `values` and
   // `states` are array sizes. If the sizes do not match the number of these rows, throws and stores

@@ -27,8 +27,9 @@ class RowReader {
   // Call fn with all rows that are not due, one part at a time. Requires that the shards have been
   // swept.
   void Walk(const std::function<void(const KeyedRows&)>& fn);
-  // Call fn with the rows that are not in host memory, one part at a time. These are the rows in
-  // lower tiers, including due rows, and the rows of a static table that have no place yet.
+  // Call fn with the rows that are not in host memory, one part at a time. Rows outside host memory
+  // are the rows in lower tiers, including due rows, and the rows of a static table that have no
+  // place yet.
   void WalkBelow(const std::function<void(const KeyedRows&)>& fn);
   // Number of rows in all tiers, including rows that are due and not swept yet.
   size_t Count() const;

@@ -31,9 +31,9 @@ class TableChanges {
 
   // Keep the digest of all rows up to date for KeptDigest, until recording stops. The call reads
   // the rows below host memory and hashes all rows once. The digest is dropped if memory runs out,
-  // if a table of a vocabulary is cleared, or if an age limit is turned on or off. The digest is
-  // also dropped if a damaged row in a lower tier is replaced. Finally, the digest is dropped if a
-  // mark is taken while a row's newest value is in device memory that the host cannot access. Call
+  // if a static table is cleared, or if an age limit is turned on or off. The digest is also
+  // dropped if a damaged row in a lower tier is replaced. Finally, the digest is dropped if a mark
+  // is taken while a row's newest value is in device memory that the host cannot access. Call
   // KeepDigest again after the next mark. Requires a mark. Throws the exceptions of reading rows,
   // and then keeps no digest.
   void KeepDigest();
@@ -41,9 +41,9 @@ class TableChanges {
   // is kept. Throws std::runtime_error if a row's newest value is in device memory that the host
   // cannot access.
   std::optional<uint64_t> KeptDigest();
-  // Return the keys of rows whose values in memory have changed since the last mark although the
-  // table did not change them. The places of rows are divided into `parts` parts, and only the rows
-  // of one part are checked. Throws if no digest is kept.
+  // Return the keys of rows whose values in memory have changed since the last mark, although the
+  // table has not changed the values. The places of rows are divided into `parts` parts, and only
+  // the rows of one part are checked. Throws if no digest is kept.
   std::vector<int64_t> DamagedRows(uint32_t part, uint32_t parts);
 
  private:

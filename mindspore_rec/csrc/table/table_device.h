@@ -24,16 +24,16 @@ class TableDevice {
   void SetStates(float* states);
   // Number of floats in a row of the states' matrix.
   int32_t state_width();
-  // Like Table::LookupTrain, but writes the slot of each id's row in the cache. All these rows are
-  // in the cache after the call. If Prepare was called for these ids before, the result of Prepare
-  // is used. Without shared memory, Prepare is required. `values` is the cache's current address,
-  // or null if this address has not changed.
+  // Like Table::LookupTrain, but writes the slot of each id's row in the cache. After the call, the
+  // rows of all ids are in the cache. If Prepare was called for these ids before, the result of
+  // Prepare is used. Without shared memory, Prepare is required. `values` is the cache's current
+  // address, or null if this address has not changed.
   int64_t LookupSlots(const IdView& ids, const IdFilter& filter, float* values, int32_t* slots);
   // Does the host's work of a later LookupSlots in advance. Without shared memory, the caller must
   // then move the rows and call FinishMove before any other call on the table.
   RowMoves Prepare(const IdView& ids, const IdFilter& filter);
   // Returns the changed rows on the device. The caller fetches these rows and passes them to
-  // FinishMove. With shared memory, writes these rows back by itself and returns nothing.
+  // FinishMove. With shared memory, writes the changed rows back by itself and returns nothing.
   RowMoves FetchDirty();
   // `values` and `states` are array sizes. If the sizes do not match the rows being moved, throws
   // std::invalid_argument and stores nothing.

@@ -50,8 +50,8 @@ void Table::Put(const IdView& ids, const float* values, size_t value_rows) {
       return engine_.quantised.Put(ids, values, ages);
     }
     const size_t dim = core_.config.dim;
-    // A key counts once per call, and the last value of a repeated key is kept. So if the call is
-    // done in parts, no key may be in two parts.
+    // A repeated key counts once per call, and its last value is kept. So if the call is done in
+    // parts, no key may be in two parts.
     std::vector<int64_t> keys;
     std::vector<size_t> last;
     IdView distinct = ids;

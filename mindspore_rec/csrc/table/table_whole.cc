@@ -95,8 +95,8 @@ void Table::ImportBlock(const IdView& ids, size_t first, const RowArrays& rows,
   auto batch = core_.lookups.NewBatch(ids, {});
   RequireHeadroom(HeadroomForKeys(batch->n));
   if (core_.cache != nullptr) {
-    // This is the last operation that may fail. Rows that are replaced are promoted without their
-    // contents.
+    // Promote is the last operation that may fail. Rows that are replaced are promoted without
+    // their contents.
     core_.cache->host.Promote(
         batch.get(), rows.values != nullptr ? LookupPurpose::kReplace : LookupPurpose::kUpdate);
   } else {

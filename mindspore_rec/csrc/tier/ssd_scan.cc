@@ -5,8 +5,8 @@
 // A row's place in the log only moves towards the end, because writers and garbage collection
 // append. A walk through the log in order returns the records that the index points to at that
 // moment. A walk that reaches the end of the log finds every row. If writers keep moving the end
-// away, the walk stops after twice the initial size of the log. The walk then asks the index, part
-// by part, for the keys whose rows lie after the reached point, and looks up these keys. If the
+// away, the walk stops after twice the initial size of the log. The walk then searches the index,
+// part by part, for keys whose rows lie after the reached point, and looks up these keys. If the
 // index still points to a row before that point, the row was there when the walk passed, and was
 // returned then.
 //

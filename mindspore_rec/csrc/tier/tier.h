@@ -56,8 +56,9 @@ class Tier {
   // contents of rows and found are then undefined.
   virtual void Read(const int64_t* keys, size_t n, char* rows, bool* found) = 0;
 
-  // Inserts or replaces rows. If a key occurs twice, its last row counts. If Write throws (IoError:
-  // disk full, max_bytes, ...), each row is either old or new, and the call may be repeated.
+  // Inserts or replaces rows. If a key occurs twice, its last row is written. If Write throws
+  // (IoError: disk full, max_bytes, ...), each row is either old or new, and the call may be
+  // repeated.
   virtual void Write(const int64_t* keys, size_t n, const char* rows) = 0;
 
   // Erases the rows of keys; absent keys are ignored. Throws like Write.

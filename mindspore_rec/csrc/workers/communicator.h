@@ -25,7 +25,7 @@ struct WorkerError : std::runtime_error {
 constexpr double kDefaultWaitLimit = 300;  // seconds
 
 // Names the current exchange of the calling thread during the scope, for messages and for reports
-// of hanging workers. In nested scopes, the innermost scope counts. The texts `what` and `table`
+// of hanging workers. In nested scopes, the innermost scope is used. The texts `what` and `table`
 // must outlive the scope.
 class ExchangeScope {
  public:

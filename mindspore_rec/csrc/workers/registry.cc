@@ -36,8 +36,8 @@ struct Registry {
 Registry& TheRegistry() {
   static Registry* const registry = [] {
     auto* made = new Registry;  // operators may run until the very end of the process
-    // If another thread registers a table during a fork, the child gets the registry complete and
-    // unlocked.
+    // If another thread registers a table during a fork, the child's copy of the registry is still
+    // complete and unlocked.
     pthread_atfork([] { TheRegistry().mutex.lock(); }, [] { TheRegistry().mutex.unlock(); },
                    [] { TheRegistry().mutex.unlock(); });
     return made;

@@ -39,7 +39,7 @@ struct TableCore {
   Shard& ShardFor(int64_t key) const { return *shards[ShardNumber(key)]; }
   // Whether this worker owns the row of a key.
   bool Owns(int64_t key) const { return context.placement.Owns(key); }
-  // Number of keys of a static table whose rows this worker owns.
+  // For a static table, the number of keys whose rows this worker owns.
   size_t OwnedVocabulary() const;
   // Number of rows inserted so far.
   uint64_t Inserted() const;

@@ -98,8 +98,8 @@ class UpperTier {
 
   // ---- copies that are below as well
 
-  // Return the keys of rows that left the table and whose copies in lower tiers must be erased,
-  // sorted and without duplicates.
+  // Return the keys of rows that have left the table, if the rows' copies in lower tiers must be
+  // erased. The keys are sorted and without duplicates.
   std::vector<int64_t> Departed() const;
   // Clear the list that Departed returns, after the copies were erased.
   void ForgetDeparted() noexcept;
