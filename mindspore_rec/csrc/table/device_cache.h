@@ -28,7 +28,7 @@
 
 namespace msrec {
 
-// Rows for the caller to move. First the rows in out_slots move from the device to the host, then
+// Rows for the caller to move. First, the rows in out_slots move from the device to the host. Then
 // in_values [n, dim] and in_states [n, state width] move into in_slots [n].
 struct RowMoves {
   std::vector<int32_t> out_slots;

@@ -11,8 +11,9 @@
 // worker's handle writes its own table's number into the handle. The tag is a hash with a secret
 // key of the table. The hash covers the row's key, the row's place, and the structure version when
 // the handle was created. So only handles that the table has created are accepted. The version
-// changes whenever a row leaves the table or rows get another layout, so an accepted handle always
-// belongs to its original row. RowHandles is a part of a table and runs under the table's mutex.
+// changes when a row leaves the table and when rows get another layout. So an accepted handle
+// always belongs to its original row. RowHandles is a part of a table and runs under the table's
+// mutex.
 #pragma once
 
 #include <cstddef>

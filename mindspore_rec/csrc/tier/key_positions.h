@@ -12,7 +12,7 @@
 // one sequential pass. A table grows by a tenth when it is 0.88 full, so it takes 13.6 to 15.4
 // bytes per key.
 //
-// The constant hash chooses a key's part, so a part has the same keys in every process, and the
+// The constant hash chooses a key's part. So a part has the same keys in every process, and the
 // order of the parts does not depend on the secrets. The order within a part depends on the
 // secrets. If an attacker chooses keys of a single part, the part's table becomes large. A search
 // in a large table is as fast as in any table, but the table grows in larger pieces.

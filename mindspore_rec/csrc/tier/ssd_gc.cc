@@ -7,8 +7,8 @@
 // A tombstone must stay as long as the disk may have an older version of its key. Let `born` be the
 // segment where the erasure was first written. The tombstone can be removed when every segment up
 // to `born` is removed or has no dead record. A tombstone is unnecessary if its key has been
-// written again: the new record also hides older records, and is synced before the tombstone is
-// removed.
+// written again. The new record of the key also hides older records, and is synced before the
+// tombstone is removed.
 #include <algorithm>
 #include <cerrno>
 #include <chrono>

@@ -12,7 +12,7 @@ namespace msrec {
 namespace {
 
 // Records that are at most this far apart are read together. In measurements, reading two more
-// blocks takes a disk about half as long as a separate read, and saves the processor's work for a
+// blocks takes a disk about half as long as a separate read. The processor also saves the work of a
 // separate read.
 constexpr uint64_t kMergeGap = 2 * kBlock;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sums over workers, with the same bits on all workers and in repeated runs; and a check that
+// Sums over workers, with the same bits on all workers and in repeated runs. Also a check that all
 // workers have the same bits.
 #pragma once
 
@@ -21,10 +21,11 @@ struct SummedSpan {
   size_t size = 0;
 };
 
-// Replaces the floats of each worker by the sum of weights[r] * data_r over workers r, in float32,
-// added in the order of ranks. A worker with weight 0 adds nothing, whatever its data are.
-// `weights` has size() numbers, the same on all workers. With the type kBFloat16, data and sums are
-// rounded to bfloat16 before they are sent, which halves the bytes.
+// Replaces the floats of each worker by a weighted sum: the sum of weights[r] * data_r over all
+// workers r. The sum is computed in float32, in the order of ranks. A worker with weight 0 adds
+// nothing, whatever its data are. `weights` has size() numbers, the same on all workers. With the
+// type kBFloat16, data and sums are rounded to bfloat16 before they are sent, which halves the
+// bytes.
 //
 // Each worker sums one part and sends the sum to all workers. So each worker sends 2 (size() - 1) /
 // size() of the data. Collective; sizes are the same on all workers.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Messages about rows between workers: consecutive values in the machine's native format, because
-// all workers run the same build on machines of one kind.
+// Messages about rows between workers: consecutive values in the machine's native format. All
+// workers run the same build on machines of one kind.
 #pragma once
 
 #include <cstdint>

@@ -45,8 +45,8 @@ struct TableCore {
   uint64_t Inserted() const;
   // Number of rows in host memory.
   size_t Rows() const;
-  // Version number of the places of rows. The version changes whenever a shard removes a row or
-  // rows get another layout, so pointers to rows of an older version may be stale.
+  // Version number of the places of rows. The version changes when a shard removes a row and when
+  // rows get another layout. Pointers to rows of an older version may be stale.
   uint64_t Structure() const;
 
   // Throw if an id is outside a static vocabulary, unless the table returns zeros for such ids.
