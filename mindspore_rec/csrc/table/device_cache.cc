@@ -22,7 +22,7 @@ bool Same(const IdFilter& a, const IdFilter& b) {
 
 size_t BytesOf(const IdView& ids) { return ids.size * (ids.is_int64 ? 8 : 4); }
 
-// Calls fn(shard, i) for the place i of each distinct key of a unique batch.
+// Calls fn(shard, i) for the place i of each distinct key of a batch whose keys are unique.
 template <typename Fn>
 void ForKeys(const Batch& batch, Fn fn) {
   for (int s = 0; s < kNumShards; ++s) {
@@ -108,7 +108,7 @@ void DeviceCache::RequireSlots(Batch* batch, bool trained, std::vector<SlotSwap>
   batch->made_unique = true;
   size_t needed = rows_.Needed(*batch);
   if (needed > rows_.slots() && !trained) {
-    // No step follows that would end the earlier lookups.
+    // A lookup that does not train is not followed by a step, so end the earlier lookups here.
     rows_.NextStep();
     needed = rows_.Needed(*batch);
   }
@@ -154,8 +154,8 @@ int64_t DeviceCache::MapToSlots(const IdView& ids, const IdFilter& filter, int32
     }
   });
   if (!trained && core_.context.tiered) {
-    // Copies of rows in lower tiers have no block in host memory, so such rows do not stay in the
-    // cache.
+    // A row that is only in a lower tier has no block in host memory, so the row must not stay in
+    // the cache.
     ForKeys(*batch, [&](int s, size_t i) {
       if (!core_.shards[s]->Holds(batch->key[i])) rows_.Forget(s, batch->key[i]);
     });

@@ -28,7 +28,7 @@
 
 namespace msrec {
 
-// Rows for the caller to move. First the rows in out_slots move from the device to the host, then
+// Rows for the caller to move. First, the rows in out_slots move from the device to the host. Then
 // in_values [n, dim] and in_states [n, state width] move into in_slots [n].
 struct RowMoves {
   std::vector<int32_t> out_slots;
@@ -53,21 +53,21 @@ class DeviceCache {
 
   // ---- lookups that return slots
 
-  // Inserts, counts and touches rows like a training lookup. Writes the slot of each id's row to
-  // `slots` [ids.size] and returns the lookup's ticket. If Prepare was called for the same ids, its
-  // result is used. Without shared memory, Prepare is required. `values` is the cache's current
-  // address, or null if it has not moved.
+  // Inserts, counts and touches rows as a training lookup does. Writes the slot of each id's row to
+  // `slots` [ids.size] and returns the lookup's ticket. If Prepare was called for these ids before,
+  // the result of Prepare is used. Without shared memory, Prepare is required. `values` is the
+  // cache's current address, or null if this address has not changed.
   int64_t Lookup(const IdView& ids, const IdFilter& filter, float* values, int32_t* slots);
   // Does the host's work of a later Lookup in advance. Without shared memory, the caller must move
   // the rows and call FinishMove before any other call on the table.
   RowMoves Prepare(const IdView& ids, const IdFilter& filter);
-  // Throws if a lookup was prepared but not made.
+  // Throws if a lookup was prepared but not completed.
   void RequireNonePrepared() const;
 
   // ---- lookups that read rows on the host
 
-  // Makes a batch unique and makes room for `swaps`, before anything changes. Throws if the batch's
-  // keys do not fit into the cache together with the keys of the step's earlier lookups.
+  // Makes the batch's keys unique and makes room for `swaps`, before rows change. Throws if the
+  // batch's keys do not fit into the cache together with the keys of the step's earlier lookups.
   void RequireSlots(Batch* batch, bool trained, std::vector<SlotSwap>* swaps);
   // Assigns slots to the rows of that batch, for this step and for later lookups. Cannot fail.
   void Place(const Batch& batch, std::vector<SlotSwap>* swaps);
@@ -75,17 +75,19 @@ class DeviceCache {
   // ---- moves
 
   // Returns the rows whose newest value is only on the device, for FinishMove. With shared memory,
-  // writes these rows back by itself and returns nothing.
+  // writes the changed rows back by itself and returns nothing.
   RowMoves FetchDirty();
-  // Stores the rows that the caller moved out. `values` and `states` are array sizes. If the sizes
-  // do not match the number of these rows, throws and stores nothing.
+  // Stores in host memory the rows that the caller has fetched from the device. `values` and
+  // `states` are array sizes. If the sizes do not match the number of these rows, throws and stores
+  // nothing.
   void FinishMove(const float* out_values, size_t values, const float* out_states, size_t states);
 
   // ---- the step on the host, with shared memory
 
-  // Makes room for the rows of a step. Throws std::bad_alloc.
+  // Makes room to record the rows that a step updates. Throws std::bad_alloc.
   void ReserveStep(size_t rows);
-  // Updates the rows of a shard that have a slot, and removes them from the shard's gradients.
+  // Updates those rows of the shard that have a slot, and removes the updated rows from the shard's
+  // gradients.
   void UpdateRows(const StepConstants& constants, int shard);
 
   // ---- the step on the device, without shared memory
@@ -94,12 +96,13 @@ class DeviceCache {
   void ReportGradient(int64_t ticket);
   // Number of slots whose rows have a gradient.
   size_t touched() const { return touched_.size(); }
-  // Writes the touched slots to the beginning of `slots` [room], and the scratch slot to the rest.
+  // Writes the touched slots to the beginning of `slots` [room], and fills the rest with the
+  // scratch slot.
   void CopyTouched(int32_t* slots, size_t room) const;
   // Records that the touched rows have been updated on the device.
   void NoteUpdated();
 
-  // Drops the step's lookups and gradients. After this call, the step's slots may be taken.
+  // Drops the step's lookups and gradients. After this call, new keys may take the step's slots.
   void ForgetStep();
 
  private:

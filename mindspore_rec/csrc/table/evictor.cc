@@ -21,9 +21,9 @@ namespace {
 
 constexpr int64_t kMaxTime = std::numeric_limits<uint32_t>::max();
 
-// Rows over the capacity that one step evicts, in addition to twice the number of rows that it
-// inserted. The eviction of these rows takes about a millisecond. A lowered capacity is reached
-// over several steps.
+// Number of rows over the capacity that one step evicts, in addition to twice the number of rows
+// that the step inserted. The eviction of these rows takes about a millisecond. After the capacity
+// is lowered, several steps may be needed to evict all rows over the capacity.
 constexpr uint64_t kVictimsAStep = 16384;
 
 }  // namespace
@@ -90,8 +90,8 @@ void Evictor::SetEventTime(int64_t seconds) {
   context.time = static_cast<uint32_t>(seconds);
   // Rows that are older than the first event time get the first event time.
   if (first) {
-    // If the clock was set back to no time, the table now has a second first time. Rows with the
-    // old first time no longer match the kept digest.
+    // If the table already had a first event time, the clock was later set back to no event time.
+    // Rows with the old first event time no longer match the kept digest.
     if (context.first_time != 0) core_.DropDigest();
     context.first_time = context.time;
     ForAllShards([&](int s) { core_.shards[s]->StampTime(); });
@@ -107,7 +107,8 @@ void Evictor::SetClock(int64_t step, uint32_t time) {
     throw std::invalid_argument(
         core_.Where("step must be in [0, 2^32), got " + std::to_string(step)));
   }
-  // Rows that are due now must not return. If the clock moves forward, due rows stay due.
+  // Evict rows that are due now, because a clock that was set back would make them visible again.
+  // If the clock moves forward, due rows stay due.
   if (step < context.step || time < context.time) EvictDue();
   context.step = step;
   context.time = time;
@@ -165,7 +166,7 @@ void Evictor::Trigger(bool at_once) {
   }
   if (eviction.max_idle_seconds >= 0 && core_.context.time == 0) core_.RefuseWithoutTime();
   if (core_.device != nullptr && eviction.by_norm()) core_.device->WriteBackAll();
-  // Rows due at the old horizon stay due at the new one, because time only moves forward.
+  // Rows due at the old horizon stay due at the new horizon, because time only moves forward.
   core_.context.horizon = {core_.context.step, core_.context.time};
   over_capacity_ = true;
   ForAllShards([&](int s) {
@@ -190,8 +191,8 @@ int64_t Evictor::Capacity() const {
   const Placement& placement = core_.context.placement;
   int64_t rows = placement.Share(eviction.max_rows);
   if (eviction.max_bytes >= 0) {
-    // The capacity counts rows in all tiers, so the extra bytes of rows in host memory are left
-    // out.
+    // The capacity limits the rows of all tiers, so the extra bytes of a row in host memory are not
+    // counted.
     const auto row_bytes = static_cast<int64_t>(RowSizes(core_.context.layout).in_host(false));
     const int64_t fit = placement.Share(eviction.max_bytes) / row_bytes;
     rows = rows < 0 ? fit : std::min(rows, fit);

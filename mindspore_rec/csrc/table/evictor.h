@@ -24,8 +24,8 @@ class Evictor {
 
   // ---- the clock
 
-  // End a step: advance the clock, and evict one step's share. If a tier fails or memory is short,
-  // a later step does the eviction.
+  // End a step: advance the clock, and evict the due rows of one slice and rows over the capacity.
+  // If a tier fails or memory is short, a later step does the eviction.
   void FinishStep();
   // Set the event time of the next batch. A time older than the watermark has no effect.
   void SetEventTime(int64_t seconds);
@@ -41,9 +41,9 @@ class Evictor {
   void Trigger(bool at_once);
 
  private:
-  // Let horizon and epochs follow the clock.
+  // Set horizon and epochs to the clock. With Eviction::on_trigger, the horizon does not change.
   void FollowClock();
-  // Evict one step's share.
+  // Evict the due rows of one slice, and rows over the capacity.
   void EvictSlice();
   // Maximum number of rows of the table; -1: no limit.
   int64_t Capacity() const;

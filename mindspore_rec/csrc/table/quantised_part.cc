@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kQuantisedRows = 4096;
 constexpr size_t kImportRows = size_t{1} << 18;
 
-// Return the ids from `first` on, at most `most` of them.
+// Return at most `most` ids, from number `first` on.
 IdView PartOf(const IdView& ids, size_t first, size_t most) {
   IdView part = ids;
   part.data = static_cast<const char*>(ids.data) +
@@ -23,8 +23,8 @@ IdView PartOf(const IdView& ids, size_t first, size_t most) {
   return part;
 }
 
-// Call fn(keys, first, ages) for parts of the rows. Parts limit the memory, which is reserved for
-// all keys of a part even if many keys already have a row.
+// Call fn(keys, first, ages) for parts of the rows. Memory is reserved for all keys of a part, even
+// if many keys already have a row. So parts limit the reserved memory.
 template <typename Fn>
 void InParts(const IdView& keys, const RowArrays& ages, const Fn& fn) {
   for (size_t first = 0; first < keys.size; first += kImportRows) {
@@ -69,7 +69,7 @@ void QuantisedPart::LookUp(const IdView& ids, const IdFilter& filter, const BagV
   if (out.halves == nullptr) {
     return core_.quantised->Lookup(ids, full, unknown, &limit, out.floats);
   }
-  // Rows of int8 and int4 are read as float32, which are then rounded for the output.
+  // Rows of int8 and int4 are read as float32 numbers, which are then rounded to the output's type.
   const auto dim = static_cast<size_t>(core_.config.dim);
   std::vector<float> rows(std::min(kQuantisedRows, ids.size) * ids.stride * dim);
   for (size_t first = 0; first < ids.size; first += kQuantisedRows) {

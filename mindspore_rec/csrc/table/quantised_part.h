@@ -33,7 +33,7 @@ class QuantisedPart {
 
   // ---- requires quantised rows
 
-  // With null bags, each row is read on its own.
+  // If `bags` is null, rows are not pooled.
   void LookUp(const IdView& ids, const IdFilter& filter, const BagView* bags, const float* unknown,
               const RowsOut& out) const;
   ExportedRows Export(const IdView& keys, bool with_state) const;
@@ -41,7 +41,7 @@ class QuantisedPart {
   void ExportParts(bool with_state, const std::function<void(ExportedRows)>& fn) const;
   // Quantise values; null columns of `ages` are zeros.
   void Put(const IdView& keys, const float* values, const RowArrays& ages);
-  // Set rows that are already quantised, like TableQuantised::ImportCodes.
+  // Set rows that are already quantised, as TableQuantised::ImportCodes does.
   void PutCodes(const IdView& keys, const uint8_t* rows, size_t width, const RowArrays& ages);
 
  private:

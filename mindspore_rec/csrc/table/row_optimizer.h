@@ -19,10 +19,11 @@ class RowOptimizer {
   // Requires: core outlives it.
   explicit RowOptimizer(TableParts* core) : core_(*core) {}
 
-  // Whether rows keep their layout and state with that rule, because the current rule is of the
-  // same kind.
+  // True if that rule is of the same kind as the current rule, so that rows keep their layout and
+  // state.
   bool KeepsState(const Rule& rule) const;
-  // Replace the rule by one of the same kind, whose constants may differ; return its number.
+  // Replace the rule by a rule of the same kind, possibly with other constants. Return the new
+  // rule's number.
   int64_t Replace(const Rule& rule);
   // Return the unique number of the current rule.
   int64_t binding() const { return binding_; }
@@ -38,17 +39,19 @@ class RowOptimizer {
   // rows are unchanged.
   Relaid Relay(const Rule& rule);
   // Replace the rows by the copies. Requires that the step's lookups were dropped. Returns the
-  // queue in front of the tiers that the table no longer uses.
+  // queue in front of the old lower tiers, which the table no longer uses; null without lower
+  // tiers.
   std::shared_ptr<WriteBehind> Adopt(Relaid relaid) noexcept;
 
   // Return the constants of one step. Throws if an argument of the step is out of range, and
   // std::runtime_error if the step belongs to a replaced rule.
   StepConstants Constants(const StepInput& input) const;
 
-  // Make room for the records of Update. Throws std::bad_alloc.
+  // Make room for everything that Update records. Throws std::bad_alloc.
   void ReserveUpdate();
-  // Refresh the pointers to the rows of a shard's gradients, and record that these rows change. Any
-  // thread may call, but only one at a time per shard. Cannot fail after ReserveUpdate.
+  // Refresh the pointers from a shard's gradients to their rows, and record that these rows change.
+  // Any thread may call this method, but only one thread at a time for the same shard. Cannot fail
+  // after ReserveUpdate.
   void PrepareUpdate(int shard, bool stale);
   // Update the rows of a shard by their gradients, under the same conditions as PrepareUpdate.
   void Update(const StepConstants& constants, int shard);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RowReader: reads rows of a table in host memory or in a lower tier, as evaluation sees them. It
-// promotes no rows. Rows with newer values in a device cache are written back first, which throws
-// if the cache is out of the host's reach. RowReader is a part of a table and runs under the
-// table's mutex.
+// RowReader: reads rows of a table from host memory or a lower tier, with the values that an
+// evaluation uses. RowReader promotes no rows. Rows with newer values in a device cache are written
+// back first. The write-back throws if the host cannot access the cache's memory. RowReader is a
+// part of a table and runs under the table's mutex.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +27,9 @@ class RowReader {
   // Call fn with all rows that are not due, one part at a time. Requires that the shards have been
   // swept.
   void Walk(const std::function<void(const KeyedRows&)>& fn);
-  // Call fn with the rows that are not in host memory, one part at a time. Such rows are the rows
-  // in lower tiers, even due rows, and the rows of a static table that have no place yet.
+  // Call fn with the rows that are not in host memory, one part at a time. Rows outside host memory
+  // are the rows in lower tiers, including due rows, and the rows of a static table that have no
+  // place yet.
   void WalkBelow(const std::function<void(const KeyedRows&)>& fn);
   // Number of rows in all tiers, including rows that are due and not swept yet.
   size_t Count() const;

@@ -29,8 +29,8 @@ void Table::Close() {
   try {
     if (core_.cache != nullptr) core_.cache->tiers.DrainStale();
   } catch (const std::exception&) {
-    // The tier may be unavailable. The remaining rows in such a tier have an old or abandoned
-    // layout, which no table reads.
+    // The tier may be unavailable. The remaining rows of an unavailable tier have an old or
+    // abandoned layout, and no table reads such rows.
   }
   engine_.ForgetStep();
   core_.lookups.Free();
@@ -273,7 +273,7 @@ void Table::Step(const StepInput& input) {
     const StepConstants c = engine_.optimizer.Constants(input);
     if (engine_.device_cache != nullptr) engine_.device_cache->RequireNonePrepared();
     core_.lookups.MergeDeferred(true);
-    // The update cannot fail any more.
+    // After ReserveStep, the update cannot fail.
     ReserveStep();
     const GradientSum& gradients = core_.lookups.gradients();
     if (!gradients.empty()) {

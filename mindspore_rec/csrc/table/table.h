@@ -65,13 +65,13 @@ class Table {
 
   // ---- training and evaluation ----
 
-  // Copy the rows of ids to out [ids.size, dim]; output rows are ids.stride rows apart, like the
-  // rows of the gradient later. Insert, count and touch the rows. Returns the ticket for
-  // Accumulate. Throws NoOptimizer if no optimizer is bound, because a table without an optimizer
-  // would never learn. A bfloat16 output requires a table with bfloat16 values.
+  // Copy the rows of ids to out [ids.size, dim]. The rows in `out`, and later in the gradient, are
+  // ids.stride rows apart. Insert, count and touch the rows. Returns the ticket for Accumulate.
+  // Throws NoOptimizer if no optimizer is bound, because a table without an optimizer would never
+  // learn. A bfloat16 output requires a table with bfloat16 values.
   int64_t LookupTrain(const IdView& ids, const IdFilter& filter, const RowsOut& out);
-  // Throw the exception that a lookup in training or in evaluation would throw for these ids, or
-  // because of a missing optimizer.
+  // Throw the exception that a lookup in training (`train`) or in evaluation would throw, because
+  // of bad ids or a missing optimizer.
   void CheckLookup(const IdView& ids, const IdFilter& filter, bool train);
   // Throw if rows are requested as bfloat16, but the table's values are not bfloat16.
   void CheckNumbers(const RowsOut& out) const;
@@ -87,13 +87,13 @@ class Table {
   void Accumulate(int64_t ticket, const Gradient& grad, size_t grad_rows);
   // Return the sum of squares of all gradients accumulated in this step.
   double GradientSquaredNorm();
-  // Update the rows by the optimizer; then evict a slice of the sweep and rows over the capacity.
-  // If tiers or memory prevent an eviction, a later step does the eviction.
+  // Update the rows by the optimizer. Then evict the due rows of one slice, and rows over the
+  // capacity. If tiers or memory prevent an eviction, a later step does the eviction.
   void Step(const StepInput& input);
   // Drop the lookups and gradients since the last step.
   void DiscardGradients();
-  // Record the token of a gradient in a graph (gradient_tokens.h). Does nothing in a table that is
-  // not trainable.
+  // Record the token of a gradient that a graph has computed (gradient_tokens.h). Does nothing in a
+  // table that is not trainable.
   void NoteToken(float token);
   // Throw std::runtime_error unless `received` is the sum of the tokens since the last step. With
   // `forget`, the tokens are cleared afterwards.
@@ -103,32 +103,33 @@ class Table {
   // training lookups.
   std::vector<std::pair<uint64_t, size_t>> RecentLookups();
   // Record the ids of a training lookup for RecentLookups. A lookup over workers calls NoteLookup
-  // with the ids of its own worker. The inner lookup in this table, with keys of all workers, is
-  // not recorded.
+  // with the ids of its own worker. A lookup over workers also looks up the keys of all workers in
+  // this table; that inner lookup is not recorded.
   void NoteLookup(const IdView& ids);
 
   // Look up like LookupTrain, but return one handle per id [ids.size, 2] instead of a ticket, for
   // AccumulateByHandle (row_handles.h). Handles are valid until a row leaves the table or rows get
   // another layout.
   void LookupWithHandles(const IdView& ids, const IdFilter& filter, float* out, int64_t* handles);
-  // Add the gradient [n, dim] of rows by handle; gradients of keys not admitted are dropped.
-  // Throws StaleHandle, and then adds nothing, if a handle belongs to another table, was made up,
-  // or is no longer valid.
+  // Add the gradient [n, dim] of the rows that the handles identify. Gradients of keys that are not
+  // admitted are dropped. Throws StaleHandle, and then adds nothing, if a handle belongs to another
+  // table, was made up, or is no longer valid.
   void AccumulateByHandle(const int64_t* handles, size_t n, const float* grad);
 
-  // Set the rule. Existing rows keep their values; their state starts fresh unless the new rule is
-  // of the same kind. Returns a new, unique number for StepInput::binding. A step with this binding
-  // throws if its optimizer has been replaced since.
+  // Set the rule. Existing rows keep their values. The state of existing rows starts fresh, unless
+  // the new rule is of the same kind as the old rule. Returns a new, unique number for
+  // StepInput::binding. A step with this binding throws if its optimizer has been replaced since.
   int64_t BindOptimizer(const Rule& rule);
   bool has_optimizer() const { return core_.has_optimizer; }
 
   // ---- over workers (workers/) ----
 
-  // A training lookup in two parts, so that workers can agree between them. PrepareLookup does
+  // A training lookup in two parts, so that workers can agree between the parts. PrepareLookup does
   // everything that may fail, and makes no visible change. FinishLookup completes the first
-  // prepared lookup like LookupTrain, or, if `handles` is not null, like LookupWithHandles without
-  // a ticket. FinishLookup fails only if other threads have called in between and memory or a tier
-  // also fails. Requires: the table is trainable and has no device cache.
+  // prepared lookup as LookupTrain does. If `handles` is not null, FinishLookup completes the
+  // lookup as LookupWithHandles does, without a ticket. FinishLookup fails only if other threads
+  // have used the table since PrepareLookup and, in addition, memory runs out or a tier fails.
+  // Requires: the table is trainable and has no device cache.
   void PrepareLookup(const IdView& ids, const IdFilter& filter, bool by_handle,
                      PreparedLookups* prepared);
   int64_t FinishLookup(PreparedLookups* prepared, float* out, int64_t* handles);
@@ -144,8 +145,8 @@ class Table {
   BagPooling NewPooling(NumberType type) const {
     return BagPooling(&core_, &core_.context.kernels->RowsOf(type, NumberType::kFloat32));
   }
-  // Throw the exceptions of CheckLookup for bad ids. `ids` may be the ids that a lookup's filter
-  // has dropped.
+  // Throw the exceptions of CheckLookup for bad ids. `ids` may also be only those ids that a
+  // lookup's filter has dropped.
   void CheckIds(const IdView& ids, const IdFilter& filter) const { core_.CheckIds(ids, filter); }
 
   // ---- rows by key ----
@@ -158,17 +159,17 @@ class Table {
   //
   // With lower tiers, large calls of Put, Erase, Import and SetScores are done in parts. A call is
   // large if it has more keys than a quarter of the rows that fit into host memory. If a part
-  // fails, the message contains the number of completed keys, in the order of the argument (Put: of
-  // their first occurrences).
+  // fails, the message contains the number of completed keys. Keys are completed in the order of
+  // the argument (in Put, in the order of their first occurrences).
   void Put(const IdView& ids, const float* values, size_t value_rows);
   // Drop the rows of these keys; return the number of dropped rows.
   size_t Erase(const IdView& ids);
   // Set out[i] to true if ids[i] has a row.
   void Contains(const IdView& ids, bool* out);
-  // Free the rows that are due, and return the number of rows.
+  // Free the rows that are due, and return the number of remaining rows.
   size_t Size();
   std::vector<int64_t> Keys();
-  // Return the table's data about a key, which may have no row.
+  // Return the table's data about a key, with or without a row.
   Explanation Explain(int64_t key);
 
   // ---- whole table ----
@@ -184,13 +185,14 @@ class Table {
   // no fixed order. The function fn must not call the table.
   using TakeDigests = std::function<void(const int64_t*, const uint64_t*, size_t)>;
   void Digests(const TakeDigests& fn);
-  // Put rows; null arrays have the meaning of Shard::Import. Throws if state_width does not fit the
-  // optimizer.
+  // Put rows. A null array means the same as in Shard::Import. Throws if state_width does not fit
+  // the optimizer.
   void Import(size_t n, const RowArrays& rows, int32_t state_width);
   // Put rows with fresh optimizer state. Requires: ids are int64 and contiguous.
   void Import(const IdView& ids, const float* values);
-  // Remove all rows. If a tier fails, Clear throws std::runtime_error. The table is empty even
-  // then, and the tier is cleared before its next use. If memory runs out, all rows remain.
+  // Remove all rows. If a tier fails, Clear throws std::runtime_error. Even if a tier fails, the
+  // table is empty afterwards, and the tier is cleared before its next use. If memory runs out, all
+  // rows remain.
   void Clear();
 
   // Set whether training changes the table. In a table that is not trainable, training lookups act
@@ -207,7 +209,7 @@ class Table {
                  const RowsOut& out);
   // Import the rows from `first` on.
   void ImportBlock(const IdView& ids, size_t first, const RowArrays& rows, int32_t state_width);
-  // Make room for the records of a step about the rows that it updates. Throws std::bad_alloc.
+  // Make room for the records that a step makes of its updated rows. Throws std::bad_alloc.
   void ReserveStep();
 
   TableEngine engine_;

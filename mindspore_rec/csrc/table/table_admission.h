@@ -20,7 +20,8 @@ class TableAdmission {
   explicit TableAdmission(TableEngine* engine) : engine_(*engine), core_(engine->core) {}
 
   void SetThreshold(int64_t threshold);
-  // Return the counts of keys without rows: exact counters as metadata, or the sketch's memory.
+  // Return the counts of keys without rows: ExportCounters returns exact counters as metadata, and
+  // ExportSketch returns the sketch's memory.
   std::vector<RowMeta> ExportCounters();
   std::vector<char> ExportSketch();
   // Set counters. If memory runs out, only some of the counters may be set. Keys with a row are

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TableChanges: the calls on the changes of a table since a mark, and on the digest of all rows,
-// which is updated with the changes. Any thread may call the methods of TableChanges, which run
-// under the table's mutex and throw the exceptions of Table.
+// TableChanges: the calls on the changes of a table since a mark, and the calls on the digest of
+// all rows. The digest is updated with the changes. Any thread may call the methods of
+// TableChanges, which run under the table's mutex and throw the exceptions of Table.
 #pragma once
 
 #include <cstdint>
@@ -22,31 +22,32 @@ class TableChanges {
   // Start recording changes, unless recording has started already, and return a mark for
   // ExportSince.
   uint64_t Mark();
-  // Return the keys that changed since the mark, with their rows or marked as absent. Without
-  // `sweep`, rows that are due but not freed yet are left out. A reader that knows clock and rules
-  // can tell which rows these are.
+  // Return the keys that changed since the mark. Each key has its row or is marked as absent.
+  // Without `sweep`, rows that are due but not freed yet are left out. A reader can find the due
+  // rows from the table's clock and eviction rules.
   ExportedRows ExportSince(uint64_t mark, bool with_state, bool sweep = true);
   // Drop the changes recorded before the mark; 0 stops recording.
   void ReleaseBefore(uint64_t mark);
 
   // Keep the digest of all rows up to date for KeptDigest, until recording stops. The call reads
   // the rows below host memory and hashes all rows once. The digest is dropped if memory runs out,
-  // if a table of a vocabulary is cleared, or if an age limit is turned on or off. The digest is
-  // also dropped if a damaged row in a lower tier is replaced. Finally, the digest is dropped if a
-  // mark is taken while a row's newest value is out of the host's reach. Call KeepDigest again
-  // after the next mark. Requires a mark. Throws the exceptions of reading rows, and then keeps no
-  // digest.
+  // if a static table is cleared, or if an age limit is turned on or off. The digest is also
+  // dropped if a damaged row in a lower tier is replaced. Finally, the digest is dropped if a mark
+  // is taken while a row's newest value is in device memory that the host cannot access. Call
+  // KeepDigest again after the next mark. Requires a mark. Throws the exceptions of reading rows,
+  // and then keeps no digest.
   void KeepDigest();
   // Return the digest that is kept, which equals the sum over Table::Digests; nothing if no digest
-  // is kept. Throws std::runtime_error if a row's newest value is out of the host's reach.
+  // is kept. Throws std::runtime_error if a row's newest value is in device memory that the host
+  // cannot access.
   std::optional<uint64_t> KeptDigest();
-  // Return the keys of rows whose values in memory have changed since the last mark although the
-  // table did not change them. Checks one of `parts` parts of the rows' places. Throws if no digest
-  // is kept.
+  // Return the keys of rows whose values in memory have changed since the last mark, although the
+  // table has not changed the values. The places of rows are divided into `parts` parts, and only
+  // the rows of one part are checked. Throws if no digest is kept.
   std::vector<int64_t> DamagedRows(uint32_t part, uint32_t parts);
 
  private:
-  // Let every shard compute its digest again and keep the digest.
+  // Let every shard compute its digest again, and keep the digest up to date from then on.
   void RenewDigest();
   // Whether a digest is kept. If a digest is kept, updates the rows in host memory from a device
   // cache.

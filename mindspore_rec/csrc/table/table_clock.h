@@ -21,14 +21,15 @@ class TableClock {
   // no effect.
   void SetEventTime(int64_t seconds);
   // Set the clock to a given moment, which may be in the past. With Eviction::on_trigger, the
-  // horizon stays where it is, unless it would be ahead of the clock.
+  // horizon does not change, unless it would be ahead of the clock.
   void Set(int64_t step, uint32_t time);
   Horizon horizon();
   // Set the horizon to the moment of the last trigger. The horizon must not be ahead of the clock.
   void SetHorizon(const Horizon& horizon);
   int64_t step();
   uint32_t time();
-  // Return the first event time of the table, which older rows also have; 0 if there was none.
+  // Return the first event time of the table, or 0 if the table never had an event time. Rows that
+  // are older than the first event time have this time, too.
   uint32_t first_time();
 
  private:

@@ -2,7 +2,7 @@
 //
 // TableDevice: the calls on a table's device cache (table/device_cache.h). Any thread may call the
 // methods of TableDevice, which run under the table's mutex and throw the exceptions of Table.
-// Calls on a cache that the table does not have throw std::invalid_argument.
+// Methods that need the cache throw std::invalid_argument if the table has no cache.
 #pragma once
 
 #include <array>
@@ -22,18 +22,18 @@ class TableDevice {
   void Attach(const DeviceConfig& config, float* values);
   // Sets the states' matrix, after BindOptimizer; null if it is not shared.
   void SetStates(float* states);
-  // Number of floats in a row of that matrix.
+  // Number of floats in a row of the states' matrix.
   int32_t state_width();
-  // Like Table::LookupTrain, but writes the slot of each id's row in the cache. All these rows are
-  // in the cache after the call. If Prepare was called for the same ids, its result is used.
-  // Without shared memory, Prepare is required. `values` is the cache's current address, or null if
-  // it has not moved.
+  // Like Table::LookupTrain, but writes the slot of each id's row in the cache. After the call, the
+  // rows of all ids are in the cache. If Prepare was called for these ids before, the result of
+  // Prepare is used. Without shared memory, Prepare is required. `values` is the cache's current
+  // address, or null if this address has not changed.
   int64_t LookupSlots(const IdView& ids, const IdFilter& filter, float* values, int32_t* slots);
   // Does the host's work of a later LookupSlots in advance. Without shared memory, the caller must
   // then move the rows and call FinishMove before any other call on the table.
   RowMoves Prepare(const IdView& ids, const IdFilter& filter);
   // Returns the changed rows on the device. The caller fetches these rows and passes them to
-  // FinishMove. With shared memory, writes these rows back by itself and returns nothing.
+  // FinishMove. With shared memory, writes the changed rows back by itself and returns nothing.
   RowMoves FetchDirty();
   // `values` and `states` are array sizes. If the sizes do not match the rows being moved, throws
   // std::invalid_argument and stores nothing.
@@ -50,8 +50,8 @@ class TableDevice {
   void FinishStep();
 
  private:
-  // Throws if there is no device cache. With the argument `shared`, also throws unless its memory
-  // is shared (true) or not shared (false).
+  // Throws if there is no device cache. If the argument `shared` is passed, also throws unless the
+  // cache's memory is shared (true) or not shared (false).
   DeviceCache& Cache() const;
   DeviceCache& Cache(bool shared) const;
 

@@ -29,11 +29,12 @@ struct TableEngine {
 
   // Drop the lookups and gradients of the step.
   void ForgetStep();
-  // Do the work after the update of rows: advance the clock, and evict one step's share.
+  // Do the work after the update of rows: advance the clock, and evict the due rows of one slice
+  // and rows over the capacity.
   void FinishStep();
   // Call fn(ids, first) for all ids. With lower tiers the ids are split into parts, because all
   // rows together might not fit into host memory. Each part is done completely or not at all. If a
-  // part fails, the message tells how many ids were done.
+  // part fails, the message contains the number of ids in completed parts.
   void ForEachPart(const IdView& ids, const char* what, const char* done,
                    const std::function<void(const IdView&, size_t)>& fn);
 

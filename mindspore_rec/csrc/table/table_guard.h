@@ -33,8 +33,7 @@ class TableGuard {
   const DefaultFloatMode float_mode_;
 };
 
-// Holds the rows that a call needs in host memory until the call ends, even if other rows must be
-// demoted.
+// Keeps the rows of a call in host memory until the call ends, even if other rows must be demoted.
 class CallScope {
  public:
   explicit CallScope(TableCore* core) : pins_(core->context.pins) { pins_.BeginCall(); }

@@ -24,11 +24,11 @@ class TableQuantised {
   // values. Requires: the table has no rows yet, no optimizer, no tiers, no device cache, and is
   // not over workers.
   void Quantise(int32_t bits);
-  // Set rows that are already quantised. Each row is `width` bytes of scale, offset and codes
-  // (quantised_row.h), which must be the width of the table's int8 or int4 rows. Null columns of
-  // `ages` are zeros.
+  // Set rows that are already quantised. Each row has `width` bytes: scale, offset and codes
+  // (quantised_row.h). `width` must equal the width of the table's int8 or int4 rows. Null columns
+  // of `ages` are zeros.
   void ImportCodes(const IdView& keys, const uint8_t* rows, size_t width, const RowArrays& ages);
-  // 8 or 4; 0 if rows are not quantised.
+  // Bits per number: 8 or 4; 0 if rows are not quantised.
   int32_t bits();
 
  private:

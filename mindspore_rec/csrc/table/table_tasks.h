@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TableTasks: lookups of several tables at once. Different tables run in parallel, and the lookups
-// of one table run one after another, so no result depends on the number of threads.
+// TableTasks: lookups of several tables at once. Different tables run in parallel. The lookups of
+// one table run one after another, so no result depends on the number of threads.
 #pragma once
 
 #include <algorithm>

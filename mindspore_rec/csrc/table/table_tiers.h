@@ -2,7 +2,7 @@
 //
 // TableTiers: the calls on the tiers below a table's host memory (table/cache/). Any thread may
 // call the methods of TableTiers, which run under the table's mutex and throw the exceptions of
-// Table. Calls on tiers that the table does not have throw std::invalid_argument.
+// Table. Methods that need lower tiers throw std::invalid_argument if the table has no lower tiers.
 #pragma once
 
 #include <cstddef>
@@ -30,15 +30,15 @@ class TableTiers {
   // Wait until the rows of that batch are in host memory; return the seconds of waiting. If the
   // prefetch failed, throws its exception and releases the batch.
   double PrefetchWait(int64_t number);
-  // Release that batch and all earlier batches, because they have been used.
+  // Release that batch and all earlier batches, whose rows are no longer needed.
   void PrefetchDone(int64_t number);
-  // Write every row to the tiers. After the return, all rows survive kill -9 in tiers that
-  // guarantee it.
+  // Write every row to the tiers. After Flush has returned, all rows survive kill -9 if the tiers
+  // guarantee durability.
   void Flush();
-  // Continue a walk over the records of all tiers, which reads and checks each record once per
-  // round: about `most` records, 1 or more. Returns the number of records read, and whether the
-  // round has ended. Throws RowDamaged with tier and key, after which the walk starts again, or the
-  // exception of a tier.
+  // Continue a walk over all tiers: read and check about `most` more records, at least 1. In one
+  // round, the walk reads each record once. Returns the number of records read, and whether the
+  // round has ended. If a row is damaged, throws RowDamaged with tier and key, and the next call
+  // starts a new round. Scrub also throws the exceptions of a tier.
   std::pair<size_t, bool> Scrub(size_t most);
 
  private:

@@ -95,8 +95,8 @@ void Table::ImportBlock(const IdView& ids, size_t first, const RowArrays& rows,
   auto batch = core_.lookups.NewBatch(ids, {});
   RequireHeadroom(HeadroomForKeys(batch->n));
   if (core_.cache != nullptr) {
-    // This is the last operation that may fail. Rows that are replaced are promoted without their
-    // contents.
+    // Promote is the last operation that may fail. Rows that are replaced are promoted without
+    // their contents.
     core_.cache->host.Promote(
         batch.get(), rows.values != nullptr ? LookupPurpose::kReplace : LookupPurpose::kUpdate);
   } else {
@@ -143,14 +143,14 @@ void Table::Clear() {
     if (core_.device != nullptr) core_.device->Clear();
     for (int s = 0; s < kNumShards; ++s) core_.shards[s]->Clear(std::move(empty[s]));
     ++core_.relayouts;
-    // Every key of a vocabulary has its first row again. A caller who wants the digest must request
-    // it again.
+    // Every row of a vocabulary has its first value again. A caller who wants the digest must
+    // request it again.
     if (core_.context.is_static()) core_.DropDigest();
     if (core_.cache == nullptr) return;
     try {
       core_.cache->tiers.Queue().Drain();
     } catch (const std::exception& error) {
-      // All reads and writes go through the queue, so every reader sees an empty table.
+      // All reads and writes go through the queue, so every read already finds the table empty.
       throw std::runtime_error(core_.Where(
           "is empty now, but a tier below it could not be emptied yet, which is tried again "
           "before it is used: " +

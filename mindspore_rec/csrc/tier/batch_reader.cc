@@ -11,8 +11,8 @@ namespace msrec {
 namespace {
 
 constexpr size_t kThreads = 8;
-// Completions are fetched in groups of this share of the depth. Groups need fewer system calls and
-// still leave enough reads in flight.
+// Completions are fetched in groups of depth / kFetchShare. Groups need fewer system calls, and
+// enough reads still remain in flight.
 constexpr unsigned kFetchShare = 4;
 
 }  // namespace
@@ -93,8 +93,7 @@ void BatchReader::RunUring(std::unique_ptr<Uring>* owner, const std::vector<Exte
       try {
         size_t bytes = result < 0 ? 0 : static_cast<size_t>(result);
         if (bytes != extent.bytes) {
-          // The read was interrupted, reached the file's end, or failed. A plain read shows which
-          // of these happened.
+          // The read was interrupted, reached the file's end, or failed; a plain read shows which.
           bytes = extent.file->Read(extent.offset, extent.bytes, ring->buffer(i));
         }
         done(extent, ring->buffer(i), bytes);

@@ -13,14 +13,15 @@ namespace msrec {
 
 constexpr size_t kCheckBytes = 4;
 
-// Write row order[i] of `rows` with its checksum to `to` + i * stride, for i in [0, n). The row
-// belongs to keys[order[i]]. Requires: each order[i] is below the number of keys and rows, and
-// stride is at least row_bytes + kCheckBytes.
+// Write row order[i] of `rows` with its checksum to `to` + i * stride, for i in [0, n). Row
+// order[i] is the row of keys[order[i]]. Requires: each order[i] is below the number of keys and
+// rows, and stride is at least row_bytes + kCheckBytes.
 void PutCheckedRows(const int64_t* keys, const char* rows, size_t row_bytes, const int64_t* order,
                     size_t n, size_t stride, char* to);
 
-// Copy n consecutive checked rows from `from` to the places order[i] of `rows`. Return each i whose
-// row does not match its checksum with keys[order[i]]; these rows are not copied.
+// Copy n consecutive checked rows from `from`: row i becomes row order[i] of `rows`, and its key is
+// keys[order[i]]. A row that does not match its checksum is not copied. Return each i whose row was
+// not copied.
 std::vector<int64_t> TakeCheckedRows(const int64_t* keys, const char* from, size_t row_bytes,
                                      const int64_t* order, size_t n, char* rows);
 

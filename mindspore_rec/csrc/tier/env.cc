@@ -139,11 +139,11 @@ class PosixLock : public FileLock {
   }
 
  private:
-  // flock() belongs to the open file, which a forked child shares, so the lock would last until the
-  // last child has ended. So a child closes its descriptors first, which does not unlock the
-  // parent's file. Locks of fcntl() belong to a process. A process would lose its fcntl() locks
-  // when any of its code closed that file. Such locks would not separate two tables of one process
-  // either.
+  // A flock() lock belongs to the open file, and forked children share the open file. So the lock
+  // would last until the last child has ended. Therefore, a child first closes its copies of the
+  // descriptors, which does not unlock the parent's file. Locks of fcntl() belong to a process. A
+  // process would lose its fcntl() locks when any of its code closed that file. Also, fcntl() locks
+  // would not separate two tables of one process.
   struct Held {
     std::mutex mutex;
     PosixLock* first = nullptr;

@@ -2,7 +2,8 @@
 //
 // Env: all file access of the tiers, so that tests can inject faults. Env::Posix() accesses real
 // files. Every failure is an IoError with the operation, the path and the reason. Any thread may
-// use an Env. Any number of threads may read a File, but only one at a time may write it.
+// use an Env. Any number of threads may read a File, but only one thread at a time may write the
+// File.
 #pragma once
 
 #include <cstddef>
@@ -61,8 +62,8 @@ class File {
   // Makes all earlier writes survive power loss.
   virtual void Sync() = 0;
   virtual uint64_t Size() const = 0;
-  // Returns the descriptor for reads that bypass this interface (io_uring). The value -1 forbids
-  // such reads.
+  // Returns the descriptor for reads that bypass this interface (io_uring). The value -1 means that
+  // reads must not bypass this interface.
   virtual int descriptor() const { return -1; }
 
   const std::string& path() const { return path_; }
@@ -96,8 +97,9 @@ class Env {
   // Makes creations, renames and removals in this directory survive power loss.
   virtual void SyncDirectory(const std::string& path) = 0;
   // Creates the file if `exclusive`. Throws IoError EBUSY if any process, including this one, holds
-  // the lock exclusively. With `exclusive`, any holder causes EBUSY. The lock ends with the
-  // process: a forked child does not share the lock, and can neither keep nor release it.
+  // the lock exclusively. With `exclusive`, also throws EBUSY if a process holds a shared lock. The
+  // lock ends with the process: a forked child does not share the lock, and can neither keep nor
+  // release it.
   virtual std::unique_ptr<FileLock> Lock(const std::string& path, bool exclusive) = 0;
 };
 

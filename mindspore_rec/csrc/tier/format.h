@@ -13,12 +13,13 @@
 //   last block  sealed segments: the trailer, which says where the footer is, and its checksum
 //
 // A record is | crc32c (4) | kind (4) | key (8) | payload |. A row's payload is the row, padded to
-// a multiple of 8 bytes. A tombstone record lists erased keys. The payload of a tombstone record
-// has `key` pairs (erased key, id of the segment where the erasure was first written). The checksum
-// starts from the segment's id and the record's number, so a record is valid only at its own place.
+// a multiple of 8 bytes. A tombstone record lists erased keys. A pair in the payload of a tombstone
+// record has an erased key and the id of the segment where the erasure was first written. The
+// record's `key` is the number of pairs. The checksum starts from the segment's id and the record's
+// number, so a record is valid only at its own place.
 //
-// The log is the records of all segments in the order of their ids. If a key has several records,
-// the last record counts. Only the last segment may be unsealed.
+// The log consists of the records of all segments, in the order of the segments' ids. If a key has
+// several records, the last record is used. Only the last segment may be unsealed.
 //
 // MANIFEST is a text file that lists the segments and is replaced atomically. A segment file that
 // is not in the list is a leftover and is removed. If a listed file is missing, opening fails.
@@ -69,14 +70,14 @@ struct RecordShape {
   uint64_t OffsetOf(uint64_t slot) const { return kDataOffset + slot * record_bytes; }
   // Number of records in a segment of this size.
   uint64_t SlotsIn(uint64_t segment_bytes) const;
-  // Maximum number of records in a file of this size. If the file's data claim a larger number, the
-  // claim is wrong.
+  // Maximum number of records in a file of this size. A larger number in the file's data is wrong.
   uint64_t MostIn(uint64_t file_bytes) const;
 
-  // Writes record_bytes bytes to `out`. The payload must be row_bytes bytes, or `key` tombstones.
+  // Writes record_bytes bytes to `out`. The payload must have row_bytes bytes for a row, or `key`
+  // tombstones for a tombstone record.
   void Encode(uint64_t segment, uint64_t slot, RecordKind kind, int64_t key, const void* payload,
               char* out) const;
-  // Whether these record_bytes bytes are a valid record of Encode for this place.
+  // Whether these record_bytes bytes are a valid record that Encode wrote for this place.
   bool Valid(uint64_t segment, uint64_t slot, const char* record) const;
 };
 
@@ -119,7 +120,7 @@ struct Manifest {
   std::vector<Entry> segments;  // by id
 };
 std::string EncodeManifest(const Manifest& manifest);
-// Throws Corruption unless the text is what EncodeManifest writes for a possible log. In such a
+// Throws Corruption unless EncodeManifest writes exactly this text for some valid log. In a valid
 // log, row_bytes is in [1, kMaxRowBytes], segments are in the order of their ids, and all ids are
 // below next_id. Only the last segment may be open, and each segment has at most kMaxSlots records.
 // A correct checksum is not enough, because anyone can compute a checksum.

@@ -5,16 +5,17 @@
 //
 // The constant hash of a key is a bijection, so the hash can replace the key. The hash's top 12
 // bits select one of 4096 tables and need not be stored. The other 52 bits are hashed again by a
-// bijection with this process's secrets, and make 12 bytes together with the position. A table uses
-// open addressing with linear probing, and its entries are in the order of their hashes (Amble and
-// Knuth 1974). An entry's home place is proportional to its hash, so the order needs no sorting. A
-// search for an absent key ends at the first greater hash, and growing is one sequential pass. A
-// table grows by a tenth when it is 0.88 full: 13.6 to 15.4 bytes per key.
+// bijection with this process's secrets. The hashed 52 bits and the position together take 12
+// bytes. A table uses open addressing with linear probing, and its entries are in the order of
+// their hashes (Amble and Knuth 1974). An entry's home place is proportional to its hash, so the
+// order needs no sorting. A search for an absent key ends at the first greater hash, and growing is
+// one sequential pass. A table grows by a tenth when it is 0.88 full, so it takes 13.6 to 15.4
+// bytes per key.
 //
-// So the keys of a part are the same in every process, and the order of the parts does not depend
-// on the secrets. The order within a part depends on the secrets. If an attacker chooses keys of a
-// single part, the part's table becomes large. A search in a large table is as fast as in any
-// table, but the table grows in larger pieces.
+// The constant hash chooses a key's part. So a part has the same keys in every process, and the
+// order of the parts does not depend on the secrets. The order within a part depends on the
+// secrets. If an attacker chooses keys of a single part, the part's table becomes large. A search
+// in a large table is as fast as in any table, but the table grows in larger pieces.
 //
 // Not thread safe, but several threads may call const members at the same time.
 #pragma once
@@ -62,8 +63,8 @@ class KeyPositions {
     for (uint64_t part = 0; part < kParts; ++part) ForEachOf(part, fn);
   }
 
-  // ForEach() for the keys of part number `part` of kParts. A key's part is the same in every
-  // process.
+  // Calls fn(key, position) for every key in part number `part` of the kParts parts. A key's part
+  // is the same in every process.
   static constexpr uint64_t kParts = uint64_t{1} << 12;
   template <typename Fn>
   void ForEachOf(uint64_t part, Fn fn) const {
@@ -112,7 +113,8 @@ class KeyPositions {
   };
   static_assert(sizeof(Entry) == 12, "12 bytes an entry");
 
-  // Home places are [0, capacity). Entries pushed past the last home use the places up to `end`.
+  // Home places are [0, capacity). Entries pushed past the last home place use the places up to
+  // `end`.
   struct Table {
     std::unique_ptr<Entry[]> entries;
     uint32_t size = 0;
@@ -123,9 +125,11 @@ class KeyPositions {
   static uint32_t Home(const Table& table, uint64_t hash) {
     return static_cast<uint32_t>(((hash >> (kHashBits - 32)) * table.capacity) >> 32);
   }
-  // Returns the first place whose entry is empty or not smaller, or table.end if there is none.
+  // Returns the first place whose entry is empty or has a hash not less than `hash`, or table.end
+  // if there is no such place.
   static uint32_t LowerBound(const Table& table, uint64_t hash);
-  // `tail` is the minimum number of places after the last home; more are added if necessary.
+  // `tail` is the minimum number of places after the last home place; more places are added if
+  // necessary.
   void Resize(Table* table, uint32_t capacity, uint32_t tail = 0);
 
   std::vector<Table> tables_;

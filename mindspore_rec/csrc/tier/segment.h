@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Segment: one file of the log, for reading, with its counts. Only a SegmentWriter adds records,
-// while the segment is the last one. Readers hold a shared_ptr, so the file may be removed while
-// they read.
+// Segment: one file of the log, open for reading, and the counts of its records. Only a
+// SegmentWriter adds records, and only to the last segment. Readers hold a shared_ptr, so the file
+// may be removed while they read.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@
 
 namespace msrec {
 
-// The keys of a segment's records, in the form of its footer.
+// The keys of a segment's records, in the form in which the footer stores them.
 struct SegmentKeys {
   std::vector<int64_t> keys;              // by record; of a tombstone record nothing useful
   std::vector<uint32_t> tombstone_slots;  // ascending
@@ -41,15 +41,15 @@ class Segment {
             const std::function<bool(uint64_t slot, const char* record)>& fn) const;
 
   // Returns the keys of the first `slots` records of a sealed segment. If the footer is damaged or
-  // inconsistent, the keys are rebuilt from the records. Throws Corruption if a record is damaged,
-  // too, or if the file has more or fewer records.
+  // inconsistent, the keys are rebuilt from the records. Throws Corruption if the rebuilding finds
+  // a damaged record, or if the file has more or fewer records than `slots`.
   SegmentKeys LoadKeys(uint64_t slots) const;
 
   // Returns the keys, read from the records. Stops at the first invalid record at or after
   // `synced`. Throws Corruption if an earlier record is invalid.
   SegmentKeys ScanKeys(uint64_t synced, uint64_t slots) const;
 
-  // Returns the number of records that an unsealed segment guarantees to have.
+  // Returns the number of records that an unsealed segment is guaranteed to have.
   SyncMark LoadMark() const;
 
   // Writes footer and trailer after the records with these keys, and truncates the file there. The
@@ -57,7 +57,7 @@ class Segment {
   void WriteFooter(const std::vector<int64_t>& keys, const std::vector<uint32_t>& tombstone_slots);
 
   // Checks header, footer and all records, and adds the errors to `problems`. If many records are
-  // damaged, it adds the first thousand and their total number.
+  // damaged, Verify adds the first thousand errors and the total number of damaged records.
   void Verify(uint64_t slots, bool sealed, std::vector<Corruption>* problems) const;
 
   const File& file() const { return *file_; }
@@ -71,7 +71,7 @@ class Segment {
     return Corruption("record " + std::to_string(slot) + " does not match its checksum",
                       file_->path(), OffsetOf(slot));
   }
-  // Damage() for a record whose key is known from the index.
+  // Does the same as Damage() for a record whose key is known from the index, and names the key.
   Corruption DamageOf(int64_t key, uint64_t slot) const {
     return Corruption("record " + std::to_string(slot) + ", the row of key " + std::to_string(key) +
                           ", does not match its checksum",

@@ -48,7 +48,7 @@ void SegmentWriter::WriteOut() {
   const uint64_t padded = RoundUp(end);
   std::memset(buffer_.data() + (end - base_), 0, padded - end);
   segment_->mutable_file()->Write(base_, padded - base_, buffer_.data());
-  // The last block is completed later; its records are then written again unchanged.
+  // The last block is completed later. The block's first records are then written again, unchanged.
   const uint64_t next_base = RoundDown(end);
   const std::lock_guard<std::mutex> lock(*state_);
   std::memmove(buffer_.data(), buffer_.data() + (next_base - base_), end - next_base);

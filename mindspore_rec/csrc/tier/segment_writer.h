@@ -3,9 +3,10 @@
 // SegmentWriter: appends records to the last segment, through a buffer of about a megabyte.
 //
 // The comments name two locks of the tier. `write` is held during every call, so there is one
-// writer at a time. `state` guards the data for readers: records(), and the records that are only
-// in the buffer. Calls that change this data lock `state`, or require it in their comment. No file
-// is accessed under `state`.
+// writer at a time. `state` guards the data that readers use: records(), and the records that are
+// only in the buffer. A method that changes records() or the buffer locks `state`, unless the
+// method's comment requires that the caller has locked `state`. No file is accessed while `state`
+// is locked.
 #pragma once
 
 #include <memory>
@@ -35,8 +36,8 @@ class SegmentWriter {
 
   // Writes all published records to the file. After an IoError, WriteOut may be called again.
   void WriteOut();
-  // Syncs the file. After the return, published records survive power loss. After Sync has thrown
-  // once, the state of the disk is unknown, so every later call throws. Reads still work.
+  // Syncs the file. After Sync has returned, published records survive power loss. After Sync has
+  // thrown once, the state of the disk is unknown, so every later call throws. Reads still work.
   void Sync();
   // Ends the segment: writes footer and trailer, and syncs. Throws like Sync.
   void Seal();

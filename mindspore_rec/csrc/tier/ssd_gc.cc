@@ -4,10 +4,11 @@
 // like any other write. So the order of the log stays the order of versions. After the appended
 // rows are synced, the segment leaves the manifest and its file is removed.
 //
-// A tombstone must stay as long as the disk may have an older version of its key. The tombstone can
-// go when every segment up to `born`, the segment where the erasure was first written, is gone or
-// has no dead record. A tombstone is unnecessary if its key has been written again. The later
-// record hides older records, too, and is synced before the tombstone goes.
+// A tombstone must stay as long as the disk may have an older version of its key. Let `born` be the
+// segment where the erasure was first written. The tombstone can be removed when every segment up
+// to `born` is removed or has no dead record. A tombstone is unnecessary if its key has been
+// written again. The new record of the key also hides older records, and is synced before the
+// tombstone is removed.
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -43,8 +44,8 @@ bool SsdTier::FarBehind() const {
 }
 
 std::shared_ptr<Segment> SsdTier::PickVictim(bool urgent) const {
-  // The two oldest segments with dead records; they make the tombstones of other segments
-  // necessary.
+  // The two oldest segments with dead records. Dead records in old segments make tombstones in
+  // other segments necessary.
   uint64_t oldest = ~uint64_t{0}, second = ~uint64_t{0};
   for (const auto& s : *segments_) {
     if (s == nullptr) continue;
@@ -71,7 +72,7 @@ std::shared_ptr<Segment> SsdTier::PickVictim(bool urgent) const {
       best = s;
     }
   }
-  // If repeated openings have left many short segments, move the shortest one.
+  // If repeated openings have left many short segments, collect the shortest segment.
   if (best == nullptr && !urgent && segment_count_ > 32 + 2 * used_slots_ / slots_per_segment_) {
     return smallest;
   }
@@ -110,7 +111,7 @@ void SsdTier::CollectorMain() {
     if (damaged) victim->damaged = true;
     if (!failed && !damaged && stats_.damaged_segments == 0) gc_error_.clear();
     collected_.notify_all();
-    // Wait before the next attempt: the disk may recover, and an attempt is not free.
+    // Wait before the next attempt: the disk may recover meanwhile, and each attempt takes time.
     if (failed && !stop_) wake_collector_.wait_for(lock, std::chrono::seconds(1));
   }
   collected_.notify_all();
@@ -194,7 +195,7 @@ void SsdTier::CollectRows(const Segment& victim, size_t ordinal, const SegmentKe
       if (!MakeRoom(kSpareForCollect)) {
         throw IoError(ENOSPC, "max_bytes leaves no room to collect garbage in", options_.path);
       }
-      // Drops records from the batch that were overwritten or erased meanwhile.
+      // Drops from the batch the records that were overwritten or erased meanwhile.
       const size_t room = std::min(head_->room(), batch.size() - i);
       size_t kept = i;
       for (size_t j = i; j < i + room; ++j) {

@@ -4,8 +4,8 @@
 // of the log. The segment that was last when the process ended is read record by record. The valid
 // records of this segment are sealed, so that nothing is ever written after a torn tail.
 //
-// The directory is locked before any access, because another process may change it until then. A
-// number in a file is accepted only if the file's size allows it.
+// The directory is locked before any access, because another process may change an unlocked
+// directory. A number in a file is accepted only if the file's size allows it.
 #include <algorithm>
 #include <cerrno>
 #include <stdexcept>
@@ -21,7 +21,7 @@ namespace {
 constexpr uint64_t kMinSegment = uint64_t{32} << 20;
 constexpr uint64_t kMaxSegment = uint64_t{4} << 30;
 
-// A read of this many bytes takes a disk hardly longer than a read of one block.
+// A disk reads this many bytes almost as fast as one block.
 constexpr size_t kMinExtent = 32 << 10;
 
 // Limit on the total buffer size of reads in flight, because more large reads at a time make no

@@ -5,16 +5,16 @@
 // A row's place in the log only moves towards the end, because writers and garbage collection
 // append. A walk through the log in order returns the records that the index points to at that
 // moment. A walk that reaches the end of the log finds every row. If writers keep moving the end
-// away, the walk stops after twice the initial size of the log. The walk then asks the index, part
-// by part, for the keys whose rows lie after the reached point, and looks up these keys. If the
+// away, the walk stops after twice the initial size of the log. The walk then searches the index,
+// part by part, for keys whose rows lie after the reached point, and looks up these keys. If the
 // index still points to a row before that point, the row was there when the walk passed, and was
 // returned then.
 //
 // The key of a damaged record is unknown, so only a walk through the index shows whether the record
 // is a live row. Damaged records are collected as doubts and resolved together, at the latest at
-// the end. One walk through the index serves many records read, so damage slows a scan only by a
-// constant factor. A late check misses nothing, because the index never points to a record again
-// that it has left.
+// the end. Between two walks through the index, many records are read, so damage slows a scan only
+// by a constant factor. A late check misses no live row: once the index stops pointing to a record,
+// it never points to this record again.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -247,7 +247,8 @@ void SsdScan::Doubt(const std::shared_ptr<Segment>& segment, size_t ordinal,
   if (ordinal >= doubts_.size()) doubts_.resize(ordinal + 1);
   Doubts& doubts = doubts_[ordinal];
   if (doubts.segment != segment) {
-    // Either the previous segment with this ordinal or the given segment has been removed.
+    // If another segment had this ordinal before, either that segment or the given segment has been
+    // removed.
     const std::lock_guard<std::mutex> lock(tier_->state_mutex_);
     const SsdTier::SegmentTable& segments = *tier_->segments_;
     if (ordinal >= segments.size() || segments[ordinal] != segment) return;
@@ -292,7 +293,7 @@ void SsdScan::ResolveDoubts(bool now) {
   doubtful_ = false;
 }
 
-// Throws again for the damaged row as long as it is the newest record of its key.
+// Throws the error of the damaged row again, as long as this row is the newest record of its key.
 void SsdScan::CheckDamaged() {
   if (!damaged_) return;
   {

@@ -11,11 +11,12 @@
 namespace msrec {
 namespace {
 
-// Records that are at most this far apart are read together. In measurements, two more blocks cost
-// a disk about half as much as a separate read, and the processor saves a whole read.
+// Records that are at most this far apart are read together. In measurements, reading two more
+// blocks takes a disk about half as long as a separate read. The processor also saves the work of a
+// separate read.
 constexpr uint64_t kMergeGap = 2 * kBlock;
 
-// Number of keys that one lock covers when presence is looked up.
+// Maximum number of keys that are looked up in the index under one lock.
 constexpr size_t kLookupKeys = 4096;
 
 }  // namespace
@@ -262,7 +263,7 @@ void SsdTier::AddHead() {
     try {
       env_->Remove(path);
     } catch (const IoError&) {
-      // The first error is the more useful one.
+      // Ignore this error, because the first error is more useful.
     }
     throw;
   }

@@ -11,7 +11,8 @@
 //    Corruption. Every record is checked by CRC32C, and the index points only to the newest
 //    records.
 //  * After kill -9 or power loss, the tier opens with all writes that Flush acknowledged and a
-//    prefix of the later writes. A torn tail is dropped; damage before the tail is Corruption.
+//    prefix of the later writes. A torn tail is dropped; damage before the tail is reported as
+//    Corruption.
 //  * If the disk is full or fails, or max_bytes is reached, writing throws IoError, and reading
 //    still works. Only a failed sync makes it necessary to open the tier again for writing.
 //  * Only one process at a time can open a tier for writing (a lock on the directory's LOCK file).
@@ -78,8 +79,8 @@ class SsdTier : public Tier {
   // Reads and checks every record and returns the damaged places.
   std::vector<Corruption> Verify();
 
-  // Verifies the files at `path`, even if they are too damaged to open a tier. Throws IoError;
-  // EBUSY if a tier is open for writing.
+  // Verifies the files at `path`, even if they are too damaged to open a tier. Throws IoError, with
+  // EBUSY if a tier in this directory is open for writing.
   static std::vector<Corruption> VerifyFiles(const std::string& path, Env* env = Env::Posix());
 
   // Flushes and closes the tier; later calls throw. The tier is closed even if Close throws.
@@ -107,8 +108,9 @@ class SsdTier : public Tier {
     uint64_t position;
     size_t i;
   };
-  // Free segments within max_bytes that each operation must leave. A collection takes less than one
-  // segment. Erasing must still be possible when writing is not possible any more.
+  // Number of free segments within max_bytes that each kind of operation must leave. A collection
+  // needs less than one free segment. Erasing must still be possible when writing is not possible
+  // any more.
   static constexpr uint64_t kSpareForWrite = 2;
   static constexpr uint64_t kSpareForErase = 1;
   static constexpr uint64_t kSpareForCollect = 0;
@@ -181,8 +183,8 @@ class SsdTier : public Tier {
 
   // The mutexes are locked in this order: collect, write, state. Only one collection runs at a
   // time, under `collect`. Only one writer runs at a time, under `write`. The index changes only
-  // under `write` and `state` together, so either lock is enough to read the index. The mutex
-  // `state` guards the members below, and is never held during a file access.
+  // while `write` and `state` are both locked, so either lock is enough to read the index. The
+  // mutex `state` guards the members below, and is never held during a file access.
   std::mutex collect_mutex_;
   std::mutex write_mutex_;
   mutable std::mutex state_mutex_;

@@ -39,11 +39,11 @@ class TierScan {
  public:
   virtual ~TierScan() = default;
 
-  // Replaces keys and rows (n * row_bytes) by the next rows. There are at least one and at most
-  // max(1, most) rows. Except at the end, there are about most / 2 rows or more. At the end, and in
-  // all later calls, Next returns false and no rows. Throws IoError or Corruption; keys and rows
-  // are then undefined, and the next call tries the same part again. If the tier is closed, every
-  // call throws.
+  // Replaces keys and rows (n * row_bytes) by the next rows. Next returns at least one and at most
+  // max(1, most) rows. Except for the last rows, Next returns about most / 2 rows or more. After
+  // the last rows, every call of Next returns false and no rows. Throws IoError or Corruption; keys
+  // and rows are then undefined, and the next call tries the same part again. If the tier is
+  // closed, every call throws.
   virtual bool Next(size_t most, std::vector<int64_t>* keys, std::vector<char>* rows) = 0;
 };
 
@@ -56,8 +56,9 @@ class Tier {
   // contents of rows and found are then undefined.
   virtual void Read(const int64_t* keys, size_t n, char* rows, bool* found) = 0;
 
-  // Inserts or replaces rows. If a key occurs twice, its last row counts. If Write throws (IoError:
-  // disk full, max_bytes, ...), each row is either old or new, and the call may be repeated.
+  // Inserts or replaces rows. If a key occurs twice, its last row is written. If Write throws
+  // (IoError: disk full, max_bytes, ...), each row is either old or new, and the call may be
+  // repeated.
   virtual void Write(const int64_t* keys, size_t n, const char* rows) = 0;
 
   // Erases the rows of keys; absent keys are ignored. Throws like Write.
@@ -69,7 +70,7 @@ class Tier {
   virtual size_t size() const = 0;
   virtual size_t row_bytes() const = 0;
 
-  // Returns all keys at one moment, in no fixed order.
+  // Returns all keys that the tier has at one moment, in no fixed order.
   virtual std::vector<int64_t> Keys() const = 0;
 
   // Starts a walk over the rows. Each row that exists during the whole walk is returned at least
@@ -86,8 +87,8 @@ class Tier {
   // Sets found[i] to true if there is a row of keys[i], without reading the row.
   virtual void Contains(const int64_t* keys, size_t n, bool* found) const = 0;
 
-  // Erases every row, quickly, and as durably as Flush. If Clear throws, or after kill -9 or power
-  // loss during the call, either all rows or no rows remain.
+  // Erases every row quickly. The erasure is as durable as a write after Flush. If Clear throws, or
+  // after kill -9 or power loss during the call, either all rows or no rows remain.
   virtual void Clear() = 0;
 
   virtual TierStats Stats() const = 0;

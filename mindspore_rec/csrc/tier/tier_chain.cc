@@ -11,9 +11,9 @@ namespace {
 
 constexpr size_t kSpillRows = 4096;  // looked at a time
 
-// Scans the levels one after another. `halfway` has the sorted keys of each level that may be in
-// this level and the next one. If the upper level has returned such a key, the lower level does not
-// return it again.
+// Scans the levels one after another. For each level, `halfway` has the sorted keys of rows that
+// may be both in this level and in the next level. If the upper level has returned the row of a key
+// in `halfway`, the scan does not return the lower level's row of this key.
 class ChainScan : public TierScan {
  public:
   ChainScan(std::vector<std::unique_ptr<TierScan>> scans, size_t row_bytes,
@@ -65,9 +65,10 @@ TierChain::TierChain(std::vector<Level> levels)
       halfway_(levels_.size()),
       spilling_(levels_.size()) {}
 
-// A row that moves down meanwhile is written to the lower level before it is erased from the upper
-// one, so the search finds it. A row may also move up, from a level that was not searched yet to a
-// level that was already searched. After such a move up, all levels are searched again.
+// The search also finds a row that moves down meanwhile, because the row is written to the lower
+// level before it is erased from the upper level. A row may also move up, from a level that was not
+// searched yet to a level that was already searched. After such a move up, all levels are searched
+// again.
 template <typename Find>
 void TierChain::FindAll(const int64_t* keys, size_t n, bool* found, Find find) const {
   std::vector<size_t> at;
@@ -179,8 +180,8 @@ void TierChain::Spill(size_t level) {
   }
 }
 
-// After a failed spill, erases the rows from the lower level that are still in the upper level.
-// This function runs before any other write, while the rows in the two levels are still equal.
+// After a failed spill, erases from the lower level the rows that are still in the upper level.
+// FinishSpills runs before any other write, while the rows in the two levels are still equal.
 void TierChain::FinishSpills() {
   for (size_t level = 0; level + 1 < levels_.size(); ++level) {
     std::vector<int64_t>& keys = halfway_[level];

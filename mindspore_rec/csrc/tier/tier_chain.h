@@ -46,8 +46,9 @@ class TierChain : public Tier {
   std::unique_ptr<TierScan> Scan(bool exact) override;
   TierStats Stats() const override;
 
-  // Erases rows that an upper level has, too. A process leaves such rows if it ends between a write
-  // to one level and the erasure from the next level. Call Settle for levels from another run.
+  // Erases from lower levels the rows that an upper level also has. Two levels have the same row if
+  // a process ended between the write to one level and the erasure from the other level. Call
+  // Settle for levels that another run has written.
   void Settle();
 
   const std::vector<Level>& levels() const { return levels_; }
@@ -68,10 +69,10 @@ class TierChain : public Tier {
   const std::vector<Level> levels_;
   std::vector<Counters> counters_;
   mutable std::mutex change_mutex_;
-  // Number of writes that have put rows into the first level. Such a write may still have to erase
-  // the rows below the first level.
+  // Number of writes that have put rows into the first level. A counted write may not yet have
+  // erased the older copies of its rows below the first level.
   std::atomic<uint64_t> ascents_{0};
-  // Keys of a failed spill: they may be in a level and in the next level, too.
+  // Keys of a failed spill, whose rows may be both in a level and in the next level.
   std::vector<std::vector<int64_t>> halfway_;
   std::vector<std::unique_ptr<TierScan>> spilling_;  // at the next rows to spill, by level
 };

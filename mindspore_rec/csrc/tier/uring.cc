@@ -22,8 +22,8 @@ int Setup(unsigned entries, io_uring_params* params) {
   return static_cast<int>(::syscall(__NR_io_uring_setup, entries, params));
 }
 
-// The rings are shared with the kernel: the kernel's stores are read with acquire, and ours are
-// written with release.
+// The rings are shared with the kernel. This process loads the kernel's stores with acquire order,
+// and makes its own stores with release order.
 uint32_t LoadAcquire(const uint32_t* p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
 void Store(uint32_t* p, uint32_t value) { __atomic_store_n(p, value, __ATOMIC_RELEASE); }
 

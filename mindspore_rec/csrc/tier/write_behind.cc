@@ -78,13 +78,14 @@ void WriteBehind::WaitFor(std::unique_lock<std::mutex>* lock, Fn fn) {
   if (fn()) return;
   hurry_ = true;
   wake_.notify_all();
-  // The tier may work again before this thread sees the failure.
+  // If the tier fails but works again before this thread wakes, error_ is null, and the wait
+  // continues.
   done_.wait(*lock, [&] { return fn() || (failures_ != failures && error_ != nullptr); });
   if (!fn()) std::rethrow_exception(error_);
 }
 
 void WriteBehind::Push(std::shared_ptr<Part> part) {
-  // The keys are distinct, so each key gets the number of its place.
+  // The keys are distinct, so the set numbers each key by its index in part->keys.
   part->set.Reset(part->keys.size());
   for (const int64_t key : part->keys) part->set.FindOrAdd(key, part->keys.data());
   std::unique_lock<std::mutex> lock(mutex_);
@@ -195,8 +196,9 @@ void WriteBehind::Clear() {
   part->clears = true;
   std::lock_guard<std::mutex> lock(mutex_);
   parts_.push_back(std::move(part));
-  // The part that is being written stays until it is done, or has failed; then the tier is cleared.
-  // Writes that were queued before a clear are dropped.
+  // The part that is being written stays in the queue until its write is done or has failed. After
+  // that write, the background thread clears the tier. Writes that were queued before a clear are
+  // dropped.
   parts_.erase(parts_.begin() + busy_, parts_.end() - 1);
   bytes_ = busy_ ? parts_.front()->bytes() : 0;
   moot_ = busy_;

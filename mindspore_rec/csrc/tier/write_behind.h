@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// WriteBehind: a queue in front of a tier. Read sees queued writes and erasures at once; a
-// background thread passes them to the tier in order. A change leaves the queue only after the tier
-// has it. If the tier fails, the queue keeps the rows and tries again every second, and whenever a
-// caller waits for room.
+// WriteBehind: a queue in front of a tier. Read uses queued writes and erasures at once. A
+// background thread passes the queued changes to the tier in order. A change leaves the queue only
+// after it was made in the tier. If the tier fails, the queue keeps the rows and tries again every
+// second, and whenever a caller waits for room.
 //
 // A forked child must neither use nor destroy its parent's queue, because the background thread
 // exists only in the parent. One thread at a time may call Write, Erase, Drain, Flush and Clear;
@@ -36,7 +36,7 @@ class WriteBehind {
   void Write(std::vector<int64_t> keys, std::vector<char> rows);
   void Erase(std::vector<int64_t> keys);
 
-  // Tier::Read and Tier::Contains over queue and tier together.
+  // Do the same as Tier::Read and Tier::Contains, over queue and tier together.
   void Read(const int64_t* keys, size_t n, char* rows, bool* found);
   void Contains(const int64_t* keys, size_t n, bool* found);
 
@@ -44,12 +44,13 @@ class WriteBehind {
   void Drain();
   // Calls Drain and Tier::Flush.
   void Flush();
-  // Erases every row. Readers see the erasure at once. The background thread clears the tier in
-  // queue order, and Drain waits for it. Throws std::bad_alloc; then nothing has changed.
+  // Erases every row. Once Clear has returned, Read finds no rows. The background thread clears the
+  // tier in queue order, and Drain waits until the tier is cleared. Throws std::bad_alloc; then
+  // nothing has changed.
   void Clear();
 
-  // Stops the background thread for its lifetime. A walk over the tier then finds each row once, in
-  // the tier or in waiting(). The thread with a Pause must not wait for the queue.
+  // While a Pause exists, the background thread is stopped. A walk over the tier then finds each
+  // row once, in the tier or in waiting(). A thread that has a Pause must not wait for the queue.
   class Pause {
    public:
     explicit Pause(WriteBehind* queue);
@@ -84,7 +85,7 @@ class WriteBehind {
 
  private:
   void Push(std::shared_ptr<Part> part);
-  // Waits until fn() is true. Throws if the tier has failed since the call. Requires the lock.
+  // Waits until fn() is true. Throws if the tier fails during the wait. Requires the lock.
   template <typename Fn>
   void WaitFor(std::unique_lock<std::mutex>* lock, Fn fn);
   void WriterMain();

@@ -17,7 +17,8 @@ class AppendLog {
   // Makes sure that the next n Add() calls cannot fail. Throws std::bad_alloc.
   void Reserve(size_t n) {
     while (size_ + n > blocks_.size() * kBlock) {
-      // The vector grows first; if its growth failed later, the new block would leak.
+      // Let the vector grow before the block is allocated. If the vector's growth failed later, the
+      // new block would leak.
       if (blocks_.size() == blocks_.capacity()) blocks_.reserve(2 * blocks_.size() + 8);
       blocks_.push_back(std::unique_ptr<T[]>(new T[kBlock]));
     }

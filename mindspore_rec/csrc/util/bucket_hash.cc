@@ -25,7 +25,7 @@ uint64_t Inverse(uint64_t odd) {
 }
 
 // Returns an odd factor whose number of set bits is neither small nor large, because other factors
-// hardly mix.
+// hardly mix the bits.
 uint64_t MixFactor(uint64_t* state) {
   for (;;) {
     const uint64_t factor = Mix64(*state += kStride) | 1;

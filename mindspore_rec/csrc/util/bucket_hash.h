@@ -6,13 +6,14 @@
 // outside the process may depend on this hash: no files, no order of rows, and no choice of evicted
 // rows. The hash for files, row order and eviction is in hash.h.
 //
-// A hash is three multiplications by secret odd numbers, with shift and exclusive or between them
-// to bring high bits down. The keyed hash has as many instructions as the constant hash. Each
-// multiplication spreads any two words over the top bits like a universal hash (multiply-shift;
-// Dietzfelbinger et al. 1997), but keeps arithmetic progressions. After two multiplications and the
-// shifts, no arithmetic progression remains for the third multiplication. With only two
-// multiplications, one seed in a hundred was bad at multiples of some power of two. The hash keeps
-// chosen keys from sharing buckets. The hash is no cipher against an attacker who can observe it.
+// A hash consists of three multiplications by secret odd numbers. Between the multiplications, a
+// shift and an XOR bring high bits down. The keyed hash has as many instructions as the constant
+// hash. Each multiplication spreads any two words over the top bits, as a universal hash does
+// (multiply-shift; Dietzfelbinger et al. 1997). But a multiplication keeps arithmetic progressions.
+// After two multiplications and the shifts, no arithmetic progression remains for the third
+// multiplication. With only two multiplications, one seed in a hundred spread the multiples of some
+// power of two badly. The hash prevents an attacker from choosing keys that share buckets. The hash
+// is not a cipher: it does not protect against an attacker who can observe hashes.
 #pragma once
 
 #include <cstdint>
@@ -56,7 +57,7 @@ class BucketHasher {
 };
 
 // The secrets of this process. The seed of the secrets is random, or comes from the environment
-// variable MINDSPORE_REC_HASH_SEED (any text). With a set MINDSPORE_REC_HASH_SEED, a run can be
+// variable MINDSPORE_REC_HASH_SEED (any text). If MINDSPORE_REC_HASH_SEED is set, a run can be
 // repeated exactly, including its memory accesses. Batches, row indexes and tier indexes have
 // separate secrets. So keys read from one index in its order do not cluster in another index.
 struct ProcessHashers {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Buffer: an uninitialised array that only grows and is kept between steps. Fresh memory of this
-// size would be page-faulted in each step, which costs more than the work on it.
+// Buffer: an uninitialised array that only grows and is kept between steps. New memory of this size
+// would cause page faults in each step, which take longer than the work on the data.
 #pragma once
 
 #include <cstddef>

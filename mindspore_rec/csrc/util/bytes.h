@@ -11,7 +11,8 @@ namespace msrec {
 inline constexpr size_t kCacheLine = 64;
 inline constexpr size_t kHugePage = size_t{2} << 20;
 
-// std::memcpy and std::memset that accept null pointers for 0 bytes, which empty buffers have.
+// std::memcpy and std::memset, except that a pointer may be null if there are 0 bytes, as in an
+// empty buffer.
 inline void CopyBytes(void* to, const void* from, size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
 }

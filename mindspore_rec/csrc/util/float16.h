@@ -41,8 +41,8 @@ __attribute__((always_inline)) inline uint16_t ToFloat16(float value) {
 // Return one of the two float16 around a number. The upper float16 is chosen with the probability
 // that makes the mean exact, to 2^-32 of a float16's last bit. The uniform 32-bit number `random`
 // is added to the discarded bits, the first of which has the weight 2^31. A carry rounds away from
-// zero. For numbers between 65504 and 65536, the upper float16 is infinity. A float16 stays
-// unchanged; NaN stays NaN.
+// zero. For numbers between 65504 and 65536, the upper float16 is infinity. A number that is
+// already a float16 stays unchanged; NaN stays NaN.
 __attribute__((always_inline)) inline uint16_t ToFloat16(float value, uint32_t random) {
   uint32_t bits;
   __builtin_memcpy(&bits, &value, sizeof(bits));

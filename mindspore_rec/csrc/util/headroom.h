@@ -17,7 +17,7 @@ inline void RequireHeadroom(size_t bytes) {
 }
 
 // Upper bound of the bytes that index, scratch arrays and change log need for `keys` keys. The
-// bound covers a larger segment of the index in each shard, and 100 bytes per key.
+// bound allows each shard to allocate a larger segment of its index, and allows 100 bytes per key.
 inline size_t HeadroomForKeys(size_t keys) { return (size_t{2} << 20) + 128 * keys; }
 
 }  // namespace msrec

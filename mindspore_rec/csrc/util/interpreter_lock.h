@@ -15,8 +15,8 @@ struct InterpreterLock {
   void (*take)(void* state);
 };
 
-// Called once, before any other thread uses the core. If SetInterpreterLock is never called, there
-// is no interpreter.
+// SetInterpreterLock must be called only once, before any other thread uses the core. Without a
+// call of SetInterpreterLock, the core assumes that there is no interpreter.
 void SetInterpreterLock(const InterpreterLock& lock);
 
 // During the lifetime of this object, the calling thread does not have the interpreter's lock.

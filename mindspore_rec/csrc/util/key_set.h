@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // KeySet: numbers distinct keys 0, 1, 2, ... in the order of their first appearance. The keys are
-// in an array of the caller; this set only indexes them. A KeySet is scratch for one shard of one
-// batch, and is not thread safe.
+// in an array of the caller, and the KeySet is only an index of this array. A KeySet is scratch for
+// one shard of one batch, and is not thread safe.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace msrec {
 
 class KeySet {
  public:
-  // Empties the set. Afterwards the set has room for `expected` keys, and grows for further keys.
+  // Empties the set. After Reset, the set has room for `expected` keys, and grows for further keys.
   void Reset(size_t expected) {
     size_t entries = 64;
     while (entries * 3 < expected * 4) entries *= 2;
@@ -58,8 +58,8 @@ class KeySet {
   size_t capacity() const { return (mask_ + 1) / 4 * 3; }
   size_t bytes() const { return entries_.bytes(); }
 
-  // Number of entries read to find each key once. For tests, because this method searches every
-  // key.
+  // Returns the number of entries that are read if each key is searched once. For tests, because
+  // this method searches every key.
   uint64_t Probes(const int64_t* keys) const {
     uint64_t probes = 0;
     for (uint32_t i = 0; i < size_; ++i) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Detects forked children, so that objects refuse to work in a process that did not create them. A
-// child has a copy of the objects from a moment when other threads may have been changing them. The
-// parent's other threads do not exist in the child.
+// child's copies of objects may be inconsistent, because other threads may have been changing the
+// objects at the fork. The parent's other threads do not exist in the child.
 #pragma once
 
 #include <unistd.h>
@@ -22,16 +22,17 @@ namespace process_internal {
 extern std::atomic<uint64_t> forks;
 }
 
-// Returns the number of forks from the first process that loaded the library to this process. The
-// number differs from the number of every ancestor. A process id need not differ, because the
-// system reuses process ids.
+// Returns the number of forks from the first process that loaded the library to this process. A
+// process's number differs from the numbers of all its ancestors. The process id of a child may
+// equal the id of an ancestor that has ended, because the system reuses process ids.
 inline uint64_t ForkCount() { return process_internal::forks.load(std::memory_order_relaxed); }
 
 // The process that created an object.
 class OwnerProcess {
  public:
   bool here() const { return forks_ == ForkCount(); }
-  // Throws ForkedProcess in any other process. `subject` is the beginning of the message.
+  // Throws ForkedProcess if the current process did not create the object. `subject` is the
+  // beginning of the message.
   void Require(const std::string& subject) const {
     if (!here()) Refuse(subject);
   }

@@ -80,8 +80,9 @@ ThreadPool::Alone::Alone() { ++alone; }
 ThreadPool::Alone::~Alone() { --alone; }
 
 ThreadPool& ThreadPool::Global() {
-  // Never destroyed, because operators may still run while the interpreter shuts down. A forked
-  // child gets a new pool of the same size, because the parent's workers do not exist there.
+  // The pool is never destroyed, because operators may still run while the interpreter shuts down.
+  // A forked child gets a new pool of the same size, because the parent's workers do not exist
+  // there.
   static std::atomic<ThreadPool*> global{nullptr};
   ThreadPool* pool = global.load(std::memory_order_acquire);
   if (pool != nullptr && pool->owner_.here()) return *pool;
@@ -108,8 +109,8 @@ void ThreadPool::Start(int num_threads) {
   } catch (const std::exception& error) {  // the system's limits, or memory
     WarnOfFewerThreads(static_cast<int>(workers_.size()) + 1, wanted, error.what());
   }
-  // Wait until all workers have touched their thread-local data. If a worker first touched its
-  // thread-local data in a loop and memory was out, the process would end.
+  // Wait until all workers have touched their thread-local data. If memory ran out when a worker
+  // first touched its thread-local data in a loop, the process would end.
   std::unique_lock<std::mutex> lock(mutex_);
   idle_.wait(lock, [this] { return ready_ == static_cast<int>(workers_.size()); });
   num_threads_ = static_cast<int>(workers_.size()) + 1;
@@ -152,8 +153,8 @@ void ThreadPool::RunTasks(Loop* loop) {
 
 void ThreadPool::WorkerMain(Worker* worker, uint64_t seen) {
   const DefaultFloatMode float_mode;  // not that of the thread which started this one
-  // Makes the system allocate the thread-local data of this library and of exceptions for this
-  // thread.
+  // Touches the thread-local data of this library and of exceptions, so that the system allocates
+  // these data for this thread now.
   const_cast<volatile bool&>(inside_task) = std::uncaught_exceptions() > 0;
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -198,9 +199,9 @@ void ThreadPool::Leave() {
   idle_.notify_all();
 }
 
-// Keeps a sleeping worker off the caller's CPU until it has woken. If other programs use the
-// remaining CPUs, the system would repeatedly wake the worker on the caller's CPU, and both threads
-// would share this CPU.
+// Keeps a sleeping worker off the caller's CPU until the worker has woken. If other programs use
+// the remaining CPUs, the system would repeatedly wake the worker on the caller's CPU, and both
+// threads would share this CPU.
 void ThreadPool::KeepOff(Worker* worker, int cpu) {
   if (worker->kept_off || sched_getaffinity(worker->tid, sizeof(cpu_set_t), &worker->cpus) != 0) {
     return;
@@ -223,7 +224,8 @@ void ThreadPool::Open() {
   wake_.notify_all();
 }
 
-// Waits only for workers inside the loop. A worker that has not entered yet would find no task.
+// Waits only for workers inside the loop. A worker that has not entered the loop yet would find no
+// task.
 void ThreadPool::Close() {
   gate_.fetch_and(~kOpen, std::memory_order_acq_rel);
   const auto left = [&] { return (gate_.load(std::memory_order_acquire) & kInside) == 0; };

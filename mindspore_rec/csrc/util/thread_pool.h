@@ -33,11 +33,11 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   // Runs fn(task) once for every task in [0, num_tasks) on the caller and the workers, and returns
-  // when all tasks are done. The thread of a task is unspecified, and tasks must not depend on it.
-  // The first exception of a task is rethrown after every started task has ended; tasks that have
-  // not started are skipped. Any thread may call ParallelFor. The caller runs all tasks alone if
-  // another call is in progress, inside a task, or in a forked child. Tasks always compute in the
-  // default float mode, independent of the caller's mode.
+  // when all tasks are done. A task may run on the caller or on any worker, and the task's result
+  // must not depend on the thread. The first exception of a task is rethrown after every started
+  // task has ended; tasks that have not started are skipped. Any thread may call ParallelFor. The
+  // caller runs all tasks alone if another call is in progress, inside a task, or in a forked
+  // child. Tasks always compute in the default float mode, independent of the caller's mode.
   void ParallelFor(int64_t num_tasks, const std::function<void(int64_t)>& fn);
 
   // During the lifetime of an Alone, loops of the calling thread run on that thread alone. So
@@ -91,8 +91,8 @@ class ThreadPool {
   const OwnerProcess owner_;
   std::mutex caller_mutex_;  // one loop at a time
 
-  // Number of the loop | whether it is open | number of workers inside. Only workers inside use
-  // loop_.
+  // Three fields: the number of the loop, whether the loop is open, and the number of workers
+  // inside the loop. Only workers inside the loop use loop_.
   std::atomic<uint64_t> gate_{0};
   std::mutex mutex_;  // held to fall asleep and to wake
   std::condition_variable wake_;

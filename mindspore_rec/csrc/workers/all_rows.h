@@ -2,11 +2,11 @@
 //
 // AllRows: the rows of a table on all workers, read and changed by a single worker. AllRows
 // accesses this worker's rows directly, and other workers' rows through their RowService. Only one
-// worker calls; the other workers may do anything else meanwhile.
+// worker calls the methods; the other workers may do anything else meanwhile.
 //
 // For a replicated table, this worker has all rows: AllRows reads this worker's rows, and changes
 // the rows of all workers. If a call fails on one worker, the message names that worker; other
-// workers may already have done the call.
+// workers may already have completed the call.
 #pragma once
 
 #include <cstdint>
@@ -46,10 +46,10 @@ class AllRows {
 
   const Placement& placement() const { return table_.placement(); }
   bool Mine(int worker) const { return worker == group_.rank(); }
-  // Return the ids by owner. Ids that the filter drops go to this worker, which handles dropped
-  // ids.
+  // Return the ids, grouped by the worker that owns their rows. Ids that the filter drops go to
+  // this worker, which handles dropped ids.
   std::vector<Part> ByOwner(const IdView& ids, const IdFilter& filter) const;
-  // Return the ids by the worker that must change their rows.
+  // Return the ids, grouped by the worker that must change their rows.
   std::vector<Part> ByChanged(const IdView& ids, const IdFilter& filter) const;
   // Return the rows of a part, from values [ids.size, dim].
   std::vector<float> Gather(const Part& part, const float* values) const;
@@ -69,8 +69,8 @@ class AllRows {
   WorkerGroup& group_;
 };
 
-// Call fn with the rows of all workers if the table is over several workers, and with the table
-// itself if not. Other workers need not call.
+// If the table is over several workers, call fn with the rows of all workers. If this is the only
+// worker, call fn with the table itself. Only this worker needs to call ByRequests.
 template <typename Fn>
 auto ByRequests(const Registered& registered, const Fn& fn) {
   if (registered.over_workers == nullptr) return fn(*registered.table);

@@ -15,7 +15,7 @@
 //
 // All code of a worker before Begin must be in a Try, because an exception outside a Try would
 // leave the other workers waiting. The agreement itself allocates no memory, so a worker that runs
-// out of memory can still report it to all others.
+// out of memory can still report this failure to all other workers.
 #pragma once
 
 #include <cstddef>
@@ -53,7 +53,7 @@ struct TableExchange {
   uint64_t operations = 0;  // done so far; equal on all workers
   Buffer<char> send, recv, rows;
 
-  // Memory of the agreement, with one entry per worker.
+  // Memory for the agreement of the workers, with one entry per worker.
   std::vector<Header> sent_headers, headers;
   std::vector<size_t> send_bytes, received_bytes, header_bytes;
   std::vector<uint64_t> statuses;
@@ -62,7 +62,7 @@ struct TableExchange {
 
 class Collective {
  public:
-  // Calls the operation name(), and waits for the running operation.
+  // Starts an operation with the name name(), after the running operation has ended.
   template <typename Name>
   Collective(TableExchange* exchange, const Name& name)
       : exchange_(exchange),
@@ -82,7 +82,7 @@ class Collective {
   // Returns the channel for further collective calls of the operation, after Begin.
   Communicator& channel() { return channel_; }
 
-  // Call fn, unless a failure is already recorded here, and record its exception.
+  // Call fn, unless a failure is already recorded here. If fn throws, record the exception.
   template <typename Fn>
   void Try(Fn&& fn) {
     if (error_ != nullptr) return;
@@ -96,10 +96,11 @@ class Collective {
 
   // Number of bytes that this worker will send to each worker by the next Exchange; 0 at first.
   std::vector<size_t>& send_bytes() { return exchange_->send_bytes; }
-  // Tell each worker the number of bytes for it, and make room in memory().recv. Throws if the
-  // operation failed on a worker, and WorkerError if the workers are at different operations.
+  // Tell each worker the number of bytes that this worker will send to it, and make room in
+  // memory().recv. Throws if the operation failed on a worker, and WorkerError if the workers are
+  // at different operations.
   void Begin();
-  // Number of bytes that each worker will send to this one, and their sum.
+  // Number of bytes that each worker will send to this worker, and the sum of these numbers.
   const std::vector<size_t>& received_bytes() const { return exchange_->received_bytes; }
   size_t received() const;
   void Exchange(const void* send, void* recv);
@@ -108,7 +109,7 @@ class Collective {
                 const std::vector<size_t>& recv_bytes);
   // Throw if the operation has failed on a worker since Begin.
   void Agree();
-  // Call fn, which all workers do after they have agreed. If fn throws nevertheless, the channel is
+  // Call fn, an action that all workers do after they have agreed. If fn throws, the channel is
   // given up, because the other workers cannot continue with this worker.
   template <typename Fn>
   void Must(Fn&& fn) {

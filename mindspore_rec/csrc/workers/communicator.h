@@ -16,8 +16,8 @@
 
 namespace msrec {
 
-// A failure between workers. The message begins with the rank, and names the exchange that was
-// waiting.
+// A failure between workers. The message begins with this worker's rank, and names the exchange
+// that was waiting.
 struct WorkerError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -25,7 +25,7 @@ struct WorkerError : std::runtime_error {
 constexpr double kDefaultWaitLimit = 300;  // seconds
 
 // Names the current exchange of the calling thread during the scope, for messages and for reports
-// of hanging workers. In nested scopes, the innermost scope counts. The texts `what` and `table`
+// of hanging workers. In nested scopes, the innermost scope is used. The texts `what` and `table`
 // must outlive the scope.
 class ExchangeScope {
  public:
@@ -51,7 +51,7 @@ struct WorkerMessage {
   std::string data;
 };
 
-// Counts of a channel's collective calls since its creation.
+// Counts of a channel's collective calls since the channel was created.
 struct ChannelStatistics {
   uint64_t calls = 0;
   uint64_t bytes_sent = 0;      // to other workers
@@ -86,7 +86,8 @@ class Communicator {
   // Returns whether a collective call is running. Any thread may call busy.
   bool busy() const { return busy_.load(); }
 
-  // Returns the text of a long wait, "" if no call waits for long. Any thread may call waiting.
+  // Returns a text about a call that has waited for long, or "" if there is no such call. Any
+  // thread may call waiting.
   std::string waiting() const;
 
   // Give the channel up, because this worker cannot continue as the other workers expect. The other
@@ -106,11 +107,12 @@ class Communicator {
   // Writes the all_bytes[r] bytes of each worker r to `all`, worker 0's bytes first. `mine` has
   // all_bytes[rank()] bytes, and may be the place of these bytes in `all`.
   void AllGatherV(const void* mine, void* all, const size_t* all_bytes);
-  // Returns when all workers have called it.
+  // Returns when all workers have called Barrier.
   void Barrier();
 
-  // Single messages, from any thread, also during collective calls. One thread receives a message
-  // once. Messages with the same sender and tag arrive in the order of sending.
+  // Any thread may send and receive single messages, also during collective calls. Each message is
+  // received once, by one thread. Messages with the same sender and tag arrive in the order of
+  // sending.
 
   // Sends to another worker or to itself. Copies the data and returns at once.
   void Send(int to, int tag, const void* data, size_t bytes);

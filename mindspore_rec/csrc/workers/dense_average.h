@@ -18,8 +18,8 @@ namespace msrec {
 void AverageOverWorkers(TableExchange* exchange, const std::vector<const float*>& gradients,
                         const std::vector<SummedSpan>& sums);
 
-// Throws WorkerError on all workers unless their parameters have the same bits. The message names
-// the first parameter that differs.
+// Throws WorkerError on all workers unless the parameters of all workers have the same bits. The
+// message names the first parameter that differs.
 void CheckSameOverWorkers(TableExchange* exchange, const std::vector<ByteSpan>& parameters,
                           const std::vector<std::string>& names);
 

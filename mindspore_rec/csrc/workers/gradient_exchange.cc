@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Gradients over workers: gradients are summed by key and sent to the owners of the rows, which add
-// them up in the order of workers.
+// Gradients over workers: gradients are summed by key and sent to the owners of the rows. The
+// owners add the sums of all workers in the order of workers.
 #include <cstring>
 #include <functional>
 #include <memory>

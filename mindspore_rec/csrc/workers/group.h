@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The workers of a job, from the view of one worker: its channels to the other workers, and the
-// step that all do together.
+// step that all workers do together.
 #pragma once
 
 #include <array>
@@ -47,14 +47,14 @@ class WorkerGroup {
 
   // Number of the current step; -1 before the first BeginStep.
   int64_t step() const { return step_.load(std::memory_order_relaxed); }
-  // Weight of each worker's mean gradient in the global batch: its share of the samples. All
-  // weights are 0 if no worker has samples, and 1 / size() before the first BeginStep. If losses
-  // are sums, the weight is 1.
+  // Weight of each worker's mean gradient in the global batch: the worker's share of the samples.
+  // All weights are 0 if no worker has samples, and 1 / size() before the first BeginStep. If
+  // losses are sums, the weight is 1.
   std::vector<float> weights() const;
   float weight() const;
-  // Number of rows of all workers before this worker's first row, if this worker has `rows` rows.
-  // Each sample has equally many rows. Before the first BeginStep, all workers count as having the
-  // same number of rows.
+  // Number of rows in the global batch before this worker's first row, if this worker has `rows`
+  // rows. Each sample has the same number of rows. Before the first BeginStep, all workers are
+  // assumed to have the same number of rows.
   int64_t RowsBefore(int64_t rows) const;
   // Whether this worker has no samples in this step. An idle worker takes part in exchanges without
   // keys.

@@ -27,7 +27,7 @@ void ShardedTable::LookupWithHandles(const IdView& ids, const IdFilter& filter, 
   LookUpOverWorkers(&one, 1, true);
 }
 
-// A message to a worker has its handles, then their gradients.
+// A message to a worker has the worker's handles, then the gradients of these handles.
 void ShardedTable::AccumulateByHandle(const int64_t* handles, size_t n, const float* grad) {
   RequireSpread(*this);
   Collective all(exchange_, [this] { return "gradients by handle of " + TableNames({this}); });

@@ -17,7 +17,8 @@ const char* KindOf(const LookupRequest& request, bool train) {
   return train ? "training lookup of " : "lookup of ";
 }
 
-// Whether a lookup needs no other worker, because it is an evaluation and this worker has all rows.
+// True if a lookup needs no other worker: the lookup is an evaluation, and this worker has all rows
+// of the table.
 bool IsLocal(const LookupRequest& request, bool train) {
   return !train && !request.table->placement().spread();
 }

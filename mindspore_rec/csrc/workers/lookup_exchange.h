@@ -21,7 +21,7 @@ class LookupExchange {
   // Requires: the requirements of LookUpOverWorkers are met, and the requests outlive this object.
   LookupExchange(LookupRequest* requests, size_t n, bool train);
 
-  // Do the lookups. Throws on all workers if one fails.
+  // Do the lookups. Throws on all workers if one worker fails.
   void Run();
 
  private:
@@ -42,7 +42,7 @@ class LookupExchange {
     Table& here() const { return request->table->table(); }
     size_t dim() const { return static_cast<size_t>(here().dim()); }
     bool replicated() const { return table().placement().replicated(); }
-    // Number of keys that this worker sends to r.
+    // Number of keys that this worker sends to worker r.
     size_t sent(int r) const { return kept->keys.count(replicated() ? 0 : r); }
     // The type of rows in messages: the table's own type, so that nothing is lost. Rows of a
     // replicated table are float32, like the lookup's output.
@@ -50,7 +50,8 @@ class LookupExchange {
       return replicated() ? NumberType::kFloat32 : here().config().precision.value;
     }
     size_t row_bytes() const { return dim() * BytesOf(type()); }
-    // The rows of the keys that this worker owns: first in the looked-up type, then in type().
+    // The rows of the keys that this worker owns: the lookup writes float32 numbers, which are then
+    // converted to type() in place.
     float* rows() const { return kept->rows.data() + kLine / sizeof(float); }
   };
 
@@ -58,7 +59,8 @@ class LookupExchange {
   // tables and need no memory.
   void AddLookups();
   void Plan(One* one);
-  // Write the keys of all lookups to memory().send, and their bytes to send_bytes().
+  // Write the keys of all lookups to memory().send, and the number of bytes for each worker to
+  // send_bytes().
   void WriteKeys();
   void ReadKeys();
   void MakeRoom();

@@ -73,7 +73,8 @@ void LookupExchange::ReadKeys() {
       uint64_t count = 0;
       if (left < sizeof(count)) throw WrongKeys(r);
       std::memcpy(&count, at, sizeof(count));
-      // With more keys than bytes, the size computation would overflow.
+      // First check that there are no more keys than bytes; with a huge count, KeyMessageBytes
+      // would overflow.
       if (count > left || KeyMessageBytes(count) > left) throw WrongKeys(r);
       messages.push_back(at + sizeof(count));
       one.kept->received[r] = count;

@@ -24,8 +24,9 @@ auto ByExchange(const Registered& registered, const Fn& fn) {
   return registered.over_workers != nullptr ? fn(*registered.over_workers) : fn(*registered.table);
 }
 
-// Creates a table like CreateTable. If there are other workers, the new table is this worker's part
-// of a table over all workers. The placement uses `kind`, and `owner` modulo the number of workers.
+// Creates a table as CreateTable does. If there are other workers, the new table is this worker's
+// part of a table over all workers. The placement uses `kind`, and `owner` modulo the number of
+// workers.
 std::shared_ptr<Registered> CreateTableOverWorkers(const TableConfig& config, bool replace);
 
 }  // namespace msrec

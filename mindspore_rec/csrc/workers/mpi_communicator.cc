@@ -35,8 +35,8 @@ struct MessageHead {
   int32_t unused = 0;
 };
 
-// Yields during a wait: first briefly to other threads, for a quick answer, then for longer, to
-// leave the cores to computing threads.
+// Pauses a waiting loop. At first, Pause only yields to other threads, for a quick answer. Later,
+// Pause sleeps, to leave the cores to computing threads.
 class Patience {
  public:
   void Pause() {
@@ -140,7 +140,7 @@ std::vector<int> MpiCommunicator::Missing(const Messages& messages) const {
   return missing;
 }
 
-// Ends the job if a worker that is waited for has left, or the time limit is over.
+// Ends the job if this worker waits for a worker that has left, or if the time limit is over.
 void MpiCommunicator::LookAround(const Messages& messages, double seconds, double* since_left) {
   constexpr double kUnderWay = 0.5;  // seconds for what a worker sent before it left
   const std::vector<int> missing = Missing(messages);
@@ -208,7 +208,8 @@ void MpiCommunicator::DoAllToAllV(const char* send, const size_t* send_bytes, ch
   messages_.Clear();
   FillStarts(send_bytes, &send_at_);
   FillStarts(recv_bytes, &recv_at_);
-  // Every worker begins with the worker after itself, so that no worker is first for all others.
+  // Every worker begins with the worker after itself, so that not all workers send to the same
+  // worker first.
   for (int i = 1; i < size(); ++i) {
     const int from = (rank() + size() - i) % size();
     StartReceive(recv + recv_at_[from], recv_bytes[from], from, kCollectiveTag, &messages_);
@@ -295,7 +296,7 @@ std::optional<WorkerMessage> MpiCommunicator::DoTryReceive(int from, int tag) {
         "looking for messages");
   if (found == 0) {
     DropSent();
-    // A worker at its end still answers requests until all workers have ended.
+    // A worker that has announced its end still answers requests until all workers have ended.
     const bool answers = name() == kChannelNames[static_cast<size_t>(Channel::kService)];
     if (from != kAny && job_->HasLeft(from) && from != rank() && !answers) {
       job_->EndLeft(Me() + "waits for a message of worker " + std::to_string(from) +

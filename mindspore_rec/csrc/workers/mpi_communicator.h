@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A channel that uses non-blocking MPI messages between each pair of workers, so that a wait knows
-// the missing workers.
+// A channel that uses non-blocking MPI messages between each pair of workers, so that a waiting
+// call can name the missing workers.
 #pragma once
 
 #include <list>

@@ -28,7 +28,7 @@ std::atomic<MpiJob*> the_job{nullptr};
 
 void Print(const std::string& text) {
   const std::string whole = "mindspore_rec: " + text + "\n";
-  // One write call, so that lines of different threads do not mix.
+  // Use a single write call, so that lines of different threads do not mix.
   if (write(STDERR_FILENO, whole.data(), whole.size()) < 0) return;
 }
 
@@ -136,7 +136,7 @@ std::unique_ptr<WorkerGroup> MpiJob::TakeGroup() {
 
 void MpiJob::Note(int to, int kind) {
   static const char empty = 0;
-  // Do not wait for the request: a byte is sent at once, unless the receiver is gone.
+  // Do not wait until `request` completes: a byte is sent at once, unless the receiver is gone.
   MpiRequest request = 0;
   mpi_->send(notes_, &empty, 1, to, kind, &request);
 }

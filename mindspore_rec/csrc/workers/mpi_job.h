@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// This process as a worker of a job started by Open MPI's launcher: MPI itself, the channels, and
-// the end of the job. The job ends by success, or because a worker fails or hangs.
+// MpiJob: this process as a worker of a job that Open MPI's launcher started. MpiJob manages MPI
+// itself, the channels, and the end of the job. The job ends by success, or because a worker fails
+// or hangs.
 //
 // MPI cannot continue without a worker, so every failure ends the whole job, and a new job starts
 // from the last checkpoint. MPI_Finalize waits for all workers, so a failed worker must not call
-// MPI_Finalize. A worker that ends normally notifies all other workers on a channel of the job, and
-// finalizes after all workers have done so. A failed worker ends its process without MPI_Finalize,
-// and the launcher then ends all other processes. A worker that waits for a worker that has ended
-// ends the job.
+// MPI_Finalize. A worker that ends normally notifies all other workers on a channel of the job. The
+// worker calls MPI_Finalize after all workers have sent this notification. A failed worker ends its
+// process without MPI_Finalize, and the launcher then ends all other processes. If a worker waits
+// for a worker that has already ended, the waiting worker ends the job.
 #pragma once
 
 #include <atomic>

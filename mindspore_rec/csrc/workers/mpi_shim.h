@@ -30,7 +30,8 @@ struct MpiShim {
   int (*finalize)();
   void (*error_text)(int code, char* text, int capacity);
 
-  // Duplicates the communicator of all workers; its errors are returned.
+  // Duplicates the communicator of all workers. Calls on the duplicate return errors and do not end
+  // the process.
   int (*duplicate)(MpiHandle* communicator);
   int (*send)(MpiHandle communicator, const void* data, int bytes, int to, int tag,
               MpiRequest* request);
@@ -41,7 +42,8 @@ struct MpiShim {
   // receiving requests, `bytes` has the bytes received. `done` is -1 if all requests were null
   // before.
   int (*test_some)(int n, MpiRequest* requests, int* done, int* places, int* errors, int* bytes);
-  // Takes the next message with the tag, if one has arrived; `receive_matched` gets its data.
+  // Takes the next message with the tag, if one has arrived; `receive_matched` then receives the
+  // message's data.
   int (*probe)(MpiHandle communicator, int from, int tag, int* found, int* sender, int* bytes,
                MpiHandle* message);
   int (*receive_matched)(MpiHandle message, void* data, int bytes, MpiRequest* request);

@@ -2,7 +2,7 @@
 //
 // PackedKeys: the distinct keys of a batch in the order of the messages: the keys for worker 0
 // first. For a replicated table there is one part, which goes to each worker. Rows come back, and
-// gradients go out, in the same order.
+// gradients go out, in the order of the keys.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ class PackedKeys {
   // Set the batch's row pointers to rows[p] + i * row_bytes, where i is the key's number within
   // part p. There must be free bytes for a row's metadata before rows[p].
   void Point(Batch* batch, char* const* rows, size_t row_bytes) const;
-  // Return the number of the batch's key at i among the keys of all parts.
+  // Return the number, among the keys of all parts, of the key at place i of the batch.
   uint32_t number(size_t i) const { return number_[i]; }
   // Sum the gradient of the lookup by key into sums, [total(), dim]. The batch is not usable
   // afterwards.

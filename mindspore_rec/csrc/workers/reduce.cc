@@ -51,7 +51,8 @@ ReduceMemory& ThreadMemory() {
   return memory;
 }
 
-// Sums `n` values, which are sent as type T. `values` has this worker's values and gets the sums.
+// Sums `n` values, which are sent as type T. Before the call, `values` has this worker's values;
+// after the call, it has the sums.
 template <typename T>
 void SumParts(Communicator& channel, T* values, size_t n, const float* weights) {
   const int size = channel.size();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sums over workers, with the same bits on all workers and in repeated runs; and a check that
+// Sums over workers, with the same bits on all workers and in repeated runs. Also a check that all
 // workers have the same bits.
 #pragma once
 
@@ -21,10 +21,11 @@ struct SummedSpan {
   size_t size = 0;
 };
 
-// Replaces the floats of each worker by the sum of weights[r] * data_r over workers r, in float32,
-// added in the order of ranks. A worker with weight 0 adds nothing, whatever its data are.
-// `weights` has size() numbers, the same on all workers. The type kBFloat16 rounds the data to
-// bfloat16 before the summation, and the sums before their return, which halves the bytes.
+// Replaces the floats of each worker by a weighted sum: the sum of weights[r] * data_r over all
+// workers r. The sum is computed in float32, in the order of ranks. A worker with weight 0 adds
+// nothing, whatever its data are. `weights` has size() numbers, the same on all workers. With the
+// type kBFloat16, data and sums are rounded to bfloat16 before they are sent, which halves the
+// bytes.
 //
 // Each worker sums one part and sends the sum to all workers. So each worker sends 2 (size() - 1) /
 // size() of the data. Collective; sizes are the same on all workers.
@@ -33,8 +34,8 @@ void WeightedSum(Communicator& channel, float* data, size_t n, const float* weig
 // WeightedSum() of several arrays in one exchange.
 void WeightedSum(Communicator& channel, const std::vector<SummedSpan>& spans, const float* weights,
                  WireType wire = WireType::kFloat32);
-// WeightedSum() of the floats at from[i], spans[i].size each. The floats at from[i] do not change;
-// the sums go to the spans.
+// WeightedSum() of several arrays: array i has spans[i].size floats at from[i]. The floats at
+// from[i] do not change; the sums go to the spans.
 void WeightedSum(Communicator& channel, const std::vector<const float*>& from,
                  const std::vector<SummedSpan>& spans, const float* weights,
                  WireType wire = WireType::kFloat32);
@@ -55,8 +56,8 @@ struct WorkerDifference {
   std::vector<int> workers;  // those that differ from worker 0
 };
 
-// Compares checksums of each span over workers; returns nothing if all agree. Collective. Workers
-// with different numbers of spans differ in the first span.
+// Compares checksums of each span over workers; returns nothing if all agree. Collective. If
+// workers have different numbers of spans, the result names the first span.
 std::optional<WorkerDifference> FindDifference(Communicator& channel,
                                                const std::vector<ByteSpan>& spans);
 

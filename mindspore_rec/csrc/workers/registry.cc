@@ -36,8 +36,8 @@ struct Registry {
 Registry& TheRegistry() {
   static Registry* const registry = [] {
     auto* made = new Registry;  // operators may run until the very end of the process
-    // If another thread registers a table during a fork, the child gets the registry complete and
-    // unlocked.
+    // If another thread registers a table during a fork, the child's copy of the registry is still
+    // complete and unlocked.
     pthread_atfork([] { TheRegistry().mutex.lock(); }, [] { TheRegistry().mutex.unlock(); },
                    [] { TheRegistry().mutex.unlock(); });
     return made;
@@ -47,7 +47,7 @@ Registry& TheRegistry() {
 
 [[maybe_unused]] const Registry& made_at_the_start = TheRegistry();
 
-// Access to this process's registry, locked.
+// Locked access to this process's registry.
 class Locked {
  public:
   Locked() : lock_(TheRegistry().mutex) {
@@ -70,7 +70,7 @@ void SetReplaced(const Locked& registry, int64_t id, bool replaced) {
   if (it != registry->open.end()) it->second->replaced = replaced;
 }
 
-// In a forked child, the parent's names are already free.
+// In a forked child, the names of the parent's tables are already free.
 void FreeName(const Locked& registry, const TableConfig& config, int64_t id) {
   const auto it = registry->names.find({config.scope, config.name});
   if (it == registry->names.end()) return;
@@ -108,7 +108,7 @@ std::shared_ptr<Registered> CreateTable(const TableConfig& config, bool replace)
     made->id = numbered.id;
     const Locked registry;
     registry->open.emplace(made->id, made);
-    // A table created in the meantime is newer than this one.
+    // If another table got the name in the meantime, that table is newer than this table.
     made->replaced = registry->names[{config.scope, config.name}].back() != made->id;
   } catch (...) {
     const Locked registry;
@@ -189,8 +189,8 @@ void CloseTable(int64_t id) {
   try {
     StartThread("close a table", [leaving] { leaving->Close(); }).detach();
   } catch (const std::runtime_error&) {
-    // Without a thread, the table's rows stay until the process ends, because waiting here would
-    // never end.
+    // If no thread can be started, keep the table's rows until the process ends. A wait here could
+    // last forever.
     static_cast<void>(new std::shared_ptr<Table>(leaving));
   }
 }

@@ -68,8 +68,8 @@ std::shared_ptr<Table> FindTableByName(const std::string& name);
 // Throws TableReplaced if a newer table has the name of this table.
 void CheckNotReplaced(const Registered& registered);
 
-// Throws std::runtime_error if rows_missing, because the rows would not belong to the other
-// weights.
+// Throws std::runtime_error if rows_missing is set, because the table's rows would not belong to
+// the network's other weights.
 void CheckRowsGiven(const Registered& registered);
 
 // Closes the table and frees its rows and name. If there are older tables of that name, the newest

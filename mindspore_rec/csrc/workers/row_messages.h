@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Messages about rows between workers: consecutive values in the machine's native format, because
-// all workers run the same build on machines of one kind.
+// Messages about rows between workers: consecutive values in the machine's native format. All
+// workers run the same build on machines of one kind.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +52,7 @@ class MessageReader {
   }
   bool TakeBool();
   std::string TakeString();
-  // Reads n values into given memory, or into a new array.
+  // Reads n values into the caller's memory (TakeTo) or into a new array.
   template <typename T>
   void TakeTo(T* to, size_t n) {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -96,16 +96,18 @@ class MessageWriter {
 void WriteIds(const IdView& ids, MessageWriter* out);
 std::vector<int64_t> ReadIds(MessageReader* in);
 
-// The padding key and the coefficient; the owner of the rows knows the vocabulary.
+// A message has only the padding key and the coefficient of a filter, because the owner of the rows
+// knows the vocabulary.
 void WriteFilter(const IdFilter& filter, MessageWriter* out);
 IdFilter ReadFilter(MessageReader* in);
 
 void WriteRows(const ExportedRows& rows, MessageWriter* out);
 ExportedRows ReadRows(MessageReader* in);
 
-// Writes everything except the settings of admission and eviction, which every worker has.
+// Writes an explanation, except the settings of admission and eviction, which every worker already
+// has.
 void WriteExplanation(const Explanation& explanation, MessageWriter* out);
-// Reads an explanation into one of this worker's table, which already has the settings.
+// Reads an explanation. `explanation` already has the settings, from this worker's table.
 void ReadExplanation(MessageReader* in, Explanation* explanation);
 
 }  // namespace msrec

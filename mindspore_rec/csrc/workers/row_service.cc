@@ -18,7 +18,8 @@ namespace {
 // Wait times between two checks for a request: short after a request, then doubled each time.
 constexpr auto kShortestNap = std::chrono::microseconds(50);
 constexpr auto kLongestNap = std::chrono::microseconds(5000);
-// Workers create their tables at different times, so a request waits this long for its table.
+// Workers create their tables at different times, so a request waits up to this time until its
+// table exists.
 constexpr auto kTableLimit = std::chrono::seconds(10);
 
 std::mutex the_mutex;
@@ -104,7 +105,7 @@ void RowService::Run() {
   try {
     Serve();
   } catch (const std::bad_alloc&) {
-    // A request or an answer is lost, and the requesting worker would wait for the answer.
+    // A request or an answer is lost, so the requesting worker would wait in vain.
     channel_.GiveUp("out of memory to answer another worker's request for rows");
   } catch (const std::exception&) {
     // The channel is broken; workers that wait for an answer report the error.

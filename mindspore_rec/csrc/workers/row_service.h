@@ -24,11 +24,11 @@ namespace msrec {
 
 class RowService {
  public:
-  // Return the table with a name, or null if there is none.
+  // Return the table with this name, or null if there is no such table.
   using FindTable = std::function<std::shared_ptr<Table>(const std::string&)>;
 
-  // Answers requests from the group's service channel until it is destroyed. Requires: the group
-  // outlives this object. Throws std::runtime_error if the system allows no more threads.
+  // Answers requests from the group's service channel until the RowService is destroyed. Requires:
+  // the group outlives this object. Throws std::runtime_error if the system allows no more threads.
   RowService(WorkerGroup* group, FindTable find);
   ~RowService();
   RowService(const RowService&) = delete;

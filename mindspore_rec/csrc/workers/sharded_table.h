@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // ShardedTable: a table over all workers. Each worker has a Table with the rows that it owns.
-// Lookups send the distinct keys of a batch to their owners and get rows back. Gradients go the
-// same way, summed by key. N workers with a batch each compute the same as one table with the
-// concatenated batch, except for rounding. Repeated runs give the same bits.
+// Lookups send the distinct keys of a batch to their owners and receive the rows from the owners.
+// Gradients are summed by key and sent to the owners, too. Except for rounding, N workers with one
+// batch each compute the same as one table with the concatenated batch. Repeated runs give the same
+// bits.
 //
 // A training step works as follows. Training lookups return tickets. Accumulate adds a lookup's
 // gradient. ExchangeGradients sends all tables' gradients to the owners. Then Step updates only
@@ -12,7 +13,7 @@
 // owner first prepares the lookup, all owners agree, and then the lookup is done.
 //
 // A worker without a batch in a step (WorkerGroup::idle) takes part without keys. The training
-// lookups of an idle worker read zeros, and its gradients are dropped.
+// lookups of an idle worker return zeros, and its gradients are dropped.
 //
 // ShardedTable is thread safe like Table.
 #pragma once
@@ -61,21 +62,21 @@ class ShardedTable {
   const Placement& placement() const { return table_->placement(); }
   TableExchange& exchange() const { return *exchange_; }
 
-  // These methods match the methods of Table, over all workers.
+  // These methods do the same as the methods of Table, but over all workers.
   int64_t LookupTrain(const IdView& ids, const IdFilter& filter, const RowsOut& out);
   void LookupEval(const IdView& ids, const IdFilter& filter, const RowsOut& out);
   int64_t PoolTrain(const IdView& ids, const IdFilter& filter, const BagView& bags, float* out);
   void PoolEval(const IdView& ids, const IdFilter& filter, const BagView& bags, float* out);
 
   // These methods match the methods of Table, but do not support a replicated table. Only the
-  // worker that looked up a row can use its handle.
+  // worker that looked up a row can use the row's handle.
   void LookupWithHandles(const IdView& ids, const IdFilter& filter, float* out, int64_t* handles);
   // After a failure, the table has no gradients and lookups any more.
   void AccumulateByHandle(const int64_t* handles, size_t n, const float* grad);
 
-  // Begin to promote the rows of later batches, at their owners: for this worker's ids and the ids
-  // of all other workers. Return the number of this worker's prefetch, like TableTiers::Prefetch.
-  // All workers call Prefetch, with an exchange that no operator uses.
+  // Request the rows of later batches: each owner begins to promote its rows for the ids of all
+  // workers. Return the number of this worker's prefetch, as TableTiers::Prefetch does. All workers
+  // call Prefetch, with an exchange that no operator uses.
   int64_t Prefetch(TableExchange* ahead, const IdView& ids);
 
   // Sum the gradient of this worker's lookup with that ticket by key, for ExchangeGradients.
@@ -93,7 +94,8 @@ class ShardedTable {
 
   using Kept = std::map<int64_t, std::unique_ptr<KeptLookup>>;
 
-  // Maximum numbers of spare lookups and of lookups that wait for a gradient, as in a table.
+  // Maximum numbers of spare lookups, and of lookups that wait for a gradient. StepLookups has the
+  // same limits.
   static constexpr size_t kMaxSpare = 4;
   static constexpr size_t kMaxKept = 512;
 
@@ -101,7 +103,7 @@ class ShardedTable {
   std::unique_ptr<KeptLookup> NewLookup();
   // Keep the memory of a lookup for later lookups.
   void Recycle(std::unique_ptr<KeptLookup> lookup);
-  // Allocate the memory that Keep takes. Throws std::bad_alloc.
+  // Allocate the memory that Keep needs. Throws std::bad_alloc.
   static Kept::node_type NewPlace();
   // Keep a lookup; return its ticket, which is the same on all workers.
   int64_t Keep(std::unique_ptr<KeptLookup> lookup, Kept::node_type place) noexcept;

@@ -12,7 +12,7 @@
 namespace msrec {
 namespace {
 
-// Memory that a worker offers the other workers for one collective call.
+// Memory that a worker offers to the other workers for one collective call.
 struct Offer {
   const char* data = nullptr;
   const size_t* bytes = nullptr;  // of each part
@@ -101,7 +101,8 @@ class ThreadCommunicator final : public Communicator {
         wrong = r;
         break;
       }
-      // The part is already in its place, and the other workers are reading it.
+      // If the part is already in its place, do not copy it, because the other workers are reading
+      // it.
       if (offer.data != all) CopyBytes(all, offer.data, all_bytes[r]);
       all += all_bytes[r];
     }

@@ -12,8 +12,8 @@
 
 namespace msrec {
 
-// Returns one channel of `size` workers. The thread of worker r uses element r. Elements may be
-// destroyed in any order.
+// Returns the `size` communicators of one channel, one for each worker. The thread of worker r uses
+// element r. Elements may be destroyed in any order.
 std::vector<std::unique_ptr<Communicator>> MakeThreadChannel(int size, const std::string& name,
                                                              double wait_limit = kDefaultWaitLimit);
 

@@ -39,7 +39,7 @@ void Shard::Import(int64_t key, const RowArrays& one) {
   RowMeta* meta = Meta(row);
   meta->count = one.counts != nullptr ? std::min(*one.counts, kMaxCount) : 1;
   meta->last_step = one.last_steps != nullptr ? *one.last_steps : ClampStep(context_->step);
-  // A table without event time has 0 here.
+  // Rows from a table without event time have the time 0.
   meta->last_time =
       one.last_times != nullptr && *one.last_times != 0 ? *one.last_times : context_->time;
   if (one.values != nullptr) WriteValue(layout, one.values, row);
@@ -81,7 +81,7 @@ Shard::Empty Shard::Emptied() {
   Empty empty{std::make_unique<SlabStore>(store_.stride(), !context_->identity()), nullptr,
               candidates_.Emptied()};
   if (context_->identity()) {
-    // Every key of the vocabulary still exists; it reads its first value again.
+    // Every key of the vocabulary still exists, and its row has the first value again.
     empty.rows->Reserve(store_.end());
     while (empty.rows->end() < store_.end()) empty.rows->Allocate();
   }

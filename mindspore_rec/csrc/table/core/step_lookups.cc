@@ -12,8 +12,8 @@
 namespace msrec {
 namespace {
 
-// Maximum number of kept lookups without a gradient. A forward pass without a backward pass leaves
-// its ticket behind.
+// Maximum number of kept lookups without a gradient. If a forward pass has no backward pass, its
+// lookup is kept without a gradient.
 constexpr size_t kMaxOutstanding = 512;
 constexpr size_t kMaxSpare = 4;
 
@@ -101,7 +101,8 @@ void StepLookups::Accumulate(int64_t ticket, const Gradient& grad, size_t grad_r
                                              std::to_string(it->second->grad_rows)));
   }
   const int dim = core_->config.dim;
-  // First do the part that can fail, so that the lookup stays known until its gradient is added.
+  // First do the part that can fail. If this part fails, the lookup is still recorded and its
+  // gradient can be added later.
   if (outstanding_.begin()->first < ticket) {
     const size_t numbers = grad_rows == 0 ? 0 : ((grad_rows - 1) * it->second->stride + 1) * dim;
     Deferred& waiting = deferred_[ticket];
@@ -125,7 +126,7 @@ void StepLookups::Accumulate(int64_t ticket, const Gradient& grad, size_t grad_r
   try {
     MergeDeferred(false);
   } catch (const std::bad_alloc&) {
-    // This gradient is added; the other gradients still wait.
+    // This gradient has been added. Only the waiting gradients of later lookups are not added yet.
   }
 }
 

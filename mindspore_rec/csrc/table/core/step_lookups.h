@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// StepLookups: the lookups of a step that wait for their gradients, by ticket, and the sum of the
-// gradients so far. Gradients may arrive in any order; they are summed in the order of the lookups.
+// StepLookups: the lookups of a step that wait for their gradients, indexed by ticket, and the sum
+// of the gradients so far. Gradients may arrive in any order; they are summed in the order of the
+// lookups.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +36,7 @@ class StepLookups {
   std::unique_ptr<Batch> NewBatch(const IdView& ids, const IdFilter& filter);
   // Keep a batch's memory for later batches.
   void Recycle(std::unique_ptr<Batch> batch);
-  // Allocate the memory that Keep takes, before a lookup changes anything. Throws std::bad_alloc.
+  // Allocate the memory that Keep needs, before a lookup changes anything. Throws std::bad_alloc.
   static Outstanding::node_type NewPlace();
   // Keep a batch until its gradient arrives; return its ticket. If there are too many batches, the
   // oldest ones are dropped.
@@ -63,11 +64,11 @@ class StepLookups {
 
   // ---- the ids of recent training lookups, recorded in tables with tiers below host memory
 
-  // Make room for one Note. Throws std::bad_alloc.
+  // Make room for one call of Note. Throws std::bad_alloc.
   void ReserveNote();
   void Note(const IdView& ids);
   // Hashes (HashIds) and sizes of the ids of this step's training lookups. If this step has no
-  // training lookups, the result is for the last step that had some.
+  // training lookups, the hashes and sizes are from the last step with training lookups.
   const std::vector<std::pair<uint64_t, size_t>>& recent() const {
     return noted_.empty() ? last_noted_ : noted_;
   }
@@ -77,7 +78,7 @@ class StepLookups {
  private:
   struct Deferred {
     std::unique_ptr<Batch> batch;
-    // A copy of the gradient, in one of the two vectors.
+    // A copy of the gradient; only one of the two vectors is used.
     std::vector<float> floats;
     std::vector<uint16_t> halves;
 

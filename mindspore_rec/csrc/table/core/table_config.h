@@ -48,17 +48,17 @@ struct RowPrecision {
 struct TableConfig {
   std::string name;
   // Names of different scopes are independent. The program has scope 0, and each served network has
-  // its own scope. Files and first values do not depend on the scope.
+  // its own scope. Files, and the first values of rows, do not depend on the scope.
   int64_t scope = 0;
   int64_t id = 0;  // its number in the registry
   int32_t dim = 0;
   Initializer initializer;  // its seed is filled from `seed` and the name
   uint64_t seed = 0;
   int64_t vocabulary = 0;      // > 0: a static table of keys 0 .. vocabulary - 1
-  bool outside_zeros = false;  // static: ids outside read zeros; else they are an error
-  // Values that unknown keys and keys that are not admitted read, in training and in evaluation:
-  // dim floats, or one float for all. An empty vector means zeros in training, and the training
-  // value in evaluation.
+  bool outside_zeros = false;  // static: ids outside get zeros; if false, an error
+  // Values that lookups return for unknown keys and for keys that are not admitted, in training and
+  // in evaluation: dim floats, or one float for all. If the vector for training is empty, training
+  // uses zeros. If the vector for evaluation is empty, evaluation uses the value for training.
   std::vector<float> unknown_value;
   std::vector<float> serving_unknown_value;
   Admission admission;

@@ -13,15 +13,15 @@
 namespace msrec {
 namespace {
 
-// Return the row that unknown keys read, as dim floats: `given`, or `otherwise` if `given` is
-// empty.
+// Return the row for unknown keys as dim floats: `given`, or `otherwise` if `given` is empty.
 std::vector<float> UnknownRow(const TableCore& core, const std::vector<float>& given,
                               const char* argument, const std::vector<float>& otherwise) {
   const std::vector<float>& row = given.empty() ? otherwise : given;
   const auto dim = static_cast<size_t>(core.config.dim);
   if (row.size() == 1 || row.size() == dim) {
     std::vector<float> full = row.size() == dim ? row : std::vector<float>(dim, row[0]);
-    // Round the unknown row like a row's value, so that it is sent and stored like rows.
+    // Round the row for unknown keys to the table's value type, so that this row can be sent and
+    // stored like other rows.
     std::vector<float> kept(dim);
     Narrow(core.config.precision.value, full.data(), dim, kept.data());
     Widen(core.config.precision.value, kept.data(), dim, full.data());
@@ -89,7 +89,7 @@ RowLayout TableCore::LayoutFor(const Rule& rule) const {
   layout.scored = context.eviction.scored();
   layout.value_type = precision.value;
   layout.state_type = rule.KeepsSums() ? precision.accumulator : precision.state;
-  // Without a state there is nothing to narrow.
+  // If rows have no optimizer state, the state type does not matter.
   if (layout.optimizer_width() == 0) layout.state_type = NumberType::kFloat32;
   return layout;
 }

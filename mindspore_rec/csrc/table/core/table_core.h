@@ -4,8 +4,8 @@
 // the current step. Table owns it. The parts (BatchLookup, RowReader, RowOptimizer, Evictor,
 // RowCache, DeviceCache) keep a reference to TableCore and run under the table's mutex.
 //
-// Messages begin with the table's name (Where). Methods that check throw std::invalid_argument,
-// unless their comment names another exception.
+// Error messages begin with the table's name (Where). Methods that check throw
+// std::invalid_argument, unless their comment names another exception.
 #pragma once
 
 #include <atomic>
@@ -39,17 +39,17 @@ struct TableCore {
   Shard& ShardFor(int64_t key) const { return *shards[ShardNumber(key)]; }
   // Whether this worker owns the row of a key.
   bool Owns(int64_t key) const { return context.placement.Owns(key); }
-  // Number of keys of a static table whose rows this worker owns.
+  // For a static table, the number of keys whose rows this worker owns.
   size_t OwnedVocabulary() const;
   // Number of rows inserted so far.
   uint64_t Inserted() const;
   // Number of rows in host memory.
   size_t Rows() const;
-  // Version of the places of rows. The version changes whenever a row leaves or rows get another
-  // layout, so pointers to rows of an older version may be stale.
+  // Version number of the places of rows. The version changes when a shard removes a row and when
+  // rows get another layout. Pointers to rows of an older version may be stale.
   uint64_t Structure() const;
 
-  // Throw if an id is outside a static vocabulary, unless such ids read zeros.
+  // Throw if an id is outside a static vocabulary, unless the table returns zeros for such ids.
   void CheckIds(const IdView& ids, const IdFilter& filter) const;
   // Throw if a key is outside a static vocabulary.
   void CheckKeys(const IdView& keys, const char* argument) const;
@@ -59,16 +59,16 @@ struct TableCore {
   // yet.
   void RequireTrainable() const;
   [[noreturn]] void RefuseWithoutTime() const;
-  // Throw std::runtime_error if the newest value of a row is only on the device, out of the host's
-  // reach.
+  // Throw std::runtime_error if the newest value of a row is only in device memory that the host
+  // cannot access.
   void RequireWrittenBack() const;
-  // Throw because `what` is not possible with a device cache out of the host's memory.
+  // Throw because `what` is not possible if the device cache is not in host memory.
   [[noreturn]] void RefuseUnshared(const char* what) const;
 
   // Return the layout of rows for that rule.
   RowLayout LayoutFor(const Rule& rule) const;
-  // Set the layout of rows. Requires: the shards' rows have this layout, or Shard::Adopt sets it
-  // next.
+  // Set the layout of rows. Requires: the shards' rows have this layout, or Shard::Adopt sets this
+  // layout next.
   void TakeLayout(const RowLayout& layout);
 
   // Whether every shard keeps a digest. A shard that runs out of memory drops its digest.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The mutex of a table. Hold is the only way to lock the mutex. Hold avoids deadlocks of a plain
-// mutex, because it releases the interpreter's lock while it waits. Locking throws in a forked
-// child, and inside another call of the same thread on the same table.
+// The mutex of a table. Hold is the only way to lock the mutex. Hold releases the interpreter's
+// lock while it waits, which avoids the deadlocks that a plain mutex would cause. Locking throws in
+// a forked child. Locking also throws if the same thread is already inside a call on the same
+// table.
 #pragma once
 
 #include <mutex>
@@ -19,7 +20,7 @@ class TableMutex {
   // `subject` is the beginning of messages: "table 'x': ".
   explicit TableMutex(std::string subject) : subject_(std::move(subject)) {}
 
-  // Locks the mutex for its scope.
+  // Locks the mutex until the end of the scope.
   class Hold {
    public:
     // Throws ForkedProcess, and std::runtime_error if the thread has already locked the mutex.
@@ -28,7 +29,7 @@ class TableMutex {
     Hold(const Hold&) = delete;
     Hold& operator=(const Hold&) = delete;
 
-    // For waiting on a condition, or for a temporary unlock.
+    // Return the lock, to wait on a condition or to unlock temporarily.
     std::unique_lock<std::mutex>* lock() { return &lock_; }
 
    private:

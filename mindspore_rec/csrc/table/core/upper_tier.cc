@@ -79,7 +79,7 @@ void UpperTier::Promote(Batch* batch, const std::vector<uint32_t>& at,
       ++*promoted;
     }
   } catch (...) {
-    // Promoted rows may stay in host memory, but not without their contents.
+    // Promoted rows may stay in host memory, unless their contents were not copied.
     while (rows == nullptr && j-- > 0) {
       if (!found[j]) continue;
       core_.ShardFor(keys[j]).UndoPromote(keys[j]);

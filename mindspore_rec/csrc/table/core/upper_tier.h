@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// UpperTier: a table's rows in host memory, as the code of lower tiers (table/cache) sees them. The
-// code of lower tiers finds, holds, promotes and demotes rows through UpperTier, and reports
-// changes in lower tiers to it. UpperTier hides the core (table_core.h), but settings and clock are
-// readable.
+// UpperTier: the interface through which the code of lower tiers (table/cache) uses a table's rows
+// in host memory. The code of lower tiers finds, holds, promotes and demotes rows through
+// UpperTier, and reports changes in lower tiers to UpperTier. UpperTier hides the core
+// (table_core.h), except the settings and the clock.
 //
 // Like the core's own parts, UpperTier runs under the table's mutex, unless a method states an
 // exception.
@@ -46,13 +46,14 @@ class UpperTier {
 
   // ---- find and hold
 
-  // Make a batch unique, fill batch->row with its rows in host memory, and hold these rows. Append
-  // to missing[shard] the batch positions of the keys without a row here.
+  // Make the batch's keys unique, fill batch->row with the keys' rows in host memory, and hold
+  // these rows. Append to missing[shard] the batch positions of the keys that have no row in host
+  // memory.
   void FindInHost(Batch* batch, Hold hold, std::vector<uint32_t>* missing);
-  // Like FindInHost, for a batch that is already unique, with one vector `missing` for the keys of
-  // all shards. Hold the rows for prefetched batch `number`.
+  // Do the same as FindInHost for a batch whose keys are already unique, with one vector `missing`
+  // for the keys of all shards. Hold the rows for prefetched batch `number`.
   void FindAhead(Batch* batch, uint16_t number, std::vector<uint32_t>* missing);
-  // Whether there is a row of key here, even if it is due.
+  // Return whether host memory has a row of key, even if the row is due.
   bool Holds(int64_t key) const;
   // Return whether host memory has a row of key, and hold the row for that prefetched batch.
   bool HoldAhead(int64_t key, uint16_t number);
@@ -61,28 +62,30 @@ class UpperTier {
 
   // ---- promote
 
-  // Make room for a unique batch. Promoting the batch's missing rows, inserting rows that no tier
-  // has, and recording all of the batch's keys then cannot run out of memory. The room is in
-  // addition to the room for `pending` (unless null). Throws std::bad_alloc.
+  // Make room for a batch whose keys are unique. Memory then cannot run out while missing rows are
+  // promoted, rows that no tier has are inserted, and the batch's keys are recorded. This room is
+  // in addition to the room for `pending`, which may be null. Throws std::bad_alloc.
   void Reserve(const Batch& batch, const std::vector<uint32_t>* missing,
                const PendingRows* pending);
-  // Promote the rows that lower tiers have: the row of keys[i], whose place in the batch is at[i],
-  // if found[i]. `rows` has the consecutive blocks of these rows. A null `rows` means that the rows
-  // will be overwritten. Adds the number of promoted rows to *promoted. Throws std::bad_alloc; rows
-  // promoted until then stay, unless `rows` is null. Requires Reserve.
+  // For each i with found[i], promote the row of keys[i] from a lower tier; at[i] is the key's
+  // place in the batch. `rows` has the consecutive blocks of the rows. A null `rows` means that the
+  // rows will be overwritten. Adds the number of promoted rows to *promoted. Throws std::bad_alloc;
+  // the rows promoted before the failure then stay in host memory, unless `rows` is null. Requires
+  // Reserve.
   void Promote(Batch* batch, const std::vector<uint32_t>& at, const std::vector<int64_t>& keys,
                const char* rows, const bool* found, Hold hold, int64_t* promoted);
   // For each i of `of`, promote keys[i] with block i of `rows`, and hold the row for prefetched
-  // batch `number`. Adds the number of promoted rows to *promoted; a key that has a row here is
-  // skipped. Throws std::bad_alloc; rows promoted until then stay.
+  // batch `number`. Adds the number of promoted rows to *promoted; a key with a row in host memory
+  // is skipped. Throws std::bad_alloc; the rows promoted before the failure then stay in host
+  // memory.
   void PromoteAhead(const std::vector<int64_t>& keys, const std::vector<char>& rows,
                     const std::vector<size_t>& of, uint16_t number, int64_t* promoted);
 
   // ---- demote
 
-  // Choose about `rows` rows to demote: the rows of the lowest priority in a sample. Rows that the
-  // step or call holds are left out, and, unless `prefetched`, also rows that prefetched batches
-  // hold. The result is sorted by shard and place.
+  // Choose about `rows` rows to demote: the rows of the lowest priority in a sample. Rows held by
+  // the step or the call are never chosen. Rows held by prefetched batches are chosen only if
+  // `prefetched` is true. The result is sorted by shard and place.
   VictimCandidates Victims(size_t rows, bool by_count, bool prefetched);
   // Append a copy of a victim, with its newest values from a device cache.
   void CopyOut(const VictimCandidate& victim, std::vector<int64_t>* keys, std::vector<char>* rows);
@@ -95,10 +98,10 @@ class UpperTier {
 
   // ---- copies that are below as well
 
-  // Return the keys of rows that left the table and whose copies in lower tiers must be erased,
-  // sorted and without duplicates.
+  // Return the keys of rows that have left the table, if the rows' copies in lower tiers must be
+  // erased. The keys are sorted and without duplicates.
   std::vector<int64_t> Departed() const;
-  // Clear the list of Departed after the copies were erased.
+  // Clear the list that Departed returns, after the copies were erased.
   void ForgetDeparted() noexcept;
   // Record that no row has a copy in lower tiers any more.
   void ForgetCopies() noexcept;
@@ -107,19 +110,19 @@ class UpperTier {
 
   // Make room to record the eviction of these keys. Throws std::bad_alloc.
   void ReserveEvictions(const std::vector<int64_t>& keys);
-  // Count and log the eviction of a row in a lower tier; `block` is its copy.
+  // Count and log the eviction of a row in a lower tier; `block` is a copy of the row.
   void NoteEvicted(const char* block, EvictionReason reason);
   // Whether changes are recorded.
   bool recording() const;
-  // Make room to record the rows here, these keys in lower tiers, and a vocabulary as deleted.
-  // Throws std::bad_alloc.
+  // Make room to record as deleted: all rows in host memory, these keys in lower tiers, and all
+  // keys of a vocabulary. Throws std::bad_alloc.
   void ReserveDeleted(const std::vector<int64_t>& keys);
-  // Record that these keys in lower tiers, and the vocabulary's keys that were never looked up,
-  // have changed or lost their rows.
+  // Record these keys in lower tiers, and all keys of a vocabulary, as deleted: their rows are gone
+  // or have first values.
   void NoteDeleted(const std::vector<int64_t>& keys) noexcept;
 
-  // Whether the digest of all rows is kept (shard_digests.h). If the digest is kept, a row must be
-  // read before it is replaced.
+  // Whether the digest of all rows is kept (shard_digests.h). If the digest is kept, the code of
+  // lower tiers must read a row before it replaces the row.
   bool KeepsDigest() const;
   void DropDigest() noexcept;
 

@@ -9,7 +9,7 @@
 
 namespace msrec {
 
-// A row of lower priority goes earlier.
+// A row with a lower priority is evicted or demoted earlier.
 struct VictimCandidate {
   double priority;
   uint32_t last_step, place;

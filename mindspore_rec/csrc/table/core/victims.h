@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Victims: the rows to evict or demote if there are too many, chosen from candidates that the
-// shards sample.
+// Victims: chooses the rows to evict or demote if there are too many rows. The shards sample
+// candidates, and the victims are chosen from these candidates.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,8 @@ class Shard;
 struct TableCore;
 
 // Sample candidates for `wanted` victims. Calls sample(shard, n, out) for every shard, in parallel,
-// with n in proportion to its rows. If there are few rows, all of them are candidates.
+// with n in proportion to the shard's number of rows. If there are few rows, all of them are
+// candidates.
 VictimCandidates SampleCandidates(
     const TableCore& core, uint64_t wanted,
     const std::function<void(Shard*, size_t, VictimCandidates*)>& sample);

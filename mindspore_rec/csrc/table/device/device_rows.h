@@ -6,14 +6,14 @@
 // uses: the value of unknown keys, the zeros of padding, and scratch for unwanted writes.
 //
 // Numbers in the cache are float32. For tables of narrower types, cached numbers are float32
-// rounded to these types, so that a transfer loses nothing.
+// numbers that are rounded to these types, so that a transfer loses nothing.
 //
 // The newest value and state of a cached row are in the cache. The row's block in host memory has
 // the metadata and, while the slot is dirty, an older value and state. A row whose block is freed,
 // demoted or overwritten must leave the cache first, by WriteBackAndForget or Forget.
 //
-// A section that runs in parallel over shards may use only Find, Fresh and calls with a shard
-// number, for keys of that shard.
+// Code that runs in parallel over shards may call only Find, Fresh and methods with a shard number,
+// and only for keys of its shard.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ struct SlotSwap {
 
 class DeviceRows {
  public:
-  // Requires: the layout outlives this object. The layout may change together with the states.
+  // Requires: the layout outlives this object. The layout may change only together with the states.
   DeviceRows(const DeviceConfig& config, const RowLayout* layout);
 
   uint32_t slots() const { return map_.capacity(); }
@@ -64,31 +64,32 @@ class DeviceRows {
   }
   // Finds the slots of the shard's distinct keys in the batch, if the keys have rows.
   void FindAll(const Batch& batch, int shard, uint32_t* slots) const;
-  // Marks the row in the slot as changed; `host` is its block.
+  // Marks the row in the slot as changed; `host` is the row's block.
   void MarkDirty(uint32_t slot, char* host) {
     host_[slot] = host;
     dirty_[slot] = 1;
   }
 
-  // Updates the block in host memory. Throws std::runtime_error if the block is out of date and the
-  // memory is not shared.
+  // Updates the row's block in host memory. Throws std::runtime_error if the block is out of date
+  // and the memory is not shared.
   void WriteBack(int64_t key);
   void WriteBackAll();
-  // Removes a row whose block will be freed. The slot is free from the next sequential section on.
+  // Removes a row whose block will be freed. The slot becomes free when no code runs in parallel
+  // over shards any more.
   void Forget(int shard, int64_t key);
-  // Updates the block, and removes the row like Forget.
+  // Updates the row's block, and removes the row as Forget does.
   void WriteBackAndForget(int shard, int64_t key);
   // Drops all rows without updating their blocks.
   void Clear();
 
-  // Returns the number of slots in use in this step if the batch is added. Slots in use are the
-  // pinned slots, and one slot for each key of the batch without a pinned slot.
+  // Returns the number of slots that this step would use if the batch were added. A step uses the
+  // pinned slots, plus one slot for each key of the batch that has no pinned slot.
   size_t Needed(const Batch& batch) const;
-  // Makes room for the records of Assign. The batch must be unique.
+  // Makes room for everything that Assign records. The batch's keys must be unique.
   void ReserveAssign(const Batch& batch, std::vector<SlotSwap>* swaps);
   // Assigns a slot to each distinct key of the batch that has a row. `slots` has the layout of
-  // batch.key; rows to move are appended to `swaps`. Requires room (Needed, ReserveAssign), and
-  // then cannot fail.
+  // batch.key; rows to move are appended to `swaps`. Assign requires room (Needed, ReserveAssign).
+  // With enough room, Assign cannot fail.
   void Assign(const Batch& batch, uint32_t* slots, std::vector<SlotSwap>* swaps);
   // Moves rows; only for shared memory.
   void Move(const std::vector<SlotSwap>& swaps);
@@ -119,7 +120,7 @@ class DeviceRows {
   std::vector<char*> host_;
   std::vector<uint8_t> dirty_;
   std::vector<uint8_t> gone_;  // forgotten, its slot not yet free
-  // Freed slots, one linked list per shard, because Forget must not fail.
+  // Freed slots: one linked list per shard. A list needs no allocation, so Forget cannot fail.
   uint32_t leaving_[kNumShards];
   std::vector<uint32_t> next_leaving_;
   std::vector<size_t> missing_;  // of a batch, while it is assigned

@@ -7,7 +7,8 @@
 namespace msrec {
 namespace {
 
-// Candidates found in one pass over all slots: many, so that passes are rare.
+// Number of candidates that one pass over all slots finds. The number is large, so that passes are
+// rare.
 size_t CandidatesAtOnce(size_t slots) { return std::max<size_t>(1024, slots / 8); }
 
 }  // namespace
@@ -102,7 +103,7 @@ void SlotMap::NextStep() {
   waiting_.clear();
 }
 
-// The next victim is searched among all slots.
+// Forget all candidates, so that the next victim is searched among all slots.
 void SlotMap::ForgetCandidates() {
   heap_.clear();
   waiting_.clear();
@@ -151,7 +152,7 @@ bool SlotMap::Refill() {
   heap_.resize(kept);
   bound_ = heap_.back();
   std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
-  // With LRU there is nothing to do: pinned slots were used last.
+  // With LRU, pinned slots were used last, so none of them is a candidate.
   for (uint32_t slot = 0; lfu_ && slot < keys_.size(); ++slot) {
     if (used_[slot] && IsPinned(slot)) AddCandidate(slot);
   }

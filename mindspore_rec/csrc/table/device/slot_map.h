@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // SlotMap: maps keys to slots of a device cache. If no slot is free, a new key takes the slot of
-// another key. The victim is the least recently used key (LRU), or the least often, then least
-// recently used key (LFU). Keys used since the last NextStep are pinned: their slots are not taken.
+// another key. With LRU, the victim is the least recently used key. With LFU, the victim is the
+// least often used key; among equals, the least recently used key. Keys used since the last
+// NextStep are pinned: their slots are not taken.
 //
 // Not thread safe, except for parallel calls of Find.
 #pragma once
@@ -29,11 +30,11 @@ class SlotMap {
   void Prefetch(int64_t key) const { __builtin_prefetch(&index_[Home(key)]); }
 
   // Marks the key of the slot as used in this step. `frequency` is the key's total number of uses,
-  // which must not decrease while the key is here. Returns whether this is the key's first use in
-  // this step.
+  // which must not decrease while the key has a slot. Returns whether this is the key's first use
+  // in this step.
   bool Use(uint32_t slot, uint32_t frequency);
-  // Assigns a slot to a key that has none: a free slot, or the slot of the first victim, which is
-  // then removed. Returns kNone if all slots are pinned.
+  // Assigns a slot to a key that has none. If no slot is free, removes the first victim and uses
+  // its slot. Returns kNone if all slots are pinned.
   uint32_t Take(int64_t key, uint32_t frequency);
   // Removes the key of the slot. The slot is free at once; a pinned slot is free from the next step
   // on.
@@ -51,7 +52,7 @@ class SlotMap {
   size_t bytes() const;
 
  private:
-  // A slot that may be taken; a lower priority goes first.
+  // A slot that may be taken. The slot with the lowest priority is taken first.
   struct VictimCandidate {
     uint64_t priority;
     uint32_t slot;
@@ -84,9 +85,10 @@ class SlotMap {
   uint32_t pinned_ = 0;  // keys here that are, and freed slots that were
   uint32_t clock_ = 1;
 
-  // A heap of the slots with the lowest priorities, as they were when added. Every key whose
-  // priority is at most bound_ is in the heap or in waiting_. A key's priority only rises, so a top
-  // entry whose priority is unchanged is the lowest of all.
+  // A heap of the slots with the lowest priorities. Each entry has the slot's priority at the time
+  // when the entry was added. Every key whose priority is at most bound_ is in the heap or in
+  // waiting_. A key's priority only rises. So if the slot of the top entry still has the entry's
+  // priority, this priority is the lowest of all.
   std::vector<VictimCandidate> heap_;
   VictimCandidate bound_{0, 0};
   std::vector<uint32_t> waiting_;  // pinned: candidates from the next step on
