@@ -20,7 +20,7 @@ namespace py = pybind11;
 namespace msrec {
 namespace {
 
-// The iterator of SsdStore.scan. The iterator keeps the store's object alive, so the scan is
+// The iterator of SsdStore.scan. The Python iterator holds a reference to the store, so the scan is
 // destroyed before the store.
 class StoreScan {
  public:

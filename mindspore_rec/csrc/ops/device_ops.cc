@@ -15,7 +15,7 @@ MSREC_OP(MsrLookupSlots) {
   args.RequireCount(6);
   Call table(args, 1, OpKind::kLookup);
   const auto ids = table.Ids(args, 0, "ids");
-  // The address is only compared with the known address of the cache.
+  // The values are not read; only their address is compared with the known address of the cache.
   auto* values = args.Data<float>(3, "values", args.Size(3));
   auto* slots = args.Data<int32_t>(4, "the output of slots", ids.size);
   auto& ticket = args.Number<int64_t>(5, "the ticket");

@@ -6,7 +6,8 @@
 namespace msrec {
 namespace {
 
-// Bags of a pooled lookup: rows of a 2-D ids tensor, or an offsets tensor over a 1-D ids tensor.
+// Bags of a pooled lookup. A bag is one row of a 2-D ids tensor, or a range of a 1-D ids tensor
+// that an offsets tensor defines.
 struct Bags {
   std::vector<int64_t> rows;
   BagView view;
