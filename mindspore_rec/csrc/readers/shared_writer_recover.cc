@@ -60,8 +60,8 @@ void SharedWriter::Recover() {
   if (Root()->sequence != sequence()) {
     throw SharedDamaged("the shared memory is damaged: the newest root is another one");
   }
-  // Older roots are unknown now. Memory that only older roots reach becomes free when no reader
-  // uses these roots.
+  // After a restart, the older roots are unknown. Once no reader uses an older root, all memory
+  // that the newest root does not reach is free.
   WaitForReaders();
   TakeRoot(*Root());
   bool overlays = false;
@@ -71,7 +71,8 @@ void SharedWriter::Recover() {
   if (overlays) {
     Merge();
     WaitForReaders();
-    // The code below marks only slots in the index as used, so replaced rows need not be freed.
+    // The code below marks only slots in the index as used, so the slots of replaced rows need not
+    // be freed here.
     for (Retired& each : retired_) each.slots.clear();
     FreeRetired();
   }
