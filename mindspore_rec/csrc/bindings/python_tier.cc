@@ -74,8 +74,8 @@ class PythonTier : public Tier {
     });
   }
 
-  // Uses the tier's own `contains` if it has one. Such a `contains` method also counts a damaged
-  // row as present.
+  // Uses the tier's own `contains` if it has one. A tier's own `contains` also counts a damaged row
+  // as present.
   void Contains(const int64_t* keys, size_t n, bool* found) const override {
     if (n == 0) return;
     const bool done = WithPython([&] {

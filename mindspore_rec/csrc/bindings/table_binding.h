@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Binds the class Table of the Python module: one function here binds one section of the methods in
-// table/table.h. Every call on a table releases Python's lock, because the table may call a tier
+// Binds the class Table of the Python module. Each Bind function binds one section of the methods
+// in table/table.h. Every call on a table releases Python's lock, because the table may call a tier
 // that is written in Python.
 #pragma once
 

@@ -13,7 +13,7 @@ namespace py = pybind11;
 namespace msrec {
 namespace {
 
-// Turns a C++ vector into a NumPy array without a copy.
+// Turns a C++ array into a NumPy array without a copy.
 template <typename T>
 py::array Own(std::unique_ptr<T[]> data, std::vector<py::ssize_t> shape) {
   T* raw = data.release();

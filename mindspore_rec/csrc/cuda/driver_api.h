@@ -125,14 +125,14 @@ struct CublasLt {
 };
 #undef MSREC_CUDA_MEMBER
 
-// Each of these functions opens one library, once for the process. If the library cannot be used,
-// the function throws std::runtime_error with the reason.
+// Each function below opens one library, once for the process. If the library cannot be used, the
+// function throws std::runtime_error with the reason.
 const Driver& OpenDriver();
 const Nvrtc& OpenNvrtc(const char* path);
 const CublasLt& OpenCublasLt(const char* path);
 
-// The device has no memory left. The exception's text names the failed request, because MindSpore
-// shows only the text of an operator's exception.
+// Thrown if the device has no memory left. The exception's text names the failed request, because
+// MindSpore shows only the text of an operator's exception.
 class OutOfDeviceMemory : public std::bad_alloc {
  public:
   explicit OutOfDeviceMemory(std::string text) : text_(std::move(text)) {}

@@ -20,7 +20,7 @@ using uint64_t = unsigned long long;
 namespace msrec {
 namespace kernels {
 
-// A block of rows, `ld` elements apart.
+// A block of rows; rows begin `ld` elements apart.
 struct Rows {
   float* data;
   int64_t ld;

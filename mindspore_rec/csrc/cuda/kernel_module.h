@@ -13,7 +13,8 @@
 namespace msrec {
 namespace cuda {
 
-// The sources by the names in their #include lines; "cuda/kernels.inl" includes all other sources.
+// Returns the sources of the kernels by the names that #include lines use. The source
+// "cuda/kernels.inl" includes all other sources.
 const std::map<std::string, std::string>& KernelSources();
 
 // Returns the machine code of all kernels for a compute capability such as 90. With `reads_cache`,

@@ -14,7 +14,7 @@
 namespace msrec {
 namespace kernel_loops {
 
-// Each of these functions sets one group of the loops in `Elementwise`.
+// Each function below sets one group of the loops in `Elementwise`.
 void SetRowLoops(Elementwise* loops);
 void SetSumLoops(Elementwise* loops);
 void SetGroupLoops(Elementwise* loops);

@@ -9,8 +9,8 @@
 
 namespace msrec {
 
-// Computes output = x0 t + x, element by element, the last part of a cross layer. The input t is a
-// linear map of x. The inputs x and x0 may be the same value.
+// Computes output = x0 t + x, element by element, the last part of a cross layer. Other layers
+// compute the input t from x. The inputs x and x0 may be the same value.
 class CrossCombine : public Layer {
  public:
   CrossCombine(View x0, View t, View x, View output);

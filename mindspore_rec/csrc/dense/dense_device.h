@@ -66,7 +66,7 @@ class DeviceTurn {
   const std::lock_guard<std::mutex> lock_;
 };
 
-// A block of device memory that grows on demand and never shrinks.
+// A block of device memory that grows on demand.
 class DeviceMemory {
  public:
   explicit DeviceMemory(DenseDevice* device) : device_(device) {}
@@ -74,7 +74,7 @@ class DeviceMemory {
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
-  // Returns memory of at least that many bytes. The contents are lost if the memory grows.
+  // Returns memory of at least `bytes` bytes. The contents are lost if the memory grows.
   void* AtLeast(size_t bytes) {
     if (bytes <= capacity_) return data_;
     Release();

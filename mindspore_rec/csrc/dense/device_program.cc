@@ -78,8 +78,8 @@ DeviceProgram::DeviceProgram(const DenseProgram& program)
       inputs_(device_),
       outputs_(device_) {
   // The device computes some gradients from all rows, and the host computes the other gradients
-  // from partial sums. So all layers that share a part of a parameter must compute its gradient in
-  // the same place.
+  // from partial sums. So layers that share a part of a parameter must all compute the part's
+  // gradient on the device, or all on the host.
   std::map<ParameterPart, bool> made_there;
   for (const auto& stage : program.stages_) {
     for (const auto& layer : stage) {
@@ -116,9 +116,8 @@ bool DeviceProgram::HasRoom() const {
   return bytes <= kKeptBytes;
 }
 
-// Returns memory for a forward pass. If the backward pass of a kept forward pass is done, its
-// memory is reused. If the limit of kept passes is reached, the memory of the oldest pass is
-// reused.
+// Returns memory for a forward pass. Reuses the memory of a kept forward pass whose backward pass
+// is done. If the limit of kept passes is reached, reuses the memory of the oldest pass.
 DeviceProgram::Kept* DeviceProgram::Keep() {
   auto at = std::find_if(kept_.rbegin(), kept_.rend(), [](const auto& k) { return !k->waits; });
   if (at == kept_.rend() && HasRoom()) {

@@ -52,7 +52,7 @@ struct MixtureShape {
   int64_t width = 0;
 };
 
-// Memory of a gradient. The loop overwrites the gradient or adds to it.
+// Memory of a gradient. A loop overwrites the gradient, or adds to the gradient if `adds` is true.
 struct Target {
   Block block;
   bool adds = false;

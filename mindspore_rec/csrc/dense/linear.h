@@ -24,7 +24,7 @@ class Linear : public Layer {
  public:
   // Reads `input`, writes `output`. The activation must not be gelu, because the gradient of gelu
   // needs the input of gelu. With masks, the layer applies dropout to the output.
-  // `DropsInPlace(activation)` must then be true.
+  // Masks require that `DropsInPlace(activation)` is true.
   Linear(View input, View output, Weight weight, Bias bias, Activation activation,
          RowMasks masks = {});
 

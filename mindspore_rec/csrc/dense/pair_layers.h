@@ -7,12 +7,12 @@
 
 namespace msrec {
 
-// The output is the dot products of all pairs (i, j) of vectors, row by row of the lower triangle.
-// A pair has j < i, or j <= i with `diagonal`. With `keeps_first`, the output begins with a copy of
-// the first vector.
+// The output consists of the dot products of all pairs (i, j) of vectors, in the order of the rows
+// of the lower triangle. A pair has j < i, or j <= i with `diagonal`. With `keeps_first`, the
+// output begins with a copy of the first vector.
 class PairwiseDots : public Layer {
  public:
-  // Throws std::invalid_argument if the widths do not fit.
+  // Throws std::invalid_argument if the widths of input and output do not match.
   PairwiseDots(View input, View output, int64_t vectors, bool diagonal, bool keeps_first);
   bool always_adds() const override { return false; }
   void Forward(const SliceRun& slice) const override;
@@ -26,11 +26,11 @@ class PairwiseDots : public Layer {
 };
 
 // The vectors of each pair of fields are multiplied element by element, and the output [dim] is the
-// sum of the products of all pairs. With `sums`, the output is one column: the sum of these dim
+// sum of the products of all pairs. With `sums`, the output is one column: the sum of the dim
 // elements.
 class FactorizedPairs : public Layer {
  public:
-  // Throws std::invalid_argument if the widths do not fit.
+  // Throws std::invalid_argument if the widths of input and output do not match.
   FactorizedPairs(View input, View output, int64_t fields, bool sums);
   bool always_adds() const override { return false; }
   void Forward(const SliceRun& slice) const override;

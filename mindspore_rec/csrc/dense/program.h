@@ -104,10 +104,10 @@ T* ElementOrNull(const std::vector<T*>& all, size_t i) {
 }
 
 // Number of rows in a slice. A slice has at most 256 rows, so that a slice's values stay in the
-// cache and many threads get slices. Slices are smaller for small batches. They are also smaller if
-// slices of 256 rows would leave threads idle at the end of the batch. The number of rows is a
-// multiple of 16, or, for batches of more than 2048 rows, a multiple of 2, because these batches
-// are cut into equal slices.
+// cache and many threads get slices. Slices are smaller for small batches. Slices are also smaller
+// if slices of 256 rows would leave threads idle at the end of the batch. For batches of at most
+// 2048 rows, the number of rows in a slice is a multiple of 16. Larger batches are cut into equal
+// slices, and the number of rows in a slice is a multiple of 2.
 int64_t SliceRows(int64_t batch);
 
 class DenseProgram {
@@ -138,7 +138,7 @@ class DenseProgram {
   // Finish, no layer can be added.
   void Finish(int parameters, int extras);
 
-  // Functions that layers call while they are added.
+  // Functions that a layer calls while it is added to the program.
   int64_t AddPartialSums(int64_t floats);  // returns their column
   int64_t AddPacked(size_t bytes);         // returns their offset
   int64_t AddRounded(size_t bytes);        // returns their offset in a device's memory
@@ -167,8 +167,8 @@ class DenseProgram {
   // ---- runs
 
   // If `run` has an input in bfloat16, the input's entry in `inputs` is ignored. Each slice of a
-  // bfloat16 input is converted to float32 in the cache. The slice's input gradient is rounded to
-  // bfloat16 there, too.
+  // bfloat16 input is converted to float32 in the cache. The input gradient of a slice is rounded
+  // to bfloat16 in the cache, too.
 
   // Computes the outputs. The caller sets batch, saved (in training), packed, parameters and extras
   // in `run`. Without training, values are kept only during the call.
@@ -176,8 +176,8 @@ class DenseProgram {
                const std::vector<float*>& outputs) const;
   // Frees the device memory that the program keeps between runs.
   void Release() const;
-  // Computes the gradients of inputs and parameters. The caller also sets the memory in `run` that
-  // `Forward` has filled.
+  // Computes the gradients of inputs and parameters. The caller sets the same fields of `run` as
+  // for `Forward`, and the memory that `Forward` has filled.
   void Backward(BatchRun* run, const std::vector<const float*>& output_gradients,
                 const std::vector<float*>& input_gradients) const;
 
@@ -272,7 +272,7 @@ class SliceRun {
   // Returns the columns as a factor of a product, rounded if the precision requires rounding.
   Factor factor(const View& view) const;
   Factor gradient_factor(const View& view) const;
-  // Return the leading dimensions of these matrices. These methods also work for a SliceRun without
+  // Return the leading dimensions of the blocks and factors above, also for a SliceRun without
   // memory.
   int64_t value_ld(const View& view) const;
   int64_t gradient_ld(const View& view) const;

@@ -22,7 +22,7 @@ void UnregisterProgram(int64_t id);
 void RetireProgram(int64_t id);
 constexpr size_t kRetired = 256;
 
-// Throws std::runtime_error if there is no program with that number.
+// Throws std::runtime_error if there is no program with number `id`.
 std::shared_ptr<const DenseProgram> FindProgram(int64_t id);
 
 }  // namespace msrec

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Layers without parameters that compute each row of the output from one row of the input.
+// Layers that have no parameters and that compute each row of the output from one row of the input.
 #pragma once
 
 #include "dense/layer.h"

@@ -50,7 +50,7 @@ class LookupDescriptor {
   const int64_t* numbers_;
 };
 
-// Looks the table up, checks the arguments for it, and measures the operator's time.
+// Looks up the table, checks the operator's arguments, and measures the operator's time.
 class Call {
  public:
   Call(const Args& args, int descriptor, OpKind kind)

@@ -100,8 +100,8 @@ class QuantisedRows {
   // Return the last step and time of the row of key; zeros if key has no row.
   RowAges AgesOf(int64_t key) const;
   std::vector<int64_t> Keys(const AgeLimit* limit) const;
-  // Write the digest (rows/row_digest.h) of each key's row: of its scale, offset and codes. For a
-  // key without a row, the digest is 0.
+  // Write the digest (rows/row_digest.h) of each key's row. The digest covers scale, offset and
+  // codes. For a key without a row, the digest is 0.
   void Digests(const int64_t* keys, size_t n, uint64_t* digests) const;
   size_t Size() const;
   Memory MemoryHeld() const;

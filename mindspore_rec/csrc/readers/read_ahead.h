@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // ReadAhead: base class of finders. A finder finds the rows of many ids in order. Memory is far
-// slower than the arithmetic on rows, so each thread keeps dozens of loads in flight. Loading
-// begins early: kFar ids ahead for an id's index entry, and kNear ids ahead for its row.
+// slower than the arithmetic on rows, so each thread keeps dozens of loads in flight. A thread
+// begins to load the index entry of an id kFar ids ahead, and the row of the id kNear ids ahead.
 //
 // Finder derives from ReadAhead<Finder> and has these methods:
 //

@@ -251,7 +251,8 @@ void SharedMemory::Release(uint64_t offset, uint64_t bytes) const {
   const uint64_t first = RoundUp(offset, kSharedPage);
   const uint64_t end = (offset + bytes) / kSharedPage * kSharedPage;
   if (first >= end) return;
-  // If the system refuses, the memory stays allocated and is used again later.
+  // If the system refuses to release the memory, the memory stays allocated and is used again
+  // later.
   (void)fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(first),
                   static_cast<off_t>(end - first));
 }

@@ -19,7 +19,7 @@
 
 namespace msrec {
 
-// The memory's contents are not consistent and must not be used.
+// Thrown if the memory's contents are inconsistent and must not be used.
 struct SharedDamaged : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

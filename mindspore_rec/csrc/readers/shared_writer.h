@@ -10,8 +10,8 @@
 //   Step 1 puts new rows into free slots, and their keys into an overlay. No reader reaches these
 //   rows yet.
 // Step 2 publishes a root with the overlay. Readers that enter after step 2 see the change.
-// Step 3 settles the change: the writer waits until no reader uses an older root. From then on, all
-// readers search the overlay first, so the writer can change the index entries of the overlay's
+// Step 3 settles the change: the writer waits until no reader uses an older root. After this wait,
+// all readers search the overlay first, so the writer can change the index entries of the overlay's
 // keys one by one.
 //   Step 4 publishes a root without the overlay, and waits until no reader uses an older root. The
 //   writer then frees the overlay, the old rows and other memory that only older roots reach.
@@ -38,7 +38,7 @@
 
 namespace msrec {
 
-// A reader has used the same old root for too long.
+// Thrown if a reader has used an older root for too long.
 struct SharedReaderStuck : std::runtime_error {
   SharedReaderStuck(int reader, double seconds);
   int reader;
@@ -47,7 +47,7 @@ struct SharedReaderStuck : std::runtime_error {
 class SharedWriter {
  public:
   // Start from the newest root, if there is one. Throws SharedDamaged if the memory is
-  // inconsistent, and SharedReaderStuck for the same reason as Settle.
+  // inconsistent, and SharedReaderStuck if a reader uses an older root for too long.
   explicit SharedWriter(std::shared_ptr<SharedMemory> memory, double patience_seconds = 10.0);
   ~SharedWriter();
 
@@ -74,7 +74,8 @@ class SharedWriter {
   void SetAgesAt(size_t table, int64_t step, int64_t time);
   void SetFirstTime(size_t table, uint32_t time);
   // Publish the prepared change, together with `blob` (data about the state) and `status`. First
-  // settles the previous change. If that throws SharedReaderStuck, the new change stays prepared.
+  // settles the previous change. If settling throws SharedReaderStuck, the new change stays
+  // prepared.
   void Publish(const std::string& blob, const std::string& status);
   // Publish a new status for the current state. Requires: no change is prepared.
   void PublishStatus(const std::string& status);

@@ -114,7 +114,7 @@ void Batch::MakeUnique(int shard) {
   int64_t* keys = key.data() + first;
   uint32_t* seen = occurrences.data() + first;
   uint32_t* number = inverse.data() + first;
-  // Many ids are repeated, so the set begins with half the number of ids to stay in the cache.
+  // Ids are often repeated, so the set is sized for half of the ids in order to stay in the cache.
   distinct.Reset(count / 2);
   for (size_t i = 0; i < count; ++i) {
     // Distinct keys overwrite the beginning of the same array. The write position is never ahead of

@@ -59,8 +59,8 @@ void GradientSum::AddShard(Part* part, int shard, const Batch& batch, const Grad
   float* sums = part->sum.Extend(old * dim, (old + distinct) * dim);
   const uint32_t* numbers = batch.inverse.data() + first;
   if (old == 0) {
-    // The common case is one lookup of the table per step. Then the distinct keys of the lookup are
-    // all keys of the step.
+    // The common case is one lookup of the table per step. With only one lookup, the distinct keys
+    // of the lookup are the keys of the step.
     std::copy_n(batch.key.data() + first, distinct, keys);
     std::copy_n(batch.row.data() + first, distinct, rows);
     part->n = distinct;
@@ -82,13 +82,13 @@ void GradientSum::AddShard(Part* part, int shard, const Batch& batch, const Grad
         rows[at] = row;
       } else if (rows[at] == nullptr && row != nullptr) {
         // Earlier lookups of the step returned the unknown value, because the key was not admitted
-        // yet. Their gradients belong to the unknown value, so the sum for the new row starts at
-        // zero here.
+        // yet. The gradients of the earlier lookups belong to the unknown value, so the sum for the
+        // new row starts at zero here.
         rows[at] = row;
         std::memset(sums + size_t{at} * dim, 0, dim * sizeof(float));
       } else if (rows[at] != nullptr && row == nullptr) {
-        // In the opposite case, the row has left the table since the earlier lookup. The gradient
-        // of the key is then added at a place that is never read.
+        // Here, the row has left the table since the earlier lookup. The gradient of the key is
+        // then added at a place that is never read.
         map[u] = kNowhere;
         nowhere = true;
       }

@@ -2,8 +2,8 @@
 //
 // Index: a hash table from an int64 key to a 32-bit row id, with open addressing in chunks of one
 // cache line. A chunk has 12 row ids and one control byte (8 bits of the hash) per id. So a lookup
-// compares 12 candidates with one instruction. Usually it reads only one cache line of the index.
-// The index does not store keys; each row contains its key.
+// compares 12 candidates with one instruction. Usually a lookup reads only one cache line of the
+// index. The index does not store keys; each row contains its key.
 //
 // The index grows in steps. A directory points to segments of at most kMaxChunks chunks. A full
 // segment grows by half or splits in two, so a single insert never rehashes more than about a
@@ -40,8 +40,8 @@ class Index {
   // unchanged.
   void Insert(uint64_t hash, uint32_t id);
 
-  // Grow the segments that could not grow earlier because memory was short. Such a segment has room
-  // for only a few more inserts. Throws std::bad_alloc.
+  // Grow the segments that could not grow earlier because memory was short. A segment that could
+  // not grow has room for only a few more inserts. Throws std::bad_alloc.
   void CatchUp();
 
   // Remove key and return its row id, or kNone if key was absent.
@@ -56,8 +56,8 @@ class Index {
   // Return the address of the first chunk for a key, without loading the chunk.
   const void* HomeOfHash(uint64_t hash) const { return HomeChunk(hash); }
   // The second stage: return the row id of the first entry in the chunk whose control byte matches
-  // the hash. It is probably the row of the key. Return kNone if no control byte matches; the key
-  // may still be in a later chunk. The caller must compare the key in the row, or call Find.
+  // the hash. The result is probably the row of the key. Return kNone if no control byte matches;
+  // the key may still be in a later chunk. The caller must check the key in the row, or call Find.
   static uint32_t Candidate(const void* home_chunk, uint64_t hash);
 
   size_t size() const { return size_; }
@@ -87,8 +87,8 @@ class Index {
     int depth;  // directory bits that all keys of this segment share
   };
 
-  // A directory entry. It repeats the fields of the segment that a lookup needs, so that a lookup
-  // need not read the Segment.
+  // A directory entry. The entry repeats the fields of the Segment that a lookup needs, so that a
+  // lookup need not read the Segment.
   struct Entry {
     Chunk* chunks;
     uint32_t num_chunks;

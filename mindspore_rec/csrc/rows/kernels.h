@@ -36,7 +36,7 @@ struct StepConstants {
 StepConstants MakeStepConstants(const Rule& rule, const StepInput& input);
 
 // The kernels that read and write rows, for one type of values and one type of states. Arithmetic
-// and all other arrays are float32, except for bfloat16 outputs.
+// is float32. Arrays other than rows are float32, except for bfloat16 outputs.
 struct RowKernels {
   // For i in [0, n), writes the value of rows[inverse[i]] to out[pos[i]]. If the row is null,
   // writes default_row.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RowsOut: the output [n, dim] of a lookup. Gradient: the gradient of this output. The numbers are
-// float32, or bfloat16 as uint16 bits (util/bfloat16.h). RowsOut and Gradient do not own the
-// memory.
+// RowsOut: the output [n, dim] of a lookup. Gradient: the gradient of a lookup's output. The
+// numbers are float32, or bfloat16 as uint16 bits (util/bfloat16.h). RowsOut and Gradient do not
+// own the memory.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace msrec {
 
-// Exactly one of the two pointers is set. If there is no output, both are null.
+// Exactly one of the two pointers is set. If there is no output, both pointers are null.
 struct RowsOut {
   float* floats = nullptr;
   uint16_t* halves = nullptr;

@@ -41,8 +41,8 @@ struct Rule {
   // Returns the number of floats that are initialized to initial_accumulator, at the beginning of
   // the state. The other floats are initialized to 0.
   int32_t FirstAccumulators(int32_t dim) const;
-  // Returns whether the state consists of sums that only grow, and not of moving averages. Such
-  // sums need many bits: with few bits, a large sum would no longer grow.
+  // Returns whether the state consists of sums that only grow, and not of moving averages. With few
+  // bits, a large sum would no longer grow.
   bool KeepsSums() const;
 };
 

@@ -29,8 +29,7 @@ class SlabStore {
   // Return the number of calls of Allocate that need no new memory.
   size_t room() const { return Capacity() - live(); }
 
-  // Return the id of a zeroed row. The metadata of a zeroed row means that the row is not live.
-  // Throws std::bad_alloc.
+  // Return the id of a zeroed row. A zeroed row is marked as not live. Throws std::bad_alloc.
   uint32_t Allocate();
 
   // Requires: id came from Allocate and has not been freed since.

@@ -23,8 +23,8 @@ class HostRows {
 
   // Maximum number of rows in host memory.
   int64_t Capacity() const;
-  // Return the number of keys per part, when a call with many keys is split. A part is a fraction
-  // of the capacity, so that rows can be demoted between two parts.
+  // Return the number of keys in each part of a call with many keys. A part is a fraction of the
+  // capacity, so that rows can be demoted between two parts.
   size_t PartKeys() const;
 
   // Make the keys of the batch unique and find their rows. Promote the rows that are in lower

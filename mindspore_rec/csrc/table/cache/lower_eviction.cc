@@ -22,7 +22,7 @@ void LowerEviction::NoteFailure() noexcept {
 }
 
 size_t LowerEviction::Evict(std::vector<int64_t> keys, const ReasonOf& reason) {
-  // A walk may return a row twice if the row moves during the walk. Such a row is evicted and
+  // A walk may return a row twice if the row moves during the walk. A repeated row is evicted and
   // counted only once.
   std::sort(keys.begin(), keys.end());
   keys.erase(std::unique(keys.begin(), keys.end()), keys.end());

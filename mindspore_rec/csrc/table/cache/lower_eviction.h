@@ -35,7 +35,7 @@ class LowerEviction {
   // sample, the rows with the lowest priority are evicted. Rows in lower tiers are evicted before
   // rows in host memory, because they were used less recently.
   uint64_t EvictOverCapacity(uint64_t rows);
-  // Evict the rows of `keys` for which `reason` returns a reason; return the number of evicted
+  // Evict the rows of `keys` for which `reason` does not return kNone; return the number of evicted
   // rows. A repeated key counts once.
   size_t Evict(std::vector<int64_t> keys, const ReasonOf& reason);
   // Count a failure of a step's eviction, and restart the sweep.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // LowerTiers: the tiers of a table below host memory, with a queue of writes and erasures in front
-// of the tiers. A read returns the effect of all queued writes and erasures. LowerTiers is a part
-// of a table; the caller must hold the table's mutex. The queue and the tiers are opened at the
-// first use.
+// of the tiers. Reads take all queued writes and erasures into account. LowerTiers is a part of a
+// table; the caller must hold the table's mutex. The queue and the tiers are opened at the first
+// use.
 //
 // A row is in one of three states:
 //   in host memory only
@@ -71,10 +71,11 @@ class LowerTiers {
   // these rows.
   void Read(const std::vector<int64_t>& keys, std::vector<char>* rows,
             std::unique_ptr<bool[]>* found);
-  // Return the kind of the tier that has the row of `key`. If no tier has the row, it is still in
-  // the queue; then return kHostTier.
+  // Return the kind of the tier that has the row of `key`. Return kHostTier if the row is still in
+  // the queue.
   std::string TierOf(int64_t key) const;
-  // Write rows. A prefetch that is reading one of these rows will drop the copy that it reads.
+  // Write rows. If a prefetch is reading one of the written rows, the prefetch will drop its copy
+  // of the row.
   void Write(std::vector<int64_t> keys, std::vector<char> rows);
   // Write the queued rows to the tiers, if possible. If a tier is full or unavailable, or if memory
   // is short, the rows stay in the queue. Reading a whole table also works with queued rows.

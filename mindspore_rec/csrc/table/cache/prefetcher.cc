@@ -138,9 +138,8 @@ void Prefetcher::FetchRows(std::unique_lock<std::mutex>* lock, Fetch* fetch, Bat
     tiers_.OnTier([&] { queue->Read(keys.data(), keys.size(), rows.data(), found.get()); });
     lock->lock();
     if (stop_ || fetch->cancelled) return;
-    // During the read, a row may have been promoted and then removed from the table. Only
-    // EraseDeparted records this change. Without it, the outdated copy would bring the removed row
-    // back.
+    // During the read, a row may have been promoted and then removed from the table. EraseDeparted
+    // records the removal. Without this record, the outdated copy would bring the removed row back.
     tiers_.EraseDeparted();
   }
   PromoteRead(fetch, keys, rows, found.get());

@@ -14,7 +14,7 @@
 
 namespace msrec {
 
-// Name of host memory as a kind of tier, for users.
+// Name of the host tier, as users see it.
 inline constexpr char kHostTier[] = "host";
 
 struct LevelConfig {

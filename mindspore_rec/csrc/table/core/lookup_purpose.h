@@ -18,7 +18,7 @@ enum class LookupPurpose : uint8_t {
   kReplace,   // the same, where the whole rows are overwritten: those in lower tiers are not read
 };
 
-// The event until which a row must stay in host memory.
+// The event after which a row may leave host memory.
 enum class Hold : uint8_t {
   kNone,   // they may be demoted
   kStep,   // the end of the training step

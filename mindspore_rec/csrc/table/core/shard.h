@@ -105,8 +105,9 @@ class Shard {
   void EvictDue(int64_t key);
   // Return the number of places that the sweep visits.
   size_t places() const { return static_cast<size_t>(store_.end()) + candidates_.end(); }
-  // Choose candidates, in order to evict about n rows because of the capacity: of kSampled * n + 64
-  // consecutive rows, the 2 n + 64 rows with the lowest priority.
+  // Choose eviction candidates, so that about n rows can be evicted because of the capacity. The
+  // function compares kSampled * n + 64 consecutive rows. The candidates are the 2 n + 64 rows with
+  // the lowest priority.
   void EvictionCandidates(size_t n, VictimCandidates* candidates);
   // Drop the row in `place` because of the capacity.
   void EvictOverCapacity(uint32_t place) { Drop(place, EvictionReason::kCapacity); }
@@ -159,8 +160,9 @@ class Shard {
 
   // ---- with lower tiers (shard_tiers.cc)
 
-  // Fill batch->row with the rows that are in host memory, and hold these rows there; with kBatch,
-  // for prefetched batch `number`. Append the positions of the batch's other keys to `missing`.
+  // Fill batch->row with the rows that are in host memory, and hold these rows in host memory. If
+  // `hold` is kBatch, hold the rows for prefetched batch `number`. Append the positions of the
+  // batch's other keys to `missing`.
   void FindInHost(Batch* batch, Hold hold, uint16_t number, std::vector<uint32_t>* missing);
   // Insert a row from a lower tier and return the new row. If the key already has a row in host
   // memory, return null. Requires room.
@@ -171,7 +173,7 @@ class Shard {
   bool Holds(int64_t key) const { return index_->Find(IndexHash(key), key) != Index::kNone; }
   // Return whether host memory has a row of `key`, and hold this row for prefetched batch `number`.
   bool HoldAhead(int64_t key, uint16_t number);
-  // Choose candidates, in order to demote about n rows, in the way of EvictionCandidates. Rows that
+  // Choose candidates as EvictionCandidates does, so that about n rows can be demoted. Rows that
   // the step or call holds are left out. Rows that prefetched batches hold are included only if
   // `prefetched` is true.
   void DemotionCandidates(size_t n, bool by_count, bool prefetched, VictimCandidates* candidates);
@@ -200,8 +202,8 @@ class Shard {
   void FindOrInsert(Batch* batch, Hold hold);
   void FindOnly(Batch* batch);
   void FindOrPut(Batch* batch);
-  // Keep only the 2 n + 64 candidates with the lowest priority. Of these, the table evicts the
-  // lowest of all shards.
+  // Keep only the 2 n + 64 candidates with the lowest priority. The table chooses its victims among
+  // the candidates of all shards.
   static void TrimCandidates(size_t n, VictimCandidates* candidates);
   // Fill batch->row from the index; due rows are included.
   void Probe(Batch* batch);

@@ -21,7 +21,7 @@ namespace {
 constexpr size_t kKeysAtOnce = 64;  // keys whose rows are loaded at the same time
 
 // Return how many bytes of a row are prefetched by instructions. The processor's hardware
-// prefetcher loads the rest.
+// prefetcher loads the rest of the row.
 size_t PrefetchedBytes(size_t bytes) { return std::min<size_t>(bytes, 512); }
 
 }  // namespace

@@ -19,8 +19,8 @@
 namespace msrec {
 
 // For tables with lower tiers: the numbers of the step, the call and the prefetched batches that
-// hold rows in host memory. The numbers wrap around. So a row that was not touched for a very long
-// time may be held once more without need. That does no harm.
+// hold rows in host memory. Because the numbers wrap around, a row that was not touched for a very
+// long time may be held once more without need. That does no harm.
 struct Pins {
   uint16_t step = 1;      // of the rows of this step's lookups, 15 bits
   uint16_t call = 1;      // of the rows of the call under way, 15 bits; outside of one, `step`
@@ -43,8 +43,7 @@ struct Pins {
     const uint16_t ahead = number - released;
     return ahead >= 1 && ahead <= kMostBatches;
   }
-  // Return the later of two batch numbers. A comparison is needed, because batches may be read in
-  // any order.
+  // Return the later of two batch numbers. Batches may be prefetched in any order.
   uint16_t Later(uint16_t a, uint16_t b) const {
     if (!IsAhead(a)) return b;
     return IsAhead(b) && static_cast<uint16_t>(b - released) > static_cast<uint16_t>(a - released)
