@@ -21,8 +21,8 @@ struct Libraries {
 
 class CudaDevice : public KernelDevice {
  public:
-  // Opens the GPU of that number and compiles the kernels. Throws std::runtime_error with the
-  // reason if the GPU cannot be used.
+  // Opens GPU number `ordinal` and compiles the kernels. Throws std::runtime_error with the reason
+  // if the GPU cannot be used.
   CudaDevice(int ordinal, const Libraries& libraries, const std::string& cache_directory);
 
   std::string name() const override { return name_; }

@@ -163,7 +163,7 @@ struct NormalizeGradientArguments {
 
 // ---------------------------------------------------------------- groups of columns
 
-// There is one thread for each group of a row.
+// The kernel has one thread for each group of a row.
 struct SoftmaxArguments {
   int64_t groups, group;
   Rows x, gradient;

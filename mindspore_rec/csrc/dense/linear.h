@@ -24,7 +24,7 @@ class Linear : public Layer {
  public:
   // Reads `input`, writes `output`. The activation must not be gelu, because the gradient of gelu
   // needs the input of gelu. With masks, the layer applies dropout to the output.
-  // Masks require that `DropsInPlace(activation)` is true.
+  // With masks, `DropsInPlace(activation)` must be true.
   Linear(View input, View output, Weight weight, Bias bias, Activation activation,
          RowMasks masks = {});
 

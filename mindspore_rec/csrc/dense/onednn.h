@@ -62,8 +62,8 @@ class OneDnn {
 };
 
 // Returns a good leading dimension for products with rows of `width` elements. The leading
-// dimension is a whole number of cache lines, but no multiple of 1 KiB: with such a multiple, all
-// rows would use the same sets of the cache.
+// dimension is a whole number of cache lines. Multiples of 1 KiB are avoided, because all rows
+// would then use the same sets of the cache.
 inline int64_t LeadingDimension(int64_t width) {
   const int64_t lines = (width + 15) / 16 * 16;
   return lines % 256 == 0 ? lines + 16 : lines;

@@ -268,7 +268,7 @@ void DenseProgram::PlaceValues() {
 }
 
 void DenseProgram::PlanGradients() {
-  // The columns of a value's gradient that the backward pass has written so far.
+  // Number of columns of each value's gradient that the backward pass has written so far.
   std::vector<int64_t> written(values_.size(), 0);
   for (const View& output : outputs_) {
     Value& value = values_[output.value];

@@ -158,8 +158,8 @@ class DenseProgram {
   int64_t parameter_size(int i) const { return parameter_sizes_[i]; }
   // Returns the extra inputs that layers read, by number.
   const std::map<int, ExtraInput>& extra_inputs() const { return extra_inputs_; }
-  // Floats per row. If the program runs on a device, the saved values are in the device's memory,
-  // and `saved` on the host has only the number of the forward pass.
+  // Floats per row. If the program runs on a device, the saved values are in the device's memory.
+  // On the host, `saved` has only the number of the forward pass.
   int64_t saved_width() const { return device_ != nullptr ? kNameWidth : saved_width_; }
   int64_t gradient_width() const { return device_ != nullptr ? 0 : gradient_width_; }
   int64_t packed_bytes() const { return packed_bytes_; }

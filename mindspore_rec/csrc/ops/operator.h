@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Common parts of MindSpore's operators on tables. The operators are ahead-of-time Custom
-// operators. Each Msr<Name> has an Msr<Name>InferShape, which also supports dynamic shapes.
-// If an operator throws, MindSpore raises a Python RuntimeError with the same message.
+// operators. Each Msr<Name> has an Msr<Name>InferShape, which also supports dynamic shapes. If an
+// operator throws, MindSpore raises a Python RuntimeError with the same message.
 //
 // Every operator identifies its table by a `descriptor`, an int64 tensor (LookupDescriptor). `like`
 // is a constant of shape [dim]. Shape inference receives only shapes, so it takes dim from the

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operators on rows by key, with the semantics of MapParameter's methods. One worker may run such
-// an operator while the other workers do not, so the operator sends requests to the owners of the
-// keys. Only a trained lookup is a collective call of all workers, as part of a step.
+// Operators on rows by key, with the semantics of MapParameter's methods. One worker may run an
+// operator on rows while the other workers do not, so the operator sends requests to the owners of
+// the keys. Only a trained lookup is a collective call of all workers, as part of a step.
 #include "ops/operator.h"
 #include "util/bytes.h"
 

@@ -21,8 +21,8 @@ enum class AdmissionKind : int32_t {
 struct Admission {
   AdmissionKind kind = AdmissionKind::kCount;
 
-  // A positive threshold admits a key when its count >= threshold. 0: counts are frozen, and no new
-  // key is admitted. -1: admission is off, and every key is admitted at once.
+  // If positive, a key is admitted when its count reaches the threshold. If 0, counts are frozen,
+  // and no new key is admitted. If -1, admission is off, and every key is admitted at once.
   int64_t threshold = -1;
   int64_t max_candidates = -1;  // kCount: exact counters of the whole table; -1: no bound
   int64_t sketch_bytes = 0;     // kSketch: of the whole table

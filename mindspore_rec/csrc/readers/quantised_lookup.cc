@@ -26,7 +26,7 @@ size_t BlockOf(size_t n, size_t ids) {
 
 }  // namespace
 
-// Finds the rows of ids [first, last), in their order.
+// Finds the rows of ids [first, last), in the order of the ids.
 template <bool kStatic>
 class QuantisedRows::Finder : public ReadAhead<Finder<kStatic>> {
   using Base = ReadAhead<Finder<kStatic>>;

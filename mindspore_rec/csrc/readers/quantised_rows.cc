@@ -181,8 +181,8 @@ void QuantisedRows::StampTime(uint32_t time) {
 
 // ---------------------------------------------------------------- queries
 
-// A freed place and a row of key 0 may both be all zeros. Only the index distinguishes such a row
-// from a freed place.
+// A freed place and a row of key 0 may both be all zeros, so only the index distinguishes rows from
+// freed places.
 void QuantisedRows::ForEachRow(const Part& part, const std::function<void(char*)>& fn) const {
   for (uint32_t id = 0; id < part.store.end(); ++id) {
     char* row = part.store.Row(id);

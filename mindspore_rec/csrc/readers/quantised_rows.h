@@ -136,8 +136,8 @@ class QuantisedRows {
     return parts_[0]->store.Row(static_cast<uint32_t>(key));
   }
   std::vector<std::unique_ptr<Part>> NewParts() const;
-  // Call fn(row) for all rows of a part that have a key. The function fn must not add or remove
-  // rows.
+  // Call fn(row) for each row of a part, but not for freed places. The function fn must not add or
+  // remove rows.
   void ForEachRow(const Part& part, const std::function<void(char*)>& fn) const;
   template <bool kStatic>
   void LookupBy(const IdView& ids, const IdFilter& filter, const float* unknown,

@@ -49,7 +49,7 @@ inline uint64_t Matches(uint64_t word, uint64_t byte) {
   return ~(((x & ~kTops) + ~kTops) | x) & kTops;
 }
 
-// Call fn(entry) for each entry of a bucket whose tag is `tag`, until fn returns true.
+// Call fn(entry) for each entry with tag `tag` in a bucket, until fn returns true.
 template <typename Fn>
 bool AnyMatch(const SharedBucket& bucket, uint64_t tag, uint64_t* past, const Fn& fn) {
   const uint64_t second = bucket.tags[1].load(std::memory_order_acquire);

@@ -32,7 +32,7 @@ constexpr int kSharedReaders = 512;  // answers under way at the same time, in a
 constexpr int kSharedTables = 1024;
 constexpr int kSharedRoots = 8;
 
-// Settings of a table, which never change.
+// Settings of a table; the settings never change.
 struct SharedTableSpec {
   int32_t dim;
   int32_t bits;  // of a number: 32, 8 or 4

@@ -159,7 +159,7 @@ std::string SharedReader::Copy(const SharedBlob& blob) const {
   return {memory_->At<char>(blob.offset), blob.bytes};
 }
 
-// Finds the rows of ids [first, last), in their order.
+// Finds the rows of ids [first, last), in the order of the ids.
 class SharedReader::Finder : public ReadAhead<Finder> {
  public:
   Finder(const SharedReader& reader, size_t table, const SharedTableRoot& root, const IdView& ids,

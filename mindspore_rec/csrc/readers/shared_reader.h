@@ -40,7 +40,7 @@ class SharedReader {
   int Enter();
   void Leave(int place);
 
-  // Throws if there is no such table.
+  // Throws if there is no table with number `table`.
   int32_t Dim(size_t table) const { return Spec(table).dim; }
 
   // ---- The methods below have an argument `place`, which Enter has returned.

@@ -9,10 +9,10 @@
 //
 //   Step 1 puts new rows into free slots, and their keys into an overlay. No reader reaches these
 //   rows yet.
-// Step 2 publishes a root with the overlay. Readers that enter after step 2 see the change.
-// Step 3 settles the change: the writer waits until no reader uses an older root. After this wait,
-// all readers search the overlay first, so the writer can change the index entries of the overlay's
-// keys one by one.
+//   Step 2 publishes a root with the overlay. Readers that enter after step 2 see the change.
+//   Step 3 settles the change: the writer waits until no reader uses an older root. After this
+//   wait, all readers search the overlay first, so the writer can change the index entries of the
+//   overlay's keys one by one.
 //   Step 4 publishes a root without the overlay, and waits until no reader uses an older root. The
 //   writer then frees the overlay, the old rows and other memory that only older roots reach.
 //

@@ -10,7 +10,8 @@ namespace msrec {
 using namespace shared_index;  // NOLINT: functions on the same memory
 
 // Mark all ranges that a root reaches, except rows, as allocated. A range larger than the file's
-// memory was never written. Such a range is not read, because reading would allocate memory for it.
+// memory was never written. A range that was never written is not read, because reading it would
+// allocate memory.
 void SharedWriter::TakeRoot(const SharedRoot& root) {
   arena_.Take(memory_->control().roots[root.sequence % kSharedRoots].load(),
               SharedRoot::Bytes(root.tables));

@@ -22,7 +22,7 @@ SharedReaderStuck::SharedReaderStuck(int number, double seconds)
                          std::to_string(static_cast<int64_t>(seconds)) + " s"),
       reader(number) {}
 
-// Wait until no reader uses a root older than the newest.
+// Wait until no reader uses a root older than the newest root.
 void SharedWriter::WaitForReaders() {
   const auto begin = std::chrono::steady_clock::now();
   const uint64_t newest = sequence();

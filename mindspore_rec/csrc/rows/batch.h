@@ -103,7 +103,8 @@ struct Batch {
 
   bool probed = false;      // whether `row` holds the index's answers
   Buffer<int64_t> handles;  // of distinct keys, two each; only of lookups by handle
-  // Copies of rows in lower tiers. Evaluation reads these copies and does not promote the rows.
+  // Copies of rows that are in lower tiers. Evaluation reads these copies and does not promote the
+  // rows.
   Buffer<char> copies;
 
   // For a pooled lookup, `bag` and `weight` map a position to the number of its bag and to the

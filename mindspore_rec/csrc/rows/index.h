@@ -32,7 +32,7 @@ class Index {
   Index(const Index&) = delete;
   Index& operator=(const Index&) = delete;
 
-  // Return the row id of key, or kNone.
+  // Return the row id of a key, or kNone if the key is absent.
   uint32_t Find(uint64_t hash, int64_t key) const;
 
   // Add key -> id. Requires: key is absent, and the row's metadata already has the key. Throws

@@ -137,10 +137,10 @@ class LowerTiers {
   Fetches fetches_;
   std::unique_ptr<TierScan> sweep_;  // null: the next Sweep starts at the beginning
   TierScrub scrub_;
-  // Queues in front of tiers that are no longer read. These tiers belong to an earlier layout, or
-  // to a new layout whose creation failed. A queue here contains only the request to clear its
-  // tier, and retries this request by itself. Flush and the next change of the layout wait until
-  // these queues are empty.
+  // Queues in front of tiers that are no longer read: tiers of an earlier layout, or of a new
+  // layout whose creation failed. A queue here contains only the request to clear its tier, and
+  // retries this request by itself. Flush and the next change of the layout wait until these queues
+  // are empty.
   std::vector<std::shared_ptr<WriteBehind>> stale_;
 };
 

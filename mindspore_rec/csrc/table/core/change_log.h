@@ -2,8 +2,8 @@
 //
 // ChangeLog: the keys of a shard that were written, looked up in training, or deleted since a mark.
 // Nothing is recorded before the first mark. A row's `dirty` bit is set if its key is already
-// recorded in the current epoch, so that a hot key adds only one entry per epoch. Not thread safe;
-// one shard owns it.
+// recorded in the current epoch. So a hot key adds only one entry per epoch. Not thread safe; one
+// shard owns it.
 #pragma once
 
 #include <algorithm>

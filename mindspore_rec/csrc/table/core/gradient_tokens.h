@@ -4,8 +4,8 @@
 // gradients of rows stay in the table. The graph passes only a token to the optimizer for each
 // backward pass of a lookup; MindSpore adds up the tokens of several passes. Arithmetic on
 // gradients (a mean over passes, a scale, a clip) would change the gradients of dense parameters
-// but not the gradients of rows. Such arithmetic also changes the sum of the tokens, so the
-// optimizer step can detect it and throw.
+// but not the gradients of rows. Arithmetic on gradients also changes the sum of the tokens, so the
+// optimizer step detects the arithmetic and throws.
 #pragma once
 
 #include <atomic>

@@ -169,7 +169,7 @@ void Shard::FindOrInsert(Batch* batch, Hold hold) {
     if (context_->identity()) {
       row = IdentityRow(key);
     } else if (row != nullptr && context_->Due(*Meta(row))) {
-      // A due row counts as missing. So the row is erased, and its key must pass admission like a
+      // A due row counts as missing, so the row is erased, and its key must pass admission like a
       // new key.
       Erase(key);
       row = Admit(hashes_[i], key, occurrences);

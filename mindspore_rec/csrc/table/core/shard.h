@@ -101,7 +101,7 @@ class Shard {
   bool EvictSlice(size_t rows, bool norms);
   // Let the next slice begin at the first place.
   void RestartSweep() { cursor_ = 0; }
-  // Drop the row of key if it is due.
+  // Drop the row of `key` if the row is due.
   void EvictDue(int64_t key);
   // Return the number of places that the sweep visits.
   size_t places() const { return static_cast<size_t>(store_.end()) + candidates_.end(); }
@@ -113,7 +113,7 @@ class Shard {
   void EvictOverCapacity(uint32_t place) { Drop(place, EvictionReason::kCapacity); }
 
   size_t size() const;
-  // Counts of the keys without rows.
+  // Return the counts of keys without rows.
   Candidates& candidates() { return candidates_; }
   EvictionLog& evictions() { return evictions_; }
   // Return the changed keys by epoch. Only BeginEpoch may begin an epoch, and only StopRecording
