@@ -265,7 +265,8 @@ void Normalization::Backward(const SliceRun& slice) const {
   if (!is_moving_ && inputs_[0].adds) {
     throw std::logic_error("others read what is normalized by its batch");
   }
-  // If the batch normalizes, `BatchStatistics` turns this gradient into the gradient of the input.
+  // With statistics of the batch, `dx` receives the gradient of the activation's input, and
+  // `BatchStatistics` later turns `dx` into the gradient of the input.
   loops.normalized_gradient(norm_.activation, slice.real_rows(), width(), slice.value(norm_.input),
                             vectors.mean, norm_.masks.Rows(slice), slice.value(norm_.output), g,
                             sums, sums + width(), is_moving_ ? g : dx);

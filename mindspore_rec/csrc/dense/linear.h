@@ -23,8 +23,8 @@ struct Bias {
 class Linear : public Layer {
  public:
   // Reads `input`, writes `output`. The activation must not be gelu, because the gradient of gelu
-  // needs the input of gelu. With masks, the layer applies dropout to the output.
-  // With masks, `DropsInPlace(activation)` must be true.
+  // needs the input of gelu. If there are masks, the layer applies dropout to the output, and
+  // `DropsInPlace(activation)` must be true.
   Linear(View input, View output, Weight weight, Bias bias, Activation activation,
          RowMasks masks = {});
 
