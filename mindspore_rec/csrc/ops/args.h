@@ -43,7 +43,7 @@ struct Args {
   int64_t** shapes;
   const char** dtypes;
 
-  // Throws unless the number of inputs and outputs is `count`. Every operator calls RequireCount
+  // Throws unless the number of inputs and outputs is `count`. An operator calls RequireCount
   // first.
   void RequireCount(int64_t count) const {
     if (n == count) return;

@@ -53,7 +53,7 @@ class SharedWriter {
 
   // ---- one change
 
-  // Create a new index with room for `rows` rows, so that it need not grow. Requires an earlier
+  // Give the new index room for `rows` rows, so that the index need not grow. Requires an earlier
   // Clear.
   void Reserve(size_t table, uint64_t rows);
   // Drop all rows, together with the table's unpublished changes of rows.

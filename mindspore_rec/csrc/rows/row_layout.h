@@ -7,7 +7,7 @@
 // The value has one number type, and the state has one number type. A value or state with an odd
 // number of 2-byte numbers is padded to a multiple of 4 bytes. The metadata comes first, so that
 // key and value are in adjacent cache lines. Because a row is one block, a tier copies it at once.
-// Rows are 4-byte aligned. Only the kernels and row_values.h read and write the numbers.
+// Rows are 4-byte aligned. The kernels and row_values.h read and write the numbers.
 #pragma once
 
 #include <cstddef>

@@ -32,8 +32,8 @@ class LowerEviction {
   // EvictAll() after a trigger.
   void EvictTriggered(bool norms);
   // Evict `rows` rows because of the table's capacity; return the number of evicted rows. In each
-  // sample, the rows with the lowest priority are evicted. Rows in lower tiers are evicted before
-  // rows in host memory, because they were used less recently.
+  // sample, the rows with the lowest priority are evicted. Rows in lower tiers are evicted first,
+  // because the rows in host memory were used more recently.
   uint64_t EvictOverCapacity(uint64_t rows);
   // Evict the rows of `keys` for which `reason` does not return kNone; return the number of evicted
   // rows. A repeated key counts once.
