@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Conversions of the Python arguments of Table: NumPy arrays are checked and wrapped for the core,
-// and settings become rules. A wrong argument raises a Python exception that names the table and
+// Converts the Python arguments of Table's methods: checks and wraps NumPy arrays for the core, and
+// makes rules from settings. A wrong argument raises a Python exception that names the table and
 // the argument.
 #pragma once
 
@@ -20,23 +20,23 @@ namespace msrec {
 template <typename T>
 using Array = pybind11::array_t<T, pybind11::array::c_style>;
 
-// "table '<name>': " + what.
+// Returns "table '<name>': " + what.
 std::string Where(const PyTable& self, const std::string& what);
 
-// A view of the ids in the array, without a copy. Requires int32 or int64, C-contiguous. Messages
-// begin with `argument`.
+// Returns a view of the ids in the array, without a copy. Throws unless the array is int32 or int64
+// and C-contiguous. Error messages begin with `argument`.
 IdView Ids(const pybind11::array& array, const std::string& argument);
-// Ids(), with messages that begin with the table's name.
+// Calls Ids() so that its error messages begin with the table's name.
 IdView Ids(const PyTable& self, const pybind11::array& array, const std::string& argument);
 
-// Ids(), but requires one dimension.
+// Calls Ids() for an array that must have one dimension.
 IdView IdVector(const pybind11::array& array, const std::string& argument);
 
 // Returns a path as text, like os.fspath.
 std::string PathOf(const pybind11::object& path);
 
-// Requires `width` floats for each entry of `ids`, in the shape of `ids`. A null `ids` allows any
-// number of rows.
+// Returns the floats of the array. Throws unless the array's shape is the shape of `ids` followed
+// by `width`. If `ids` is null, the array may have any number of rows.
 const float* Floats(const PyTable& self, const pybind11::array& array, const std::string& argument,
                     pybind11::ssize_t width, const pybind11::array* ids);
 

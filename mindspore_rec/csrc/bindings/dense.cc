@@ -58,7 +58,7 @@ Precision ToPrecision(const std::string& name) {
   return OneDnn::has_bfloat16() ? Precision::kBFloat16 : Precision::kRoundedFloat32;
 }
 
-// A program under construction; it is registered when it is finished.
+// A dense program under construction. A finished program is registered.
 class ProgramBuilder {
  public:
   explicit ProgramBuilder(const std::string& compute_dtype)

@@ -5,7 +5,7 @@
 
 namespace msrec {
 
-// The reason's name in Python; "" for kNone.
+// Returns the name of an eviction reason in Python; "" for kNone.
 inline const char* ReasonName(EvictionReason reason) {
   switch (reason) {
     case EvictionReason::kIdleSteps:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File access for tiers written in Python (tier/env.h). The file binds make_directories and
-// FileLock, the lock of a directory that only one process may write to.
+// File access for tiers written in Python (tier/env.h). Binds the function make_directories and the
+// class FileLock. A FileLock lets only one process write to a directory.
 #pragma once
 
 #include <pybind11/pybind11.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The Python module mindspore_rec._native: tables outside a graph. The operators of ops/ are in the
-// same shared object, so the module and the operators share one registry.
+// The Python module mindspore_rec._native, for calls on tables outside a graph. The operators of
+// ops/ are in the same shared object, so the module and the operators share one registry.
 #include <pybind11/pybind11.h>
 
 #include "bindings/checked_rows.h"

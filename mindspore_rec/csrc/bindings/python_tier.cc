@@ -18,8 +18,8 @@ namespace {
 
 PyObject* damaged_error = nullptr;
 
-// Throws a C++ exception, which does not need the GIL, with the text of the Python exception. A
-// damaged row throws RowDamaged.
+// Throws a C++ exception with the text of the Python exception, because a C++ exception does not
+// need the GIL. RowDamagedError becomes RowDamaged.
 [[noreturn]] void Rethrow(py::error_already_set& error) {
   std::string what = py::str(error.value());
   const std::string name = py::str(error.type().attr("__name__"));
@@ -38,8 +38,8 @@ auto WithPython(Fn fn) {
   }
 }
 
-// Returns an array that does not own its memory. Nothing is copied, and Python must not keep the
-// array.
+// Returns an array that does not own its memory. The data is not copied, so Python must not keep
+// the array after the call.
 template <typename T>
 py::array Borrow(const T* data, std::vector<py::ssize_t> shape, bool writable) {
   py::array array(py::dtype::of<T>(), std::move(shape), data, py::none());
@@ -61,7 +61,7 @@ class PythonTier : public Tier {
     try {
       object_.attr("close")();
     } catch (py::error_already_set&) {
-      // A destructor has no caller to report an error to.
+      // A destructor cannot report an error to a caller.
     }
     object_ = py::object();
   }
@@ -74,7 +74,7 @@ class PythonTier : public Tier {
     });
   }
 
-  // Uses the tier's own `contains` if it has one. The tier's `contains` also counts a damaged row
+  // Uses the tier's own `contains` if it has one. A tier's own `contains` also counts a damaged row
   // as present.
   void Contains(const int64_t* keys, size_t n, bool* found) const override {
     if (n == 0) return;

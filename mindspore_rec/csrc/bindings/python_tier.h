@@ -14,7 +14,7 @@
 
 namespace msrec {
 
-// Sets the Python exception type for RowDamaged.
+// Sets the Python exception type that is translated to RowDamaged.
 void SetRowDamagedError(PyObject* type);
 
 // Requires the GIL. Any thread may use and drop the tier without the GIL.

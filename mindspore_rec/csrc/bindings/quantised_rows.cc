@@ -54,7 +54,7 @@ size_t EraseQuantised(PyQuantisedRows* self, const py::array& keys) {
   return Natively([&] { return self->rows.Erase(view); });
 }
 
-// For a static table, ids outside the vocabulary also get the unknown value.
+// For a static table, the lookup returns the unknown value for ids outside the vocabulary, too.
 Array<float> LookupQuantised(const PyQuantisedRows& self, const py::array& ids) {
   const IdView view = IdVector(ids, "ids");
   Array<float> out(

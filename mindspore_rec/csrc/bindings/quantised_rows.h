@@ -5,7 +5,7 @@
 
 namespace msrec {
 
-// The class QuantisedRows of the Python module.
+// Binds the class QuantisedRows of the Python module.
 void BindQuantisedRows(pybind11::module_* module);
 
 }  // namespace msrec

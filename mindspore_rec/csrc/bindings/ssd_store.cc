@@ -20,7 +20,7 @@ namespace py = pybind11;
 namespace msrec {
 namespace {
 
-// The iterator of SsdStore.scan. The iterator keeps the store's object alive, so the scan is
+// The iterator of SsdStore.scan. The Python iterator holds a reference to the store, so the scan is
 // destroyed before the store.
 class StoreScan {
  public:
@@ -235,7 +235,7 @@ py::list Segments(const SsdStore& store) {
   return out;
 }
 
-// In a forked child, does nothing: the store belongs to the parent.
+// Closes the store. In a forked child, Close does nothing, because the store belongs to the parent.
 void Close(const SsdStore& store) {
   if (!store.in_owner()) return;
   py::gil_scoped_release release;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The class SsdStore of the Python module: an SsdTier with NumPy arrays.
+// The class SsdStore of the Python module: an SsdTier that reads and writes NumPy arrays.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -13,7 +13,7 @@
 
 namespace msrec {
 
-// The tier in a Python object. A forked child cannot use or destroy the tier of its parent.
+// The SsdTier inside a Python object. A forked child cannot use or destroy the tier of its parent.
 class SsdStore {
  public:
   explicit SsdStore(const SsdOptions& options);

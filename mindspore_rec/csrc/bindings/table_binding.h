@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The class Table of the Python module, one function per section of the facade (table/table.h).
-// Every call on a table releases Python's lock, because a tier written in Python needs the lock
-// during the call.
+// Binds the class Table of the Python module. Each Bind function binds one section of the methods
+// in table/table.h. Every call on a table releases Python's lock, because the table may call a tier
+// that is written in Python.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -25,14 +25,14 @@ struct PyTable {
 
 using TableClass = pybind11::class_<PyTable>;
 
-// Returns fn(), called without Python's lock.
+// Calls fn() without Python's lock and returns its result.
 template <typename Fn>
 auto WithoutPython(Fn fn) {
   pybind11::gil_scoped_release release;
   return fn();
 }
 
-// Calls fn() without the interpreter's lock, in the float mode of a new thread.
+// Calls fn() without Python's lock, in the float mode of a new thread.
 template <typename Fn>
 auto Natively(const Fn& fn) {
   return WithoutPython([&] {
@@ -41,13 +41,13 @@ auto Natively(const Fn& fn) {
   });
 }
 
-// Returns ByExchange(self, fn), called without Python's lock.
+// Calls ByExchange(self, fn) without Python's lock and returns its result.
 template <typename Fn>
 auto WithExchange(const PyTable& self, const Fn& fn) {
   return WithoutPython([&] { return ByExchange(*self.registered, fn); });
 }
 
-// Returns ByRequests(self, fn), called without Python's lock.
+// Calls ByRequests(self, fn) without Python's lock and returns its result.
 template <typename Fn>
 auto WithRequests(const PyTable& self, const Fn& fn) {
   return WithoutPython([&] { return ByRequests(*self.registered, fn); });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The device cache of a table. The arrays belong to the caller, who keeps them while the table is
-// open.
+// Binds the device cache of a table. The caller owns the arrays and must keep them alive while the
+// table is open.
 #include <pybind11/stl.h>
 
 #include <optional>

@@ -15,7 +15,7 @@ namespace py = pybind11;
 namespace msrec {
 namespace {
 
-// A callable that any thread may copy and drop without the GIL.
+// A Python callable that any thread may copy or destroy without the GIL.
 std::shared_ptr<py::object> Shared(py::object callable) {
   return std::shared_ptr<py::object>(new py::object(std::move(callable)), [](py::object* object) {
     if (!Py_IsInitialized()) return;
@@ -24,8 +24,8 @@ std::shared_ptr<py::object> Shared(py::object callable) {
   });
 }
 
-// `levels` are dicts of "kind", "open" and, if there is a limit, "max_rows". The entry "open" is a
-// callable that takes row_bytes and generation and returns a tier.
+// Each level is a dict with the entries "kind", "open" and, if the tier has a limit, "max_rows".
+// The entry "open" is a callable that takes row_bytes and generation and returns a tier.
 CacheSettings MakeCacheSettings(int64_t host_rows, int64_t host_bytes, const std::string& policy,
                                 const py::list& levels) {
   CacheSettings settings;

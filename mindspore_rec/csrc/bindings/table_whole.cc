@@ -13,7 +13,7 @@ namespace py = pybind11;
 namespace msrec {
 namespace {
 
-// Passes a native array to NumPy without a copy.
+// Turns a C++ array into a NumPy array without a copy.
 template <typename T>
 py::array Own(std::unique_ptr<T[]> data, std::vector<py::ssize_t> shape) {
   T* raw = data.release();
@@ -50,7 +50,7 @@ py::dict ExportKeysOfAll(const PyTable& self, const py::array& keys, bool with_s
                 with_state);
 }
 
-// Puts rows with fresh optimizer state on the workers that own these rows.
+// Puts rows on the workers that own their keys, with fresh optimizer state.
 void ImportAll(const PyTable& self, const py::array& keys, const py::array& values) {
   const IdView view = Ids(self, keys, "keys");
   const float* data = Floats(self, values, "values", self->dim(), &keys);
@@ -88,7 +88,7 @@ py::dict ExportSince(const PyTable& self, uint64_t mark, bool with_state, bool s
                 with_state);
 }
 
-// An optional column of `n` integers; null for None.
+// Returns an optional column of `n` integers; null for None.
 uint32_t* Column(const PyTable& self, const py::object& object, const char* argument, size_t n) {
   if (object.is_none()) return nullptr;
   const auto array = object.cast<py::array>();
@@ -131,7 +131,8 @@ void Import(const PyTable& self, const py::array& keys, const py::object& values
   self.registered->rows_missing.store(false);  // here they are
 }
 
-// Imports rows of int8 or int4 without conversion: uint8 [n, bytes of scale, offset and codes].
+// Imports rows of int8 or int4 without conversion. The array is uint8 [n, bytes of scale, offset
+// and codes].
 void ImportCodes(const PyTable& self, const py::array& keys, const py::array& rows,
                  const py::object& last_steps, const py::object& last_times) {
   const IdView view = Ids(self, keys, "keys");
@@ -175,7 +176,8 @@ void BindTableWhole(TableClass* table) {
       .def("import_codes", &ImportCodes, py::arg("keys"), py::arg("rows"),
            py::arg("last_steps") = py::none(), py::arg("last_times") = py::none())
       .def("clear", [](const PyTable& self) { WithoutPython([&] { self->Clear(); }); })
-      // True if operators must not read rows, because the loaded weights belong to other rows.
+      // True if operators must not read rows, because the rows in the table do not belong to the
+      // loaded weights.
       .def_property(
           "rows_missing", [](const PyTable& self) { return self.registered->rows_missing.load(); },
           [](const PyTable& self, bool missing) { self.registered->rows_missing.store(missing); });

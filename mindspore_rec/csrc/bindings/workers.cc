@@ -22,14 +22,14 @@ namespace {
 
 using Released = py::gil_scoped_release;
 
-// Prints the stacks of all Python threads, with a function of faulthandler that needs no GIL.
+// Prints the stacks of all Python threads by a CPython function that needs no GIL.
 void PrintStacks(int fd) {
   using Dump = const char* (*)(int, PyInterpreterState*, PyThreadState*);
   static const auto dump = reinterpret_cast<Dump>(dlsym(RTLD_DEFAULT, "_Py_DumpTracebackThreads"));
   if (dump != nullptr) dump(fd, PyInterpreterState_Main(), nullptr);
 }
 
-// A group in a Python object. The group of the process is never destroyed.
+// A worker group inside a Python object. The group of the process is never destroyed.
 using GroupPointer = std::shared_ptr<WorkerGroup>;
 
 GroupPointer Started() {
@@ -104,7 +104,7 @@ py::list AllToAll(Communicator& channel, const std::vector<std::string>& parts) 
   return result;
 }
 
-// Throws ValueError if the library uses that tag for its own messages.
+// Throws ValueError if the library uses `tag` for its own messages on this channel.
 void RequireFree(const Communicator& channel, int tag) {
   const bool shared = channel.name() == kChannelNames[static_cast<size_t>(Channel::kService)];
   if (!shared || tag < RowService::kRequestTag) return;

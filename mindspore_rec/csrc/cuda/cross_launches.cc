@@ -36,7 +36,7 @@ void CrossRowsOutput(int64_t rows, const CrossRows& cross, Block x, Block factor
          kernels::CrossOutputArguments{cross.width, RowsOf(x), alphas, cross.bias, RowsOf(output)});
 }
 
-// Scratch memory of the gradient: numbers of each row, and partial sums.
+// Scratch memory for the gradient kernels: numbers for each row, and partial sums.
 struct CrossScratch {
   CrossScratch(int64_t rows, const CrossRows& cross) {
     const int64_t products = rows * cross.layers;

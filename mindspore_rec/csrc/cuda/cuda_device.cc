@@ -18,7 +18,7 @@ constexpr int kLeastCapability = 80;
 
 DevicePointer PointerOf(const void* memory) { return reinterpret_cast<DevicePointer>(memory); }
 
-// Copies in parallel, because one core is slower than the bus.
+// Copies with several threads, because one core copies more slowly than the bus transfers.
 void CopyOnHost(const void* from, size_t bytes, void* to) {
   constexpr size_t kShare = size_t{256} << 10;
   if (bytes <= kShare) {
@@ -170,7 +170,7 @@ void CudaDevice::Upload(const void* from, size_t bytes, void* to) {
   }
 }
 
-// The bus fills one piece while the host empties another piece.
+// The device copies into one piece while the host copies out of another piece.
 void CudaDevice::Download(const void* from, size_t bytes, void* to) {
   struct Part {
     Piece* piece;

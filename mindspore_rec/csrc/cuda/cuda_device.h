@@ -21,8 +21,8 @@ struct Libraries {
 
 class CudaDevice : public KernelDevice {
  public:
-  // Opens the GPU of that number and compiles the kernels. Throws std::runtime_error with the
-  // reason if the GPU cannot be used.
+  // Opens GPU number `ordinal` and compiles the kernels. Throws std::runtime_error with the reason
+  // if the GPU cannot be used.
   CudaDevice(int ordinal, const Libraries& libraries, const std::string& cache_directory);
 
   std::string name() const override { return name_; }
@@ -40,7 +40,8 @@ class CudaDevice : public KernelDevice {
   void Start(const char* kernel, int64_t threads, const void* arguments) override;
 
  private:
-  // A piece of page-locked host memory for copies, and the event of its last copy.
+  // A piece of page-locked host memory for copies, and the event that marks the end of the piece's
+  // last copy.
   struct Piece {
     void* data = nullptr;
     Event done = nullptr;

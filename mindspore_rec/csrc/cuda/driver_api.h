@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The functions of the CUDA driver, NVRTC and cuBLASLt that this library calls, with the types and
-// numbers that their ABIs fix. The libraries are opened at run time, so the build needs none of
-// their headers.
+// Functions of the CUDA driver, NVRTC and cuBLASLt that this library calls. The types and numbers
+// are part of the ABIs of these libraries. The libraries are opened at run time, so the build needs
+// none of their headers.
 #pragma once
 
 #include <cstddef>
@@ -125,14 +125,14 @@ struct CublasLt {
 };
 #undef MSREC_CUDA_MEMBER
 
-// Each function opens its library once for the process. The function throws std::runtime_error with
-// the reason if the library cannot be used.
+// Each function below opens one library, once for the process. If the library cannot be used, the
+// function throws std::runtime_error with the reason.
 const Driver& OpenDriver();
 const Nvrtc& OpenNvrtc(const char* path);
 const CublasLt& OpenCublasLt(const char* path);
 
-// The device has no memory left. The exception's text names the failed request, because MindSpore
-// shows only the text of an operator's exception.
+// Thrown if the device has no memory left. The exception's text names the failed request, because
+// MindSpore shows only the text of an operator's exception.
 class OutOfDeviceMemory : public std::bad_alloc {
  public:
   explicit OutOfDeviceMemory(std::string text) : text_(std::move(text)) {}
@@ -145,7 +145,7 @@ class OutOfDeviceMemory : public std::bad_alloc {
 // Throws unless `result` is success: OutOfDeviceMemory if no memory is left, std::runtime_error for
 // other errors.
 void Check(Result result, const char* function);
-// Check() for a function of NVRTC or cuBLASLt.
+// Does the same as Check() for the result of a function of NVRTC or cuBLASLt.
 void CheckLibrary(Result result, const char* function);
 
 }  // namespace cuda

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Arguments of the kernels, for the launching code and for the kernels. The host's compiler and
-// NVRTC read this file, and NVRTC has no standard headers.
+// Arguments of the kernels, for the code that launches kernels and for the kernels. The host's
+// compiler and NVRTC compile this file. NVRTC has no standard headers.
 //
-// A kernel over rows has one thread for each element of [rows, width], unless its comment gives
-// another number.
+// A kernel over rows has one thread for each element of [rows, width], unless the comment of its
+// arguments states another number of threads.
 #pragma once
 
 #ifdef __CUDACC_RTC__
@@ -20,7 +20,7 @@ using uint64_t = unsigned long long;
 namespace msrec {
 namespace kernels {
 
-// A block of rows, `ld` elements apart.
+// A block of rows; rows begin `ld` elements apart.
 struct Rows {
   float* data;
   int64_t ld;
@@ -31,14 +31,14 @@ struct HalfRows {
   int64_t ld;
 };
 
-// Like `MaskRows`, but `first` is below `count`.
+// The same fields as in `MaskRows`, but `first` is always below `count`.
 struct Masks {
   const float* data;
   int64_t first, count;
 };
 
-// Rows in chunks of `rows_each`; the last chunk has the remaining rows. There is one thread for
-// each column of a chunk.
+// Rows that are split into chunks of `rows_each` rows; the last chunk has the remaining rows. A
+// kernel has one thread for each column of each chunk.
 struct Chunks {
   int64_t rows, width, rows_each;
 };
@@ -64,13 +64,13 @@ struct ClearArguments {
   Rows x;
 };
 
-// `to` is a function of `from` and of its own old value.
+// Each element of `to` is computed from the element of `from` and from the old element of `to`.
 struct MapArguments {
   int64_t width;
   Rows from, to;
 };
 
-// Rows of float32, and the same numbers in bfloat16.
+// Rows `x` of float32, and rows `half` for the same numbers in bfloat16.
 struct HalfArguments {
   int64_t width;
   Rows x;
@@ -95,7 +95,7 @@ struct MultiplyMasksArguments {
 
 // ---------------------------------------------------------------- sums of columns
 
-// `partial` [chunks, width] is null if no sums are wanted.
+// `partial` [chunks, width] receives the column sums of each chunk, unless `partial` is null.
 struct ActivationGradientArguments {
   int32_t activation;
   Chunks chunks;
@@ -118,7 +118,8 @@ struct ChunkSumArguments {
   float* partial;
 };
 
-// sums[column] += sum of partial over the chunks, in their order, with one thread for each column.
+// Adds the partial sums of all chunks to sums[column], in the order of the chunks, with one thread
+// for each column.
 struct JoinChunksArguments {
   int64_t width, chunks;
   const float* partial;
@@ -162,27 +163,29 @@ struct NormalizeGradientArguments {
 
 // ---------------------------------------------------------------- groups of columns
 
-// There is one thread for each group of a row.
+// The kernel has one thread for each group of a row.
 struct SoftmaxArguments {
   int64_t groups, group;
   Rows x, gradient;
 };
 
-// target = x or += x, with each group multiplied by its column of `scales`.
+// Multiplies each group of x by its column of `scales`, and writes the products to target or adds
+// them to target.
 struct ScaleGroupsArguments {
   int64_t width, group;
   bool adds;
   Rows scales, x, target;
 };
 
-// target = or += the sum of a b over the group, with one thread for each group of a row.
+// Writes the sum of a b over a group to target, or adds the sum to target, with one thread for each
+// group of a row.
 struct GroupDotsArguments {
   int64_t groups, group;
   bool adds;
   Rows a, b, target;
 };
 
-// partial = sums over rows of the products that ScaleGroups writes.
+// partial = the sums, over the rows of a chunk, of the products of ScaleGroupsArguments.
 struct ScaledSumsArguments {
   Chunks chunks;
   int64_t group;
@@ -192,7 +195,7 @@ struct ScaledSumsArguments {
 
 // ---------------------------------------------------------------- cross networks
 
-// If `of_x` is null, the gradient of x is part of the gradient of x0.
+// If `of_x` is null, x is x0, and `of_x0` receives the gradients of x and x0.
 struct CrossCombineArguments {
   int64_t width;
   Rows x0, t, gradient;
@@ -224,8 +227,8 @@ struct RowDotsArguments {
 };
 constexpr int64_t kDotParts = 8;
 
-// There is one thread for each row. `dots` are the dot products of the row's gradient and x, from
-// RowDots.
+// The kernel has one thread for each row. `dots` has the dot product of each row's gradient and x,
+// which RowDots has computed.
 struct CrossAlphasGradientArguments {
   int64_t layers;
   bool rounds;
@@ -244,7 +247,8 @@ struct CrossInputGradientArguments {
 
 // ---------------------------------------------------------------- pairs and mixtures
 
-// `output` is the layer's output, or in a gradient kernel the gradient of the output.
+// In a forward kernel, `output` is the layer's output. In a gradient kernel, `output` is the
+// gradient of the layer's output.
 struct PairArguments {
   int64_t vectors, dim, pairs;
   bool diagonal, adds;

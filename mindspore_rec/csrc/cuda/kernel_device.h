@@ -13,8 +13,8 @@ namespace msrec {
 
 class KernelDevice : public DenseDevice {
  public:
-  // Starts `threads` threads of a kernel, numbered from 0, all with the same arguments. Starts
-  // nothing for 0 threads. At most 2^32 - 1 threads.
+  // Starts `threads` threads of a kernel, numbered from 0, all with the same arguments. Does
+  // nothing if `threads` is 0. `threads` must be at most 2^32 - 1.
   template <typename Arguments>
   void Launch(const char* kernel, int64_t threads, const Arguments& arguments) {
     if (threads > 0) Start(kernel, threads, &arguments);
@@ -31,8 +31,8 @@ class KernelDevice : public DenseDevice {
   virtual void Start(const char* kernel, int64_t threads, const void* arguments) = 0;
 };
 
-// The device whose loops this thread calls. `Elementwise` is a table of plain functions, so these
-// functions find their device here. The current device is set from `Begin` to `End`.
+// Returns the device whose loops this thread calls. The functions in `Elementwise` have no device
+// argument, so they call CurrentKernelDevice. `Begin` sets the current device, and `End` clears it.
 KernelDevice& CurrentKernelDevice();
 void SetCurrentKernelDevice(KernelDevice* device);
 

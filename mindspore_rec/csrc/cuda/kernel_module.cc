@@ -37,8 +37,8 @@ std::string KeyOf(int compute_capability, int major, int minor) {
 
 uint32_t ChecksumOf(const std::string& code) { return Crc32c(0, code.data(), code.size()); }
 
-// Returns the machine code in a file of this user, after a check of its checksum; "" if the file is
-// damaged.
+// Returns the machine code in a file, after verifying its checksum. Returns "" if the file is
+// damaged or does not belong to this user.
 std::string ReadCode(const std::string& path) {
   struct stat about;
   if (stat(path.c_str(), &about) != 0 || !S_ISREG(about.st_mode) || about.st_uid != geteuid()) {
@@ -60,7 +60,7 @@ void MakeFolders(const std::string& path) {
   mkdir(path.c_str(), 0755);
 }
 
-// Writes a file atomically: after an error there is no file.
+// Writes a file atomically, so that an error leaves no incomplete file.
 void WriteCode(const std::string& path, const std::string& code) {
   const std::string unfinished = path + "." + std::to_string(getpid());
   {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sources of the kernels as bytes in this library; the assembler includes the source files.
+// Embeds the sources of the kernels in this library as bytes, by the assembler's .incbin.
 #include <map>
 #include <string>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shared parts of the device loops: kernel arguments made from blocks, and column sums. The loops
-// are plain functions that start kernels on the thread's device.
+// Shared parts of the device loops: functions that make kernel arguments from blocks, and functions
+// that sum up columns. The loops are plain functions that start kernels on the thread's device.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace msrec {
 namespace kernel_loops {
 
-// Each function sets the loops of its subject.
+// Each function below sets one group of the loops in `Elementwise`.
 void SetRowLoops(Elementwise* loops);
 void SetSumLoops(Elementwise* loops);
 void SetGroupLoops(Elementwise* loops);
@@ -34,15 +34,15 @@ void Launch(const char* kernel, int64_t threads, const Arguments& arguments) {
   CurrentKernelDevice().Launch(kernel, threads, arguments);
 }
 
-// Returns chunks of rows; one thread adds up one column of a chunk. There are enough chunks to keep
-// a GPU busy, and so few that one thread per column can join them. The chunks depend only on the
-// number of rows.
+// Splits rows into chunks; one thread adds up one column of a chunk. The chunks are numerous enough
+// to keep a GPU busy, and few enough for one thread per column to add up all chunks. The chunks
+// depend only on the number of rows.
 inline kernels::Chunks ChunksOf(int64_t rows, int64_t width) {
   constexpr int64_t kMostChunks = 256;
   constexpr int64_t kLeastRows = 32;
   return {rows, width, std::max(kLeastRows, (rows + kMostChunks - 1) / kMostChunks)};
 }
-// Returns chunks of one row each, so that nothing is added up.
+// Splits rows into chunks of one row each, so that no rows are added up.
 inline kernels::Chunks SingleRows(int64_t rows, int64_t width) { return {rows, width, 1}; }
 
 inline int64_t CountOf(const kernels::Chunks& chunks) {
@@ -55,10 +55,11 @@ inline float* ScratchFloats(int64_t n) {
   return static_cast<float*>(CurrentKernelDevice().Scratch(bytes));
 }
 
-// sums[column] += sum of partial [chunks, width] over the chunks.
+// Adds the partial sums [chunks, width] of all chunks to sums[column].
 void JoinChunks(const kernels::Chunks& chunks, const float* partial, float* sums);
 
-// sums[column] += sum of x over the rows. `partial` has ThreadsOf(ChunksOf(rows, width)) floats.
+// Adds the sum of x over the rows to sums[column]. `partial` has ThreadsOf(ChunksOf(rows, width))
+// floats.
 void AddColumns(int64_t rows, int64_t width, const Block& x, float* partial, float* sums);
 
 }  // namespace kernel_loops

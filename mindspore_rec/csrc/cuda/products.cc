@@ -14,7 +14,8 @@ constexpr size_t kMostPlans = 4096;
 constexpr int kMostAlgorithms = 8;
 constexpr int kSuccess = 0;
 
-// Returns the greatest power of two, at most 256, that divides an address.
+// Returns the alignment of an address: the greatest power of two, at most 256, that divides the
+// address.
 uint32_t AlignmentOf(const void* pointer) {
   const auto address = reinterpret_cast<uintptr_t>(pointer) | 256;
   return static_cast<uint32_t>(address & (~address + 1));
@@ -22,8 +23,8 @@ uint32_t AlignmentOf(const void* pointer) {
 
 }  // namespace
 
-// cuBLASLt's matrices are column-major and ours are row-major, so cuBLASLt sees the transposes: C^T
-// = B^T A^T.
+// The matrices of cuBLASLt are column-major and the matrices of this library are row-major, so
+// cuBLASLt computes the transposes: C^T = B^T A^T.
 struct Products::Plan {
   explicit Plan(const CublasLt& opened) : library(opened) {}
   ~Plan() {

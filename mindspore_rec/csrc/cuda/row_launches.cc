@@ -7,7 +7,7 @@ namespace msrec {
 namespace kernel_loops {
 namespace {
 
-// The kernels identify activations by number.
+// The kernels refer to activations by these numbers.
 static_assert(static_cast<int>(Activation::kRelu) == 1, "ActivationOf");
 static_assert(static_cast<int>(Activation::kLeakyRelu) == 2, "ActivationOf");
 static_assert(static_cast<int>(Activation::kTanh) == 4, "ActivationOf");

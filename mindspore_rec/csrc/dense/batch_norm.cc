@@ -43,12 +43,14 @@ void SetScale(const BatchNorm& norm, const BatchRun& run, double variance, int64
   vectors.scale[column] = static_cast<float>(run.parameters[norm.gamma][column] * inverse);
 }
 
-// Number of rows, and the mean and sum of squared deviations of each column.
+// Statistics of a set of rows: the number of rows, and for each column the mean and the sum of
+// squared deviations.
 struct Moments {
   explicit Moments(int64_t width)
       : means(static_cast<size_t>(width), 0.0), squares(static_cast<size_t>(width), 0.0) {}
 
-  // Adds `rows` rows with these means and squared deviations (Chan, Golub & LeVeque, 1979).
+  // Adds `rows` rows, whose columns have these means and sums of squared deviations (Chan, Golub &
+  // LeVeque, 1979).
   template <typename T>
   void Join(double rows, const T* other_means, const T* other_squares) {
     if (rows == 0) return;
@@ -65,7 +67,7 @@ struct Moments {
   std::vector<double> means, squares;
 };
 
-// Joins the workers' moments in the order of ranks. An idle worker counts as 0 rows.
+// Joins the moments of all workers in rank order. The moments of an idle worker count as 0 rows.
 Moments OfAllWorkers(const Moments& mine, BatchShare* share) {
   const size_t width = mine.means.size();
   std::vector<double> sent{share->is_idle() ? 0.0 : mine.count};
@@ -145,7 +147,7 @@ void BatchStatistics::BetweenForward(const BatchRun& run) const {
   }
 }
 
-// Computes two means over all rows: of g, and of g (x - mean) inverse^2.
+// Computes two means over all rows: the mean of g, and the mean of g (x - mean) inverse^2.
 void BatchStatistics::BetweenBackward(const BatchRun& run) const {
   const int64_t w = width();
   if (run.share != nullptr) {
@@ -163,9 +165,10 @@ void BatchStatistics::BetweenBackward(const BatchRun& run) const {
   }
 }
 
-// A worker's gradients are of its own loss and are multiplied by its weight later. Gradients of the
-// other workers' losses are multiplied by those workers' weights, so here they are divided by this
-// worker's weight.
+// Computes the means over the rows of all workers. The gradients of each worker are the gradients
+// of that worker's own loss. All gradients of this worker are multiplied by this worker's weight
+// later. So here the sums of worker r are multiplied by the weight of worker r and divided by the
+// weight of this worker.
 void BatchStatistics::MeansOfAllWorkers(const BatchRun& run) const {
   const int64_t w = width();
   const std::vector<float>& weights = run.share->weights();
@@ -205,7 +208,7 @@ void BatchStatistics::Backward(const SliceRun& slice) const {
   const Block gradient = slice.gradient(norm_.input);
   slice.loops().normalize_gradient(slice.real_rows(), w, slice.value(norm_.input), vectors.mean,
                                    vectors.scale, found, found + w, gradient);
-  // The padding rows of the slice were normalized, too, but belong to no batch.
+  // Clears the gradients of the padding rows, which do not belong to the batch.
   const int64_t real = slice.real_rows();
   if (real < slice.rows()) {
     slice.loops().clear(slice.rows() - real, w, {gradient.row(real), gradient.ld});
@@ -262,7 +265,8 @@ void Normalization::Backward(const SliceRun& slice) const {
   if (!is_moving_ && inputs_[0].adds) {
     throw std::logic_error("others read what is normalized by its batch");
   }
-  // If the batch normalizes, `BatchStatistics` turns this gradient into the gradient of the input.
+  // With statistics of the batch, `dx` receives the gradient of the activation's input, and
+  // `BatchStatistics` later turns `dx` into the gradient of the input.
   loops.normalized_gradient(norm_.activation, slice.real_rows(), width(), slice.value(norm_.input),
                             vectors.mean, norm_.masks.Rows(slice), slice.value(norm_.output), g,
                             sums, sums + width(), is_moving_ ? g : dx);

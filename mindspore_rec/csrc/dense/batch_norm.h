@@ -3,10 +3,11 @@
 // Batch normalization with an activation: y = a(gamma (x - mean) / sqrt(variance + epsilon) +
 // beta).
 //
-// In training, mean and variance are taken over the batch, so all rows must be there. Therefore one
-// layer ends a stage, and another layer begins the next stage. If several workers share the batch,
-// mean and variance are taken over the rows of all workers, with the same bits on each worker. In
-// evaluation, mean and variance are the moving statistics.
+// In training, mean and variance are computed over the batch, so they need all rows of the batch.
+// Therefore the normalization has two layers: BatchStatistics ends a stage, and Normalization
+// begins the next stage. If several workers share the batch, mean and variance are computed over
+// the rows of all workers, and each worker gets the same bits. In evaluation, the moving statistics
+// are used as mean and variance.
 #pragma once
 
 #include <memory>
@@ -29,19 +30,19 @@ struct BatchNorm {
   float momentum = 0.1f;  // share of the batch in the new moving statistics
 };
 
-// Memory shared by the layers of one normalization.
+// Memory that the two layers of a normalization share.
 struct BatchNormMemory {
   int64_t packed = 0;  // offset of the vectors below, each of `width` floats
   int64_t sums = 0;    // column of two sums a slice, and behind them of two results in slice 0
 };
 
-// Adds the layers to a program. Returns the offset in `packed`, in floats, of the new moving mean,
-// which the new moving variance follows. A forward pass in training writes both vectors as
-// MindSpore's BatchNorm1d does: the variance is the sample variance (divided by rows - 1). With
-// fewer than two rows, the moving variance does not change.
+// Adds the layers to a program. In training, a forward pass writes the new moving mean to `packed`,
+// followed by the new moving variance. Returns the offset of the new moving mean in `packed`, in
+// floats. As in MindSpore's BatchNorm1d, the new moving variance uses the sample variance (divided
+// by rows - 1). With fewer than two rows, the moving variance does not change.
 int64_t AddBatchNorm(const BatchNorm& norm, bool training, DenseProgram* program);
 
-// The last layer of a stage: computes mean and variance of the batch. Only this layer and
+// The last layer of a stage, which computes mean and variance of the batch. Only this layer and
 // `Normalization` may read the input, because this layer changes the input's gradient in place.
 class BatchStatistics : public Layer {
  public:
@@ -60,7 +61,8 @@ class BatchStatistics : public Layer {
   const std::shared_ptr<BatchNormMemory> memory_;
 };
 
-// The first layer of the next stage: computes y. In evaluation, Normalization is the only layer.
+// The first layer of the next stage, which computes the output y. In evaluation, BatchNorm consists
+// of only this layer.
 class Normalization : public Layer {
  public:
   // Uses the moving statistics if `memory` is null.

@@ -69,8 +69,8 @@ CrossRows CrossVectors::Packed(const BatchRun& run) const {
   return cross;
 }
 
-// Computes the constants: products of a layer's weight with the sum of the biases of the earlier
-// layers.
+// Computes the constant of each layer: the product of the layer's weight and the sum of the biases
+// of the earlier layers.
 void CrossVectors::Pack(const BatchRun& run, int64_t) const {
   const float* weight = run.parameters[weight_];
   auto* bias = reinterpret_cast<float*>(run.packed + packed_);
@@ -89,7 +89,8 @@ void CrossVectors::Pack(const BatchRun& run, int64_t) const {
                                      {constants + layers(), width()});
 }
 
-// Returns x as a factor of products. If x must be rounded, the rounded copy is in temporary memory.
+// Returns x as a factor of products. If products need rounded factors, returns a rounded copy of x
+// in temporary memory.
 Block CrossVectors::FactorOf(const SliceRun& slice) const {
   const Block x = slice.value(input());
   if (!rounds_) return x;
@@ -115,8 +116,8 @@ int64_t CrossVectors::GradientTasks(const BatchRun&) const {
   return (width() + kTileColumns - 1) / kTileColumns;
 }
 
-// Computes the gradients of some columns of weight and bias. A bias is part of the bias sums of all
-// later layers, and these sums are in the output and in the constants.
+// Computes the gradients of some columns of weight and bias. The output and the constants of all
+// later layers depend on a layer's bias.
 void CrossVectors::Gradient(const BatchRun& run, int64_t task, bool adds) const {
   const int64_t from = task * kTileColumns;
   const int64_t columns = std::min(kTileColumns, width() - from);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Layers of cross networks: products of the network's input with later values.
+// Layers of cross networks. A cross network multiplies its input by values of later layers.
 #pragma once
 
 #include <utility>
@@ -9,7 +9,8 @@
 
 namespace msrec {
 
-// output = x0 t + x, element by element: a cross layer whose map of x is t. The input x may be x0.
+// Computes output = x0 t + x, element by element, the last part of a cross layer. Other layers
+// compute the input t from x. The inputs x and x0 may be the same value.
 class CrossCombine : public Layer {
  public:
   CrossCombine(View x0, View t, View x, View output);
@@ -18,12 +19,12 @@ class CrossCombine : public Layer {
   void Backward(const SliceRun& slice) const override;
 };
 
-// All layers of a cross network, x_k+1 = x (x_k w_k) + b_k + x_k. By induction, x_k is alpha_k x +
-// b_0 + ... + b_k-1, with one number alpha_k for each row.
+// All layers of a cross network, x_k+1 = x (x_k w_k) + b_k + x_k. By induction, x_k = alpha_k x +
+// b_0 + ... + b_k-1. Each row has one number alpha_k.
 class CrossVectors : public Layer {
  public:
-  // Reads x; writes the output and the products x w_k [rows, layers]. `weight` and `bias` are the
-  // numbers of parameters [layers, width].
+  // Reads x; writes the output and the products x w_k [rows, layers]. `weight` and `bias` are
+  // parameter numbers; both parameters have the shape [layers, width].
   CrossVectors(View x, View output, View products, int weight, int bias);
   bool always_adds() const override { return false; }
   void Attach(DenseProgram* program) override;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// DenseDevice: a processor other than the host's CPU that runs dense programs. A program's batch is
-// one slice there, and its values, gradients and weights are in the device's memory. The host and
-// the device run the same layers; the device has its own loops (`Elementwise`) and products.
+// DenseDevice: a processor other than the host's CPU that runs dense programs. On a device, a batch
+// is one slice. Values, gradients and weights are in the device's memory. The host and the device
+// run the same layers, but the device has its own loops (`Elementwise`) and products.
 //
-// A device runs the calls in their order. Only one thread uses a device at a time: the thread locks
-// `mutex()` to run a program.
+// A device runs calls in the order in which they are made. Only one thread uses a device at a time:
+// the thread locks `mutex()` to run a program.
 #pragma once
 
 #include <cstddef>
@@ -24,24 +24,24 @@ class DenseDevice {
 
   // "cuda:0"
   virtual std::string name() const = 0;
-  // Model, driver and libraries of the device, for reports.
+  // Returns the model, the driver and the libraries of the device, for reports.
   virtual std::string description() const = 0;
 
-  // The loops over blocks of the device's memory.
+  // Returns the loops over blocks in the device's memory.
   virtual const Elementwise& loops() const = 0;
-  // Computes C = A B or C += A B, as `ProductShape` specifies; B is never packed.
+  // Computes C = A B or C += A B, as `shape` specifies. B must not be packed.
   virtual void Multiply(const ProductShape& shape, const void* a, const void* b, float* c) = 0;
 
   // Throws std::bad_alloc if the device has too little free memory.
   virtual void* Allocate(size_t bytes) = 0;
   virtual void Free(void* memory) = 0;
   virtual void Clear(void* memory, size_t bytes) = 0;
-  // Copies from the host's memory, which the caller may change after the return.
+  // Copies from the host's memory. After the return, the caller may change the host's memory.
   virtual void Upload(const void* from, size_t bytes, void* to) = 0;
-  // Copies to the host's memory, and waits for the end of the copy.
+  // Copies to the host's memory and waits until the copy is complete.
   virtual void Download(const void* from, size_t bytes, void* to) = 0;
 
-  // The running thread calls Begin before a run and End after the run (`DeviceTurn`).
+  // The thread that runs a program calls Begin before the run and End after the run (`DeviceTurn`).
   virtual void Begin() {}
   virtual void End() {}
 
@@ -51,7 +51,7 @@ class DenseDevice {
   std::mutex mutex_;
 };
 
-// A thread's turn on a device, which runs one program at a time.
+// Gives one thread the exclusive use of a device, for one run of a program.
 class DeviceTurn {
  public:
   explicit DeviceTurn(DenseDevice* device) : device_(device), lock_(device->mutex()) {
@@ -66,7 +66,7 @@ class DeviceTurn {
   const std::lock_guard<std::mutex> lock_;
 };
 
-// Device memory that only grows.
+// A block of device memory that grows on demand.
 class DeviceMemory {
  public:
   explicit DeviceMemory(DenseDevice* device) : device_(device) {}
@@ -74,7 +74,7 @@ class DeviceMemory {
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
-  // Returns memory of at least that many bytes. The contents are lost if the memory grows.
+  // Returns memory of at least `bytes` bytes. The contents are lost if the memory grows.
   void* AtLeast(size_t bytes) {
     if (bytes <= capacity_) return data_;
     Release();
@@ -99,7 +99,7 @@ class DeviceMemory {
   size_t capacity_ = 0;
 };
 
-// Returns the device that runs the programs created from now on; null: the host.
+// Returns the device for programs that are created after this call; null means the host.
 std::shared_ptr<DenseDevice> ActiveDenseDevice();
 void SetDenseDevice(std::shared_ptr<DenseDevice> device);
 

@@ -8,7 +8,8 @@
 namespace msrec {
 namespace {
 
-// Floats of a piece. A piece of Adam's four arrays takes 256 KB and fits into a core's own cache.
+// Floats of a piece. With Adam's four arrays, a piece takes 256 KB and fits into the private cache
+// of a core.
 constexpr size_t kPiece = size_t{1} << 14;
 
 // Part of one array.
@@ -51,8 +52,8 @@ class Pieces {
   std::vector<size_t> tasks_;  // first piece of each task, and the number of pieces
 };
 
-// Copies each gradient that lies in memory which the step writes. The parameters then use these
-// copies.
+// Copies each gradient whose memory overlaps memory that the step writes. The parameter of a copied
+// gradient then uses the copy.
 std::vector<std::vector<float>> SeparateGradients(int states,
                                                   std::vector<DenseParameter>* parameters) {
   using Range = std::pair<const float*, const float*>;
@@ -65,7 +66,7 @@ std::vector<std::vector<float>> SeparateGradients(int states,
             [](const Range& a, const Range& b) { return std::less<>()(a.first, b.first); });
   std::vector<std::vector<float>> copies;
   for (DenseParameter& p : *parameters) {
-    // The first range that ends after the gradient's begin.
+    // Finds the first written range that ends after the beginning of the gradient.
     const auto at = std::upper_bound(
         written.begin(), written.end(), p.g,
         [](const float* g, const Range& range) { return std::less<>()(g, range.second); });
@@ -83,7 +84,8 @@ int DenseStates(const Rule& rule) { return rule.StateWidth(1); }
 void StepDense(const Kernels& kernels, const Rule& rule, std::vector<DenseParameter> parameters,
                ThreadPool* pool) {
   Rule dense = rule;
-  // A dense parameter has an accumulator for each element.
+  // Dense parameters have one accumulator per element, so the rule row-wise Adagrad becomes
+  // Adagrad.
   if (rule.kind == RuleKind::kRowWiseAdagrad) dense.kind = RuleKind::kAdagrad;
   parameters.erase(std::remove_if(parameters.begin(), parameters.end(),
                                   [](const DenseParameter& p) { return p.n == 0; }),

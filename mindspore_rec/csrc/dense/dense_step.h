@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The optimizer step of dense parameters in MindSpore's memory: all parameters in one pass, in
-// parallel over pieces. Pieces depend only on sizes, and each element is updated on its own, so the
-// results do not depend on the number of threads.
+// The optimizer step of dense parameters in MindSpore's memory. One pass updates all parameters, in
+// parallel over pieces of the parameters. The results do not depend on the number of threads,
+// because pieces depend only on sizes and each element is updated on its own.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace msrec {
 
-// Number of states that a rule keeps for each element of a dense parameter, at most 3.
+// Returns the number of states per element of a dense parameter, at most 3.
 int DenseStates(const Rule& rule);
 
 // A dense parameter, its gradient and its states, each of n floats. Each parameter has its own rate
@@ -26,10 +26,10 @@ struct DenseParameter {
   StepInput input;
 };
 
-// Updates all parameters by one step of the rule. Each element uses its gradient at the time of the
-// call, because a gradient may lie in the memory of a parameter. For example, if one weight is the
-// gradient of another weight, MindSpore passes the weight without a copy. Parameters and states
-// must not overlap.
+// Updates all parameters by one step of the rule. A gradient may lie in the memory of a parameter:
+// if one weight is the gradient of another weight, MindSpore passes the weight without a copy. The
+// step uses all gradients as they are at the time of the call, before any parameter is updated.
+// Parameters and states must not overlap.
 void StepDense(const Kernels& kernels, const Rule& rule, std::vector<DenseParameter> parameters,
                ThreadPool* pool);
 
@@ -38,7 +38,8 @@ struct FloatSpan {
   size_t n;
 };
 
-// Returns the sum of squares of all numbers. Pieces are summed in float64 and added in order.
+// Returns the sum of squares of all numbers. The sums of pieces are float64 numbers, which are
+// added in a fixed order.
 double SumOfSquares(const Kernels& kernels, const std::vector<FloatSpan>& spans, ThreadPool* pool);
 
 }  // namespace msrec

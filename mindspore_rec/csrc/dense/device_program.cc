@@ -16,7 +16,7 @@ namespace {
 
 std::mutex active_mutex;
 std::shared_ptr<DenseDevice>& Active() {
-  // Never destroyed, because programs may run while the process ends.
+  // The object is never destroyed, because programs may still run while the process ends.
   static auto* active = new std::shared_ptr<DenseDevice>;
   return *active;
 }
@@ -25,8 +25,8 @@ constexpr int64_t kAlignedFloats = 64;
 
 size_t SizeOfFloats(int64_t floats) { return sizeof(float) * static_cast<size_t>(floats); }
 
-// Throws if several workers share the batch. The workers would wait for each other's statistics,
-// while each worker blocks the device for the others.
+// Throws if several workers share the batch. A worker would hold the device while it waits for
+// statistics of another worker, and that worker would wait for the device.
 void RequireNoWorkers(const BatchRun& run, const DenseDevice& device) {
   if (run.share == nullptr) return;
   throw std::invalid_argument("layers on " + device.name() +
@@ -34,7 +34,7 @@ void RequireNoWorkers(const BatchRun& run, const DenseDevice& device) {
                               "them on the CPU, by set_dense_device('cpu')");
 }
 
-// Size of a matrix copied to or from a device, in float32 or bfloat16.
+// Returns the size in bytes of a matrix that is copied to or from a device, in float32 or bfloat16.
 size_t MatrixBytes(bool halves, int64_t rows, int64_t width) {
   return (halves ? 2 : 4) * static_cast<size_t>(rows * width);
 }
@@ -45,7 +45,7 @@ std::vector<int64_t> WidthsOf(const std::vector<View>& views) {
   return widths;
 }
 
-// Returns the run for the host's memory, with the batch cut into slices as on the device.
+// Returns the host's run with the same slices as the device's run.
 BatchRun HostOf(const BatchRun& given, const BatchRun& run) {
   BatchRun host = given;
   host.device = run.device;
@@ -77,8 +77,9 @@ DeviceProgram::DeviceProgram(const DenseProgram& program)
       parameter_gradients_(device_),
       inputs_(device_),
       outputs_(device_) {
-  // The device computes some gradients from all rows, and the host computes others from partial
-  // sums. The results are in two separate memories.
+  // The device computes some gradients from all rows, and the host computes the other gradients
+  // from partial sums. So layers that share a part of a parameter must all compute the part's
+  // gradient on the device, or all on the host.
   std::map<ParameterPart, bool> made_there;
   for (const auto& stage : program.stages_) {
     for (const auto& layer : stage) {
@@ -107,7 +108,7 @@ void DeviceProgram::Release() {
   }
 }
 
-// True if one more forward pass may wait.
+// True if one more forward pass may be kept for its backward pass.
 bool DeviceProgram::HasRoom() const {
   if (kept_.size() < kLeastKept) return true;
   size_t bytes = kept_.front()->bytes();  // the next pass takes about as many
@@ -115,8 +116,8 @@ bool DeviceProgram::HasRoom() const {
   return bytes <= kKeptBytes;
 }
 
-// Returns memory for a forward pass. Reuses the memory of a pass whose backward pass is done. If
-// the limit of waiting passes is reached, reuses the memory of the oldest pass.
+// Returns memory for a forward pass. Reuses the memory of a kept forward pass whose backward pass
+// is done. If the limit of kept passes is reached, reuses the memory of the oldest pass.
 DeviceProgram::Kept* DeviceProgram::Keep() {
   auto at = std::find_if(kept_.rbegin(), kept_.rend(), [](const auto& k) { return !k->waits; });
   if (at == kept_.rend() && HasRoom()) {
@@ -202,7 +203,7 @@ std::vector<float*> DeviceProgram::Stage(const std::vector<int64_t>& widths, int
   return staged;
 }
 
-// Copies the partial sums to the host, where layers compute gradients from them.
+// Copies the partial sums to the host, where layers compute gradients from these sums.
 void DeviceProgram::DownloadPartials(const BatchRun& run, BatchRun* host) {
   partial_sums_.resize(static_cast<size_t>(program_.partial_width_));
   host->partial_sums = partial_sums_.data();

@@ -21,16 +21,18 @@ class Layer;
 
 class DeviceProgram {
  public:
-  // Number of forward passes that may wait for their backward pass: kLeastKept, and more while all
-  // passes take less than kKeptBytes together. The program does not know which passes will have no
-  // backward pass.
+  // Limits of forward passes that wait for their backward pass. At least kLeastKept passes may
+  // wait. More passes may wait while all waiting passes together take less than kKeptBytes. The
+  // limit is needed because the program cannot know whether a forward pass will have a backward
+  // pass.
   static constexpr size_t kLeastKept = 8;
   static constexpr size_t kKeptBytes = size_t{1} << 30;
 
   explicit DeviceProgram(const DenseProgram& program);
 
-  // Like the methods of DenseProgram, with a run that describes the batch and the host's memory. In
-  // training, `saved` gets the name of the values that the device keeps for the backward pass.
+  // Do the same as the methods of DenseProgram; `host` describes the batch and the host's memory.
+  // In training, Forward writes to `saved` the number under which the device keeps the values for
+  // the backward pass.
   void Forward(const BatchRun& host, const std::vector<const float*>& inputs,
                const std::vector<float*>& outputs);
   void Backward(const BatchRun& host, const std::vector<const float*>& output_gradients,
@@ -41,7 +43,7 @@ class DeviceProgram {
   void Release();
 
  private:
-  // Values and weights of a forward pass, kept for its backward pass.
+  // Values and weights of a forward pass that are kept for the backward pass.
   struct Kept {
     explicit Kept(DenseDevice* device)
         : saved(device), packed(device), rounded(device), parameters(device), extras(device) {}

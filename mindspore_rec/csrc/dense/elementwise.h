@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Element-wise loops of dense layers over blocks of rows. The loops are compiled once for each
-// instruction set, and the set is chosen at the first use. All sets give the same bits.
+// instruction set, and the instruction set is chosen at the first use. All instruction sets give
+// the same bits.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +36,7 @@ struct Normalizer {
   const float* beta = nullptr;
 };
 
-// Number of scratch floats for the loops over pairs of a row's vectors.
+// Number of scratch floats that the loops over pairs of vectors need.
 struct PairScratch {
   static constexpr int64_t Ld(int64_t vectors) { return (vectors + 15) / 16 * 16; }
   static constexpr int64_t Forward(int64_t vectors, int64_t dim) {
@@ -51,7 +52,7 @@ struct MixtureShape {
   int64_t width = 0;
 };
 
-// Memory of a gradient. The loop overwrites the gradient or adds to it.
+// Memory of a gradient. A loop overwrites the gradient, or adds to the gradient if `adds` is true.
 struct Target {
   Block block;
   bool adds = false;
@@ -59,8 +60,8 @@ struct Target {
 
 constexpr int kMostCrossLayers = 64;
 
-// A cross network whose layers have one weight vector each: output = alpha_L x + bias. Each row has
-// a number alpha with alpha_0 = 1 and alpha_k+1 = alpha_k (1 + x weight_k) + constants_k.
+// A cross network whose layers each have one weight vector. For each row, output = alpha_L x + bias
+// with alpha_0 = 1 and alpha_k+1 = alpha_k (1 + x weight_k) + constants_k.
 struct CrossRows {
   int64_t width = 0;
   int64_t layers = 0;                // at most kMostCrossLayers
@@ -73,8 +74,8 @@ struct CrossRows {
 struct Elementwise {
   const char* name;  // "avx512", "avx2", "base"; "cuda"
 
-  // Copies rows, clears rows, widens rows of bfloat16, or writes a row's one number to `width`
-  // columns.
+  // `copy` copies rows, `clear` zeroes rows, `widen_bfloat16` converts rows to float32, and
+  // `spread` writes the single number of a row to `width` columns.
   void (*copy)(int64_t rows, int64_t width, Block from, Block to);
   void (*clear)(int64_t rows, int64_t width, Block x);
   void (*widen_bfloat16)(int64_t rows, int64_t width, const uint16_t* from, int64_t from_ld,
@@ -89,22 +90,22 @@ struct Elementwise {
   void (*activation_gradient)(Activation a, int64_t rows, int64_t width, Block output,
                               Block gradient, float* bias_sums);
 
-  // Like `activation_gradient` for relu, leakyrelu or none, with the output in bfloat16. The result
-  // is added up and then rounded to bfloat16.
+  // Computes the same as `activation_gradient`, but for an output in bfloat16, and only for relu,
+  // leakyrelu or none. The result is first added to `bias_sums` and then rounded to bfloat16.
   void (*activation_gradient_bfloat16)(Activation a, int64_t rows, int64_t width,
                                        const uint16_t* output, int64_t output_ld, Block gradient,
                                        uint16_t* result, int64_t result_ld, float* bias_sums);
 
-  // gelu of the inputs `x`, and its gradient: gradient = gradient gelu'(x).
+  // `gelu` computes output = gelu(x), and `gelu_gradient` computes gradient = gradient gelu'(x).
   void (*gelu)(int64_t rows, int64_t width, Block x, Block output);
   void (*gelu_gradient)(int64_t rows, int64_t width, Block x, Block gradient);
 
-  // sums[j] += sum over rows of x[r][j], row by row.
+  // Adds x[r][j] of all rows r to sums[j], row by row.
   void (*column_sums)(int64_t rows, int64_t width, Block x, float* sums);
 
-  // output = x rounded to bfloat16, to the nearest, ties to even; NaN stays NaN.
+  // Rounds x to bfloat16, to the nearest number, ties to even; NaN stays NaN.
   void (*round_bfloat16)(int64_t rows, int64_t width, Block x, uint16_t* output, int64_t ld);
-  // Like `round_bfloat16`, but the rounded numbers are stored as float32.
+  // Rounds as `round_bfloat16` does, but stores the rounded numbers as float32.
   void (*round_to_float)(int64_t rows, int64_t width, Block x, Block output);
 
   // output = a b + c, or output += a b + c.
@@ -116,41 +117,43 @@ struct Elementwise {
   // output += a.
   void (*add)(int64_t rows, int64_t width, Block a, Block output);
 
-  // Softmax of each group of `group` columns, in place, and the gradient of the input from the
-  // gradient of the output.
+  // `softmax` computes the softmax of each group of `group` columns in place. `softmax_gradient`
+  // turns the gradient of the output into the gradient of the input.
   void (*softmax)(int64_t rows, int64_t groups, int64_t group, Block x);
   void (*softmax_gradient)(int64_t rows, int64_t groups, int64_t group, Block output,
                            Block gradient);
 
-  // Returns the sum of the logistic losses of n logits, and writes the gradient of the logits times
-  // `scale`. Null on a device, because the loss is no layer and runs on the host.
+  // Returns the sum of the logistic losses of n logits, and writes the gradient of the logits,
+  // multiplied by `scale`. On a device the pointer is null, because the loss always runs on the
+  // host.
   double (*logistic_loss)(int64_t n, const float* logits, const float* labels, float scale,
                           float* gradient);
 
-  // Dot products of all pairs (i, j) of the vectors [vectors, dim] of a row. Pairs have j < i, or j
-  // <= i with the diagonal, in the order (1, 0), (2, 0), (2, 1), ... The gradient loop computes
-  // gradient = or += the gradient of x. `scratch` has `PairScratch` floats.
+  // Computes the dot products of all pairs (i, j) of the vectors [vectors, dim] of a row. A pair
+  // has j < i, or j <= i with `diagonal`, in the order (1, 0), (2, 0), (2, 1), ... With `adds`, the
+  // gradient loop adds the gradient of x to `gradient`. `scratch` has `PairScratch` floats.
   void (*pair_dots)(int64_t rows, int64_t vectors, int64_t dim, bool diagonal, Block x,
                     float* scratch, Block output);
   void (*pair_dots_gradient)(int64_t rows, int64_t vectors, int64_t dim, bool diagonal, Block x,
                              Block output_gradient, float* scratch, bool adds, Block gradient);
-  // Sum of the products of all pairs of the fields [fields, dim] of a row, element by element.
+  // Multiplies all pairs of the fields [fields, dim] of a row, element by element, and adds up the
+  // products.
   void (*pair_sums)(int64_t rows, int64_t fields, int64_t dim, Block x, Block output);
   void (*pair_sums_gradient)(int64_t rows, int64_t fields, int64_t dim, Block x,
                              Block output_gradient, bool adds, Block gradient);
-  // Sum of a row's columns, as one number.
+  // Writes the sum of the columns of each row as one number.
   void (*row_sums)(int64_t rows, int64_t width, Block x, Block output);
 
-  // output [tasks, width] = gates [tasks, experts] units [experts, width] for each row. The
-  // gradient loops compute gradient = or += the gradient of the units, or of the gates.
+  // For each row, output [tasks, width] = gates [tasks, experts] units [experts, width]. With
+  // `adds`, the gradient loops add the gradient of the units or of the gates to `gradient`.
   void (*mix)(int64_t rows, const MixtureShape& shape, Block units, Block gates, Block output);
   void (*mix_units_gradient)(int64_t rows, const MixtureShape& shape, Block gates,
                              Block output_gradient, bool adds, Block gradient);
   void (*mix_gates_gradient)(int64_t rows, const MixtureShape& shape, Block units,
                              Block output_gradient, bool adds, Block gradient);
 
-  // output = x, with each group of `group` columns multiplied by its column of `scales`; and the
-  // gradients.
+  // `scale_groups` multiplies each group of `group` columns of x by one column of `scales`.
+  // `scale_groups_gradient` computes the gradients of `scales` and x.
   void (*scale_groups)(int64_t rows, int64_t groups, int64_t group, Block scales, Block x,
                        Block output);
   void (*scale_groups_gradient)(int64_t rows, int64_t groups, int64_t group, Block scales, Block x,
@@ -161,8 +164,8 @@ struct Elementwise {
   void (*cross_combine_gradient)(int64_t rows, int64_t width, Block x0, Block t, Block gradient,
                                  Target of_x0, Target of_t, Target of_x);
 
-  // Runs a CrossRows. `factor` is x as a factor of products; products [rows, layers] = factor
-  // weight^T.
+  // Runs a cross network. `factor` is x, rounded if products need rounded factors; products [rows,
+  // layers] = factor weight^T.
   void (*cross_rows)(int64_t rows, const CrossRows& cross, Block x, Block factor, Block products,
                      Block output);
   // Adds up the gradients of weight, bias and constants over the rows. The three gradients are
@@ -170,17 +173,17 @@ struct Elementwise {
   void (*cross_rows_gradient)(int64_t rows, const CrossRows& cross, Block x, Block factor,
                               Block products, Block gradient, Target of_x, float* sums);
 
-  // x = x / divisor, for `width` numbers.
+  // Divides `width` numbers by `divisor` in place.
   void (*divide)(int64_t width, float divisor, float* x);
-  // Batch normalization. sums[j] += (x - mean)^2 over rows.
+  // For batch normalization: adds (x - mean)^2 of all rows to sums[j].
   void (*squared_deviations)(int64_t rows, int64_t width, Block x, const float* mean, float* sums);
   // output = a((x - mean) scale + beta), multiplied by the row's mask if there are masks. Not for
   // gelu.
   void (*normalize)(Activation a, int64_t rows, int64_t width, Block x, const Normalizer& norm,
                     const MaskRows& masks, Block output);
-  // result = a'(output) gradient, multiplied by the row's mask if there are masks: the gradient of
-  // the activation's input. Adds the column sums of result to `sums`, and the column sums of result
-  // (x - mean) to `products`. `result` may be the same memory as `gradient`.
+  // Computes the gradient of the activation's input: result = a'(output) gradient, multiplied by
+  // the row's mask if there are masks. Adds the column sums of result to `sums`, and the column
+  // sums of result (x - mean) to `products`. `result` may be the same memory as `gradient`.
   void (*normalized_gradient)(Activation a, int64_t rows, int64_t width, Block x, const float* mean,
                               const MaskRows& masks, Block output, Block gradient, float* sums,
                               float* products, Block result);
@@ -190,11 +193,12 @@ struct Elementwise {
                              Block gradient);
 };
 
-// Returns the best set that this CPU runs, or the set named by MINDSPORE_REC_SIMD (avx512, avx2,
-// base).
+// Returns the loops for the best instruction set of this CPU, or for the instruction set in
+// MINDSPORE_REC_SIMD (avx512, avx2, base).
 const Elementwise& ActiveElementwise();
 
-// Returns the set of that name, or null if this CPU or build lacks it. For tests.
+// Returns the loops for the instruction set `name`, or null if this CPU or build does not support
+// that instruction set. For tests.
 const Elementwise* FindElementwise(const char* name);
 
 }  // namespace msrec

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The element-wise loops for one instruction set; setup.py passes the compiler flags for this
-// file's name.
+// The element-wise loops for one instruction set. setup.py chooses the compiler flags by the name
+// of this file.
 #define MSREC_ELEMENTWISE_NAME "avx512"
 #define MSREC_ELEMENTWISE_SYMBOL kElementwiseAvx512
 #include "dense/elementwise.inl"

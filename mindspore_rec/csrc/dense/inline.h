@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MSREC_INLINE: a function that is compiled into each of its callers, with the caller's instruction
-// set. On a GPU, the function is a device function.
+// MSREC_INLINE declares a function that is compiled into each of its callers, with the caller's
+// instruction set. In code for a GPU, MSREC_INLINE declares a device function.
 #pragma once
 
 #ifdef __CUDACC_RTC__

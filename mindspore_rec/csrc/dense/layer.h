@@ -9,8 +9,8 @@
 
 namespace msrec {
 
-// Part of a parameter that begins at an element. The parts of a parameter cover the whole parameter
-// and do not overlap.
+// A part of a parameter: `size` elements from element `offset` on. The parts of a parameter cover
+// the whole parameter and do not overlap.
 struct ParameterPart {
   int parameter = -1;
   int64_t offset = 0;
@@ -23,9 +23,9 @@ struct ParameterPart {
 
 class Layer {
  public:
-  // Columns that a layer reads. The program sets `adds` if an earlier part of the backward pass has
-  // written a gradient of the columns. The layer then adds to this gradient. A layer with
-  // `always_adds` always adds.
+  // Columns that a layer reads. The program sets `adds` if the backward pass of another layer has
+  // already written a gradient of these columns. With `adds`, the layer adds its gradient to the
+  // written gradient. A layer with `always_adds` adds its gradient in every case.
   struct Input {
     View view;
     bool adds = false;
@@ -35,7 +35,7 @@ class Layer {
 
   std::vector<Input>& inputs() { return inputs_; }
   const std::vector<View>& outputs() const { return outputs_; }
-  // Parameters, or parts of them, whose gradients the layer computes.
+  // The parameters, or parts of parameters, whose gradients the layer computes.
   const std::vector<ParameterPart>& parameters() const { return parameters_; }
   // The extra inputs that the layer reads.
   const std::vector<ExtraInput>& extras() const { return extras_; }
@@ -44,11 +44,11 @@ class Layer {
 
   // True if the layer reads its inputs only as factors of products.
   virtual bool reads_factors_only() const { return false; }
-  // True if the layer can round its own output, and its backward pass reads only the rounded
+  // True if the layer can round its own output and if its backward pass reads only the rounded
   // output.
   virtual bool can_round_output() const { return false; }
 
-  // Called once when the layer is added, to request memory from the program.
+  // Requests memory from the program. Called once, when the layer is added.
   virtual void Attach(DenseProgram*) {}
 
   // Tasks that run before the first slice of a forward pass.
@@ -60,21 +60,23 @@ class Layer {
 
   // Writes the outputs of a slice.
   virtual void Forward(const SliceRun& slice) const = 0;
-  // Writes or adds the gradients of a slice's inputs from the gradients of its outputs, which the
-  // layer may overwrite. Sums for the gradients of parameters go to the slice's partial sums.
+  // Computes the gradients of a slice's inputs from the gradients of the slice's outputs, and may
+  // overwrite the gradients of the outputs. Sums for the gradients of parameters go to the slice's
+  // partial sums.
   virtual void Backward(const SliceRun& slice) const = 0;
 
-  // Work between stages, on one thread, for a layer at the end of a stage.
+  // Does the work of the last layer of a stage between two stages, on one thread.
   virtual void BetweenForward(const BatchRun&) const {}
   virtual void BetweenBackward(const BatchRun&) const {}
 
-  // Tasks after the last slice of a backward pass, which write the gradients of the parameters. If
-  // `adds` is true, other layers have already written these gradients.
+  // After the last slice of a backward pass, GradientTasks tasks write the gradients of the
+  // parameters. If `adds` is true, other layers have already written a gradient, and the tasks add
+  // to it.
   virtual int64_t GradientTasks(const BatchRun&) const { return 0; }
   virtual void Gradient(const BatchRun&, int64_t, bool) const {}
-  // On a device, after the last slice of a backward pass: writes or adds the gradients of
-  // `device_parts` in the device's memory. The gradients of `device_parts` are computed from all
-  // rows. On the host, `Gradient` computes the gradients that come from partial sums.
+  // On a device, DeviceGradient runs after the last slice of a backward pass. DeviceGradient
+  // computes the gradients of `device_parts` from all rows, in the device's memory. The other
+  // gradients are computed by `Gradient` on the host, from partial sums.
   virtual void DeviceGradient(const BatchRun&, bool) const {}
   virtual std::vector<ParameterPart> device_parts() const { return {}; }
 
@@ -85,7 +87,8 @@ class Layer {
   std::vector<ExtraInput> extras_;
 };
 
-// target[j] = or += the sum of the partial sums at `column` over the slices, in their order.
+// Adds up the partial sums at `column` of all slices, in slice order. Writes the sums to `target`,
+// or adds the sums to `target` if `adds` is true.
 void SumPartials(const BatchRun& run, int64_t column, int64_t width, bool adds, float* target);
 
 }  // namespace msrec

@@ -10,13 +10,13 @@
 namespace msrec {
 namespace {
 
-// Tiles of a weight's gradient; `depth` is the number of batch rows added up at once.
+// Shape of a tile of a weight's gradient. `depth` is the number of batch rows in one product.
 struct TileShape {
   int64_t rows, columns, depth;
 };
 
-// Returns the fastest shape. In each product, oneDNN copies both factors. In float32 the copies
-// cost least if 128 x 256 numbers of the left factor stay in the cache. Each tile reads the whole
+// Returns the fastest shape. oneDNN copies both factors of each product. In float32 the copies are
+// cheapest if 128 x 256 numbers of the left factor stay in the cache. Each tile reads the whole
 // batch, so tiles are wide if the batch does not fit into the cache.
 TileShape TileFor(FactorType type, int64_t batch) {
   constexpr int64_t kLargeBatch = 8192;
@@ -27,8 +27,8 @@ TileShape TileFor(FactorType type, int64_t batch) {
 
 int64_t Tiles(int64_t n, int64_t tile) { return (n + tile - 1) / tile; }
 
-// Size of a packed weight that is enough for any layout of oneDNN: rows and columns are rounded up
-// to blocks.
+// Returns an upper bound of the size of a packed weight in any layout of oneDNN: rows and columns
+// are rounded up to whole blocks.
 size_t PackedBound(int64_t in, int64_t out) {
   const auto rounded = [](int64_t n) { return (n + 63) / 64 * 64 + 32; };
   return sizeof(float) * static_cast<size_t>(rounded(in) * rounded(out)) + 4096;
@@ -181,7 +181,8 @@ void Linear::Activate(const SliceRun& slice) const {
 }
 
 bool Linear::can_round_output() const {
-  // Other activations compute their slope from the exact output.
+  // For other activations, the backward pass computes the slope from the output that is not
+  // rounded.
   return DropsInPlace(activation_);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Linear: columns = a(x W^T + b), the layer of perceptrons, gates and low-rank experts.
+// Linear: computes output = a(x W^T + b), in perceptrons, gates and low-rank experts.
 #pragma once
 
 #include "dense/layer.h"
@@ -8,7 +8,7 @@
 
 namespace msrec {
 
-// A matrix that is a whole parameter or a part of one.
+// A matrix that is a whole parameter or a part of a parameter.
 struct Weight {
   int parameter = -1;
   int64_t offset = 0;        // elements before it
@@ -22,8 +22,9 @@ struct Bias {
 
 class Linear : public Layer {
  public:
-  // Reads `input`, writes `output`. Not for gelu, whose gradient needs its input. With masks, the
-  // layer applies dropout to the output; `DropsInPlace` must be true for the activation.
+  // Reads `input`, writes `output`. The activation must not be gelu, because the gradient of gelu
+  // needs the input of gelu. If there are masks, the layer applies dropout to the output, and
+  // `DropsInPlace(activation)` must be true.
   Linear(View input, View output, Weight weight, Bias bias, Activation activation,
          RowMasks masks = {});
 
@@ -47,11 +48,11 @@ class Linear : public Layer {
     int64_t row, rows, column, columns;
   };
 
-  // True if the weight is packed. A prediction of one slice reads the weight only once and does not
-  // pack it.
+  // True if the weight is packed. A prediction of a single slice reads the weight only once, so
+  // packing the weight would not pay.
   bool Packs(const BatchRun& run) const;
-  // Returns the product of a slice. Forward: output [rows, out] = input [rows, in] W^T. Backward:
-  // gradient of the input [rows, in] = gradient of the output [rows, out] W.
+  // Returns the shape of the product for a slice. Forward: output [rows, out] = input [rows, in]
+  // W^T. Backward: gradient of the input [rows, in] = gradient of the output [rows, out] W.
   ProductShape Shape(Pass pass, int64_t rows, int64_t lda, int64_t ldc) const;
   void Multiply(const SliceRun& slice, Pass pass, const Factor& from, const Block& to) const;
   // Returns the weight as a factor of products on a device.

@@ -10,18 +10,19 @@
 
 namespace msrec {
 
-// n logits x with labels y. The loss of one logit is (1 - y) x + max(-x, 0) + log(1 + exp(-|x|)).
+// A batch of n logits x with labels y. The loss of one logit is (1 - y) x + max(-x, 0) + log(1 +
+// exp(-|x|)).
 struct LogisticBatch {
   int64_t n = 0;
   const float* logits = nullptr;
   const float* labels = nullptr;
 };
 
-// Returns the sum of the losses, and writes the gradient of the logits times `scale`:
-// gradient = scale (sigmoid(x) - y).
+// Returns the sum of the losses. Writes the gradient of the logits, multiplied by `scale`: gradient
+// = scale (sigmoid(x) - y).
 double LogisticLossSum(const LogisticBatch& batch, float scale, float* gradient, ThreadPool* pool);
 
-// Writes the gradients of logits and labels from the gradient of the result: of_logits = given
+// Writes the gradients of logits and labels; `given` is the gradient of the loss: of_logits = given
 // gradient, of_labels = -given scale x.
 void LogisticLossGradients(const LogisticBatch& batch, float scale, const float* gradient,
                            float given, float* of_logits, float* of_labels, ThreadPool* pool);

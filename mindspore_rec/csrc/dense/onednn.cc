@@ -36,7 +36,7 @@ void Check(Status status, const char* what) {
                            " failed with status " + std::to_string(status));
 }
 
-// Owns an object of the library and destroys it with the library's function.
+// Owns an object of oneDNN. The destructor calls oneDNN's function to destroy the object.
 template <typename T, Status (*Functions::*Destroy)(T*)>
 class Owned {
  public:
@@ -81,7 +81,8 @@ void Matrix(OwnedDesc* desc, int64_t rows, int64_t columns, int64_t ld, bool tra
         "dnnl_memory_desc_create_with_strides");
 }
 
-// A primitive with its scratchpad. The primitive runs with any memory that matches its descriptors.
+// A oneDNN primitive and its scratchpad. Any memory that matches the descriptors can be passed to
+// the primitive.
 class Runnable {
  public:
   void Create(const OwnedPrimitiveDesc& desc) {
@@ -145,7 +146,7 @@ class OneDnnProduct : public Product {
       Check(dnn.primitive_attr_set_post_ops(attr.get(), sum.get()),
             "dnnl_primitive_attr_set_post_ops");
     }
-    // A primitive is created for one thread, because one thread runs it.
+    // A primitive runs on the calling thread, so it is created for one thread.
     if (dnn.threadpool_interop_set_max_concurrency != nullptr) {
       Check(dnn.threadpool_interop_set_max_concurrency(1),
             "dnnl_threadpool_interop_set_max_concurrency");
@@ -164,7 +165,8 @@ class OneDnnProduct : public Product {
       if (blocks > 0) {
         Check(dnn.memory_desc_clone(b_.out(), preferred), "dnnl_memory_desc_clone");
       } else {
-        // B has no special layout: it has plain rows with a stride that suits the cache.
+        // oneDNN has no special layout for this B, so B is packed as plain rows with a stride that
+        // suits the cache.
         Matrix(&b_, s.k, s.n, LeadingDimension(s.transposed_b ? s.k : s.n), s.transposed_b, type);
       }
       packed_bytes_ = dnn.memory_desc_get_size(b_.get());
@@ -195,7 +197,7 @@ class OneDnnProduct : public Product {
 
  private:
   // Returns whether AMX may read the gaps between the rows of A (oneDNN 3.10.1). AMX multiplies the
-  // numbers after the end of a row by zeros in a packed B, so a NaN in a gap makes the result NaN.
+  // numbers in a gap by zeros in a packed B, so a NaN in the gap makes the result NaN.
   static bool MayReadGaps(const ProductShape& s) {
     constexpr int64_t kBlock = 32;
     return s.type == FactorType::kBFloat16 && s.packed_b && !s.transposed_a && s.k % kBlock != 0 &&
@@ -239,19 +241,19 @@ struct ShapeHash {
 
 std::shared_mutex products_mutex;
 std::unordered_map<ProductShape, std::shared_ptr<const Product>, ShapeHash>& Products() {
-  // Never destroyed, because a thread may still compute when the process ends.
+  // The object is never destroyed, because a thread may still use it when the process ends.
   static auto* products =
       new std::unordered_map<ProductShape, std::shared_ptr<const Product>, ShapeHash>;
   return *products;
 }
 
-// Returns whether a small product has the right result.
+// Returns whether oneDNN computes a small product correctly.
 bool Multiplies() {
   constexpr int64_t kSide = 16;
   ProductShape small;
   small.m = small.n = small.k = small.lda = small.ldb = small.ldc = kSide;
   if (bfloat16_is_fast) small.type = FactorType::kBFloat16;
-  // The test matrices are ones: a bfloat16 is the upper half of a float32.
+  // All elements of the test matrices are 1; a bfloat16 is the upper half of a float32.
   const float one = 1.0f;
   uint32_t bits;
   std::memcpy(&bits, &one, sizeof(bits));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Matrix products by oneDNN. The calling thread computes a product alone; a caller that wants
-// several threads splits the work. The library is opened at run time (MindSpore ships a copy).
+// Matrix products by oneDNN. A product runs on the calling thread only. A caller that wants to use
+// several threads must split the product. The library is opened at run time (MindSpore ships a
+// copy).
 #pragma once
 
 #include <cstddef>
@@ -16,29 +17,30 @@ enum class FactorType { kFloat32, kBFloat16 };
 
 inline size_t SizeOf(FactorType type) { return type == FactorType::kFloat32 ? 4 : 2; }
 
-// C [m, n] = A [m, k] B [k, n], or C += A B. Matrices are row-major, each with a leading dimension
-// in elements. A transposed factor is stored as [k, m] or [n, k].
+// C [m, n] = A [m, k] B [k, n], or C += A B. Matrices are row-major. Leading dimensions are in
+// elements. A transposed A is stored as [k, m], and a transposed B as [n, k].
 struct ProductShape {
   int64_t m = 0, n = 0, k = 0;
   int64_t lda = 0, ldb = 0, ldc = 0;
   bool transposed_a = false, transposed_b = false;
   bool accumulates = false;
-  // True if B is in the layout that Product::Pack writes for this product. Before the packing, B
-  // was float32 with the leading dimension ldb.
+  // True if B is in the layout that Product::Pack writes for this product. Pack reads a float32
+  // matrix with the leading dimension ldb.
   bool packed_b = false;
   FactorType type = FactorType::kFloat32;
 
   bool operator==(const ProductShape& o) const;
 };
 
-// Product: C = A B for one shape. Several threads may run one product at once.
+// Product: computes C = A B for one shape. Several threads may call Run of one product at the same
+// time.
 class Product {
  public:
   virtual ~Product() = default;
   virtual void Run(const void* a, const void* b, float* c) const = 0;
-  // Bytes of a packed B; 0 if the shape has no packed B.
+  // Returns the bytes of a packed B; 0 if B is never packed for this shape.
   virtual size_t packed_bytes() const = 0;
-  // Writes the float32 matrix b in the layout and type of this product.
+  // Converts the float32 matrix b to the layout and type of B in this product.
   virtual void Pack(const float* b, void* packed) const = 0;
 };
 
@@ -54,14 +56,14 @@ class OneDnn {
   // Returns whether the processor multiplies bfloat16 faster than float32.
   static bool has_bfloat16();
 
-  // Returns the product of a shape, from a cache of recent products. Throws std::runtime_error if
-  // oneDNN has no such product.
+  // Returns the product for a shape, from a cache of recent products. Throws std::runtime_error if
+  // oneDNN does not support the product.
   static std::shared_ptr<const Product> Find(const ProductShape& shape);
 };
 
-// Returns a leading dimension for rows of `width` elements that suits products. The dimension is a
-// whole number of cache lines. A multiple of 1 KiB is avoided, because all rows would then fall on
-// the same sets of the cache.
+// Returns a good leading dimension for products with rows of `width` elements. The leading
+// dimension is a whole number of cache lines. Multiples of 1 KiB are avoided, because all rows
+// would then use the same sets of the cache.
 inline int64_t LeadingDimension(int64_t width) {
   const int64_t lines = (width + 15) / 16 * 16;
   return lines % 256 == 0 ? lines + 16 : lines;

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Layers over pairs of a row's vectors, which lie side by side in the columns of the input.
+// Layers over pairs of vectors. The vectors of a row lie side by side in the columns of the input.
 #pragma once
 
 #include "dense/layer.h"
 
 namespace msrec {
 
-// output = dot products of all pairs (i, j) of vectors, in the order of the lower triangle's rows.
-// Pairs have j < i, or j <= i with the diagonal. With `keeps_first`, a copy of the first vector
-// comes first.
+// The output consists of the dot products of all pairs (i, j) of vectors, in the order of the rows
+// of the lower triangle. A pair has j < i, or j <= i with `diagonal`. With `keeps_first`, the
+// output begins with a copy of the first vector.
 class PairwiseDots : public Layer {
  public:
-  // Throws std::invalid_argument if the widths do not fit.
+  // Throws std::invalid_argument if the widths of input and output do not match.
   PairwiseDots(View input, View output, int64_t vectors, bool diagonal, bool keeps_first);
   bool always_adds() const override { return false; }
   void Forward(const SliceRun& slice) const override;
@@ -25,11 +25,12 @@ class PairwiseDots : public Layer {
   const bool diagonal_, keeps_first_;
 };
 
-// output [fields' dim] = sum of the products of the vectors of all pairs of fields, element by
-// element. If the output has one column, it is the sum of these elements.
+// The vectors of each pair of fields are multiplied element by element, and the output [dim] is the
+// sum of the products of all pairs. With `sums`, the output is one column: the sum of the dim
+// elements.
 class FactorizedPairs : public Layer {
  public:
-  // Throws std::invalid_argument if the widths do not fit.
+  // Throws std::invalid_argument if the widths of input and output do not match.
   FactorizedPairs(View input, View output, int64_t fields, bool sums);
   bool always_adds() const override { return false; }
   void Forward(const SliceRun& slice) const override;

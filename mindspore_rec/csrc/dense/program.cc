@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The construction of a program: checks its layers, and lays out its memory and order.
+// The construction of a DenseProgram: checks the layers, lays out the memory, and plans the order
+// of the layers.
 #include "dense/program.h"
 
 #include <algorithm>
@@ -159,7 +160,7 @@ void DenseProgram::Finish(int parameters, int extras) {
   if (device_ != nullptr) on_device_ = std::make_unique<DeviceProgram>(*this);
 }
 
-// Finds the values that only products read, because these need not be kept in float32.
+// Finds the values that only products read, and that therefore need not be kept in float32.
 void DenseProgram::FindOnlyRounded() {
   if (precision_ == Precision::kFloat32) return;
   std::vector<int> writers(values_.size(), 0);
@@ -267,7 +268,7 @@ void DenseProgram::PlaceValues() {
 }
 
 void DenseProgram::PlanGradients() {
-  // The columns of a value's gradient that the backward pass has written so far.
+  // Number of columns of each value's gradient that the backward pass has written so far.
   std::vector<int64_t> written(values_.size(), 0);
   for (const View& output : outputs_) {
     Value& value = values_[output.value];
@@ -298,7 +299,7 @@ void DenseProgram::PlanGradients() {
   }
 }
 
-// Layers that share a parameter add to its gradient one after another.
+// Layers that share a parameter add to the gradient of the parameter one after another.
 void DenseProgram::PlanRounds() {
   std::map<ParameterPart, int> uses;
   std::vector<bool> used(static_cast<size_t>(parameters_), false);

@@ -4,20 +4,20 @@
 // layers run as one forward operator and one backward operator.
 //
 // A program works on values: matrices with one row per sample. A layer reads columns of values and
-// writes columns of other values. A batch is cut into slices of rows, by its size alone. A task
-// takes one slice through all layers of a stage, so that the output of one layer is still in the
-// cache when the next layer reads it:
+// writes columns of other values. A batch is cut into slices of rows; the slices depend only on the
+// size of the batch. A task takes one slice through all layers of a stage, so that the output of
+// one layer is still in the cache when the next layer reads it:
 //
 //   forward:   pack the weights | each stage: all slices
 //   backward:  each stage, from the last: all slices | gradients of parameters, in tiles
 //
-// A stage ends if a layer needs all rows (batch normalization). The assignment of tasks to threads
-// changes no bit. Slices and tiles depend only on the batch's size, and the sums of slices are
-// added in slice order.
+// A layer that needs all rows, such as a batch normalization, ends a stage. The bits of the results
+// do not depend on which thread runs a task. Slices and tiles depend only on the batch's size, and
+// the sums of slices are added in slice order.
 //
-// The caller provides the memory. Three areas are outputs of the operators. `saved` has values for
-// the backward pass, `packed` has weights in the layout of products, and `gradients` has gradients
-// for a later stage. All other memory is scratch of the thread.
+// The caller provides the memory. Three memory areas are outputs of the operators: `saved` has
+// values for the backward pass, `packed` has weights in the layout of products, and `gradients` has
+// gradients that cross stages. All other memory is scratch memory of the running thread.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +38,8 @@ class DenseProgram;
 class DeviceProgram;
 class SliceRun;
 
-// Arithmetic of products: float32 or bfloat16. If the processor has no fast bfloat16, products are
-// float32 with factors rounded to bfloat16.
+// Arithmetic of products: float32 or bfloat16. If bfloat16 is not fast on this processor, factors
+// are rounded to bfloat16 and then multiplied in float32.
 enum class Precision : int32_t { kFloat32 = 0, kBFloat16, kRoundedFloat32 };
 
 // Bytes of an element of a rounded matrix.
@@ -74,8 +74,8 @@ struct BatchRun {
   DeviceMemory* temporary = nullptr;  // of a device
   bool training = false;              // whether what is saved is kept for a backward pass
   int64_t batch = 0;
-  // If other workers also have rows of the batch: this worker's share, and the number of its first
-  // row in the whole batch.
+  // If several workers share the batch: this worker's share of the batch, and the number of this
+  // worker's first row in the whole batch.
   BatchShare* share = nullptr;
   int64_t first_row = 0;
   int64_t slice_rows = 0;
@@ -89,8 +89,8 @@ struct BatchRun {
   std::vector<const void*> extras;  // inputs without a gradient: masks, and on the host counters
   char* rounded = nullptr;          // rounded weights, on a device
   std::vector<float*> parameter_gradients;
-  // Inputs in bfloat16, and the gradients of inputs that are rounded to bfloat16, by the number of
-  // the input. A float32 input has null or no entry.
+  // Inputs in bfloat16, and input gradients that are rounded to bfloat16, by the number of the
+  // input. For a float32 input, the entry is null or missing.
   std::vector<const uint16_t*> bfloat16_inputs;
   std::vector<uint16_t*> bfloat16_input_gradients;
 
@@ -104,9 +104,10 @@ T* ElementOrNull(const std::vector<T*>& all, size_t i) {
 }
 
 // Number of rows in a slice. A slice has at most 256 rows, so that a slice's values stay in the
-// cache and many threads get slices. Slices are smaller for small batches, and for batches whose
-// slices of 256 would leave threads idle at the end. The number is a multiple of 16. For batches of
-// more than 2048 rows, which are cut into equal slices, the number is a multiple of 2.
+// cache and many threads get slices. Slices are smaller for small batches. Slices are also smaller
+// if slices of 256 rows would leave threads idle at the end of the batch. For batches of at most
+// 2048 rows, the number of rows in a slice is a multiple of 16. Larger batches are cut into equal
+// slices, and the number of rows in a slice is a multiple of 2.
 int64_t SliceRows(int64_t batch);
 
 class DenseProgram {
@@ -114,8 +115,9 @@ class DenseProgram {
   explicit DenseProgram(Precision precision);
   ~DenseProgram();
 
-  // ---- construction: values and layers are added in the order of computation. An invalid program
-  // throws std::invalid_argument: each column of a value is written once, before it is read.
+  // ---- construction: values and layers are added in the order of computation. Each column of a
+  // value must be written exactly once, before any layer reads the column. For an invalid program,
+  // these methods throw std::invalid_argument.
 
   Precision precision() const { return precision_; }
   // The device that runs the program; null: the host.
@@ -125,22 +127,22 @@ class DenseProgram {
   }
   int AddValue(int64_t width);
   View Whole(int value) const { return {value, 0, values_[value].width}; }
-  // Reads an input tensor [B, view.width] into columns of a value.
+  // Adds an input tensor [B, view.width] that is read into columns of a value.
   void AddInput(const View& view);
-  // Returns columns of a value as an output tensor [B, view.width].
+  // Adds an output tensor [B, view.width] that receives columns of a value.
   void AddOutput(const View& view);
   void AddLayer(std::unique_ptr<Layer> layer);
   // Ends a stage after the last layer.
   void EndStage();
-  // Lays out the memory for that many parameters and extra inputs. No layers can be added
-  // afterwards.
+  // Lays out the memory of a program with `parameters` parameters and `extras` extra inputs. After
+  // Finish, no layer can be added.
   void Finish(int parameters, int extras);
 
-  // Functions that layers call while they are added.
+  // Functions that a layer calls while it is added to the program.
   int64_t AddPartialSums(int64_t floats);  // returns their column
   int64_t AddPacked(size_t bytes);         // returns their offset
   int64_t AddRounded(size_t bytes);        // returns their offset in a device's memory
-  // Marks a value, or its gradient, as a factor of products.
+  // Marks a value, or the gradient of a value, as a factor of products.
   void UseAsFactor(int value) { values_[value].is_factor = true; }
   void UseGradientAsFactor(int value) { values_[value].gradient_is_factor = true; }
 
@@ -154,27 +156,28 @@ class DenseProgram {
   int64_t output_width(int i) const { return outputs_[i].width; }
   // Number of elements of a parameter.
   int64_t parameter_size(int i) const { return parameter_sizes_[i]; }
-  // The extra inputs that layers read, by number.
+  // Returns the extra inputs that layers read, by number.
   const std::map<int, ExtraInput>& extra_inputs() const { return extra_inputs_; }
-  // Floats per row. If the program runs on a device, the values are in the device's memory, and the
-  // host's `saved` has only their name.
+  // Floats per row. If the program runs on a device, the saved values are in the device's memory.
+  // On the host, `saved` has only the number of the forward pass.
   int64_t saved_width() const { return device_ != nullptr ? kNameWidth : saved_width_; }
   int64_t gradient_width() const { return device_ != nullptr ? 0 : gradient_width_; }
   int64_t packed_bytes() const { return packed_bytes_; }
 
   // ---- runs
 
-  // An input that `run` has in bfloat16 is not read from `inputs`. Slices are widened, and
-  // gradients rounded, in the cache.
+  // If `run` has an input in bfloat16, the input's entry in `inputs` is ignored. Each slice of a
+  // bfloat16 input is converted to float32 in the cache. The input gradient of a slice is rounded
+  // to bfloat16 in the cache, too.
 
-  // Computes the outputs. `run` has batch, saved (in training), packed, parameters and extras.
-  // Outside of training, values are kept only during the call.
+  // Computes the outputs. The caller sets batch, saved (in training), packed, parameters and extras
+  // in `run`. Without training, values are kept only during the call.
   void Forward(BatchRun* run, const std::vector<const float*>& inputs,
                const std::vector<float*>& outputs) const;
   // Frees the device memory that the program keeps between runs.
   void Release() const;
-  // Computes the gradients of inputs and parameters. `run` also has the memory that `Forward`
-  // filled.
+  // Computes the gradients of inputs and parameters. The caller sets the same fields of `run` as
+  // for `Forward`, and the memory that `Forward` has filled.
   void Backward(BatchRun* run, const std::vector<const float*>& output_gradients,
                 const std::vector<float*>& input_gradients) const;
 
@@ -184,10 +187,11 @@ class DenseProgram {
 
   static constexpr int64_t kNameWidth = 16;
 
-  // kBrief: scratch that several values share, each during one layer.
+  // kBrief is scratch memory that one value after another uses, each only while one layer runs.
   enum class Area { kNone, kSaved, kGradients, kScratch, kBrief };
 
-  // The place of a value's matrix in an area: blocks of [rows, ld] at `column` floats of each row.
+  // The place of a value's matrix [rows, ld] in an area. The matrix of a slice begins after
+  // `column` floats per row of the slice.
   struct Place {
     Area area = Area::kNone;
     int64_t column = 0;
@@ -248,7 +252,7 @@ class DenseProgram {
   int64_t rounded_bytes_ = 0;
 };
 
-// A slice of the batch, with its scratch.
+// A slice of the batch and the scratch memory of the slice.
 class SliceRun {
  public:
   SliceRun(const BatchRun& run, int64_t slice, float* scratch)
@@ -259,29 +263,30 @@ class SliceRun {
   int64_t slice() const { return slice_; }
   int64_t rows() const { return run_.slice_rows; }
   int64_t first_row() const { return slice_ * run_.slice_rows; }
-  // Number of rows that belong to the batch. The later rows are padding.
+  // Returns the number of rows that belong to the batch. The remaining rows of the slice are
+  // padding.
   int64_t real_rows() const;
 
   Block value(const View& view) const;
   Block gradient(const View& view) const;
-  // The columns as a factor of a product, rounded if the precision requires it.
+  // Returns the columns as a factor of a product, rounded if the precision requires rounding.
   Factor factor(const View& view) const;
   Factor gradient_factor(const View& view) const;
-  // The leading dimensions of these matrices. A SliceRun without memory can return the leading
-  // dimensions, too.
+  // Return the leading dimensions of the blocks and factors above, also for a SliceRun without
+  // memory.
   int64_t value_ld(const View& view) const;
   int64_t gradient_ld(const View& view) const;
   int64_t factor_ld(const View& view) const;
   int64_t gradient_factor_ld(const View& view) const;
-  // True if the value is kept only in rounded form. The layer that writes the value rounds it, and
-  // the float32 form is lost after that layer.
+  // True if the value is kept only in rounded form. The layer that writes the value also rounds the
+  // value, and the float32 numbers are lost after that layer.
   bool only_rounded(const View& view) const;
   // Rounds a value or a gradient for products. Does nothing in float32.
   void RoundValue(const View& view) const;
   void RoundGradient(const View& view) const;
-  // Partial sums of this slice, for the layer that requested them.
+  // Returns the partial sums of this slice at a column that AddPartialSums has returned.
   float* partial_sums(int64_t column) const;
-  // Returns memory for one call of a layer, valid until the layer requests more.
+  // Returns temporary memory for one call of a layer, valid until the next call of Temporary.
   float* Temporary(int64_t floats) const;
 
  private:

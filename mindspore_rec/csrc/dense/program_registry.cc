@@ -18,7 +18,7 @@ std::unordered_map<int64_t, std::shared_ptr<const DenseProgram>>& Programs() {
   return *programs;
 }
 
-// Retired programs, in the order of their retirement.
+// Retired programs, the earliest first.
 std::deque<int64_t>& Retired() {
   static auto* retired = new std::deque<int64_t>;
   return *retired;
@@ -38,8 +38,8 @@ void UnregisterProgram(int64_t id) {
 }
 
 void RetireProgram(int64_t id) {
-  // The release and the destructor may wait for a device while other threads need programs, so they
-  // run without the mutex.
+  // Releasing or destroying a program may wait for a device. The mutex is not locked during this
+  // wait, because other threads may need programs.
   std::shared_ptr<const DenseProgram> now, oldest;
   {
     std::lock_guard<std::mutex> lock(mutex);

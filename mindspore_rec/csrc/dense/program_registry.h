@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The programs of the process by number. An operator gets the number of its program in an int64
-// tensor.
+// The dense programs of this process by number. An int64 tensor passes the number of a program to
+// an operator.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +16,13 @@ namespace msrec {
 int64_t RegisterProgram(std::shared_ptr<const DenseProgram> program);
 
 void UnregisterProgram(int64_t id);
-// Unregisters a program after `kRetired` other programs have been retired. In PyNative mode a
-// cell's operators run later than the Python code, which may have dropped the cell by then. Device
-// memory that no backward pass waits for is freed at once.
+// Unregisters a program after `kRetired` other programs have been retired. The delay is for
+// PyNative mode: a cell's operators may run after the Python code has dropped the cell. Device
+// memory that no backward pass needs is freed at once.
 void RetireProgram(int64_t id);
 constexpr size_t kRetired = 256;
 
-// Throws std::runtime_error if there is no program with that number.
+// Throws std::runtime_error if there is no program with number `id`.
 std::shared_ptr<const DenseProgram> FindProgram(int64_t id);
 
 }  // namespace msrec

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The runs of a program: slices pass through its layers, forward and backward.
+// The runs of a DenseProgram: slices pass through the layers, forward and backward.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -23,8 +23,8 @@ constexpr int64_t kLeastSliceRows = 16;
 int64_t SliceRows(int64_t batch) {
   if (batch == 0) return kLeastSliceRows;
   if (batch > 8 * kMostSliceRows) {
-    // A multiple of 8 slices of equal size, so that no thread waits for the last slice and there
-    // are few padding rows.
+    // The batch is cut into a multiple of 8 slices of equal size. So threads finish at about the
+    // same time, and there are few padding rows.
     const int64_t slices = RoundUp((batch + kMostSliceRows - 1) / kMostSliceRows, 8);
     return RoundUp((batch + slices - 1) / slices, 2);
   }
@@ -45,8 +45,8 @@ void SumPartials(const BatchRun& run, int64_t column, int64_t width, bool adds, 
 void DenseProgram::Cut(BatchRun* run) const {
   run->program = this;
   run->slice_rows = SliceRows(run->batch);
-  // The slice of a prediction with few rows gets no padding: products of 16 rows take several times
-  // as long as products of one row.
+  // A prediction with few rows uses one slice without padding rows, because a product of 16 rows
+  // takes several times as long as a product of one row.
   if (!run->training && run->batch > 0 && run->batch < kLeastSliceRows)
     run->slice_rows = run->batch;
   run->slices = (run->batch + run->slice_rows - 1) / run->slice_rows;
@@ -99,8 +99,8 @@ void DenseProgram::Forward(BatchRun* run, const std::vector<const float*>& input
   }
   Pack(*run);
   ThreadPool& pool = ThreadPool::Global();
-  // With one stage, values stay in the thread's cache. With several stages, the values must wait
-  // for all slices.
+  // In a program with one stage, values stay in the thread's cache. With several stages, the values
+  // of all slices must be kept until the next stage.
   AlignedMemory kept;
   if (!run->training && stages_.size() > 1) {
     const int64_t floats = saved_width_ * run->padded();

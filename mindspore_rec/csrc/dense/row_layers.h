@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Layers without parameters that treat each row on its own.
+// Layers that have no parameters and that compute each row of the output from one row of the input.
 #pragma once
 
 #include "dense/layer.h"
@@ -19,7 +19,8 @@ class Gelu : public Layer {
 // output = input times the row's mask.
 class Dropout : public Layer {
  public:
-  // `masks` and `used` are the numbers of extra inputs: float32 [mask_count, width] and int32 [1].
+  // `masks` and `used` are numbers of extra inputs. The input `masks` is float32 [mask_count,
+  // width], and the input `used` is int32 [1].
   Dropout(View input, View output, int masks, int used, int64_t mask_count);
   bool always_adds() const override { return false; }
   void Forward(const SliceRun& slice) const override;
@@ -29,8 +30,8 @@ class Dropout : public Layer {
   const RowMasks masks_;
 };
 
-// output = the sum of the input's groups of columns, from the left; a group is as wide as the
-// output.
+// The output is the sum of the input's groups of columns, added from left to right. Each group is
+// as wide as the output.
 class SumGroups : public Layer {
  public:
   // Throws std::invalid_argument if the input's width is no multiple of the output's width.

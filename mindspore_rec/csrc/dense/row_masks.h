@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RowMasks: dropout with masks that were drawn beforehand. Row r of the batch of all workers uses
-// mask (r + 1 + used) mod `count`.
+// RowMasks: dropout with masks that were drawn beforehand. Row r of the whole batch, over all
+// workers, uses mask (r + 1 + used) mod `count`.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ struct RowMasks {
   MaskRows Rows(const SliceRun& slice) const;
 };
 
-// True if the sign of the output gives the activation's slope, even after dropout or rounding. The
-// gradient of a dropped unit is always 0.
+// True if the activation's slope can be computed from the sign of the output, even after dropout or
+// rounding. The gradient of a dropped unit is 0 for any slope.
 inline bool DropsInPlace(Activation activation) {
   return activation == Activation::kNone || activation == Activation::kRelu ||
          activation == Activation::kLeakyRelu;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Functions that copy and clear rows of blocks.
+// Functions that copy or clear the rows of a block.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,7 @@
 
 namespace msrec {
 
-// output = input, with its columns in as many groups as `scales` has columns. Each group is
+// The columns of the input are split into as many groups as `scales` has columns. Each group is
 // multiplied by its column of `scales`.
 class ScaleGroups : public Layer {
  public:
@@ -22,8 +22,8 @@ class ScaleGroups : public Layer {
   int64_t group() const { return outputs_[0].width / groups(); }
 };
 
-// output [rows, numbers * dim] = the vectors of a parameter [numbers, dim], each multiplied by its
-// number in the row.
+// Multiplies vector k of a parameter [numbers, dim] by number k of each row. The output is [rows,
+// numbers * dim].
 class ScaleVectors : public Layer {
  public:
   // Throws std::invalid_argument if the output's width is not a multiple of the width of `numbers`.
@@ -38,7 +38,7 @@ class ScaleVectors : public Layer {
  private:
   int64_t count() const { return inputs_[0].view.width; }
   int64_t dim() const { return outputs_[0].width / count(); }
-  // Returns the parameter as a block in which every row of the batch is the same row.
+  // Returns the parameter as a block with `ld` 0, so that every row of the block is the same.
   Block Vectors(const BatchRun& run) const;
 
   const int vectors_;

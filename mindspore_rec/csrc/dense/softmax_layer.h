@@ -7,10 +7,11 @@
 
 namespace msrec {
 
-// output = softmax of each group of `group` columns of the input.
+// The output is the softmax of each group of `group` columns of the input.
 class Softmax : public Layer {
  public:
-  // Throws std::invalid_argument if the widths differ or are no multiple of `group`.
+  // Throws std::invalid_argument if input and output differ in width, or if the width is no
+  // multiple of `group`.
   Softmax(View input, View output, int64_t group);
   bool always_adds() const override { return false; }
   void Forward(const SliceRun& slice) const override;

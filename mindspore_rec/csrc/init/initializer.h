@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The first value of a row: a pure function of (seed, table name, key). The value does not depend
-// on arrival order, threads, tiers or shards. The numbers come from Philox4x32-10 (Salmon et al.
-// 2011), with the table's seed as its key and (row key, block) as its counter. The code is in
-// first_values.inl, which is vectorised with the other row kernels.
+// The first value of a row: a pure function of (seed, table name, key). The first value does not
+// depend on threads, tiers, shards or the order in which keys arrive. The numbers come from
+// Philox4x32-10 (Salmon et al. 2011), with the table's seed as its key and (row key, block) as its
+// counter. The code is in first_values.inl, which is compiled for each instruction set together
+// with the other row kernels.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +16,9 @@ enum class InitKind : int32_t { kConstant = 0, kUniform, kNormal, kTruncatedNorm
 struct Initializer {
   InitKind kind = InitKind::kConstant;
   uint64_t seed = 0;  // of this table: already mixed with its name
-  // kConstant: value = a. kUniform: [a, b). kNormal: mean a, standard deviation b.
-  // kTruncatedNormal: like kNormal, cut to [lower, upper] standard deviations around the mean.
+  // With kConstant, every number is a. With kUniform, the numbers are uniform in [a, b). With
+  // kNormal, the numbers are normal with mean a and standard deviation b. With kTruncatedNormal,
+  // the normal distribution is cut to the range from a + lower b to a + upper b.
   float a = 0.0f;
   float b = 0.0f;
   float lower = -2.0f;

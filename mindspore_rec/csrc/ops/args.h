@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Args: the arguments that MindSpore passes to an operator. MindSpore, or Python for it, infers the
-// shape of each output separately from the operator and allocates that much memory. If the inferred
-// shape were wrong, the operator would write past the end of the memory. So an operator reaches
-// memory only through `Data`, which checks the number of elements to be read or written.
+// Args: the arguments that MindSpore passes to an operator. A separate function, in C++ or Python,
+// infers the shape of each output, and MindSpore allocates the memory. If an inferred shape were
+// wrong, the operator would write past the end of the memory. So an operator accesses memory only
+// through `Data`, which checks the number of elements.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +33,8 @@ inline constexpr const char* kTypeName<bool> = "bool";
 
 inline constexpr const char* kBfloat16 = "bfloat16";
 
-// The inputs, then the outputs of an operator. `what` is the name of an argument in messages.
+// The inputs of an operator, followed by its outputs. `what` is the name of an argument for error
+// messages.
 struct Args {
   const char* op;
   int n;
@@ -42,7 +43,8 @@ struct Args {
   int64_t** shapes;
   const char** dtypes;
 
-  // Throws unless there are `count` inputs and outputs. An operator calls RequireCount first.
+  // Throws unless the number of inputs and outputs is `count`. An operator calls RequireCount
+  // first.
   void RequireCount(int64_t count) const {
     if (n == count) return;
     throw std::invalid_argument(std::string(op) + " must have " + std::to_string(count) +
@@ -83,18 +85,18 @@ struct Args {
     }
     return static_cast<T*>(params[i]);
   }
-  // `Data` for bfloat16 elements, returned as their bits.
+  // Does the same as `Data` for bfloat16 elements, and returns them as uint16 bits.
   uint16_t* Bfloat16Data(int i, const char* what, size_t count) const {
     if (!IsType(i, kBfloat16) || Size(i) != count) Refuse(i, what, "", count, kBfloat16);
     return static_cast<uint16_t*>(params[i]);
   }
-  // Returns the one element of an argument, to be read or written.
+  // Returns a reference to the element of an argument that has exactly one element.
   template <typename T>
   T& Number(int i, const char* what) const {
     return *Data<T>(i, what, 1);
   }
 
-  // True if the shape of j begins with the shape of i.
+  // True if the shape of argument j begins with the shape of argument i.
   bool Leads(int i, int j) const {
     return ndims[i] <= ndims[j] && std::equal(shapes[i], shapes[i] + ndims[i], shapes[j]);
   }
@@ -117,8 +119,8 @@ struct Args {
 
 // ---- for shape inference, which sees shapes only
 
-// Returns dimension d of argument i. Returns 0 if there is no such dimension; the operator then
-// refuses the argument.
+// Returns dimension d of argument i. If argument i has no dimension d, returns 0, and the operator
+// throws when it checks the argument.
 inline int64_t Dimension(const int* ndims, int64_t* const* shapes, int64_t i, int d = 0) {
   return ndims[i] > d ? shapes[i][d] : 0;
 }
@@ -127,7 +129,7 @@ inline Shape ShapeOf(const int* ndims, int64_t* const* shapes, int64_t i) {
   return {shapes[i], shapes[i] + ndims[i]};
 }
 
-// Returns the shape of `ids` followed by the width of `like`, [dim].
+// Returns the shape of `ids` followed by dim, where `like` has the shape [dim].
 inline Shape Rows(const int* ndims, int64_t* const* shapes, int ids, int like) {
   Shape shape = ShapeOf(ndims, shapes, ids);
   shape.push_back(Dimension(ndims, shapes, like));
@@ -136,7 +138,8 @@ inline Shape Rows(const int* ndims, int64_t* const* shapes, int ids, int like) {
 
 }  // namespace msrec
 
-// The library hides its symbols, but MindSpore must find the operators by name.
+// Marks a function as visible: MindSpore finds operators by name, and other symbols of the library
+// are hidden.
 #define MSREC_EXPORT extern "C" __attribute__((visibility("default")))
 
 // Begins an operator. Its body receives `args`.

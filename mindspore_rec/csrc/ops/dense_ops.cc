@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operators: a DenseProgram forward (for training, and for prediction without values for a backward
-// pass) and backward. Shape inference sees no contents, so one-dimensional constants pass widths by
-// their length:
+// Operators: the forward pass and the backward pass of a DenseProgram. A separate forward operator
+// for prediction saves no values for a backward pass. Shape inference sees no contents, so
+// one-dimensional constants pass widths by their length:
 //
 //   descriptor  int64 [outputs], or [inputs + parameters] of the backward operator; [0] is the
 //               program's number
@@ -20,7 +20,8 @@ namespace {
 constexpr int64_t kRowUnit = 16;
 constexpr int64_t kPackedUnit = 4096 / sizeof(float);
 
-// Rows of `saved` and `gradients` for a batch; -1 if the batch is not known yet.
+// Returns the number of rows of `saved` and `gradients` for a batch; -1 if the batch is not known
+// yet.
 int64_t PaddedRows(int64_t batch) {
   if (batch < 0) return batch;
   const int64_t rows = SliceRows(batch);
@@ -90,8 +91,7 @@ std::vector<const float*> ReadInputs(const Args& args, const DenseProgram& progr
   return inputs;
 }
 
-// Gives a training run this worker's share of the batch. Returns the share, which must outlive the
-// run.
+// Sets this worker's share of the batch in a training run. The returned share must outlive the run.
 std::unique_ptr<BatchShare> Share(BatchRun* run) {
   std::unique_ptr<BatchShare> share = TheShare();
   if (share == nullptr) return nullptr;
@@ -100,7 +100,7 @@ std::unique_ptr<BatchShare> Share(BatchRun* run) {
   return share;
 }
 
-// Throws unless the operator has `others` arguments in addition to the arguments of ReadInputs.
+// Throws unless the operator has `others` more arguments than ReadInputs reads.
 void RequireOthers(const Args& args, const DenseProgram& program, int others) {
   args.RequireCount(others + program.inputs() + program.parameters() + program.extras());
 }
@@ -158,7 +158,7 @@ MSREC_EXPORT std::vector<Shape> MsrDenseForwardInferShape(int* ndims, int64_t** 
 }
 MSREC_OP(MsrDenseForward) { msrec::Forward(args, true); }
 
-// MsrDenseForward without the output `saved` and without its width.
+// The same as MsrDenseForward, but without the output `saved` and without the input for its width.
 MSREC_EXPORT std::vector<Shape> MsrDensePredictInferShape(int* ndims, int64_t** shapes, void*) {
   const auto width = [&](int64_t i) { return msrec::Dimension(ndims, shapes, i); };
   const int64_t outputs = width(0);
@@ -198,7 +198,7 @@ MSREC_OP(MsrDenseBackward) {
     output_gradients.push_back(args.Data<float>(at, "a gradient", args.Size(at)));
   }
   std::vector<float*> input_gradients;
-  // One output for each input and parameter, with equally many elements.
+  // Each input and each parameter has one output, with the same number of elements.
   for (int i = 0; i < arguments; ++i, ++at) {
     const char* what = "an output of gradients";
     const size_t size = args.Size(2 + i);

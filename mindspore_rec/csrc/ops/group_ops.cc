@@ -9,7 +9,7 @@
 namespace msrec {
 namespace {
 
-// Several tables in one operator: column t of a tensor belongs to table t.
+// Several tables in one operator. Column t of a tensor belongs to the table of descriptor t.
 class Group {
  public:
   // The columns are the last dimension of `tensor`, or the last but one if `inner` is 1.
@@ -52,7 +52,8 @@ class Group {
     }
   }
   bool over_workers() const { return columns_ > 0 && found_[0]->over_workers != nullptr; }
-  // Looks up all columns by one exchange between workers. With `train`, fills the tickets.
+  // Looks up all columns in a single exchange between workers. With `train`, writes one ticket per
+  // column.
   void LookUpOverWorkers(bool train, float* out, int64_t* tickets) const {
     std::vector<Call> tables;
     std::vector<LookupRequest> requests;
@@ -123,7 +124,8 @@ using msrec::OpKind;
 using msrec::Shape;
 
 // (ids [..., tables], descriptors [tables, 7], like, anchor) -> (rows [..., tables, dim], tickets).
-// Column t of the ids is looked up in table t; several columns may belong to one table.
+// Column t of the ids is looked up in the table of descriptor t; several descriptors may name one
+// table.
 MSREC_EXPORT std::vector<Shape> MsrGroupLookupTrainInferShape(int* ndims, int64_t** shapes, void*) {
   return {msrec::Rows(ndims, shapes, 0, 2), {msrec::Dimension(ndims, shapes, 1)}};
 }

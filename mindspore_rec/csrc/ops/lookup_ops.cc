@@ -33,8 +33,8 @@ MSREC_OP(MsrLookupEval) {
   table.ByExchange([&](auto& rows) { rows.LookupEval(ids, table.filter(), out); });
 }
 
-// (gradient, descriptor) -> no result: refuses the gradient of a lookup in evaluation mode, which
-// would leave the table silently untrained.
+// (gradient, descriptor) -> no result. Throws if a lookup in evaluation mode gets a gradient,
+// because the table would silently stay untrained.
 MSREC_EXPORT Shape MsrRefuseGradientInferShape(int*, int64_t**, void*) { return {1}; }
 MSREC_OP(MsrRefuseGradient) {
   args.RequireCount(3);

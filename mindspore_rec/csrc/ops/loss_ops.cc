@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operators: binary cross-entropy of logits with its gradient, and the gradients of logits and
-// labels from the gradient of the result. An int64 constant of one number selects the mean (1) or
-// the sum (0).
+// Operators: binary cross-entropy of logits with its gradient, and the backward pass, which
+// computes the gradients of logits and labels. An int64 constant with one element selects the mean
+// (1) or the sum (0) of the losses.
 #include "dense/logistic_loss.h"
 #include "ops/operator.h"
 #include "util/float_mode.h"
@@ -28,7 +28,7 @@ void CheckSameShape(const Args& args, int i, int j, const char* name, const char
 
 bool IsMean(const Args& args) { return args.Number<int64_t>(0, "the kind of result") != 0; }
 
-// The weight of each loss in the result.
+// Returns the weight of each sample's loss in the result.
 float ScaleOf(bool is_mean, int64_t n) { return is_mean ? 1.0f / static_cast<float>(n) : 1.0f; }
 
 }  // namespace

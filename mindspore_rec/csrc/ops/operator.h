@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Common parts of MindSpore's operators on tables. The operators are ahead-of-time Custom
-// operators. Each Msr<Name> has an Msr<Name>InferShape, which also supports dynamic shapes.
-// MindSpore turns an exception into a Python RuntimeError with the same message.
+// operators. Each Msr<Name> has an Msr<Name>InferShape, which also supports dynamic shapes. If an
+// operator throws, MindSpore raises a Python RuntimeError with the same message.
 //
 // Every operator identifies its table by a `descriptor`, an int64 tensor (LookupDescriptor). `like`
-// is a constant of shape [dim]: shape inference sees only shapes, and reads the dim from this
-// constant.
+// is a constant of shape [dim]. Shape inference receives only shapes, so it takes dim from the
+// shape of `like`.
 #pragma once
 
 #include <chrono>
@@ -50,7 +50,7 @@ class LookupDescriptor {
   const int64_t* numbers_;
 };
 
-// Looks the table up, checks the arguments for it, and measures the operator's time.
+// Looks up the table, checks the operator's arguments, and measures the operator's time.
 class Call {
  public:
   Call(const Args& args, int descriptor, OpKind kind)
@@ -76,7 +76,7 @@ class Call {
 
   Table* operator->() { return registered_->table.get(); }
   size_t dim() const { return static_cast<size_t>(registered_->table->dim()); }
-  // The table over all workers; null if this worker is the only one.
+  // Returns the table over all workers; null if there is only one worker.
   ShardedTable* over_workers() const { return registered_->over_workers.get(); }
   template <typename Fn>
   auto ByExchange(const Fn& fn) const {
@@ -117,18 +117,18 @@ class Call {
       Require(false, std::string(argument) + " must be float32, got " + args.dtypes[i]);
     }
   }
-  // Returns the token of a gradient that the table has accumulated.
+  // Returns a new token for a gradient that the table has accumulated.
   float NewToken() const {
     const float token = GradientTokens::Next();
     registered_->table->NoteToken(token);
     return token;
   }
-  // Throws unless argument i is the sum of the tokens since the last step.
+  // Throws unless argument i is the sum of all tokens since the last optimizer step.
   void RequireTokens(const Args& args, int i) const {
     const bool one = args.IsType(i, "float32") && args.Size(i) == 1;
     registered_->table->RequireTokens(one ? args.Number<float>(i, "the token") : NAN);
   }
-  // Returns argument i, which must have one row of float32 or bfloat16 per id.
+  // Returns argument i, which must be float32 or bfloat16 with one row per id.
   RowsOut AnyRows(const Args& args, int i, const char* what, size_t ids) const {
     if (!args.IsType(i, kBfloat16)) return Rows(args, i, what, ids);
     return RowsOut::Bfloat16(args.Bfloat16Data(i, what, ids * dim()));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operators on rows by key, like the methods of MapParameter. One worker may run such an operator
-// while the other workers do something else, so the operator sends requests to the owners. Only a
-// trained lookup is a collective call of all workers, as part of a step.
+// Operators on rows by key, with the semantics of MapParameter's methods. One worker may run an
+// operator on rows while the other workers do not, so the operator sends requests to the owners of
+// the keys. Only a trained lookup is a collective call of all workers, as part of a step.
 #include "ops/operator.h"
 #include "util/bytes.h"
 
@@ -10,8 +10,8 @@ using msrec::Call;
 using msrec::OpKind;
 using msrec::Shape;
 
-// (ids, descriptor, like, anchor) -> (rows, ticket): MapParameter.get. The operator inserts rows
-// with or without an optimizer; an optimizer trains the rows.
+// (ids, descriptor, like, anchor) -> (rows, ticket): MapParameter.get. The operator inserts missing
+// rows even if the table has no optimizer. With an optimizer, the rows are trained.
 MSREC_EXPORT std::vector<Shape> MsrMapGetInferShape(int* ndims, int64_t** shapes, void*) {
   return {msrec::Rows(ndims, shapes, 0, 2), {1}};
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operators: the optimizer step on the host, and on the device for rows in a device cache.
+// Operators: the optimizer step on the host, and the optimizer step on the device for rows in a
+// device cache.
 #include "ops/operator.h"
 
 namespace msrec {
 namespace {
 
-// Inputs 2 to 6 of a step.
+// Reads inputs 2 to 6 of a step operator.
 StepInput ReadStep(const Args& args, const Call& table) {
   StepInput input;
   for (int i = 2; i < 5; ++i) table.RequireFloat(args, i, "a number of the optimizer step");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operators: exchanges of a step between workers. Only graphs of several workers have these
-// operators.
+// Operators: the exchanges between workers in a step. A graph contains these operators only if
+// there are several workers.
 #include <cmath>
 
 #include "ops/operator.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// WorkerShare: a worker's share of a batch, in proportion to its samples of the step.
+// WorkerShare: a worker's share of a batch, in proportion to the worker's number of samples in the
+// step.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,8 @@ namespace msrec {
 
 class WorkerShare : public BatchShare {
  public:
-  // The share in the step that the group has begun. The exchange must outlive this object.
+  // Creates the share for the step that the worker group has begun. `exchange` must outlive this
+  // object.
   explicit WorkerShare(TableExchange* exchange);
   int rank() const override { return exchange_->group->rank(); }
   const std::vector<float>& weights() const override { return weights_; }
@@ -26,7 +28,7 @@ class WorkerShare : public BatchShare {
   const std::vector<float> weights_;
 };
 
-// Returns the share of this process; null if this process is the only worker.
+// Returns the share of this worker; null if there is only one worker.
 std::unique_ptr<BatchShare> TheShare();
 
 }  // namespace msrec

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Admission: the rule that decides which keys get rows. A key that is not admitted reads the
-// table's unknown value and is not trained. All occurrences of a key in a batch get the same
-// decision, because the whole batch is counted before any decision.
+// Admission: the rule that decides which keys get rows. For a key that is not admitted, a lookup
+// returns the table's unknown value, and the key is not trained. All occurrences of a key in a
+// batch get the same decision, because the whole batch is counted before the decision.
 #pragma once
 
 #include <cmath>
@@ -21,8 +21,8 @@ enum class AdmissionKind : int32_t {
 struct Admission {
   AdmissionKind kind = AdmissionKind::kCount;
 
-  // > 0: admit a key when its count >= threshold. 0: counts are frozen, and no new key is admitted.
-  // -1: off, every key is admitted at once.
+  // If positive, a key is admitted when its count reaches the threshold. If 0, counts are frozen,
+  // and no new key is admitted. If -1, admission is off, and every key is admitted at once.
   int64_t threshold = -1;
   int64_t max_candidates = -1;  // kCount: exact counters of the whole table; -1: no bound
   int64_t sketch_bytes = 0;     // kSketch: of the whole table
@@ -30,15 +30,15 @@ struct Admission {
   double probability = 1.0;     // kProbability: of one occurrence to admit
 
   bool counts() const { return kind != AdmissionKind::kProbability; }
-  // True if the first occurrence of a key admits it, so that no counter is needed.
+  // True if every key is admitted at its first occurrence, so that no counters are needed.
   bool immediate() const {
     return counts() ? threshold == -1 || threshold == 1 : probability >= 1.0;
   }
   bool frozen() const { return counts() && threshold == 0; }
   bool Admits(uint32_t count) const { return threshold > 0 && count >= threshold; }
 
-  // Return the decision of kProbability: a function of key, step and seed. The decision does not
-  // depend on threads or order.
+  // Return whether kProbability admits a key. The decision depends only on key, step, seed and the
+  // number of occurrences, and not on threads or order.
   bool Throw(int64_t key, int64_t step, uint64_t seed, uint32_t occurrences) const {
     const uint64_t die = Mix64(HashKey(key) + Mix64(seed ^ static_cast<uint64_t>(step)));
     const double thrown = static_cast<double>(die >> 11) * 0x1p-53;

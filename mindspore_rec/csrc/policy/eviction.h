@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Eviction: the rules that remove rows. Rows are evicted by age in training steps or in seconds of
-// event time, by capacity, or by the norm of the value. Evicting a row also removes its optimizer
-// state and counter.
+// event time, by capacity, or by the norm of the value. Evicting a row also removes the row's
+// optimizer state and the key's counter.
 //
-// A row whose age reaches the limit is *due*: from this moment no lookup sees it. A sweep frees the
-// memory of due rows later, one slice per step. Ages are measured at the *horizon*. The horizon is
-// the table's clock, or, if the table evicts only on a trigger, the clock at the last trigger.
+// A row is *due* when its age reaches the limit. Lookups treat a due row as missing. A sweep frees
+// the memory of due rows later, one slice per step. Ages are measured at the *horizon*. The horizon
+// is the current time of the table's clock. If the table evicts only on a trigger, the horizon is
+// the time of the last trigger.
 //
-// An age in steps is the number of whole steps without the row. The clock is s while step s runs
-// and writes last_step, and s + 1 after the step. So a row last seen in step s has missed no step
-// at clock s + 1, and is due at clock s + 1 + max_idle_steps. A row that is put or imported between
-// two steps counts as seen in the next step.
+// The age in steps is the number of whole steps in which the row was not used. While step s runs,
+// the clock is s, and rows used in the step get last_step = s. After step s, the clock is s + 1. So
+// a row last used in step s has age 0 at clock s + 1, and is due at clock s + 1 + max_idle_steps. A
+// row that is put or imported between two steps counts as used in the next step.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +23,7 @@
 
 namespace msrec {
 
-// Order in which rows are evicted if there are more rows than the capacity.
+// Order in which rows are evicted if the table has more rows than its capacity.
 enum class EvictionOrder : int32_t {
   kLru = 0,   // seen longest ago
   kLfu,       // seen least often
@@ -45,7 +46,7 @@ struct Eviction {
   bool by_age() const { return max_idle_steps >= 0 || max_idle_seconds >= 0; }
   bool by_norm() const { return min_norm >= 0.0f; }
   bool sweeps() const { return by_age() || by_norm(); }
-  // True if a row has one more float than its optimizer state: its frequency or score.
+  // True if each row stores a frequency or score: one float after the optimizer state.
   bool scored() const {
     return order == EvictionOrder::kLfuDecay || order == EvictionOrder::kScore;
   }
@@ -57,9 +58,9 @@ struct Horizon {
   int64_t time = 0;
 };
 
-// Counts how often the clock passes a multiple of the idle limit. The sketch ages all its counts at
-// once by this epoch number. Neither a clock that is set back nor a new limit changes the epoch
-// number.
+// Counts how often the clock has passed a multiple of the idle limit. The sketch halves all its
+// counts when the epoch number grows by 1. Setting the clock back or changing the limit does not
+// change the epoch number.
 struct Epochs {
   uint32_t number = 0;
   Horizon seen;  // the clock when it was last looked at
@@ -85,8 +86,8 @@ inline EvictionReason Age(const Eviction& eviction, const Horizon& at, const Row
   return EvictionReason::kNone;
 }
 
-// Rows of a shard in one step's slice. The sweep covers the whole shard every 256 steps, and a
-// slice of the largest table takes about a millisecond.
+// Returns the number of rows that the sweep of a shard visits in one step. The sweep visits the
+// whole shard in about 256 steps, and a slice of the largest table takes about a millisecond.
 inline size_t SliceRows(size_t shard_rows) {
   return std::min<size_t>(std::max<size_t>(shard_rows / 256, 64), 16384);
 }

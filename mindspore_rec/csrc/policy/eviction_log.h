@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// EvictionLog: the evicted keys, with time and reason. The log always keeps the last few evictions,
-// to explain why a key is gone. The log keeps all evictions while a caller collects them. Not
-// thread safe; one shard owns it.
+// EvictionLog: the evicted keys, with time and reason. The log always keeps the most recent
+// evictions, to explain why a key has no row. While a caller collects evictions, the log keeps all
+// evictions. Not thread safe; one shard owns it.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ class EvictionLog {
  public:
   static constexpr size_t kRemembered = 1024;
 
-  // After this call, the next n calls of Add cannot fail. Throws std::bad_alloc.
+  // Reserve memory so that the next n calls of Add cannot fail. Throws std::bad_alloc.
   void Reserve(size_t n) {
     const size_t wanted = std::min(kRemembered, recent_.size() + n);
     if (wanted > recent_.capacity()) {
@@ -44,7 +44,7 @@ class EvictionLog {
     if (collecting_) collected_.Add(evicted);
   }
 
-  // Return the last eviction of key in the log, or null.
+  // Return the most recent eviction of key in the log, or null if there is none.
   const EvictedKey* Find(int64_t key) const {
     for (size_t i = 0; i < recent_.size(); ++i) {
       const EvictedKey& each = recent_[(next_ + recent_.size() - 1 - i) % recent_.size()];
@@ -59,7 +59,7 @@ class EvictionLog {
   }
   bool collecting() const { return collecting_; }
   size_t collected() const { return collected_.size(); }
-  // Append the evictions that were collected since the last call.
+  // Append the evictions that were collected since the last call of Take.
   void Take(std::vector<EvictedKey>* out) {
     collected_.AppendTo(out);
     collected_.Clear();

@@ -4,10 +4,11 @@
 // counting Bloom filter (Fan et al., "Summary cache", 2000). The four counters of a key are in one
 // cache line (Putze et al., "Cache-, hash- and space-efficient Bloom filters", 2007).
 //
-// An estimate is the smallest of the key's four counters: the key's own count plus counts of other
-// keys in the same counter. Forgetting a key subtracts its estimate, which may also subtract counts
-// of other keys. Each epoch halves all counts. A block is halved at its next access, so a new epoch
-// causes no pause. Not thread safe; one shard owns it.
+// The estimate of a key is the smallest of its four counters. Keys share counters, so an estimate
+// may be higher than the key's own count. Forgetting a key subtracts its estimate from its
+// counters, which may also reduce the estimates of other keys. Each new epoch halves all counts.
+// The counts of a block are halved at the next access to the block, so a new epoch causes no pause.
+// Not thread safe; one shard owns it.
 #pragma once
 
 #include <algorithm>
@@ -24,8 +25,9 @@ class CountingSketch {
  public:
   static constexpr uint32_t kMaxCount = 0xffff;  // of the widest counters
 
-  // Memory of `bytes`, in whole blocks of 64 bytes, at least one block. With 0 bytes there is no
-  // memory, and the sketch must not be used. Counters have counter_bits (4, 8 or 16) bits.
+  // Allocates `bytes` bytes, rounded down to whole blocks of 64 bytes, but at least one block. If
+  // `bytes` is 0, no memory is allocated, and the sketch must not be used. A counter has
+  // counter_bits (4, 8 or 16) bits.
   explicit CountingSketch(size_t bytes, int counter_bits = 16)
       : bits_(counter_bits),
         group_(kBlockBits / counter_bits / kHashes),
@@ -39,7 +41,7 @@ class CountingSketch {
     for (const uint32_t c : at.counter) least = std::min(least, Get(*at.block, c));
     return least;
   }
-  // A counter that reaches its maximum stays there.
+  // Add n to the counters of a key. A counter never exceeds its maximum.
   void Add(uint64_t hash, uint32_t epoch, uint32_t n) {
     Place at = Find(hash, epoch);
     for (const uint32_t c : at.counter) {
@@ -57,8 +59,9 @@ class CountingSketch {
   void Clear() { std::fill(blocks_.begin(), blocks_.end(), Block{}); }
 
   uint32_t max_count() const { return static_cast<uint32_t>(MaxCount(bits_)); }
-  // Save the counters of this epoch to `bytes()` bytes. Load() reads such counters into a sketch of
-  // the same size, as counters of that sketch's current epoch.
+  // Write the counters, aged to epoch `epoch`, to the memory at `to`, which must have `bytes()`
+  // bytes. Load() reads saved counters into a sketch of the same size, as counters of epoch
+  // `epoch`.
   void Save(uint32_t epoch, char* to) {
     for (Block& block : blocks_) {
       if (block.epoch != epoch) Age(&block, epoch);

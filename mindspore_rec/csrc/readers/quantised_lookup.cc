@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kIdsOfBlock = 4096;  // of a task, where there are enough for all threads
 
-// Number of items per task, if n items have `ids` ids in total.
+// Returns the number of items (ids or bags) per task, for n items with `ids` ids in total.
 size_t BlockOf(size_t n, size_t ids) {
   const auto threads = static_cast<size_t>(ThreadPool::Global().num_threads());
   const size_t by_ids = kIdsOfBlock * n / std::max<size_t>(ids, 1);
@@ -26,7 +26,7 @@ size_t BlockOf(size_t n, size_t ids) {
 
 }  // namespace
 
-// Finds the rows of ids [first, last), in their order.
+// Finds the rows of ids [first, last), in the order of the ids.
 template <bool kStatic>
 class QuantisedRows::Finder : public ReadAhead<Finder<kStatic>> {
   using Base = ReadAhead<Finder<kStatic>>;
@@ -45,8 +45,8 @@ class QuantisedRows::Finder : public ReadAhead<Finder<kStatic>> {
     this->Begin();
   }
 
-  // Return the address of the scale in the next id's row. Return null if there is no row, and
-  // &kDroppedRow if the filter drops the id.
+  // Return the address of the scale in the row of the next id. Return null if the id has no row,
+  // and &kDroppedRow if the filter drops the id.
   const char* Next() {
     const size_t i = this->Advance();
     const int64_t id = ids_[i];
@@ -56,7 +56,7 @@ class QuantisedRows::Finder : public ReadAhead<Finder<kStatic>> {
       row = rows_.FindRow(id);
     } else {
       row = probable_[i % kRing];
-      // A tag has only 8 bits of the hash, so a candidate may be the row of another key.
+      // An index tag has only 8 bits of the hash, so the candidate may be the row of another key.
       if (row == nullptr || KeyOfQuantised(row) != id) row = rows_.FindRow(id);
     }
     return row == nullptr || rows_.IsOld(row, limit_) ? nullptr : row + header_;

@@ -75,7 +75,7 @@ void QuantisedRows::UpsertBy(const IdView& keys, const uint32_t* last_steps,
                                 ", outside the vocabulary [0, " + std::to_string(vocabulary_) +
                                 ")");
   }
-  // Group the keys by part; within a part they keep their order.
+  // Group the keys by part; the keys of a part keep their order.
   std::vector<uint64_t> hashes(n);
   size_t begin[kParts + 1] = {};
   for (size_t i = 0; i < n; ++i) {
@@ -181,8 +181,8 @@ void QuantisedRows::StampTime(uint32_t time) {
 
 // ---------------------------------------------------------------- queries
 
-// A freed place is all zeros, and a row of key 0 may be all zeros, too. The index tells rows and
-// freed places apart.
+// A freed place and a row of key 0 may both be all zeros, so only the index distinguishes rows from
+// freed places.
 void QuantisedRows::ForEachRow(const Part& part, const std::function<void(char*)>& fn) const {
   for (uint32_t id = 0; id < part.store.end(); ++id) {
     char* row = part.store.Row(id);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // QuantisedRows: int64 key -> row of int8 or int4 (quantised_row.h). QuantisedRows is for tables
-// with many reads and few changes; float32 rows are quantised when they are set.
+// with many reads and few changes. Float32 rows are quantised when they are written.
 //
-// Without a vocabulary, keys are arbitrary, and an index (rows/index.h) of 6.4 to 9.7 bytes per row
-// finds them. With a vocabulary, keys are 0 .. vocabulary - 1; they need no index and always have a
-// row. Lookups prefetch index and rows and read no row twice; they do not sort ids or make them
-// unique.
+// Without a vocabulary, keys are arbitrary, and an index (rows/index.h) maps keys to rows in 6.4 to
+// 9.7 bytes per row. With a vocabulary, keys are 0 .. vocabulary - 1; every key has a row, and no
+// index is needed. A lookup prefetches index entries and rows. A lookup does not sort ids or make
+// ids unique.
 //
-// Any thread may call: lookups run in parallel, and a change excludes all other calls. A change
-// that throws leaves the rows unchanged. Throws std::invalid_argument for bad arguments, and
-// std::bad_alloc.
+// All methods are thread safe: lookups run in parallel, and a change waits until no other call
+// runs. A change that throws leaves the rows unchanged. Methods throw std::invalid_argument for bad
+// arguments, and std::bad_alloc.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@
 
 namespace msrec {
 
-// Age limits of rows at a given time. A row older than a limit reads like a missing row.
+// Age limits of rows at a given time. Lookups treat a row that has reached a limit as missing.
 struct AgeLimit {
   Eviction eviction;
   Horizon at;
@@ -52,8 +52,8 @@ class QuantisedRows {
     size_t entries = 0;  // that there is room for in the index
   };
 
-  // bits: 8 or 4. vocabulary: 0 allows any keys. aged: whether rows keep their last step and time.
-  // Requires: rows of a vocabulary are not aged.
+  // `bits` is 8 or 4. If `vocabulary` is 0, any key is allowed. If `aged` is true, each row stores
+  // its last step and time. Requires: `aged` is false if there is a vocabulary.
   QuantisedRows(int32_t dim, int32_t bits, int64_t vocabulary, bool aged);
   QuantisedRows(const QuantisedRows&) = delete;
   QuantisedRows& operator=(const QuantisedRows&) = delete;
@@ -63,47 +63,49 @@ class QuantisedRows {
 
   // ---- changes
 
-  // Set the rows of keys. If a key occurs twice, its last row is kept. Null ages count as 0.
+  // Set the rows of keys. If a key occurs twice, the later row is kept. If an array of ages is
+  // null, these ages are 0.
   void Upsert(const IdView& keys, const float* values, const uint32_t* last_steps,
               const uint32_t* last_times);
-  // Upsert() for rows that are already quantised: the scale, offset and codes of each row, as
-  // QuantiseNumbers writes them, in 4 + layout().code_bytes() bytes.
+  // Do the same as Upsert() for rows that are already quantised. Each row has 4 +
+  // layout().code_bytes() bytes: scale, offset and codes, as QuantiseNumbers writes them.
   void UpsertCodes(const IdView& keys, const uint8_t* rows, const uint32_t* last_steps,
                    const uint32_t* last_times);
   // Drop the rows of keys; return the number of dropped rows. Requires: no vocabulary.
   size_t Erase(const IdView& keys);
-  // Drop all rows; rows of a vocabulary become zeros.
+  // Drop all rows. With a vocabulary, set all rows to zeros.
   void Clear();
-  // Drop the rows that are too old; return the number of dropped rows.
+  // Drop the rows that have reached an age limit; return the number of dropped rows.
   size_t EraseOld(const AgeLimit& limit);
-  // Set the time of rows that have time 0.
+  // Set the last time of all rows whose last time is 0.
   void StampTime(uint32_t time);
 
   // ---- lookups
   //
-  // Keys without a row read `unknown`. Ids that the filter drops read zeros, or are left out of
-  // their bag. With a null limit, no row is too old.
+  // For a key without a row, a lookup returns `unknown`. For an id that the filter drops, Lookup
+  // writes zeros, and Pool leaves the id out of its bag. If `limit` is null, no age limit applies.
 
-  // Write the rows of ids to out [ids.size, dim]; output rows are ids.stride rows apart.
+  // Write the rows of ids to out [ids.size, dim]. The row of ids[i] is at row i * ids.stride of the
+  // output.
   void Lookup(const IdView& ids, const IdFilter& filter, const float* unknown,
               const AgeLimit* limit, float* out) const;
-  // Write the combined rows of each bag to out, [number of bags, dim]. Throws unless offsets rise
-  // from 0 to at most the number of ids.
+  // Combine the rows of each bag into one row of out [number of bags, dim]. Throws unless the
+  // offsets begin with 0, never decrease, and are at most the number of ids.
   void Pool(const IdView& ids, const IdFilter& filter, const BagView& bags, const float* unknown,
             const AgeLimit* limit, float* out) const;
 
   // ---- queries
 
   bool Contains(int64_t key, const AgeLimit* limit) const;
-  // Return the ages of the row of key; zeros if there is no such row.
+  // Return the last step and time of the row of key; zeros if key has no row.
   RowAges AgesOf(int64_t key) const;
   std::vector<int64_t> Keys(const AgeLimit* limit) const;
-  // Write the digests (rows/row_digest.h) of scale, offset and codes of the keys' rows; 0 for keys
-  // without a row.
+  // Write the digest (rows/row_digest.h) of each key's row. The digest covers scale, offset and
+  // codes. For a key without a row, the digest is 0.
   void Digests(const int64_t* keys, size_t n, uint64_t* digests) const;
   size_t Size() const;
   Memory MemoryHeld() const;
-  // Use the given kernels instead of the processor's best kernels. For tests.
+  // Use these kernels instead of the best kernels for this processor. For tests.
   void Use(const Kernels& kernels) { kernels_ = &kernels; }
 
  private:
@@ -118,14 +120,14 @@ class QuantisedRows {
   template <bool kStatic>
   class Finder;
 
-  // Set rows; write(i, to) writes the row of keys[i].
+  // Set the rows of keys; write(i, to) must write the row of keys[i] to `to`.
   template <typename Write>
   void UpsertBy(const IdView& keys, const uint32_t* last_steps, const uint32_t* last_times,
                 const Write& write);
 
   static int PartOf(uint64_t hash) { return static_cast<int>(hash >> 32 & (kParts - 1)); }
   const char* FindRow(int64_t key) const;
-  // Whether a row is too old. With a null limit, no row is too old.
+  // Return whether a row has reached an age limit. If `limit` is null, return false.
   bool IsOld(const char* row, const AgeLimit* limit) const {
     return layout_.aged && limit != nullptr && limit->Passed(AgesOfQuantised(row));
   }
@@ -134,8 +136,8 @@ class QuantisedRows {
     return parts_[0]->store.Row(static_cast<uint32_t>(key));
   }
   std::vector<std::unique_ptr<Part>> NewParts() const;
-  // Call fn(row) for all rows of a part that have a key. The function fn must not add or remove
-  // rows.
+  // Call fn(row) for each row of a part, but not for freed places. The function fn must not add or
+  // remove rows.
   void ForEachRow(const Part& part, const std::function<void(char*)>& fn) const;
   template <bool kStatic>
   void LookupBy(const IdView& ids, const IdFilter& filter, const float* unknown,

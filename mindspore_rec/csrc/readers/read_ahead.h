@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ReadAhead: base class for finders that find the rows of many ids in order. Memory is far slower
-// than the arithmetic on rows, so each thread keeps dozens of loads in flight. The index entry of
-// an id is loaded kFar ids before its use, and its row kNear ids before its use.
+// ReadAhead: base class of finders. A finder finds the rows of many ids in order. Memory is far
+// slower than the arithmetic on rows, so each thread keeps dozens of loads in flight. A thread
+// begins to load the index entry of an id kFar ids ahead, and the row of the id kNear ids ahead.
 //
 // Finder derives from ReadAhead<Finder> and has these methods:
 //
@@ -14,22 +14,22 @@
 
 namespace msrec {
 
-// The address of this constant marks an id that is not looked up.
+// A finder returns the address of this constant for an id that is not looked up.
 inline constexpr char kDroppedRow = 0;
 
 template <typename Finder>
 class ReadAhead {
  protected:
   static constexpr size_t kFar = 48, kNear = 24;
-  // Size of the ring that keeps data about ids between LoadIndex and their use: ids[i] has place i
-  // % kRing.
+  // Size of a ring buffer for data about the ids in flight: the data about ids[i] is at place i %
+  // kRing.
   static constexpr size_t kRing = 64;
   static_assert(kNear < kFar && kFar < kRing);
 
   // Find ids [first, last).
   ReadAhead(size_t first, size_t last) : next_(first), last_(last) {}
 
-  // Begin the loads for the first ids. Call Begin once, when Finder is fully constructed.
+  // Begin the loads for the first ids. Finder must call Begin once, at the end of its constructor.
   void Begin() {
     for (size_t i = next_; i < next_ + kFar; ++i) LoadIndexOf(i);
     for (size_t i = next_; i < next_ + kNear; ++i) LoadRowOf(i);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SharedArena: allocates ranges of a SharedMemory's arena. Only this object knows the allocated
-// ranges. After a crash, a new SharedArena takes the ranges that the roots reach (Take).
+// SharedArena: allocates ranges of a SharedMemory's arena. The list of allocated ranges is only in
+// this object. After a crash, the ranges that the roots reach must be marked as allocated in a new
+// SharedArena (Take).
 //
 // Any thread may call. Throws std::bad_alloc.
 #pragma once
@@ -24,7 +25,7 @@ class SharedArena {
   void Free(uint64_t offset, uint64_t bytes);
   // Mark a range as allocated. Throws SharedDamaged if the range is not free.
   void Take(uint64_t offset, uint64_t bytes);
-  // Return the memory of all free ranges to the system.
+  // Release the memory of all free ranges to the operating system.
   void ReleaseFree();
 
  private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SharedTableChange: a change of one table during its preparation (shared_writer.h).
+// SharedTableChange: a change of one table that is prepared but not published yet
+// (shared_writer.h).
 #pragma once
 
 #include <algorithm>
@@ -33,10 +34,11 @@ struct SharedTableChange {
   class Staged {
    public:
     const std::vector<Entry>& entries() const { return entries_; }
-    // Number of places: a power of two that leaves a third of the places free.
+    // Number of places in the hash table: a power of two, so large that at least a third of the
+    // places is free.
     uint64_t places() const { return places_.size(); }
 
-    // Reserve room for n more keys. Throws std::bad_alloc; then nothing has changed.
+    // Reserve room for n more keys. If Reserve throws std::bad_alloc, nothing has changed.
     void Reserve(size_t n) {
       entries_.reserve(std::max(entries_.size() + n, entries_.capacity()));
       hashes_.reserve(entries_.capacity());
@@ -49,7 +51,8 @@ struct SharedTableChange {
       }
       places_.swap(larger);
     }
-    // Return the entry of a key; if it has none, a new entry of kNoChange. Requires room.
+    // Return the entry of a key. If the key has no entry, return a new entry whose kind is
+    // kNoChange. Requires room.
     Entry* At(uint64_t hash, int64_t key) {
       size_t at = hash >> 6 & (places_.size() - 1);
       while (places_[at] != kNoSlot) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Functions on the buckets of shared_layout.h: key -> slot of its row. Only one thread at a time
-// changes a part of an index. Meanwhile, any number of threads, in this process and in others, read
-// the part and find every key that is not being changed. A key that does not fit into its bucket
-// goes into the next bucket, and the full bucket gets a mark. An entry never moves.
+// Functions on the buckets of shared_layout.h, which map a key to the slot of its row. Only one
+// thread at a time may change a part of an index. During the change, any number of threads of any
+// process may read the part and find every key that is not being changed. A key that does not fit
+// into its bucket goes into the next bucket, and the full bucket is marked. An entry never moves.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,7 @@ namespace msrec {
 
 constexpr uint32_t kNoSlot = 0xffffffff;
 
-// The buckets of a part of an index, and the rows of their slots, at their addresses in this
-// process.
+// One part of an index: pointers to its buckets and to the rows in this process.
 struct SharedPartView {
   SharedBucket* buckets;
   uint64_t count;
@@ -43,14 +42,14 @@ inline uint64_t Home(uint64_t hash, uint64_t buckets) {
   return static_cast<uint64_t>(static_cast<unsigned __int128>(hash << 6) * buckets >> 64);
 }
 
-// Return the top bit of each byte of `word` that equals `byte`, and no other bits. The result must
-// be exact, because an entry without a tag may still have the slot of its last row.
+// Return a word with the top bit set in each byte that equals `byte` in `word`. The result must be
+// exact, because an empty entry may still have the slot of an erased row.
 inline uint64_t Matches(uint64_t word, uint64_t byte) {
   const uint64_t x = word ^ kBytes * byte;
   return ~(((x & ~kTops) + ~kTops) | x) & kTops;
 }
 
-// Call fn(entry) for the entries of a bucket with that tag, until fn returns true.
+// Call fn(entry) for each entry with tag `tag` in a bucket, until fn returns true.
 template <typename Fn>
 bool AnyMatch(const SharedBucket& bucket, uint64_t tag, uint64_t* past, const Fn& fn) {
   const uint64_t second = bucket.tags[1].load(std::memory_order_acquire);
@@ -147,9 +146,9 @@ void ForEach(const SharedBucket* buckets, uint64_t count, const Fn& fn) {
 
 // ---- overlays
 
-// Return the entry of a key. If the key has no entry, return the free place for it, whose kind is
-// kNoChange. Return null if all entries belong to other keys; no writer leaves that state.
-// Requires: a power of two of entries.
+// Return the entry of a key. If the key has no entry, return a free entry, whose kind is kNoChange.
+// A writer always leaves a free entry; if all entries belong to other keys, return null. Requires:
+// `entries` is a power of two.
 inline SharedChange* FindChange(SharedChange* changes, uint64_t entries, uint64_t hash,
                                 int64_t key) {
   uint64_t at = hash >> 6 & (entries - 1);

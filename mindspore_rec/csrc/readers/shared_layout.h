@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Layout of the memory in which one process keeps rows and other processes serve them. All
-// positions are offsets from the start, because each process maps the memory at another address.
+// Layout of shared memory: one process writes rows into the memory, and other processes serve
+// lookups from it. All positions are offsets from the start, because the address of the memory
+// differs between processes.
 //
 //   | Control | arena: indexes, overlays, roots, blobs | rows of table 0 | rows of table 1 | ...
 //
-// The file is sparse: each part has as much address space as it may ever need, and takes memory
-// only for used pages. A reader reaches all its data from one root, which is one state of all
+// The file is sparse: each part has as much address space as it may ever need, but only used pages
+// take memory. A reader finds all its data from one root, and a root describes one state of all
 // tables:
 //
 //   Control.roots[sequence] -> Root -> blob (Python's part of the state), status
 //                                   -> TableRoot -> overlay: keys that a delta changed
 //                                                -> IndexPart -> buckets: key -> slot of a row
 //
-// A root never changes once it is published. Buckets change, but only in entries of keys that are
-// also in the root's overlay, and a reader searches the overlay first. Rows that a reader can reach
-// never change. The order of the steps is described in shared_writer.h.
+// A root never changes once it is published. An entry of a bucket may change, but only if the
+// root's overlay also has the entry's key, and readers search the overlay first. A row that a
+// reader can reach never changes. shared_writer.h describes the steps of a change.
 #pragma once
 
 #include <atomic>
@@ -31,7 +32,7 @@ constexpr int kSharedReaders = 512;  // answers under way at the same time, in a
 constexpr int kSharedTables = 1024;
 constexpr int kSharedRoots = 8;
 
-// Settings of a table, which never change.
+// Settings of a table; the settings never change.
 struct SharedTableSpec {
   int32_t dim;
   int32_t bits;  // of a number: 32, 8 or 4
@@ -46,7 +47,7 @@ struct SharedTableSpec {
   bool aged() const { return max_idle_steps >= 0 || max_idle_seconds >= 0; }
 };
 
-// A place for one reader, in a separate cache line.
+// The place of one reader; each place has its own cache line.
 struct alignas(64) SharedReaderSlot {
   std::atomic<uint64_t> sequence;  // of the root that is read; 0: none is
 };
@@ -83,7 +84,8 @@ struct SharedIndexPart {
   uint64_t buckets = 0;
 };
 
-// A key that a delta changed. The entry never changes after it is published.
+// An overlay's entry for a key that a delta has changed. An entry never changes after it is
+// published.
 struct SharedChange {
   int64_t key;
   uint32_t slot;

@@ -36,10 +36,10 @@ constexpr uint64_t kLeft = 64 << 20;  // bytes that are left to other programs
   throw std::system_error(errno, std::generic_category(), std::string("shared memory: ") + what);
 }
 
-// Whether ages can be computed from this clock: it must be far from the ends of int64.
+// Return whether ages can be computed from this clock without overflow of int64.
 bool IsClock(int64_t at) { return at >= -kMostClock && at <= kMostClock; }
 
-// Return the error in a table's settings; "" if there is none.
+// Return an error message for a table's settings; "" if the settings are valid.
 std::string ErrorOf(const SharedTableSpec& spec) {
   if (spec.dim < 1 || spec.dim > kMaxDim) {
     return "dim must be in [1, 8192], got " + std::to_string(spec.dim);
@@ -59,8 +59,8 @@ uint64_t FileBytes(int fd) {
   return static_cast<uint64_t>(at.st_size);
 }
 
-// Number of bytes that the system reports as available. If the system reports no number, the result
-// is the maximum.
+// Return the number of bytes of memory that the system reports as available. If the system reports
+// none, return the largest number.
 uint64_t AvailableBytes() {
   std::FILE* file = std::fopen("/proc/meminfo", "re");
   if (file == nullptr) return std::numeric_limits<uint64_t>::max();
@@ -98,8 +98,8 @@ void SharedMemory::Create(int fd, const std::vector<SharedTableSpec>& specs, uin
   const uint64_t arena = RoundUp(kSharedControlBytes, kHugePage);
   const uint64_t bytes = arena + most * (specs.size() + 1);
   if (ftruncate(fd, static_cast<off_t>(bytes)) != 0) Fail("ftruncate");
-  // If the file became shorter, access to its mapped pages would raise SIGBUS. A file that cannot
-  // be sealed stays unsealed.
+  // Seal the length: if the file became shorter, an access to a mapped page would raise SIGBUS.
+  // Some files cannot be sealed, so errors are ignored.
   fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
   void* mapped = mmap(nullptr, kSharedControlBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (mapped == MAP_FAILED) Fail("mmap");
@@ -136,8 +136,8 @@ SharedMemory::SharedMemory(int fd, Access access) : fd_(fd), bytes_(FileBytes(fd
   void* mapped = mmap(nullptr, bytes_, rights, MAP_SHARED | MAP_NORESERVE, fd, 0);
   if (mapped == MAP_FAILED) Fail("mmap");
   base_ = static_cast<char*>(mapped);
-  // The control pages are writable for a reader, too, because a reader writes the sequence of its
-  // root.
+  // A reader also maps the control pages as writable, because it writes the sequence number of its
+  // root there.
   void* control = mmap(nullptr, kSharedControlBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (control == MAP_FAILED) {
     const int error = errno;
@@ -161,7 +161,7 @@ SharedMemory::SharedMemory(int fd, Access access) : fd_(fd), bytes_(FileBytes(fd
     refuse();
     throw SharedDamaged("the shared memory is damaged: " + error);
   }
-  // The two calls of madvise are hints, so their errors do not matter.
+  // The two calls of madvise are only hints, so errors are ignored.
   madvise(base_, bytes_, MADV_DONTDUMP);
   madvise(base_ + arena_offset_, bytes_ - arena_offset_, MADV_HUGEPAGE);
 }
@@ -177,7 +177,7 @@ std::string SharedMemory::ReadDescription() {
     return "tables must be at most " + std::to_string(kSharedTables) + ", got " +
            std::to_string(tables);
   }
-  // Checks that a part of `size` bytes at `offset` begins after the end of the previous part.
+  // Checks that a part of `size` bytes at `offset` does not overlap the previous part.
   uint64_t end = kSharedControlBytes;
   const auto place = [&](const std::string& what, uint64_t offset, uint64_t size) -> std::string {
     if (offset % kSharedPage != 0 || offset < end || offset > bytes_) {
@@ -237,7 +237,7 @@ void SharedMemory::CheckRoot(uint64_t offset) const {
 void SharedMemory::Populate(uint64_t offset, uint64_t bytes) const {
   const uint64_t first = offset / kSharedPage * kSharedPage;
   const uint64_t length = RoundUp(offset + bytes, kSharedPage) - first;
-  // Without the check, the system could kill this process or another process to free memory.
+  // Without this check, the system could run out of memory and kill this or another process.
   if (length >= kHugePage / 8 && length + kLeft > AvailableBytes()) throw std::bad_alloc();
   if (madvise(base_ + first, length, MADV_POPULATE_WRITE) == 0) return;
   if (errno == EINVAL &&
@@ -251,7 +251,8 @@ void SharedMemory::Release(uint64_t offset, uint64_t bytes) const {
   const uint64_t first = RoundUp(offset, kSharedPage);
   const uint64_t end = (offset + bytes) / kSharedPage * kSharedPage;
   if (first >= end) return;
-  // If the system refuses, the memory stays allocated and is used again later.
+  // If the system refuses to release the memory, the memory stays allocated and is used again
+  // later.
   (void)fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(first),
                   static_cast<off_t>(end - first));
 }

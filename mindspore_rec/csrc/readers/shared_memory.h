@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SharedMemory: the memory of shared_layout.h, mapped in this process. The process that creates the
-// memory decides on the tables. Other processes attach to the same file descriptor, which they
-// inherit.
+// SharedMemory: maps the memory of shared_layout.h into this process. The process that creates the
+// memory chooses the tables and their settings. Other processes inherit the file descriptor and map
+// the same file.
 //
-// Any thread may call. Throws std::invalid_argument for bad arguments, std::system_error for errors
-// of the system, std::bad_alloc if memory is short.
+// All methods are thread safe. Methods throw std::invalid_argument for bad arguments,
+// std::system_error for errors of the system, and std::bad_alloc if memory is short.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@
 
 namespace msrec {
 
-// The memory's contents are not consistent and must not be used.
+// Thrown if the memory's contents are inconsistent and must not be used.
 struct SharedDamaged : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -29,16 +29,17 @@ class SharedMemory {
   enum class Access { kRead, kWrite };
 
   // Lay out an empty file, such as a memfd. `most_bytes` is the address space for the rows of each
-  // table, and for all other data together; the file takes memory only for written pages. The
-  // length is sealed if the file allows it (MFD_ALLOW_SEALING). Sets rows_offset and rows_bytes of
-  // the specs. Requires: no other process has mapped the file yet.
+  // table, and also the address space for all other data together. The file takes memory only for
+  // written pages. If the file allows sealing (MFD_ALLOW_SEALING), its length is sealed. Create
+  // sets rows_offset and rows_bytes in the file's copy of the specs. Requires: no other process has
+  // mapped the file yet.
   static void Create(int fd, const std::vector<SharedTableSpec>& specs, uint64_t most_bytes);
-  // Whether Create has laid out the file.
+  // Return whether Create has laid out the file.
   static bool IsCreated(int fd);
 
-  // Map a file that Create has laid out. The descriptor may be closed afterwards, except for
-  // kWrite. Throws SharedDamaged if the file's description is inconsistent. The description is read
-  // only once, so a process that changes it later has no effect here.
+  // Map a file that Create has laid out. With kRead, the descriptor may be closed afterwards; with
+  // kWrite, it must stay open. Throws SharedDamaged if the file's description is inconsistent. The
+  // description is read only once, so later changes by another process have no effect.
   SharedMemory(int fd, Access access);
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
@@ -49,7 +50,7 @@ class SharedMemory {
   const SharedTableSpec& spec(size_t table) const { return specs_[table]; }
   uint64_t arena_offset() const { return arena_offset_; }
   uint64_t arena_bytes() const { return arena_bytes_; }
-  // Layout of a table's rows. For float32 rows, only the header is meaningful.
+  // Layout of a table's rows. If rows are float32, only the header of this layout is valid.
   QuantisedLayout layout(size_t table) const {
     const SharedTableSpec& of = spec(table);
     return {of.dim, of.bits, true, of.aged()};
@@ -69,26 +70,30 @@ class SharedMemory {
     return base_ + spec.rows_offset + slot * stride;
   }
 
-  // Throw SharedDamaged unless there is a root at that offset and all its offsets are within the
-  // memory.
+  // Throw SharedDamaged unless there is a root at `offset` and all offsets in the root are within
+  // the memory.
   void CheckRoot(uint64_t offset) const;
 
   // ---- for the process that writes
 
-  // Allocate memory for a range, or throw std::bad_alloc; writing to it then raises no SIGBUS.
+  // Allocate memory for a range, or throw std::bad_alloc. Writing to an allocated range cannot
+  // raise SIGBUS.
   void Populate(uint64_t offset, uint64_t bytes) const;
-  // Return the memory of whole pages within a range to the system; the pages then read as zeros.
+  // Release the whole pages within a range to the operating system. The pages contain zeros
+  // afterwards.
   void Release(uint64_t offset, uint64_t bytes) const;
 
   // ---- for any process
 
-  // Clear the places of a terminated reader, so that the writer does not wait for it.
+  // Clear the places of a process that has ended, so that the writer does not wait for these
+  // readers.
   void ClearReaders(int first, int count) const;
-  // Number of bytes of memory in use by the file.
+  // Return the bytes of memory that the file uses.
   uint64_t BytesHeld() const;
 
  private:
-  // Read the constant part of the description; return its error, "" if there is none.
+  // Read the constant part of the description. Return an error message; "" if the description is
+  // valid.
   std::string ReadDescription();
 
   int fd_;

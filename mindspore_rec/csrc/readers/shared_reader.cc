@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kTaskIds = 4096;  // of a task
 
-// The age limit of a table in one state.
+// The age limits of a table at the time that a root specifies.
 class RowAge {
  public:
   RowAge(const SharedTableSpec& spec, const SharedTableRoot& root)
@@ -26,7 +26,7 @@ class RowAge {
     limit_.eviction.max_idle_seconds = spec.max_idle_seconds;
     limit_.at = {root.ages_at_step, root.ages_at_time};
   }
-  // Return whether a row is too old.
+  // Return whether a row has reached an age limit.
   bool IsOver(const char* row) const {
     if (!aged_) return false;
     RowAges ages = AgesOfQuantised(row);
@@ -70,8 +70,8 @@ int SharedReader::Enter() {
   std::atomic<uint64_t>& reads = control.readers[place].sequence;
   uint64_t newest = control.sequence.load();
   for (;;) {
-    // The writer reads this place after it has published a root. So either the writer sees this
-    // place, or this reader sees the new root.
+    // The writer reads this place after it has published a root. So either the writer reads the
+    // sequence stored here, or this reader reads the new root's sequence.
     reads.store(newest);
     const uint64_t now = control.sequence.load();
     if (now == newest) break;
@@ -139,7 +139,7 @@ void SharedReader::Digests(int place, size_t table, size_t part,
   ForEach(memory_->At<SharedBucket>(index.offset), index.buckets, [&](uint64_t slot) {
     if (slot >= root.end) return;  // of a change that this root does not have
     const int64_t key = KeyOfQuantised(rows + slot * stride);
-    // Index entries of keys that are in the overlay may change during the read.
+    // If the overlay has a key, the key's index entry may change during the read.
     if (overlay != nullptr) {
       const SharedChange* change =
           FindChange(overlay, root.overlay_entries, hasher_.Hash(static_cast<uint64_t>(key)), key);
@@ -159,7 +159,7 @@ std::string SharedReader::Copy(const SharedBlob& blob) const {
   return {memory_->At<char>(blob.offset), blob.bytes};
 }
 
-// Finds the rows of ids [first, last), in their order.
+// Finds the rows of ids [first, last), in the order of the ids.
 class SharedReader::Finder : public ReadAhead<Finder> {
  public:
   Finder(const SharedReader& reader, size_t table, const SharedTableRoot& root, const IdView& ids,
@@ -181,8 +181,8 @@ class SharedReader::Finder : public ReadAhead<Finder> {
     Begin();
   }
 
-  // Return the address of the numbers in the next id's row. Return null if there is no row, and
-  // &kDroppedRow if the filter drops the id.
+  // Return the address of the numbers in the row of the next id. Return null if the id has no row,
+  // and &kDroppedRow if the filter drops the id.
   const char* Next() {
     const size_t i = Advance();
     const int64_t id = ids_[i];

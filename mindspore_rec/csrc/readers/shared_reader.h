@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SharedReader: looks up rows in a SharedMemory that another process changes. A thread enters the
-// newest root and reads from it until it leaves, so all its lookups see the same state. Readers
-// never wait for the writer, but the writer waits for readers of old roots.
+// SharedReader: looks up rows in a SharedMemory that another process changes. A thread calls Enter,
+// which chooses the newest root, and reads from this root until Leave. So all lookups between Enter
+// and Leave use the same state. Readers never wait for the writer, but the writer waits for readers
+// of old roots.
 //
-// Any number of threads may call. Throws std::invalid_argument for bad arguments, and
+// All methods are thread safe. Methods throw std::invalid_argument for bad arguments, and
 // SharedDamaged.
 #pragma once
 
@@ -28,35 +29,36 @@ namespace msrec {
 
 class SharedReader {
  public:
-  // Reads with this process's reader places: `count` places of the memory, beginning at `first`.
+  // This process uses `count` reader places of the memory, beginning at place `first`.
   SharedReader(std::shared_ptr<SharedMemory> memory, int first, int count);
 
-  // Whether a state has been published.
+  // Return whether a state has been published.
   bool Ready() const { return memory_->control().sequence.load() != 0; }
 
-  // Enter the newest root at a free place; wait until a place is free. Returns the place. Throws
-  // std::runtime_error if there is no state yet.
+  // Begin to read the newest root, at a free reader place. If no place is free, wait. Returns the
+  // place. Throws std::runtime_error if no state has been published.
   int Enter();
   void Leave(int place);
 
-  // Throws if there is no such table.
+  // Throws if there is no table with number `table`.
   int32_t Dim(size_t table) const { return Spec(table).dim; }
 
-  // ---- The methods below take a place that Enter returned.
+  // ---- The methods below have an argument `place`, which Enter has returned.
 
-  // Sequence of the first root with this state.
+  // Return the sequence of the first root that had this state.
   uint64_t State(int place) const { return Root(place).state; }
   uint64_t Sequence(int place) const { return Root(place).sequence; }
   std::string Blob(int place) const { return Copy(Root(place).blob); }
   std::string Status(int place) const { return Copy(Root(place).status); }
   uint64_t Rows(int place, size_t table) const;
-  // Call fn(key, digest) for each row (rows/row_digest.h) of a part of the table, in no fixed
-  // order. A table has kSharedParts parts. The digest covers the bytes of Lookup's row, or the
-  // row's scale, offset and codes.
+  // Call fn(key, digest) for each row of a part of the table, in no fixed order. A table has
+  // kSharedParts parts. The digest (rows/row_digest.h) of a float32 row covers its numbers. The
+  // digest of a quantised row covers scale, offset and codes.
   void Digests(int place, size_t table, size_t part,
                const std::function<void(int64_t, uint64_t)>& fn) const;
-  // Write the rows of ids to out [ids.size, dim]; output rows are ids.stride rows apart. Ids that
-  // the filter drops read zeros, and ids without a row read `unknown`. `name` begins messages.
+  // Write the rows of ids to out [ids.size, dim]. The row of ids[i] is at row i * ids.stride of the
+  // output. For an id that the filter drops, the output is zeros; for an id without a row, the
+  // output is `unknown`. Error messages begin with `name`.
   void Lookup(int place, size_t table, const IdView& ids, const IdFilter& filter,
               const float* unknown, const std::string& name, float* out) const;
 

@@ -90,7 +90,7 @@ void SharedSlots::ReleaseFree() {
                      std::min(kUnit, spec_.rows_bytes - unit * kUnit));
     there_[unit] = false;
   }
-  // An earlier writer may have left memory after the known units.
+  // Also release the memory after the known units, which an earlier writer may have allocated.
   if (known < units) {
     memory_->Release(spec_.rows_offset + known * kUnit, spec_.rows_bytes - known * kUnit);
   }

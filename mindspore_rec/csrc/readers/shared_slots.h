@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SharedSlots: allocates slots for the rows of a table, and their memory. One thread at a time may
-// call.
+// SharedSlots: allocates slots for the rows of a table, and the memory of the slots. Not thread
+// safe.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,8 @@ class SharedSlots {
   // At first all slots are free. `memory` must outlive this object.
   SharedSlots(const SharedMemory* memory, size_t table);
 
-  // Allocate n slots and write them to `out`. Throws std::bad_alloc; then no slot is allocated.
+  // Allocate n slots and write them to `out`. If Allocate throws std::bad_alloc, no slot is
+  // allocated.
   void Allocate(size_t n, uint32_t* out);
   void Free(uint32_t slot) {
     words_[slot / 64] &= ~(uint64_t{1} << slot % 64);
@@ -27,7 +28,7 @@ class SharedSlots {
   }
   // Mark a slot as used. Throws SharedDamaged if the slot is already used or out of range.
   void Take(uint64_t slot);
-  // Return the memory that has no used slots to the system.
+  // Release memory without used slots to the operating system.
   void ReleaseFree();
 
   uint64_t end() const { return end_; }  // used slots are below it

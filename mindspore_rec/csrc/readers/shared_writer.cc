@@ -59,14 +59,15 @@ std::unique_ptr<char[]> SharedWriter::NextRoot() const {
   return made;
 }
 
-// Allocate memory for a root, and reserve room in `retired_` for the memory that the root replaces.
+// Allocate memory for a root, and reserve room in `retired_` for the memory that only older roots
+// reach afterwards.
 uint64_t SharedWriter::RootPlace() {
   retired_.reserve(retired_.size() + memory_->tables() + 1);
   return arena_.Allocate(SharedRoot::Bytes(memory_->tables()));
 }
 
-// Publish a root: readers see it when this returns. `retired` has the ranges that only older roots
-// reach, and room for one more.
+// Publish a root; all later calls of Enter use this root. `retired` has the ranges that only older
+// roots reach, and capacity for one more range.
 void SharedWriter::PublishRoot(const char* root, uint64_t offset, std::vector<SharedBlob> retired) {
   const size_t bytes = SharedRoot::Bytes(memory_->tables());
   SharedControl& control = memory_->control();

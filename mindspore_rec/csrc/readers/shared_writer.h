@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // SharedWriter: changes the tables of a SharedMemory while other processes read them. A change is
-// prepared in memory that no reader reaches, and then published. Readers see the whole change or
-// nothing of it.
+// prepared in memory that readers do not use yet, and then published. Readers see all of a change
+// or nothing of it.
 //
 // A delta is published as an overlay, a small hash table of the changed keys that readers search
 // before the index. A change that replaces all rows is published as a new index instead.
 //
 //   Step 1 puts new rows into free slots, and their keys into an overlay. No reader reaches these
 //   rows yet.
-//   Step 2 publishes a root with the overlay. Readers that enter afterwards see the change.
-//   Step 3 settles the change: the writer waits until no reader uses an older root. All readers now
-//   search the overlay first, so the index entries of its keys can be changed one by one.
+//   Step 2 publishes a root with the overlay. Readers that enter after step 2 see the change.
+//   Step 3 settles the change: the writer waits until no reader uses an older root. After this
+//   wait, all readers search the overlay first, so the writer can change the index entries of the
+//   overlay's keys one by one.
 //   Step 4 publishes a root without the overlay, and waits until no reader uses an older root. The
 //   writer then frees the overlay, the old rows and other memory that only older roots reach.
 //
-// Readers never wait. This process may end at any moment. The next process finds the newest root,
-// completes steps 3 and 4 if necessary, and frees all memory that no root reaches.
+// Readers never wait. The process of the writer may end at any moment. The next writer finds the
+// newest root, completes steps 3 and 4 if necessary, and frees all memory that no root reaches.
 //
-// One thread at a time may call. Throws std::invalid_argument for bad arguments. Throws
-// std::bad_alloc; then nothing was published, and Abort drops the change.
+// SharedWriter is not thread safe. Methods throw std::invalid_argument for bad arguments. If a
+// method throws std::bad_alloc, nothing has been published, and Abort drops the change.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +38,7 @@
 
 namespace msrec {
 
-// A reader has read the same root for too long.
+// Thrown if a reader has used an older root for too long.
 struct SharedReaderStuck : std::runtime_error {
   SharedReaderStuck(int reader, double seconds);
   int reader;
@@ -46,40 +47,42 @@ struct SharedReaderStuck : std::runtime_error {
 class SharedWriter {
  public:
   // Start from the newest root, if there is one. Throws SharedDamaged if the memory is
-  // inconsistent, and SharedReaderStuck like Settle.
+  // inconsistent, and SharedReaderStuck if a reader uses an older root for too long.
   explicit SharedWriter(std::shared_ptr<SharedMemory> memory, double patience_seconds = 10.0);
   ~SharedWriter();
 
   // ---- one change
 
-  // Reserve an index for `rows` rows, so that the index need not grow. Requires a Clear before.
+  // Give the new index room for `rows` rows, so that the index need not grow. Requires an earlier
+  // Clear.
   void Reserve(size_t table, uint64_t rows);
-  // Drop all rows. Clear must be the first change of the table.
+  // Drop all rows, together with the table's unpublished changes of rows.
   void Clear(size_t table);
-  // Set rows. If a key occurs twice, its last row is kept. Null ages count as 0. Keys of a
-  // vocabulary must be in it.
+  // Set rows. If a key occurs twice, the later row is kept. If an array of ages is null, these ages
+  // are 0. If the table has a vocabulary, all keys must be in the vocabulary.
   void Upsert(size_t table, const IdView& keys, const float* values, const uint32_t* last_steps,
               const uint32_t* last_times);
-  // Upsert() for rows that are already quantised: the scale, offset and codes of each row, in
-  // `width` bytes. The table's rows of int8 or int4 must have this width.
+  // Do the same as Upsert() for rows that are already quantised. Each row has `width` bytes: scale,
+  // offset and codes. `width` must be the width of the table's rows of int8 or int4.
   void UpsertCodes(size_t table, const IdView& keys, const uint8_t* codes, size_t width,
                    const uint32_t* last_steps, const uint32_t* last_times);
   // Drop rows. Requires: no vocabulary.
   void Erase(size_t table, const IdView& keys);
-  // Drop rows that are past the table's age limits at the time of SetAgesAt. Readers never see such
-  // rows; this call frees their memory.
+  // Drop the rows that have reached an age limit at the time set by SetAgesAt. Lookups already
+  // treat these rows as missing; EraseOld frees their memory.
   void EraseOld(size_t table);
   void SetAgesAt(size_t table, int64_t step, int64_t time);
   void SetFirstTime(size_t table, uint32_t time);
-  // Publish the change with a blob of the state and a blob of its status. Settles the last change
-  // first. Throws SharedReaderStuck; then the new change is kept.
+  // Publish the prepared change, together with `blob` (data about the state) and `status`. First
+  // settles the previous change. If settling throws SharedReaderStuck, the new change stays
+  // prepared.
   void Publish(const std::string& blob, const std::string& status);
-  // Publish another status for the same state. Requires: no change is prepared.
+  // Publish a new status for the current state. Requires: no change is prepared.
   void PublishStatus(const std::string& status);
   // Drop the unpublished changes.
   void Abort();
 
-  // Do steps 3 and 4 for the last published change, unless these steps are done. After
+  // Do steps 3 and 4 for the last published change, unless these steps are already done. After
   // SharedReaderStuck, Settle may be called again.
   void Settle();
 
@@ -102,13 +105,13 @@ class SharedWriter {
   Change& Changed(size_t table);
   void Recover();
   void TakeRoot(const SharedRoot& root);
-  // The contents of rows: floats, or `width` bytes of codes for each row.
+  // The contents of rows: floats, or `width` bytes of scale, offset and codes for each row.
   struct Numbers {
     const float* values;
     const uint8_t* codes;
     size_t width;
   };
-  // Write the contents of row i.
+  // Write row i of `numbers` into a slot, with key and ages.
   void WriteRow(size_t table, uint32_t slot, int64_t key, const Numbers& numbers, size_t i,
                 uint32_t step, uint32_t time);
   void Put(size_t table, const IdView& keys, const Numbers& numbers, const uint32_t* steps,
@@ -126,7 +129,8 @@ class SharedWriter {
   std::unique_ptr<char[]> NextRoot() const;
   void WaitForReaders();
   void Merge();
-  // The two parts of Merge for one table: enlarge its index, then change it.
+  // The two parts of Merge for one table: GrowFor enlarges the index, then MergeTable changes the
+  // index.
   struct Merged;
   void GrowFor(size_t table, SharedTableRoot* root, Merged* merged);
   void MergeTable(size_t table, SharedTableRoot* root, Merged* merged);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Internal state of SharedWriter (shared_writer.h): its tables and changes. Only these files
-// include this header:
+// Internal state of SharedWriter (shared_writer.h): tables and changes. Only these files include
+// this header:
 //
 //   shared_writer.cc          the newest root, and the publication of the next root
 //   shared_writer_rows.cc     rows of a change before its publication
@@ -20,7 +20,7 @@
 
 namespace msrec {
 
-// Rows and index parts of an older root.
+// Slots, index parts and memory ranges that only older roots reach.
 struct SharedWriter::Retired {
   size_t table = 0;
   std::vector<uint32_t> slots;
@@ -42,7 +42,7 @@ struct SharedWriter::Table {
 
 struct SharedWriter::Change : SharedTableChange {};
 
-// Called for each row of a change.
+// View is inline, because it is called for each row of a change.
 inline SharedPartView SharedWriter::View(size_t table, const SharedIndexPart& part,
                                          uint64_t end) const {
   const SharedTableSpec& spec = memory_->spec(table);

@@ -10,7 +10,8 @@ namespace msrec {
 using namespace shared_index;  // NOLINT: functions on the same memory
 
 // Mark all ranges that a root reaches, except rows, as allocated. A range larger than the file's
-// memory was never written. Such a range is not read, because reading would allocate memory for it.
+// memory was never written. A range that was never written is not read, because reading it would
+// allocate memory.
 void SharedWriter::TakeRoot(const SharedRoot& root) {
   arena_.Take(memory_->control().roots[root.sequence % kSharedRoots].load(),
               SharedRoot::Bytes(root.tables));
@@ -60,8 +61,8 @@ void SharedWriter::Recover() {
   if (Root()->sequence != sequence()) {
     throw SharedDamaged("the shared memory is damaged: the newest root is another one");
   }
-  // Older roots are unknown now. Memory that only older roots reach becomes free when no reader
-  // uses these roots.
+  // After a restart, the older roots are unknown. Once no reader uses an older root, all memory
+  // that the newest root does not reach is free.
   WaitForReaders();
   TakeRoot(*Root());
   bool overlays = false;
@@ -71,7 +72,8 @@ void SharedWriter::Recover() {
   if (overlays) {
     Merge();
     WaitForReaders();
-    // The code below marks only slots in the index as used, so replaced rows need not be freed.
+    // The code below marks only slots in the index as used, so the slots of replaced rows need not
+    // be freed here.
     for (Retired& each : retired_) each.slots.clear();
     FreeRetired();
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SharedWriter: work after a change is published. Overlays are merged into the index, and memory
-// that only older roots reach is freed.
+// SharedWriter: the work after a change is published. Merges overlays into the index, and frees
+// memory that only older roots reach.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -22,7 +22,7 @@ SharedReaderStuck::SharedReaderStuck(int number, double seconds)
                          std::to_string(static_cast<int64_t>(seconds)) + " s"),
       reader(number) {}
 
-// Wait until no reader uses a root older than the newest.
+// Wait until no reader uses a root older than the newest root.
 void SharedWriter::WaitForReaders() {
   const auto begin = std::chrono::steady_clock::now();
   const uint64_t newest = sequence();
@@ -56,8 +56,8 @@ void SharedWriter::Settle() {
   FreeRetired();
 }
 
-// Merge the overlays into the index, and publish a root without them. A repeated merge does no
-// harm: a writer that ended during a merge leaves an index with some of the entries.
+// Merge the overlays into the index, and publish a root without overlays. A merge may be repeated:
+// if a writer ended during a merge, the index already has some of the overlay's entries.
 void SharedWriter::Merge() {
   auto made = NextRoot();
   auto* root = reinterpret_cast<SharedRoot*>(made.get());
@@ -82,7 +82,7 @@ void SharedWriter::Merge() {
     }
     throw;
   }
-  // Nothing after this line can fail.
+  // The code from here on cannot fail.
   for (size_t t = 0; t < memory_->tables(); ++t) {
     if (root->table()[t].overlay_entries != 0) MergeTable(t, root->table() + t, &merged[t]);
   }
@@ -109,7 +109,7 @@ void SharedWriter::GrowFor(size_t t, SharedTableRoot* table, Merged* merged) {
   const auto fits = [&](int p) { return rows[p] + more[p] <= RoomOf(table->parts[p].buckets); };
   for (int p = 0; p < kSharedParts; ++p) {
     if (more[p] == 0 || fits(p)) continue;
-    // Many keys already have a row; only the other keys need room.
+    // Only keys without a row need room; many keys already have a row.
     const SharedPartView part = View(t, table->parts[p], table->end);
     for (uint64_t i = 0; i < entries; ++i) {
       const uint64_t hash = hasher_.Hash(static_cast<uint64_t>(overlay[i].key));

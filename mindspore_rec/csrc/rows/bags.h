@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// BagView: the bags of a pooled lookup, and the rule that combines the rows of a bag.
+// BagView: the bags of a pooled lookup, and the combiner of their rows.
 #pragma once
 
 #include <cmath>
@@ -21,11 +21,12 @@ struct BagView {
   Combiner combiner = Combiner::kSum;
 };
 
-// Return an error unless offsets rise from 0 to at most the number of ids; "" means no error.
+// Return an error message unless the offsets begin with 0, never decrease, and are at most the
+// number of ids. Return "" if the offsets are valid.
 std::string BagError(const IdView& ids, const BagView& bags);
 
-// Return the factor for the sum of a bag's rows. `total` is the sum of the bag's weights, or of
-// their squares for kSqrtN.
+// Return the factor by which the sum of a bag's rows is multiplied. `total` is the sum of the bag's
+// weights; for kSqrtN, it is the sum of the squared weights.
 inline float BagFactor(Combiner combiner, double total) {
   if (combiner == Combiner::kMean) return total != 0.0 ? static_cast<float>(1.0 / total) : 0.0f;
   if (combiner == Combiner::kSqrtN) {

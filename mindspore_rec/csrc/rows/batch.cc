@@ -13,9 +13,9 @@
 namespace msrec {
 namespace {
 
-// Positions in one task of the partition. Tasks are small enough to balance the threads, and large
-// enough to make a shard's histogram cheap. The number is fixed, so the result does not depend on
-// the number of threads.
+// Number of positions in one task of the partition. Tasks are small enough to keep all threads
+// busy, and so large that the histogram of a task costs little. The number is fixed, so the result
+// does not depend on the number of threads.
 constexpr size_t kTaskPositions = 16384;
 
 constexpr int kDropped = kNumShards;  // a pseudo shard for ids that read zeros
@@ -114,11 +114,11 @@ void Batch::MakeUnique(int shard) {
   int64_t* keys = key.data() + first;
   uint32_t* seen = occurrences.data() + first;
   uint32_t* number = inverse.data() + first;
-  // Ids repeat, so a set sized for the distinct ids stays in the cache.
+  // Ids are often repeated, so the set is sized for half of the ids in order to stay in the cache.
   distinct.Reset(count / 2);
   for (size_t i = 0; i < count; ++i) {
-    // Distinct keys overwrite the front of the same array; the write position never passes the read
-    // position.
+    // Distinct keys overwrite the beginning of the same array. The write position is never ahead of
+    // the read position.
     const int64_t k = keys[i];
     const uint32_t before = distinct.size();
     const uint32_t u = distinct.FindOrAdd(k, keys);

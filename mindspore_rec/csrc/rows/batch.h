@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Batch: the ids of one lookup, partitioned by shard and made unique. A Batch is the first stage of
-// every batched operation (unique | fetch rows | expand). A training lookup keeps its Batch for the
-// gradient, so that the backward pass does not hash again.
+// Batch: the ids of one lookup, partitioned by shard and made unique. Making a Batch is the first
+// stage of every batched operation (unique | fetch rows | expand). The Batch of a training lookup
+// is kept for the gradient, so that the backward pass need not hash the ids again.
 #pragma once
 
 #include <algorithm>
@@ -18,13 +18,14 @@
 
 namespace msrec {
 
-// There are few, large shards. The positions of a shard are spread over the whole batch, so each
-// shard touches every page of the lookup's output and gradient once.
+// A table has only a few shards. The positions of a shard are spread over the whole batch, so work
+// on each shard accesses nearly all pages of the lookup's output and gradient. More shards would
+// access these pages more often.
 constexpr int kShardBits = 4;
 constexpr int kNumShards = 1 << kShardBits;
 
 // Return the shard of a key. With an identity index, the low bits of the key select the shard, so
-// that a shard's rows are dense.
+// that the rows of a shard have no gaps.
 inline int ShardOf(int64_t key, uint64_t hash, bool identity) {
   return static_cast<int>(identity ? static_cast<uint64_t>(key) & (kNumShards - 1)
                                    : hash >> (64 - kShardBits));
@@ -45,21 +46,21 @@ struct IdView {
 
 inline IdView ViewOf(const std::vector<int64_t>& ids) { return {ids.data(), ids.size(), true}; }
 
-// Selects the ids of a batch that are not looked up. Ids that are not looked up read zeros and are
-// never trained.
+// Selects the ids that a lookup drops. For a dropped id, the output is zeros, and no row is
+// trained.
 struct IdFilter {
   int64_t vocabulary = 0;  // > 0: ids outside [0, vocabulary) are dropped
   bool identity = false;   // keys are their own index
   bool has_padding = false;
   int64_t padding_key = 0;   // dropped where has_padding
   uint32_t coefficient = 1;  // weight of an occurrence in a key's count
-  // Number of occurrences that each id counts for; null means 1 each. The batch borrows the array
-  // until its keys are made distinct.
+  // Number of occurrences for which each id counts; null means 1 for every id. The array must stay
+  // valid until the batch's keys are made distinct.
   const uint32_t* counts = nullptr;
 
   bool bounded() const { return vocabulary > 0; }
   bool Inside(int64_t key) const { return key >= 0 && key < vocabulary; }
-  // Whether a key reads zeros and gets no row.
+  // Return whether the filter drops a key.
   bool Drops(int64_t key) const {
     return (has_padding && key == padding_key) || (bounded() && !Inside(key));
   }
@@ -68,7 +69,7 @@ struct IdFilter {
 // Throw std::invalid_argument, with the table's name, if there are too many ids for a batch.
 void CheckBatchSize(const IdView& ids, const std::string& table);
 
-// Zero the output rows of a lookup of n ids with that stride.
+// Set the output rows of a lookup to zeros, for n ids with stride `stride`.
 void ZeroRows(const RowsOut& out, size_t n, size_t stride, size_t dim);
 
 struct Batch {
@@ -81,19 +82,20 @@ struct Batch {
   bool on_device = false;            // rows are read from the device cache
   uint64_t structure = 0;            // the table's structure version when `row` was filled
 
-  // Shard s has positions [begin[s], begin[s + 1]) of the arrays below.
+  // Shard s has the range [begin[s], begin[s + 1]) of the arrays below.
   size_t begin[kNumShards + 1] = {};
   uint32_t unique[kNumShards] = {};  // distinct keys of the shard
 
-  // Position of each id in the caller's array, a multiple of stride, ascending within a shard.
+  // Position of each id in the caller's array: a multiple of stride, ascending within a shard.
   Buffer<uint32_t> pos;
   Buffer<uint32_t> inverse;  // which of the shard's distinct keys it is
-  // One entry per distinct key, at begin[s] + its number. The rest of a shard's range is unused.
+  // These arrays have one entry per distinct key: key number i of shard s is at begin[s] + i. The
+  // rest of the shard's range is unused.
   Buffer<int64_t> key;
   Buffer<uint32_t> occurrences;
   Buffer<char*> row;  // null: reads the unknown value and is not trained
 
-  // Return the number of occurrences that the distinct key at i counts for.
+  // Return the number of occurrences for which the distinct key at i counts.
   uint32_t Occurrences(size_t i) const {
     return static_cast<uint32_t>(
         std::min<uint64_t>(uint64_t{occurrences[i]} * coefficient, 0xffffffffu));
@@ -101,21 +103,23 @@ struct Batch {
 
   bool probed = false;      // whether `row` holds the index's answers
   Buffer<int64_t> handles;  // of distinct keys, two each; only of lookups by handle
-  // Copies of rows in lower tiers. Evaluation reads these copies and does not promote the rows.
+  // Copies of rows that are in lower tiers. Evaluation reads these copies and does not promote the
+  // rows.
   Buffer<char> copies;
 
-  // For a pooled lookup: position -> output row and weight of its gradient. Unused by other
-  // lookups.
+  // For a pooled lookup, `bag` and `weight` map a position to the number of its bag and to the
+  // weight of its gradient. Unused by other lookups.
   bool pooled = false;
   size_t grad_rows = 0;  // rows of the gradient: n, or the number of bags
   Buffer<uint32_t> bag;
   Buffer<float> weight;
 
-  // Fill begin, pos and key, whose keys are not distinct yet. Requires ids.size * ids.stride <
-  // 2^32. Ids that the filter drops are left out; their number is n - begin[kNumShards].
+  // Fill begin, pos and key. Keys may still be repeated. Requires ids.size * ids.stride < 2^32. Ids
+  // that the filter drops are left out; the number of dropped ids is n - begin[kNumShards].
   void Partition(const IdView& ids, const IdFilter& filter);
 
-  // Make the keys of one shard distinct. Any thread may call, but only one at a time per shard.
+  // Make the keys of one shard distinct. Several threads may call MakeUnique at the same time for
+  // different shards.
   void MakeUnique(int shard);
 
   // Sum the `counts` of each distinct key of a shard.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ExportedRows: rows exported from a table, as arrays. Values and state are float32, whatever types
-// the table uses.
+// ExportedRows: rows exported from a table, as arrays. Values and states are always float32, even
+// if the table uses other types.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,10 @@
 
 namespace msrec {
 
-// Keys with their rows; a key without a row has null.
+// Keys and their rows; the pointer is null for a key without a row.
 using KeyedRows = std::vector<std::pair<int64_t, const char*>>;
 
-// state_width is 0 if rows were exported without state.
+// Arrays of exported rows. state_width is 0 if rows were exported without state.
 struct ExportedRows {
   size_t n = 0;
   int32_t dim = 0;
@@ -47,9 +47,9 @@ void ForEachArray(Rows& rows, const Fn& fn) {
 ExportedRows NewRows(size_t n, int32_t dim, int32_t state_width);
 ExportedRows NewExport(const RowLayout& layout, size_t n, bool with_state);
 
-// Copy a row, or null for a key without a row, to place i.
+// Copy a row to place i of the arrays. For a key without a row, `row` is null.
 void PackRow(const RowLayout& layout, int64_t key, const char* row, size_t i, ExportedRows* out);
-// Copy rows to the places that begin at `from`, as far as there is room.
+// Copy rows to the places from `from` on, up to the end of the arrays.
 void Pack(const RowLayout& layout, const KeyedRows& rows, size_t from, ExportedRows* out);
 
 }  // namespace msrec

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs a function on every shard, in parallel if there is enough work to wake another thread. The
-// call allocates no memory, so it is safe after changes that cannot be undone.
+// Runs a function on every shard, in parallel if there is enough work to wake another thread. No
+// memory is allocated, so these functions cannot fail after changes that cannot be undone.
 #pragma once
 
 #include "rows/batch.h"
@@ -9,12 +9,12 @@
 
 namespace msrec {
 
-// A batch with fewer ids is done before a second thread can wake up.
+// One thread finishes a batch of at most this many ids before a second thread could wake up.
 constexpr size_t kSerialIds = 1024;
 
 template <typename Fn>
 void ForAllShards(const Fn& fn) {
-  // A lambda that captures one reference needs no allocation in std::function.
+  // std::function allocates no memory for a lambda that captures one reference.
   ThreadPool::Global().ParallelFor(kNumShards, [&fn](int64_t s) { fn(static_cast<int>(s)); });
 }
 

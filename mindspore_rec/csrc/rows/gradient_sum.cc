@@ -59,8 +59,8 @@ void GradientSum::AddShard(Part* part, int shard, const Batch& batch, const Grad
   float* sums = part->sum.Extend(old * dim, (old + distinct) * dim);
   const uint32_t* numbers = batch.inverse.data() + first;
   if (old == 0) {
-    // The common case is one lookup of the table per step: the lookup's distinct keys are the
-    // step's keys.
+    // The common case is one lookup of the table per step. With only one lookup, the distinct keys
+    // of the lookup are the keys of the step.
     std::copy_n(batch.key.data() + first, distinct, keys);
     std::copy_n(batch.row.data() + first, distinct, rows);
     part->n = distinct;
@@ -81,21 +81,21 @@ void GradientSum::AddShard(Part* part, int shard, const Batch& batch, const Grad
       if (at == before) {
         rows[at] = row;
       } else if (rows[at] == nullptr && row != nullptr) {
-        // Earlier lookups of the step did not admit the key and read the unknown value. The
-        // gradients of those lookups belong to the unknown value, so the row's gradient starts at
-        // zero here.
+        // Earlier lookups of the step returned the unknown value, because the key was not admitted
+        // yet. The gradients of the earlier lookups belong to the unknown value, so the sum for the
+        // new row starts at zero here.
         rows[at] = row;
         std::memset(sums + size_t{at} * dim, 0, dim * sizeof(float));
       } else if (rows[at] != nullptr && row == nullptr) {
-        // The opposite case: the row has left the table since the earlier lookup. The gradient of
-        // the row's key goes to a place that is never read.
+        // Here, the row has left the table since the earlier lookup. The gradient of the key is
+        // then added at a place that is never read.
         map[u] = kNowhere;
         nowhere = true;
       }
     }
     part->n = part->set.size();
-    // The place after the last key collects gradients of keys whose rows have left. No new key uses
-    // this place.
+    // The place after the last key collects the gradients of keys whose rows have left the table.
+    // No new key of this lookup uses this place.
     for (size_t u = 0; nowhere && u < distinct; ++u) {
       if (map[u] == kNowhere) map[u] = static_cast<uint32_t>(part->n);
     }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// GradientSum: the gradients of a step, summed by key over all lookups of the table. Gradients of a
-// key are added in the order of positions, lookup after lookup. So several lookups give the same
-// bits as one lookup of their concatenation, and any number of threads gives the same bits as one
-// thread.
+// GradientSum: the gradients of a step, summed by key over all lookups of the table. The gradients
+// of a key are added in the order of positions, lookup after lookup. So the bits of the sum do not
+// depend on the number of threads. Several lookups give the same bits as one lookup of all their
+// ids.
 //
-// A gradient belongs to the value that its lookup has read. If a key had no row in a lookup, the
-// lookup read the unknown value. The gradient of such a lookup never reaches a row that a later
-// lookup of the step creates for the key.
+// A gradient belongs to the value that the lookup has returned. If a key has no row, the lookup
+// returns the unknown value. The gradient for this key is never added to a row that a later lookup
+// of the step creates for the key.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,14 @@ namespace msrec {
 
 class GradientSum {
  public:
-  // Adds one lookup's gradient, [batch.grad_rows, dim]. Calls must come in the order of the
-  // lookups. Throws std::bad_alloc; then nothing was added.
+  // Adds the gradient [batch.grad_rows, dim] of one lookup. Add must be called in the order of the
+  // lookups. If Add throws std::bad_alloc, nothing has been added.
   void Add(const Batch& batch, const Gradient& grad, int dim, const Kernels& kernels);
   void Reset();
 
   bool empty() const { return empty_; }
-  // The oldest structure version of the added batches. If this version is older than the table's
-  // version, row pointers may be stale.
+  // Returns the oldest structure version of the added batches. If the table's version is newer, row
+  // pointers may be stale.
   uint64_t structure() const { return structure_; }
 
   struct Part {
@@ -47,7 +47,7 @@ class GradientSum {
   size_t bytes() const;
 
  private:
-  // Makes room, so that adding the batch cannot fail halfway.
+  // Allocates all memory for a batch, so that adding the batch cannot fail halfway.
   void Reserve(const Batch& batch, int dim);
   static void AddShard(Part* part, int shard, const Batch& batch, const Gradient& grad, int dim,
                        const Kernels& kernels);

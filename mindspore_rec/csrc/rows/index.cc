@@ -21,7 +21,8 @@ namespace {
 
 constexpr uint8_t kSaturated = 255;
 
-// Maximum bits of the directory: all hash bits above the bits that select a chunk.
+// Maximum number of hash bits that select a directory entry: all bits above the bits that select a
+// chunk.
 constexpr int kMaxDepth = 26;
 
 }  // namespace
@@ -48,7 +49,7 @@ Index::Chunk* Index::NewChunks(uint32_t num_chunks) {
   return static_cast<Chunk*>(block);
 }
 
-// Bit i of the result is set if entry i may have a key with this tag.
+// Return a bit mask: bit i is set if entry i has this tag.
 uint32_t Index::Match(const Chunk& chunk, uint8_t tag) {
 #if defined(__SSE2__)
   const __m128i tags = _mm_load_si128(reinterpret_cast<const __m128i*>(&chunk));
@@ -160,8 +161,8 @@ uint32_t Index::Erase(uint64_t hash, int64_t key) {
       const uint32_t id = chunk.row[number];
       if (KeyOf(id) != key) continue;
       chunk.tag[number] = 0;
-      // Subtract the key from the overflow counters of the chunks before its own. A saturated
-      // counter has lost the exact number, so it stays.
+      // Decrement the overflow counters of the chunks from the key's home chunk to the chunk before
+      // the key's entry. A saturated counter has lost the exact number, so it does not change.
       for (uint32_t passed = home; passed != at;) {
         if (entry.chunks[passed].overflow != kSaturated) --entry.chunks[passed].overflow;
         if (++passed == entry.num_chunks) passed = 0;
@@ -204,8 +205,9 @@ void Index::Publish(uint32_t segment, uint64_t hash) {
 void Index::Grow(uint64_t hash) {
   const uint32_t segment = EntryOf(hash).segment;
   const Segment& s = segments_[segment];
-  // Keys chosen to share their leading bits would double the directory for one segment again and
-  // again. With such keys, the segment grows instead.
+  // An attacker could choose keys whose hashes share their leading bits, and the directory would
+  // double again and again for one segment. If the directory is already too large for the number of
+  // segments, the segment grows instead.
   const bool directory_is_full = s.depth == depth_ && directory_.size() >= 64 * segments_.size();
   if (s.num_chunks >= kMaxChunks && s.depth < kMaxDepth && !directory_is_full) {
     Split(segment, hash);
@@ -230,7 +232,7 @@ void Index::Resize(uint32_t segment, uint32_t num_chunks) {
 }
 
 void Index::Split(uint32_t segment, uint64_t hash) {
-  // First do everything that can fail.
+  // Do everything that can fail before the index changes.
   const auto contents = Contents(segments_[segment]);
   segments_.reserve(segments_.size() + 1 > segments_.capacity() ? 2 * segments_.size() : 0);
   if (segments_[segment].depth == depth_) {
@@ -246,8 +248,8 @@ void Index::Split(uint32_t segment, uint64_t hash) {
   uint32_t high_size = 0;
   for (const auto& [h, id] : contents) high_size += (h & bit) != 0;
   const uint32_t low_size = static_cast<uint32_t>(contents.size()) - high_size;
-  // An uneven split would exceed the base size, and a split of an oversized segment may exceed even
-  // the largest size.
+  // After an uneven split, one half may need more than kBaseChunks. After a split of an oversized
+  // segment, a half may need even more than kMaxChunks.
   const auto chunks_for = [](uint32_t size) {
     return size < kBaseChunks * 10 ? kBaseChunks : std::max(kMaxChunks, size / 10 + 1);
   };

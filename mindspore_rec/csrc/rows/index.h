@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Index: int64 key -> 32-bit row id, with open addressing in chunks of one cache line. A chunk has
-// 12 row ids and a control byte (8 bits of the hash) for each id. So a lookup compares 12
-// candidates with one instruction and usually reads only one cache line before the row. The rows
-// contain the keys.
+// Index: a hash table from an int64 key to a 32-bit row id, with open addressing in chunks of one
+// cache line. A chunk has 12 row ids and one control byte (8 bits of the hash) per id. So a lookup
+// compares 12 candidates with one instruction. Usually a lookup reads only one cache line of the
+// index. The index does not store keys; each row contains its key.
 //
 // The index grows in steps. A directory points to segments of at most kMaxChunks chunks. A full
 // segment grows by half or splits in two, so a single insert never rehashes more than about a
 // thousand rows. (Chunk layout after F14, Bronson and Shi 2019; directory after extendible hashing,
 // Fagin et al. 1979.)
 //
-// Memory: 64 / (12 * load) bytes per row with a load between 0.55 and 0.83, so 6.4 to 9.7 bytes.
-// Not thread safe; one shard owns it. The caller passes IndexHash(key) with every key.
+// The index takes 64 / (12 * load) bytes per row. The load is between 0.55 and 0.83, so a row takes
+// 6.4 to 9.7 bytes. Not thread safe; one shard owns it. The argument `hash` is IndexHash(key).
 #pragma once
 
 #include <cstddef>
@@ -32,11 +32,12 @@ class Index {
   Index(const Index&) = delete;
   Index& operator=(const Index&) = delete;
 
-  // Return the row id of key, or kNone.
+  // Return the row id of a key, or kNone if the key is absent.
   uint32_t Find(uint64_t hash, int64_t key) const;
 
   // Add key -> id. Requires: key is absent, and the row's metadata already has the key. Throws
-  // std::bad_alloc only if there is no memory and no free entry; the index is then unchanged.
+  // std::bad_alloc only if memory is short and the segment has no free entry; the index is then
+  // unchanged.
   void Insert(uint64_t hash, uint32_t id);
 
   // Grow the segments that could not grow earlier because memory was short. A segment that could
@@ -46,24 +47,24 @@ class Index {
   // Remove key and return its row id, or kNone if key was absent.
   uint32_t Erase(uint64_t hash, int64_t key);
 
-  // First stage of a batched lookup: start loading the first chunk for key.
+  // The first stage of a batched lookup: begin to load the first chunk for the key.
   const void* Prefetch(uint64_t hash) const {
     const Chunk* chunk = HomeChunk(hash);
     __builtin_prefetch(chunk);
     return chunk;
   }
-  // Return the first chunk for key without loading the chunk.
+  // Return the address of the first chunk for a key, without loading the chunk.
   const void* HomeOfHash(uint64_t hash) const { return HomeChunk(hash); }
-  // Second stage: return the row id of an entry whose control byte matches, which is probably key's
-  // row. Return kNone if key is probably absent or not in its first chunk. The caller must confirm
-  // the result with the key in the row, or with Find.
+  // The second stage: return the row id of the first entry in the chunk whose control byte matches
+  // the hash. The result is probably the row of the key. Return kNone if no control byte matches;
+  // the key may still be in a later chunk. The caller must check the key in the row, or call Find.
   static uint32_t Candidate(const void* home_chunk, uint64_t hash);
 
   size_t size() const { return size_; }
   size_t bytes() const { return bytes_; }
   // Number of entries that fit into the allocated memory.
   size_t entries() const { return entries_; }
-  // Return the number of chunks that Find reads for key.
+  // Return the number of chunks that Find reads for a key.
   uint32_t Probes(uint64_t hash, int64_t key) const;
 
  private:
@@ -86,7 +87,8 @@ class Index {
     int depth;  // directory bits that all keys of this segment share
   };
 
-  // A directory entry, which leads to the chunk without a read of the segment's record.
+  // A directory entry. The entry repeats the fields of the Segment that a lookup needs, so that a
+  // lookup need not read the Segment.
   struct Entry {
     Chunk* chunks;
     uint32_t num_chunks;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The loops over floats of a row. The loops are compiled once per instruction set, and the set is
-// chosen at the first use. All sets give the same bits: there are no fused multiply-adds, and
-// reductions have one fixed order.
+// The loops over the floats of a row. The loops are compiled once per instruction set, and the
+// instruction set is chosen at the first use. All instruction sets give the same bits: no loop uses
+// fused multiply-adds, and reductions have one fixed order.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,8 @@
 #include "rows/rule.h"
 #include "util/number_type.h"
 
-// True if there are sets for the vectors of x86-64 in addition to the portable set.
+// Defined if the loops are also compiled for the vector instruction sets of x86-64, in addition to
+// the portable loops.
 #if defined(__x86_64__) && !defined(MSREC_BASE_SET_ONLY)
 #define MSREC_VECTOR_SETS
 #endif
@@ -30,33 +31,34 @@ struct StepConstants {
   Rounding rounding = {};  // of rows that are not float32
 };
 
-// Returns the constants of a step: the rule, the input and the numbers that the formulas derive
-// from them.
+// Returns the constants of a step: the rule, the input and the numbers that are computed from rule
+// and input.
 StepConstants MakeStepConstants(const Rule& rule, const StepInput& input);
 
 // The kernels that read and write rows, for one type of values and one type of states. Arithmetic
-// and all other arrays are float32, except for bfloat16 outputs.
+// is float32. Arrays other than rows are float32, except for bfloat16 outputs.
 struct RowKernels {
-  // out[pos[i]] = value of rows[inverse[i]], or default_row if that row is null; i in [0, n).
+  // For i in [0, n), writes the value of rows[inverse[i]] to out[pos[i]]. If the row is null,
+  // writes default_row.
   void (*gather)(char* const* rows, const uint32_t* inverse, const uint32_t* pos, size_t n,
                  const float* default_row, int dim, float* out);
 
-  // out = scale * sum over i of weight[i] * rows[index[i]]. If `weight` is null, all weights are 1;
-  // a null row stands for default_row.
+  // out = scale * sum over i of weight[i] * rows[index[i]]. If `weight` is null, all weights are 1.
+  // For a null row, the value is default_row.
   void (*pool)(char* const* rows, const uint32_t* index, const float* weight, size_t n,
                const float* default_row, float scale, int dim, float* out);
 
-  // Updates each row that is not null by one optimizer step; sums has one gradient of dim floats
-  // per row.
+  // Updates each row that is not null by one optimizer step. `sums` has a gradient of dim floats
+  // for each row.
   void (*step)(const StepConstants& c, int dim, char* const* rows, const float* sums, size_t n);
 
-  // Updates rows whose value and state are in separate float32 arrays. The results are rounded like
-  // rows of the table. A null value means that there is no row.
+  // Updates rows whose value and state are in separate float32 arrays. The results are rounded to
+  // the types of the table's rows. If a pointer in `values` is null, the row is skipped.
   void (*step_apart)(const StepConstants& c, int dim, const int64_t* keys, float* const* values,
                      float* const* states, const float* sums, size_t n);
 
-  // Like gather, but writes bfloat16. Numbers of a bfloat16 row are copied; other numbers are
-  // rounded to the nearest, ties to even.
+  // Does the same as gather, but writes bfloat16. Numbers of a bfloat16 row are copied. Other
+  // numbers are rounded to the nearest bfloat16, ties to even.
   void (*gather_bfloat16)(char* const* rows, const uint32_t* inverse, const uint32_t* pos, size_t n,
                           const float* default_row, int dim, uint16_t* out);
 };
@@ -64,51 +66,55 @@ struct RowKernels {
 struct Kernels {
   const char* name;  // "avx512", "avx2", "base"
 
-  // Indexed by the types of values and of states; states are float32 or bfloat16.
+  // The first index is the type of values, the second index is the type of states (float32 or
+  // bfloat16).
   RowKernels rows[3][2];
 
   const RowKernels& RowsOf(NumberType value, NumberType state) const {
     return rows[static_cast<int>(value)][static_cast<int>(state)];
   }
 
-  // sums[slot[i]] += scale[pos[i]] * grad[source[pos[i]]] in order of i. If `source` is null, pos
-  // itself is the source; if `scale` is null, all scales are 1.
+  // Adds scale[pos[i]] * grad[source[pos[i]]] to sums[slot[i]], in the order of i. If `source` is
+  // null, adds row pos[i] of grad. If `scale` is null, all scales are 1.
   void (*accumulate)(const uint32_t* slot, const uint32_t* pos, size_t n, const float* grad,
                      const uint32_t* source, const float* scale, int dim, float* sums);
 
-  // Like accumulate, for a gradient in bfloat16. The bits are the same as with the gradient in
-  // float32.
+  // Does the same as accumulate for a gradient in bfloat16. The bits are the same as for the
+  // gradient converted to float32.
   void (*accumulate_bfloat16)(const uint32_t* slot, const uint32_t* pos, size_t n,
                               const uint16_t* grad, const uint32_t* source, const float* scale,
                               int dim, float* sums);
 
-  // Returns the sum of squares of the gradients of rows that are not null, in a fixed order.
+  // Returns the sum of squares of the gradients, without the gradients of null rows. Squares are
+  // added in a fixed order.
   double (*squared_norm)(int dim, char* const* rows, const float* sums, size_t n);
 
   // Updates n elements of a dense parameter by one optimizer step. The arguments are values w,
-  // gradients g, and one array of n floats for each state of the rule. There are
-  // Rule::StateWidth(1) states; further pointers are not read. Each element is updated on its own,
-  // so the rule must not be kRowWiseAdagrad.
+  // gradients g, and one array of n floats for each state of the rule. The rule has
+  // Rule::StateWidth(1) states; later pointers in `states` are not read. Each element is updated on
+  // its own, so the rule must not be kRowWiseAdagrad.
   void (*step_dense)(const StepConstants& c, int n, float* w, float* const* states, const float* g);
 
-  // Returns the sum of squares of n numbers, in a fixed order.
+  // Returns the sum of squares of n numbers, added in a fixed order.
   double (*sum_of_squares)(const float* g, size_t n);
 
-  // Writes the first value of key.
+  // Writes the first value for `key` to `out`.
   void (*initialize)(const Initializer& init, int64_t key, int dim, float* out);
 
-  // One function for rows of int8 and one for int4: out = factor * sum over i of
-  // weight[i] * rows[i]. If `weight` is null, all weights are 1; a null row stands for `unknown`.
-  // Rows point to their scale (rows/quantised_row.h).
+  // The first function is for rows of int8, and the second function is for rows of int4. Both
+  // functions compute out = factor * sum over i of weight[i] * rows[i]. If `weight` is null, all
+  // weights are 1. For a null row, the value is `unknown`. Each pointer in `rows` is the address of
+  // a row's scale (rows/quantised_row.h).
   void (*pool_quantised[2])(const char* const* rows, const float* weight, size_t n,
                             const float* unknown, float factor, int dim, float* out);
 };
 
-// Returns the best set that this CPU runs, or the set named by MINDSPORE_REC_SIMD (avx512, avx2,
-// base).
+// Returns the kernels for the best instruction set of this CPU, or for the instruction set in
+// MINDSPORE_REC_SIMD (avx512, avx2, base).
 const Kernels& ActiveKernels();
 
-// Returns the set of that name, or null if this CPU or build lacks it. For tests.
+// Returns the kernels for the instruction set `name`, or null if this CPU or build does not support
+// that instruction set. For tests.
 const Kernels* FindKernels(const char* name);
 
 }  // namespace msrec

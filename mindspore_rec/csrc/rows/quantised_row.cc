@@ -20,7 +20,8 @@ struct Range {
   bool finite = true;
 };
 
-// Four numbers at a time, because each comparison of one chain waits for the comparison before it.
+// Returns the range of the numbers. The loop has four independent lanes, because in one lane each
+// comparison must wait for the result of the previous comparison.
 Range RangeOf(const float* numbers, int32_t dim) {
   constexpr int kLanes = 4;
   Range lanes[kLanes];
@@ -47,7 +48,7 @@ Range RangeOf(const float* numbers, int32_t dim) {
   return range;
 }
 
-// The greatest finite float16 that is not above x.
+// Returns the greatest finite float16 that is not above x.
 uint16_t HalfDown(double x) {
   const uint16_t near = ToFloat16(static_cast<float>(std::clamp(x, -kLargest, kLargest)));
   if (FromFloat16(near) <= x || near == (kLargestHalf | 0x8000)) return near;
@@ -55,7 +56,8 @@ uint16_t HalfDown(double x) {
   return (near & 0x8000) != 0 ? near + 1 : near - 1;
 }
 
-// The least float16 that is not below x, between 0 and the largest finite one.
+// Returns the least float16 that is not below x, limited to the range from 0 to the largest finite
+// float16.
 uint16_t HalfUp(double x) {
   const uint16_t near = ToFloat16(static_cast<float>(std::clamp(x, 0.0, kLargest)));
   return FromFloat16(near) < x && near < kLargestHalf ? near + 1 : near;
@@ -66,15 +68,15 @@ void WriteHalves(uint16_t scale, uint16_t offset, char* to) {
   std::memcpy(to + sizeof(scale), &offset, sizeof(offset));
 }
 
-// Writes a row of equal numbers, `rest` above the offset, with one code. The code is the least one
-// for which `rest` / code is a finite float16, and the scale is the float16 nearest to this
-// quotient.
+// Writes a row of equal numbers; each number is offset + `rest`. All codes of the row are the same.
+// The code is the least code for which `rest` / code is a finite float16. The scale is the float16
+// nearest to this quotient.
 void QuantiseEqual(double rest, int32_t dim, int32_t bits, uint16_t offset, char* to) {
   const double most = bits == 8 ? 255.0 : 15.0;
   const double code = std::clamp(std::ceil(rest / kLargest), 1.0, most);
   const uint16_t nearest = ToFloat16(static_cast<float>(std::clamp(rest / code, 0.0, kLargest)));
-  // If `rest` is less than half the least positive float16, only the scale differs from a row with
-  // rest 0.
+  // If `rest` is positive, but so small that the nearest float16 is 0, the scale is the least
+  // positive float16 and the code is 0.
   WriteHalves(nearest == 0 && rest > 0.0 ? 1 : nearest, offset, to);
   auto* codes = reinterpret_cast<unsigned char*>(to) + 4;
   const auto each = static_cast<unsigned>(nearest == 0 ? 0.0 : code);

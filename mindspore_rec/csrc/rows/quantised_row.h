@@ -5,17 +5,19 @@
 //   | key: int64 | last step, last time: uint32 each | scale, offset: float16 each | codes |
 //
 // A number is offset + scale * code. Scale and offset precede the codes, as in FBGEMM's
-// IntNBitTableBatchedEmbeddingBags. A code has 8 or 4 bits. With 4 bits, the first code of a byte
-// is in the lower half, and an odd dim leaves the last upper half 0. Rows of a static vocabulary
-// have no key. Rows without an age limit have no last step and time. Rows are not aligned.
+// IntNBitTableBatchedEmbeddingBags. A code has 8 or 4 bits. With 4 bits, a byte has two codes, the
+// first code in the lower half. If dim is odd, the upper half of the last byte is 0. Rows of a
+// static vocabulary have no key. Rows of a table without age limits have no last step and no last
+// time. Rows are not aligned.
 //
-// The offset is the least number, rounded down to a float16. The scale is the least float16 with
-// which the codes reach the greatest number. So the error of a number is at most half the scale,
-// unless the numbers exceed the range of float16. For such numbers the result is the nearest
-// possible number. A row of equal numbers has one code, the least whose scale is a finite float16,
-// and the nearest float16 as scale. A row with an infinity or a NaN reads as all NaN: its scale and
-// offset are NaN, its codes 0. (NumPy's version, with the same bits:
-// mindspore_rec/common/rows/quantise.py.)
+// The offset is the least number of the row, rounded down to a float16. The scale is the least
+// float16 for which offset + scale * greatest code is at least the greatest number. So the error of
+// a number is at most half the scale, unless numbers exceed the range of float16. A number beyond
+// this range becomes the nearest number that the row can represent. If all numbers of a row are
+// equal, all codes are the same: the least code for which the scale is a finite float16. The scale
+// of a row of equal numbers is rounded to the nearest float16. A row with an infinity or a NaN
+// becomes all NaN: scale and offset are NaN, and the codes are 0. (NumPy's version, with the same
+// bits: mindspore_rec/common/rows/quantise.py.)
 #pragma once
 
 #include <cstddef>
@@ -58,7 +60,8 @@ inline void SetAgesOfQuantised(char* row, const RowAges& ages) {
   std::memcpy(row + sizeof(int64_t), &ages, sizeof(ages));
 }
 
-// Write scale, offset and codes of `dim` numbers to `to`, the address of a row's scale.
+// Quantise `dim` numbers, and write scale, offset and codes to `to`, the address of the row's
+// scale.
 void QuantiseNumbers(const float* numbers, int32_t dim, int32_t bits, char* to);
 
 }  // namespace msrec

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rounding: the way an optimizer step writes 2-byte numbers back. Stochastic rounding uses a random
-// number generator without state. The random numbers are a function of the table's seed and name,
-// the row's key, the table's step and the position in the row. So bits do not depend on threads,
-// instruction sets, tiers or workers, and a run that resumes from a checkpoint uses the same random
-// numbers. The code of the generator is in rows/narrow.inl:
+// Rounding: how an optimizer step rounds the numbers that it writes to rows of 2-byte numbers.
+// Stochastic rounding uses a random number generator without state. The random numbers are a
+// function of the table's seed and name, the row's key, the table's step and the position in the
+// row. So the bits of rows do not depend on threads, instruction sets, tiers or workers. A run that
+// resumes from a checkpoint uses the same random numbers as an uninterrupted run. The code of the
+// generator is in rows/narrow.inl:
 //
 //   stream of a step   = Mix64(Mix64(seed of the table ^ kRoundingStream) + step)
 //   stream of a row    = Mix64(stream of the step ^ Mix64(key ^ kRoundingKey)), as lo + 2^32 * hi
@@ -12,11 +13,11 @@
 //                        x += hi; x *= 0x846ca68b; x ^= x >> 16
 //   number i, plane 1  = x = number i of plane 0; x *= 0x9e3779b1; x ^= x >> 15
 //
-// in uint32. Element i of the value uses number i of plane 0, from its first bit on. Element i of
-// state k is bfloat16 and needs 16 bits. The element uses half of number i of plane (k + 1) / 2.
-// The upper half is used for even k + 1, the lower half for odd k + 1. Plane 1 is cheap to compute.
-// Rounding needs only that any two random numbers of an element are independent, and this holds for
-// planes 0 and 1.
+// in uint32. Element i of the value uses the leading bits of number i of plane 0. Element i of
+// state k is bfloat16 and needs 16 random bits: one half of number i of plane (k + 1) / 2. The
+// element uses the upper half if k + 1 is even, and the lower half if k + 1 is odd. Plane 1 is
+// cheap to compute. Rounding needs only that any two random numbers of an element are independent
+// of each other. The numbers of planes 0 and 1 are independent of each other.
 #pragma once
 
 #include <cstdint>

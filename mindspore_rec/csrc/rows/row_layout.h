@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The layout of a row in memory, in one place. A row is one contiguous block:
+// The layout of a row in memory. A row is one contiguous block:
 //
 //   | RowMeta (20 bytes) | value: dim numbers | optimizer state | score: one float32, if any |
 //
-// Value and state each have one number type; a part with an odd number of 2-byte numbers is padded
-// to 4 bytes. The metadata comes first, so a lookup touches key and value in adjacent cache lines.
-// A row is one block, so a tier moves it with one copy. Rows are 4-byte aligned. The kernels and
-// row_values.h read and write the numbers.
+// The value has one number type, and the state has one number type. A value or state with an odd
+// number of 2-byte numbers is padded to a multiple of 4 bytes. The metadata comes first, so that
+// key and value are in adjacent cache lines. Because a row is one block, a tier copies it at once.
+// Rows are 4-byte aligned. The kernels and row_values.h read and write the numbers.
 #pragma once
 
 #include <cstddef>
@@ -35,8 +35,8 @@ inline void AddCount(RowMeta* meta, uint32_t occurrences) {
   meta->count = meta->count + (occurrences < room ? occurrences : room);
 }
 
-// Bytes of n numbers in a row, padded. The function is always inlined, because the kernels of every
-// instruction set use it.
+// Returns the padded size in bytes of n numbers in a row. PartBytes is always inlined, because the
+// kernels of every instruction set use it.
 __attribute__((always_inline)) inline constexpr size_t PartBytes(int32_t n, NumberType type) {
   return (static_cast<size_t>(n) * BytesOf(type) + 3) / 4 * 4;
 }
@@ -57,7 +57,7 @@ struct RowLayout {
     return PartBytes(optimizer_width(), state_type) + (scored ? sizeof(float) : 0);
   }
   size_t stride() const { return sizeof(RowMeta) + value_bytes() + state_bytes(); }
-  // Whether all numbers of a row are consecutive floats.
+  // Returns whether all numbers of a row are consecutive floats.
   bool is_float32() const {
     return value_type == NumberType::kFloat32 && state_type == NumberType::kFloat32;
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RowsOut, Gradient: rows outside a table, [n, dim]: the output of a lookup, and its gradient. The
-// numbers are float32, or bfloat16 as bits (util/bfloat16.h) in half as many bytes. RowsOut and
-// Gradient do not own the memory.
+// RowsOut: the output [n, dim] of a lookup. Gradient: the gradient of a lookup's output. The
+// numbers are float32, or bfloat16 as uint16 bits (util/bfloat16.h). RowsOut and Gradient do not
+// own the memory.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace msrec {
 
-// One of the two pointers is null. Both pointers are null if nothing is to be written.
+// Exactly one of the two pointers is set. If there is no output, both pointers are null.
 struct RowsOut {
   float* floats = nullptr;
   uint16_t* halves = nullptr;
@@ -31,7 +31,7 @@ struct Gradient {
   const uint16_t* halves = nullptr;
 
   Gradient(const float* data) : floats(data) {}  // NOLINT: as above
-  // The gradient in an operator's argument.
+  // Makes a Gradient from an operator's argument.
   explicit Gradient(const RowsOut& rows) : floats(rows.floats), halves(rows.halves) {}
   static Gradient Bfloat16(const uint16_t* data) {
     Gradient gradient(nullptr);
@@ -40,7 +40,7 @@ struct Gradient {
   }
 };
 
-// Call the gather kernel for the type of the output (RowKernels).
+// Call the kernel of RowKernels that gathers rows to an output of this type.
 inline void GatherRows(const RowKernels& kernels, char* const* rows, const uint32_t* inverse,
                        const uint32_t* pos, size_t n, const float* default_row, int dim,
                        const RowsOut& out) {
@@ -51,7 +51,7 @@ inline void GatherRows(const RowKernels& kernels, char* const* rows, const uint3
   }
 }
 
-// Call the accumulate kernel for the type of the gradient (Kernels).
+// Call the kernel of Kernels that accumulates a gradient of this type.
 inline void AddGradient(const Kernels& kernels, const uint32_t* slot, const uint32_t* pos, size_t n,
                         const Gradient& gradient, const uint32_t* source, const float* scale,
                         int dim, float* sums) {

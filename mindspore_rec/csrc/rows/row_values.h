@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The numbers of one row, as float32, whatever types its layout has. Writing rounds to the nearest
-// number; a number that is read and written back keeps its bits. The kernels (rows/kernels.h) read
-// and update many rows.
+// Functions that read and write the numbers of one row as float32, for all number types of a
+// layout. Writing rounds to the nearest number. A number that is read and then written keeps its
+// bits. For many rows, use the kernels (rows/kernels.h).
 #pragma once
 
 #include "rows/row_layout.h"
@@ -12,16 +12,17 @@ namespace msrec {
 // Copy the value of a row, `dim` floats.
 void ReadValue(const RowLayout& layout, const char* row, float* to);
 void WriteValue(const RowLayout& layout, const float* from, char* row);
-// Copy the state of a row, `state_width` floats; the score is the last float.
+// Copy the state of a row, `state_width` floats. If the layout has scores, the last float is the
+// score.
 void ReadState(const RowLayout& layout, const char* row, float* to);
 void WriteState(const RowLayout& layout, const float* from, char* row);
 // Copy the optimizer's part of the state, `optimizer_width()` floats.
 void ReadOptimizerState(const RowLayout& layout, const char* row, float* to);
 void WriteOptimizerState(const RowLayout& layout, const float* from, char* row);
-// Set the first `first` numbers of the optimizer's state to `accumulator`, and the other numbers to
-// zero.
+// Set the first `first` numbers of the optimizer state to `accumulator`, and the other numbers of
+// the optimizer state to zero.
 void FillOptimizerState(const RowLayout& layout, int32_t first, float accumulator, char* row);
-// Return the sum of squares of the value.
+// Return the sum of squares of the value's numbers.
 double SquaredNormOfValue(const RowLayout& layout, const char* row);
 
 // Return the frequency or score of a row. Requires a layout with scores.

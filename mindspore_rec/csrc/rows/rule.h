@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rule: the optimizer of a table and its constants; StepInput: the inputs of one step. The formulas
-// are in kernels.inl.
+// Rule: the optimizer of a table and the constants of the optimizer. StepInput: the inputs of one
+// step. The formulas are in kernels.inl.
 #pragma once
 
 #include <cstdint>
@@ -36,12 +36,13 @@ struct Rule {
   bool nesterov = false;
   bool centered = false;
 
-  // Returns the number of optimizer state floats for a row of this dim.
+  // Returns the number of floats in the optimizer state of a row with `dim` floats.
   int32_t StateWidth(int32_t dim) const;
-  // Returns how many floats of the state begin as initial_accumulator; the other floats begin as 0.
+  // Returns the number of floats that are initialized to initial_accumulator, at the beginning of
+  // the state. The other floats are initialized to 0.
   int32_t FirstAccumulators(int32_t dim) const;
-  // Whether the state is made of sums that only grow, not of moving averages. With few bits, sums
-  // that only grow would stop growing.
+  // Returns whether the state consists of sums that only grow, and not of moving averages. With few
+  // bits, a large sum would no longer grow.
   bool KeepsSums() const;
 };
 
@@ -56,7 +57,7 @@ struct StepInput {
   float grad_scale =
       1.0f;          // multiplies every gradient first: 1 / loss scale, times the clip factor
   int64_t step = 1;  // 1 for the first step
-  // The number that Table::BindOptimizer returned to the caller; 0 skips the check.
+  // The number that Table::BindOptimizer has returned to the optimizer; 0 skips the check.
   int64_t binding = 0;
 };
 

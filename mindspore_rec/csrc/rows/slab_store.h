@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SlabStore: rows of one fixed size, addressed by a dense 32-bit row id. Rows never move: memory
-// grows by whole slabs, and a freed row is reused by a later Allocate. Not thread safe; one shard
-// owns it.
+// SlabStore: rows of one fixed size, addressed by a dense 32-bit row id. Rows never move. Memory
+// grows by whole slabs. A later Allocate reuses freed rows. Not thread safe; one shard owns it.
 //
-// Slab 0 has kFirstRows rows. Each next slab has as many rows as all slabs before it, until a slab
-// reaches kSlabBytes. All further slabs have kSlabBytes. So a tiny table is small, and a large
-// table has few slabs, which use huge pages.
+// Slab 0 has kFirstRows rows. Each later slab has as many rows as all previous slabs together,
+// until a slab has kSlabBytes. All further slabs have kSlabBytes. So a tiny table takes little
+// memory, and a large table has few slabs, which use huge pages.
 #pragma once
 
 #include <cstddef>
@@ -17,20 +16,20 @@ namespace msrec {
 
 class SlabStore {
  public:
-  // `frees`: whether the owner ever frees rows.
+  // `frees` is true if the owner may free rows.
   explicit SlabStore(size_t stride, bool frees = true);
   ~SlabStore();
   SlabStore(const SlabStore&) = delete;
   SlabStore& operator=(const SlabStore&) = delete;
 
-  // Make sure that the next n Allocate() calls cannot fail. Throws std::bad_alloc; then the store
-  // is unchanged.
+  // Reserve memory so that the next n calls of Allocate cannot fail. If Reserve throws
+  // std::bad_alloc, the store is unchanged.
   void Reserve(size_t n);
 
-  // Number of Allocate() calls that need no memory.
+  // Return the number of calls of Allocate that need no new memory.
   size_t room() const { return Capacity() - live(); }
 
-  // Return a zeroed row, whose metadata marks it as not live. Throws std::bad_alloc.
+  // Return the id of a zeroed row. A zeroed row is marked as not live. Throws std::bad_alloc.
   uint32_t Allocate();
 
   // Requires: id came from Allocate and has not been freed since.
@@ -45,15 +44,16 @@ class SlabStore {
     return slabs_[bit - kFirstShift + 1] + (id - (1u << bit)) * stride_;
   }
 
-  // Exchange the rows and row sizes of two stores. The address of the store stays, so an index over
-  // it stays valid.
+  // Exchange the contents of two stores: rows and row sizes. The SlabStore objects keep their
+  // addresses, so an index with a pointer to a store stays valid.
   void Swap(SlabStore* other) noexcept;
 
   size_t stride() const { return stride_; }
-  // Upper bound of row ids: every live row's id is below it.
+  // Return an upper bound: the ids of all live rows are below end().
   uint32_t end() const { return end_; }
   size_t live() const { return end_ - free_.size(); }
-  // Bytes of memory, including the memory of rows that Allocate has not returned yet.
+  // Return the bytes of allocated memory, including memory for rows that Allocate has not returned
+  // yet.
   size_t bytes() const { return bytes_; }
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// BagPooling: combines the rows of a lookup by bags. BagPooling is a part of a table and runs under
-// the table's mutex.
+// BagPooling: combines the rows of each bag of a lookup. BagPooling is a part of a table; the
+// caller must hold the table's mutex.
 #pragma once
 
 #include <cstddef>
@@ -17,15 +17,18 @@ class BagPooling {
  public:
   // Requires: core outlives it.
   explicit BagPooling(const TableCore* core) : core_(*core) {}
-  // Combines rows with the number types of the kernels `rows`, not with the table's types.
+  // Combines rows by the kernels `rows` instead of the kernels for the table's number types.
   BagPooling(const TableCore* core, const RowKernels* rows) : core_(*core), rows_(rows) {}
 
-  // Throw std::invalid_argument unless offsets rise from 0 to at most the number of ids.
+  // Throw std::invalid_argument unless the offsets begin with 0, never decrease, and are at most
+  // the number of ids.
   void Check(const IdView& ids, const BagView& bags) const;
-  // Allocate the memory for Pool, before the lookup changes anything. Throws std::bad_alloc.
+  // Allocate the memory that Pool needs. Called before the lookup changes the table. Throws
+  // std::bad_alloc.
   void Reserve(Batch* batch, const BagView& bags);
-  // Combine the rows of each bag into out [number of bags, dim], and store in the batch the bag and
-  // weight of each gradient. Keys without a row read `unknown`. Requires batch->row and Reserve.
+  // Combine the rows of each bag into out [number of bags, dim]. Store the bag and the weight of
+  // each position in the batch, for the gradient. For a key without a row, the value is `unknown`.
+  // Requires batch->row and Reserve.
   void Pool(Batch* batch, const IdView& ids, const BagView& bags, const float* unknown, float* out);
 
  private:

@@ -17,8 +17,8 @@ bool BatchLookup::ReserveRows(Batch* batch, LookupPurpose purpose, const Pending
     core_.shards[s]->ReserveNotes(before(s) + positions);
   }
   if (!unique) return false;
-  // There may be far fewer distinct keys than positions, so memory is reserved only for the
-  // distinct keys.
+  // A batch may have far fewer distinct keys than positions, so memory is reserved for the distinct
+  // keys only.
   if (!batch->made_unique) ForShards(*batch, [&](int s) { batch->MakeUnique(s); });
   for (int s = 0; s < kNumShards; ++s) {
     if (batch->begin[s + 1] == batch->begin[s]) continue;
@@ -70,7 +70,7 @@ void BatchLookup::Finish(Batch* batch, bool moved, const float* unknown, const R
   if (moved && core_.cache != nullptr) {
     core_.cache->host.Promote(batch, LookupPurpose::kTrain);
   } else {
-    // Does nothing, unless other lookups have used up the room.
+    // ReserveRows allocates only if other lookups have used the reserved memory.
     ReserveRows(batch, LookupPurpose::kTrain, nullptr);
   }
   // Another lookup may have inserted some of the batch's keys since the probe.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// BatchLookup: finds the rows of a batch and copies their values to the output: unique | fetch rows
-// | expand. The work is done shard by shard, while a shard's lines are in the processor's cache.
-// BatchLookup is a part of a table and runs under the table's mutex.
+// BatchLookup: finds the rows of a batch and copies the rows' values to the output (unique | fetch
+// rows | expand). Each shard passes through all stages while its data is in the processor's cache.
+// BatchLookup is a part of a table; the caller must hold the table's mutex.
 #pragma once
 
 #include <cstdint>
@@ -19,28 +19,29 @@ class BatchLookup {
   // Requires: core outlives it.
   explicit BatchLookup(TableParts* core) : core_(*core) {}
 
-  // Fill batch->row for the purpose. Unless `out` is null, copy the rows' values to out [batch->n,
-  // dim]. Keys without a row read `unknown`, and dropped ids read zeros. Every operation that may
-  // throw runs before rows or counts change.
+  // Fill batch->row as `purpose` requires. Unless `out` is null, copy the rows' values to out
+  // [batch->n, dim]. For a key without a row, the output is `unknown`; for a dropped id, the output
+  // is zeros. If Run throws, no row and no count has changed.
   void Run(Batch* batch, LookupPurpose purpose, const float* unknown, const RowsOut& out);
 
-  // Do the first part of Run, which may throw, for a training lookup that Finish completes. Add the
-  // rows that this lookup may insert to `pending`, which has the rows of earlier lookups.
+  // Prepare a training lookup: do all parts of Run that may throw. `pending` has the rows that
+  // earlier prepared lookups may insert. Prepare adds the rows that this lookup may insert.
   void Prepare(Batch* batch, PendingRows* pending);
-  // Complete the lookup of Prepare. `moved` is true if other lookups have inserted rows since
-  // Prepare. With `moved`, Finish may throw, and then nothing has changed.
+  // Complete a lookup that Prepare has prepared. `moved` is true if other lookups have inserted
+  // rows since Prepare. If `moved` is true, Finish may throw; if it throws, the table has not
+  // changed.
   void Finish(Batch* batch, bool moved, const float* unknown, const RowsOut& out);
 
  private:
-  // Make room for the rows that the lookup may insert, in addition to `pending`. The batch is made
-  // unique if there is too little room for one row per position, or if `pending` is not null.
-  // Returns whether the batch is unique.
+  // Reserve memory for the rows that the lookup may insert, in addition to the rows in `pending`.
+  // Make the keys unique if the free memory does not suffice for one row per position, or if
+  // `pending` is not null. Returns whether the keys are unique.
   bool ReserveRows(Batch* batch, LookupPurpose purpose, const PendingRows* pending);
-  // Find the rows of all shards, and copy their values to the output.
+  // Find the rows in all shards, and copy the rows' values to the output.
   void Fetch(Batch* batch, LookupPurpose purpose, bool unique, const float* unknown,
              const RowsOut& out);
-  // For one shard of the batch, show the first values of vocabulary keys that were never trained.
-  // Requires batch->copies with room for one row per position.
+  // In one shard of the batch, set batch->row to the first value for vocabulary keys that were
+  // never trained. Requires batch->copies with room for one row per position.
   void ReadUnseen(Batch* batch, int shard);
 
   TableParts& core_;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Fetches: the prefetched batches that are not released yet, by number. The prefetcher reads rows
-// from lower tiers without the table's mutex, and these rows may change meanwhile. Every change of
-// such rows invalidates the rows that were read.
+// from lower tiers without the table's mutex. A row may change while it is read. So every change of
+// rows in lower tiers is recorded here and invalidates the copies that were read.
 #pragma once
 
 #include <algorithm>
@@ -39,13 +39,13 @@ class Fetches {
   size_t size() const { return fetches_.size(); }
   bool empty() const { return fetches_.empty(); }
   void Add(const std::shared_ptr<Fetch>& fetch) { fetches_.emplace(fetch->number, fetch); }
-  // Return the batch of that number, or null.
+  // Return the batch with number `number`, or null.
   std::shared_ptr<Fetch> Find(int64_t number) const {
     const auto found = fetches_.find(number);
     return found == fetches_.end() ? nullptr : found->second;
   }
   void Erase(int64_t number) { fetches_.erase(number); }
-  // Cancel and remove the batches up to that number.
+  // Cancel and remove all batches up to number `number`.
   void ReleaseUpTo(int64_t number) {
     for (auto it = fetches_.begin(); it != fetches_.end() && it->first <= number;) {
       it->second->cancelled = true;
@@ -63,7 +63,7 @@ class Fetches {
   void CancelAll() noexcept {
     for (auto& [number, fetch] : fetches_) fetch->cancelled = true;
   }
-  // True if a prefetched batch has found no row of key in the lower tiers.
+  // True if the prefetch of some batch has found that the lower tiers have no row of `key`.
   bool KnownAbsent(int64_t key) const {
     for (const auto& [number, fetch] : fetches_) {
       if (!fetch->ready || fetch->cancelled) continue;

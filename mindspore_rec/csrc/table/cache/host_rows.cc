@@ -12,8 +12,8 @@
 namespace msrec {
 namespace {
 
-// A call with many keys is done in parts of a quarter of the capacity, so that rows can be demoted
-// between the parts.
+// A call with many keys is split into parts of a quarter of the capacity. Between two parts, rows
+// can be demoted.
 constexpr int64_t kParts = 4;
 
 class Stopwatch {
@@ -59,7 +59,7 @@ size_t HostRows::Demote(size_t rows, bool prefetched) {
       upper_.CopyOut(victims[i], &keys, &blocks);
     }
     tiers_.Write(std::move(keys), std::move(blocks));
-    // The queue has the rows now, and nothing after this line can fail.
+    // The rows are in the queue now, and the code from here on cannot fail.
     for (size_t i = first; i < last; ++i) upper_.Free(victims[i]);
     tiers_.AddRows(static_cast<int64_t>(last - first));
     stats_.demoted += last - first;
@@ -145,7 +145,7 @@ void HostRows::Promote(Batch* batch, LookupPurpose purpose, PendingRows* pending
         trains ? &stats_.lookup_wait : (reads ? &stats_.evaluation_wait : &other);
     const Stopwatch watch(seconds);
     if (replaces && upper_.KeepsDigest()) {
-      // A replaced row must be subtracted from the digest, so it is read first.
+      // The digest of a replaced row must be subtracted, so the row is read first.
       try {
         tiers_.Read(keys, &rows, &found);
         replaces = false;

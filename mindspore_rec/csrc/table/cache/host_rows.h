@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// HostRows: the rows in host memory of a table with lower tiers. Rows that a batch needs are
-// promoted; before that, rows over the capacity of host memory are demoted. Evaluation reads copies
-// of rows in lower tiers and moves no row. HostRows is a part of a table and runs under the table's
-// mutex.
+// HostRows: the host memory of a table with lower tiers. Training promotes the rows that a batch
+// needs, after other rows have been demoted to make room. Evaluation reads copies of rows in lower
+// tiers, and neither promotes nor demotes rows. HostRows is a part of a table; the caller must hold
+// the table's mutex.
 #pragma once
 
 #include <cstdint>
@@ -23,18 +23,20 @@ class HostRows {
 
   // Maximum number of rows in host memory.
   int64_t Capacity() const;
-  // Number of keys in one part of a call with many keys. A part is a fraction of the capacity, so
-  // that rows can be demoted between the parts.
+  // Return the number of keys in each part of a call with many keys. A part is a fraction of the
+  // capacity, so that rows can be demoted between two parts.
   size_t PartKeys() const;
 
-  // Make the batch unique and find its rows. Promote the rows in lower tiers, or copy them into
-  // batch->copies if the purpose is to evaluate. Make room for the rows that the shards will
-  // insert, in addition to the rows in `pending` (unless null). Add the batch's absent keys to
-  // `pending`. Throws if a tier fails or host memory is too small, and std::bad_alloc.
+  // Make the keys of the batch unique and find their rows. Promote the rows that are in lower
+  // tiers; for evaluation, copy these rows into batch->copies instead. Make room for the rows that
+  // the shards will insert. Unless `pending` is null, also keep room for the rows in `pending`, and
+  // add the batch's absent keys to `pending`. Throws if a tier fails, if host memory is too small,
+  // or std::bad_alloc.
   void Promote(Batch* batch, LookupPurpose purpose, PendingRows* pending = nullptr);
   // Make room for `rows` more rows in host memory by demoting other rows; return the number of rows
-  // that fit. With `prefetching`, this number may be smaller than `rows`, because rows that are
-  // needed earlier stay. Without `prefetching`, too little room throws std::invalid_argument.
+  // that fit. With `prefetching`, the number may be smaller than `rows`, because rows for earlier
+  // batches are not demoted. Without `prefetching`, throws std::invalid_argument if not all rows
+  // fit.
   size_t MakeRoom(size_t rows, bool prefetching);
 
   struct Stats {
@@ -52,14 +54,14 @@ class HostRows {
 
  private:
   // Demote about `rows` rows, the lowest priority first, and return the number of demoted rows.
-  // Rows that only prefetched batches need are candidates only with `prefetched`.
+  // Rows that a prefetched batch needs are demoted only if `prefetched` is true.
   size_t Demote(size_t rows, bool prefetched);
-  // Return the keys of `pending` and the batch's keys that were not found in lower tiers. `at` has
-  // the positions of the keys that were searched there.
+  // Return the keys of `pending` and the keys of the batch that no tier has. `at` has the positions
+  // of the keys that were searched in lower tiers.
   static std::vector<int64_t> AbsentKeys(const Batch& batch, const PendingRows& pending,
                                          const std::vector<uint32_t>* missing,
                                          const std::vector<uint32_t>& at, const bool* found);
-  // Let this batch read copies of rows in lower tiers.
+  // Point batch->row to copies of the rows that are in lower tiers.
   void ReadThrough(Batch* batch, const std::vector<uint32_t>* missing,
                    const std::vector<uint32_t>& at, const std::vector<char>& rows,
                    const bool* found);

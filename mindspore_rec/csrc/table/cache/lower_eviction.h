@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LowerEviction: evicts rows that are only in lower tiers. Rows that are due are already invisible,
-// so a slow sweep, one slice per step, frees their space. Rows over the table's capacity are chosen
-// from a sample of the sweep. LowerEviction is a part of a table and runs under the table's mutex.
+// LowerEviction: evicts rows that are only in lower tiers. Lookups treat due rows as missing, so a
+// slow sweep, one slice per step, suffices to free their space. To evict because of the table's
+// capacity, rows are chosen from a sample of the sweep. LowerEviction is a part of a table; the
+// caller must hold the table's mutex.
 #pragma once
 
 #include <cstdint>
@@ -22,29 +23,30 @@ class LowerEviction {
   // Requires: upper and tiers outlive this object.
   LowerEviction(UpperTier* upper, LowerTiers* tiers) : upper_(*upper), tiers_(*tiers) {}
 
-  // Let the next slices sweep from the beginning, because the horizon was moved.
+  // Restart the sweep at the first row, because the horizon has moved.
   void Trigger();
-  // Evict in one step's slice of the sweep. If a tier fails, a later step tries again.
+  // Evict rows in the sweep's slice for one step. If a tier fails, a later step tries again.
   void EvictSlice();
-  // Evict all rows that have a reason to go. With `norms`, a small norm is a reason.
+  // Evict all rows that are due. With `norms`, also evict all rows with a small norm.
   void EvictAll(bool norms);
   // EvictAll() after a trigger.
   void EvictTriggered(bool norms);
-  // Evict `rows` rows because of the table's capacity, the lowest priority in a sample first;
-  // return the number of evicted rows. All rows in lower tiers were last used before the rows in
-  // host memory.
+  // Evict `rows` rows because of the table's capacity; return the number of evicted rows. In each
+  // sample, the rows with the lowest priority are evicted. Rows in lower tiers are evicted first,
+  // because the rows in host memory were used more recently.
   uint64_t EvictOverCapacity(uint64_t rows);
-  // Evict each of the keys' rows that has a reason to go; return the number of evicted rows. A
-  // repeated key counts once.
+  // Evict the rows of `keys` for which `reason` does not return kNone; return the number of evicted
+  // rows. A repeated key counts once.
   size_t Evict(std::vector<int64_t> keys, const ReasonOf& reason);
-  // Count a step whose eviction failed partly, and restart the sweep.
+  // Count a failure of a step's eviction, and restart the sweep.
   void NoteFailure() noexcept;
 
-  // Number of times that a failing tier delayed a part of a step's eviction.
+  // Return how often a failing tier has delayed a part of a step's eviction.
   uint64_t failures() const { return failures_; }
 
  private:
-  // Look at about `rows` rows. Returns true if the sweep reached the end.
+  // Visit about `rows` rows, and evict rows as EvictAll does. Returns true if the sweep has reached
+  // the end.
   bool EvictNext(size_t rows, bool norms);
 
   UpperTier& upper_;

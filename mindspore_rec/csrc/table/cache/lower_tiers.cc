@@ -60,7 +60,8 @@ void LowerTiers::EraseDeparted() {
   if (keys.empty()) return;
   fetches_.Invalidate(keys);
   OnTier([&] { Queue().Erase(keys); });
-  // Only now: where the queue is full and the tier takes nothing, they are still to be erased.
+  // Forget the keys only after the queue has accepted them: if the queue is full and the tier
+  // fails, the copies must still be erased.
   upper_.ForgetDeparted();
 }
 
@@ -136,7 +137,7 @@ void LowerTiers::Walk(const std::function<void(KeyedRows&)>& fn) {
 
 void LowerTiers::Flush() {
   EraseDeparted();
-  // Drain first, so that a tier that accepts nothing is not offered all rows again at each attempt.
+  // Drain first: if the tier fails, Flush throws before it queues all rows again.
   OnTier([&] { Queue().Drain(); });
   upper_.CopyAll(kPartRows, [&](std::vector<int64_t> keys, std::vector<char> rows) {
     Write(std::move(keys), std::move(rows));

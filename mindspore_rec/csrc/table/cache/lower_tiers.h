@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LowerTiers: the rows of a table in tiers below host memory, with a queue in front of the tiers.
-// Readers see writes and erasures as soon as they are queued. LowerTiers is a part of a table and
-// runs under the table's mutex. The queue and the tiers are opened at the first use.
+// LowerTiers: the tiers of a table below host memory, with a queue of writes and erasures in front
+// of the tiers. Reads take all queued writes and erasures into account. LowerTiers is a part of a
+// table; the caller must hold the table's mutex. The queue and the tiers are opened at the first
+// use.
 //
 // A row is in one of three states:
 //   in host memory only
@@ -38,57 +39,58 @@ class LowerTiers {
       : upper_(*upper), settings_(std::move(settings)) {}
 
   const CacheSettings& settings() const { return settings_; }
-  // Number of rows that are in a lower tier only; 0 before the first call of Queue.
+  // Return the number of rows that are in a lower tier only; 0 before the first call of Queue.
   int64_t rows() const { return rows_; }
-  // Count `more` more rows as being in a lower tier only; `more` may be negative.
+  // Add `more`, which may be negative, to the number of rows that are in a lower tier only.
   void AddRows(int64_t more) { rows_ += more; }
   Fetches& fetches() { return fetches_; }
 
-  // Call fn, which calls a tier, and return its result. Exceptions become a std::runtime_error with
-  // the table's name, except for std::bad_alloc.
+  // Call fn, which calls a tier, and return its result. An exception other than std::bad_alloc
+  // becomes a std::runtime_error with the table's name.
   template <typename Fn>
   auto OnTier(Fn fn) const;
 
   // Open the tiers, unless they are open, and return the queue in front of them.
   WriteBehind& Queue();
-  // Return Queue() for a thread that uses the queue without the table's mutex.
+  // Return the queue as a shared pointer, for a thread that uses the queue without the table's
+  // mutex.
   std::shared_ptr<WriteBehind> SharedQueue();
-  // Continue a slow walk over the tiers, without the queue: replace keys and rows by the next rows,
-  // about `most`. Returns false at the end; the next call then starts again. Requires Queue().
+  // Continue a slow walk over the tiers, without the queue: set `keys` and `rows` to the next rows,
+  // about `most`. Returns false at the end of the walk; the next call then begins a new walk.
+  // Requires Queue().
   bool Sweep(size_t most, std::vector<int64_t>* keys, std::vector<char>* rows);
   void RestartSweep() noexcept { sweep_.reset(); }
   // Continue the walk that checks every record: read about `most` records. Returns the number of
-  // records, and whether the round has ended (TierScrub::Look). If the tiers have never had a row,
-  // the round ends at once.
+  // records, and true if the walk has ended (TierScrub::Look). If the tiers have never been opened,
+  // the walk ends at once.
   std::pair<size_t, bool> Scrub(size_t most);
 
-  // Erase the copies of rows that have left the table. Every read or write calls EraseDeparted
-  // first.
+  // Erase the copies of rows that have left the table. Called before reads, writes and walks.
   void EraseDeparted();
-  // Set found[i] if a lower tier has a row of keys[i]. Unless `rows` is null, also read these rows.
+  // Set found[i] to true if a lower tier has a row of keys[i]. Unless `rows` is null, also read
+  // these rows.
   void Read(const std::vector<int64_t>& keys, std::vector<char>* rows,
             std::unique_ptr<bool[]>* found);
-  // Return the kind of the tier that has a row of key. Return kHostTier if no tier has the row,
-  // because the row is still in the queue.
+  // Return the kind of the tier that has the row of `key`. Return kHostTier if the row is still in
+  // the queue.
   std::string TierOf(int64_t key) const;
-  // Write rows, and invalidate reads of them that are in flight.
+  // Write rows. If a prefetch is reading one of the written rows, the prefetch will drop its copy
+  // of the row.
   void Write(std::vector<int64_t> keys, std::vector<char> rows);
-  // Write the queued rows to the tiers, if possible. If a tier is full or unavailable, or memory is
-  // short, the rows stay in the queue, and whole tables can still be read.
+  // Write the queued rows to the tiers, if possible. If a tier is full or unavailable, or if memory
+  // is short, the rows stay in the queue. Reading a whole table also works with queued rows.
   void DrainIfPossible();
-  // Call fn with the rows that are in a lower tier only, one part at a time, including rows that
-  // are due.
+  // Call fn for each part of the rows that are in a lower tier only. Due rows are included.
   void Walk(const std::function<void(KeyedRows&)>& fn);
-  // Write every row, including the rows in host memory, and wait until the rows survive kill -9 in
-  // tiers that guarantee it.
+  // Write every row to the tiers, including the rows in host memory. In tiers that promise
+  // durability, the rows survive kill -9 after Flush.
   void Flush();
-  // Erase every row. Only the last operation of Clear may fail. After that operation, all rows are
-  // gone.
+  // Erase every row. If Clear throws, no row has been erased.
   void Clear();
 
   // ---- a new layout of rows, in tiers of a new generation
 
-  // The rows in the new layout.
+  // Copies of the rows in the new layout.
   struct Relaid {
     std::shared_ptr<TierChain> chain;
     std::shared_ptr<WriteBehind> queue;  // null: no tier was ever opened
@@ -97,18 +99,20 @@ class LowerTiers {
   };
   // Copy all rows to the new layout, with fresh optimizer state. The existing rows stay unchanged.
   Relaid Relay(const RowLayout& layout);
-  // Replace the rows by the copies of Relay. Returns the old queue; its rows are not read any more.
+  // Replace the rows by the copies that Relay has made. Returns the old queue, whose rows are no
+  // longer read.
   std::shared_ptr<WriteBehind> Adopt(Relaid relaid) noexcept;
-  // Clear tiers that the table no longer uses. A failed attempt is repeated by the queue's own
-  // thread, by Flush, before the next layout and by Close. Until a clear succeeds, the old rows
-  // only cost space. This table never reads the old rows, because it opens a generation a second
-  // time only after the generation's rows are gone. A later run finds the old rows only if this run
-  // ends without a Flush, and Flush fails as long as the old rows exist.
+  // Clear tiers that the table no longer uses. If an attempt fails, later attempts are made by the
+  // thread of the queue, by Flush, before the next change of the layout, and by Close. Until an
+  // attempt succeeds, the old rows only take space. The table never reads the old rows: a
+  // generation is opened a second time only after its rows have been cleared. Flush throws as long
+  // as the old rows exist. So a later run can find old rows only if this run ends without a
+  // successful Flush.
   void DropStale(std::shared_ptr<WriteBehind> queue);
-  // Try again to clear the tiers of DropStale. Throws the tier's exception.
+  // Clear the tiers that DropStale could not clear. Throws the tier's exception.
   void DrainStale();
 
-  // Traffic and sizes of each level, after the tiers were opened.
+  // Traffic and sizes of one level, since the tiers were opened.
   struct Level {
     std::string kind;
     TierChain::Traffic traffic;
@@ -119,7 +123,7 @@ class LowerTiers {
   size_t queued_rows() const { return queue_ == nullptr ? 0 : queue_->waiting_rows(); }
 
  private:
-  // Bytes of queued rows in memory before a step has to wait.
+  // Limit of bytes in the queue. If queued rows take more bytes, a step has to wait.
   static constexpr size_t kQueueBytes = size_t{64} << 20;
 
   std::shared_ptr<TierChain> OpenChain(int generation, size_t row_bytes);
@@ -133,9 +137,10 @@ class LowerTiers {
   Fetches fetches_;
   std::unique_ptr<TierScan> sweep_;  // null: the next Sweep starts at the beginning
   TierScrub scrub_;
-  // Queues in front of tiers that are no longer read, of an earlier layout or of a layout that was
-  // given up. Each queue contains only the request to clear its tier, and retries this request by
-  // itself. Flush and the next layout wait until these queues are empty.
+  // Queues in front of tiers that are no longer read: tiers of an earlier layout, or of a new
+  // layout whose creation failed. A queue here contains only the request to clear its tier, and
+  // retries this request by itself. Flush and the next change of the layout wait until these queues
+  // are empty.
   std::vector<std::shared_ptr<WriteBehind>> stale_;
 };
 

@@ -128,7 +128,7 @@ void Prefetcher::FetchRows(std::unique_lock<std::mutex>* lock, Fetch* fetch, Bat
   for (const uint32_t i : missing) keys.push_back(batch->key[i]);
   tiers_.EraseDeparted();
   const std::shared_ptr<WriteBehind> queue = tiers_.SharedQueue();
-  // Changes from here on are recorded, because the rows being read may become outdated.
+  // Record changes from here on, because a change may make a row outdated while it is read.
   fetch->invalidated.clear();
   fetch->sorted = 0;
   std::vector<char> rows(keys.size() * upper_.context().layout.stride());
@@ -138,8 +138,8 @@ void Prefetcher::FetchRows(std::unique_lock<std::mutex>* lock, Fetch* fetch, Bat
     tiers_.OnTier([&] { queue->Read(keys.data(), keys.size(), rows.data(), found.get()); });
     lock->lock();
     if (stop_ || fetch->cancelled) return;
-    // A row that was promoted and then left the table meanwhile is not recorded yet. The copy read
-    // before would bring such a row back.
+    // During the read, a row may have been promoted and then removed from the table. EraseDeparted
+    // records the removal. Without this record, the outdated copy would bring the removed row back.
     tiers_.EraseDeparted();
   }
   PromoteRead(fetch, keys, rows, found.get());
@@ -154,7 +154,7 @@ void Prefetcher::PromoteRead(Fetch* fetch, const std::vector<int64_t>& keys,
       fetch->absent.push_back(keys[j]);
       continue;
     }
-    // Another lookup or batch may have promoted the row meanwhile.
+    // A lookup or another batch may have promoted the row during the read.
     const bool held = upper_.HoldAhead(keys[j], number);
     if (!held && !fetch->Invalidated(keys[j])) kept.push_back(j);
   }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Prefetcher: promotes the rows of batches that will be looked up soon. A thread of the table makes
+// Prefetcher: promotes the rows of batches that will be looked up soon. A prefetcher thread makes
 // the keys of a batch unique and reads rows from lower tiers without the table's mutex. The thread
-// then puts the rows into host memory, where the rows stay until the batch is released. Rows that
-// changed after the read are dropped (Fetches). There are two threads: one reads while the other
-// makes keys unique or promotes, so that a slow disk is always busy. The threads start with the
-// first batch.
+// then promotes the rows to host memory, and they stay there until the batch is released. Copies of
+// rows that have changed since the read are dropped (Fetches). To keep a slow disk busy, two
+// threads are used: while one thread reads rows, the other thread makes keys unique or promotes
+// rows. The threads are started when the first batch is added.
 //
-// Methods run under the table's mutex. Methods with a `lock` argument release the lock while they
-// wait.
+// The caller must hold the table's mutex. A method with a `lock` argument releases the lock while
+// it waits.
 #pragma once
 
 #include <array>
@@ -29,36 +29,38 @@ namespace msrec {
 
 class Prefetcher {
  public:
-  // Requires: all arguments outlive this object. After Add, Stop must be called before the
+  // Requires: all arguments outlive this object. If Add was called, Stop must be called before the
   // destructor.
   Prefetcher(UpperTier* upper, LowerTiers* tiers, HostRows* host)
       : upper_(*upper), tiers_(*tiers), host_(*host) {}
 
   // Add a batch and return its number. Throws std::invalid_argument if too many batches are not
-  // released, std::runtime_error if no thread can be started.
+  // released yet. Throws std::runtime_error if no thread can be started.
   int64_t Add(const IdView& ids);
-  // Wait until the rows of the batch are in host memory; return the seconds of waiting. If the
-  // prefetch failed, throws its exception and releases the batch. Throws TableClosed if the table
-  // is closed meanwhile, std::invalid_argument if there is no such batch.
+  // Wait until the rows of the batch are in host memory; return the time of the wait in seconds. If
+  // the prefetch failed, throws the exception of the prefetch and releases the batch. Throws
+  // TableClosed if the table is closed during the wait. Throws std::invalid_argument if no batch
+  // has this number.
   double Wait(int64_t number, std::unique_lock<std::mutex>* lock);
-  // Release that batch and all earlier batches. Throws std::invalid_argument if there never was
-  // such a batch.
+  // Release batch `number` and all earlier batches. Throws std::invalid_argument if no batch ever
+  // had this number.
   void Release(int64_t number);
-  // End the waiting calls and the threads. The table must be closed already.
+  // End the threads and all calls of Wait. The table must be closed already.
   void Stop(std::unique_lock<std::mutex>* lock);
 
-  // Number of promoted rows, and seconds of waiting in Wait.
+  // Return the number of promoted rows and the time of all waits in seconds.
   uint64_t promoted() const { return promoted_; }
   double waited() const { return waited_; }
 
  private:
   static constexpr size_t kThreads = 2;
 
-  // Start the threads that do not run. Throws std::runtime_error if no thread can be started.
+  // Start the threads that are not running yet. Throws std::runtime_error if no thread can be
+  // started.
   void StartThreads();
   void Main();
   void FetchRows(std::unique_lock<std::mutex>* lock, Fetch* fetch, Batch* batch);
-  // Promote each row that has not changed since the read.
+  // Promote each row that has not changed since it was read.
   void PromoteRead(Fetch* fetch, const std::vector<int64_t>& keys, const std::vector<char>& rows,
                    const bool* found);
 

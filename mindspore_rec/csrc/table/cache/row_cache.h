@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RowCache: the parts of a table whose host memory is a cache of lower tiers. A table without lower
-// tiers has no RowCache.
+// RowCache: the parts that a table needs to use host memory as a cache of lower tiers. A table
+// without lower tiers has no RowCache.
 #pragma once
 
 #include <utility>
@@ -16,7 +16,7 @@
 namespace msrec {
 
 struct RowCache {
-  // Requires: settings were checked, and core outlives this object.
+  // Requires: CheckCacheSettings accepts the settings, and core outlives this object.
   RowCache(TableCore* core, CacheSettings settings)
       : upper(core),
         tiers(&upper, std::move(settings)),

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// CacheSettings: the tiers below a table's rows in host memory, and the number of rows that stay in
-// host memory.
+// CacheSettings: the limits of a table's rows in host memory, and the tiers below host memory.
 #pragma once
 
 #include <cstddef>
@@ -15,12 +14,12 @@
 
 namespace msrec {
 
-// Kind of the tier above the levels, as shown to users.
+// Name of the host tier, as users see it.
 inline constexpr char kHostTier[] = "host";
 
 struct LevelConfig {
   std::string kind;  // "remote" or "ssd"
-  // Open the tier for rows of that size. A new generation starts without the rows of earlier
+  // Open the tier for rows of `row_bytes` bytes. A tier of a new generation has no rows of earlier
   // generations.
   std::function<std::shared_ptr<Tier>(size_t row_bytes, int generation)> open;
   int64_t max_rows = -1;  // what is over it goes to the next level; -1: no limit
@@ -33,8 +32,8 @@ struct CacheSettings {
   std::vector<LevelConfig> levels;
 };
 
-// Throw std::invalid_argument if settings are out of range or contradict each other. The message
-// begins with `subject` ("table 'x': ").
+// Throw std::invalid_argument if a setting is out of range or if settings contradict each other.
+// The message begins with `subject` ("table 'x': ").
 void CheckCacheSettings(const CacheSettings& settings, const std::string& subject);
 
 }  // namespace msrec

@@ -9,7 +9,8 @@
 namespace msrec {
 namespace {
 
-// Number of counters that are compared to choose one to drop: the lowest count, then the oldest.
+// Number of counters that are compared to choose a counter to drop. The counter with the lowest
+// count is dropped; of equal counts, the oldest.
 constexpr int kCompared = 8;
 
 int64_t ShareOf(int64_t total, int shard) {
@@ -53,7 +54,7 @@ bool Candidates::Admit(uint64_t hash, int64_t key, uint32_t occurrences, uint32_
            admission.Throw(key, context_->step, context_->initializer.seed, occurrences);
   }
   if (admission.kind == AdmissionKind::kSketch) return AdmitBySketch(key, occurrences, before);
-  // Some keys may still have counters from the time of a higher threshold.
+  // If the threshold was higher before, some keys may still have counters.
   if (admission.immediate() && index_->size() == 0) return true;
   uint32_t id = FindCounter(hash, key);
   *before = id == Index::kNone ? 0 : Meta(store_.Row(id))->count;
@@ -114,7 +115,8 @@ bool Candidates::AdmitBySketch(int64_t key, uint32_t occurrences, uint32_t* befo
   return false;
 }
 
-// Return the place of key's counter. The counter is dropped if its age has reached the limit.
+// Return the place of a key's counter. If the age of the counter has reached the limit, drop the
+// counter.
 uint32_t Candidates::FindCounter(uint64_t hash, int64_t key) {
   const uint32_t id = index_->Find(hash, key);
   if (id == Index::kNone || !context_->Due(*Meta(store_.Row(id)))) return id;
@@ -146,7 +148,7 @@ void Candidates::Drop(uint64_t hash, uint32_t id) {
   store_.Free(id);
 }
 
-// Requires: there is at least one counter.
+// Drop one counter. Requires: there is at least one counter.
 void Candidates::DropOne() {
   uint32_t chosen = Index::kNone;
   int compared = 0;

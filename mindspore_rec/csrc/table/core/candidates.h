@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Candidates: counts of a shard's keys that have no row yet, for the decisions of admission. The
-// counts are one exact counter per key, or a sketch. Not thread safe; one shard owns it.
+// Candidates: counts of the keys of a shard that have no row yet, for admission. The counts are
+// exact, with one counter per key, or approximate, in a sketch. Not thread safe; one shard owns it.
 #pragma once
 
 #include <cstddef>
@@ -21,37 +21,38 @@ struct ShardContext;
 
 class Candidates {
  public:
-  // Counters of shard number `number`; context must outlive this object. Throws std::bad_alloc.
+  // Creates the counters of shard `number`. `context` must outlive this object. Throws
+  // std::bad_alloc.
   Candidates(const ShardContext* context, int number);
 
-  // True if `keys` more keys need no memory.
+  // True if counters for `keys` more keys need no new memory.
   bool HasRoom(size_t keys) const;
   void Reserve(size_t keys);
-  // Do the work that was delayed because memory was short. Throws std::bad_alloc.
+  // Grow the index, if it could not grow earlier because memory was short. Throws std::bad_alloc.
   void CatchUp() { index_->CatchUp(); }
 
-  // In the functions below, hash is IndexHash(key).
+  // In the methods below, `hash` is IndexHash(key).
 
-  // Count a key without a row. Returns true if the key is admitted now; its counter is then
-  // dropped. `*before` is the key's count before this batch.
+  // Count `occurrences` of a key without a row. If the key is admitted now, drops its counter and
+  // returns true. Sets `*before` to the key's count before this batch.
   bool Admit(uint64_t hash, int64_t key, uint32_t occurrences, uint32_t* before);
 
-  // Return the count of key, or an estimate if there is a sketch.
+  // Return the exact count of a key, or the estimate of the sketch.
   uint32_t Count(uint64_t hash, int64_t key);
   void Forget(uint64_t hash, int64_t key);
 
-  // Drop the counter in place `id`, if its age has reached the limit.
+  // Drop the counter in place `id` if the counter's age has reached the limit.
   void Evict(uint32_t id);
-  // Counters that are in use have places below end().
+  // Return an upper bound: the places of all counters in use are below end().
   uint32_t end() const { return store_.end(); }
-  // Append the exact counters as rows' metadata. Appends nothing if there is a sketch.
+  // Append the exact counters in the form of row metadata. With a sketch, nothing is appended.
   void Export(std::vector<RowMeta>* counters) const;
-  // Set a counter from its exported form. Throws std::bad_alloc.
+  // Set a key's counter to an exported counter. Throws std::bad_alloc.
   void Import(uint64_t hash, const RowMeta& counter);
   CountingSketch& sketch() { return sketch_; }
-  // Set the current event time in counters without an event time.
+  // Set the event time of all counters without an event time to the current event time.
   void StampTime();
-  // Allocate the empty index that Clear takes. Throws std::bad_alloc.
+  // Allocate the empty index for the argument of Clear. Throws std::bad_alloc.
   std::unique_ptr<Index> Emptied() const;
   void Clear(std::unique_ptr<Index> empty) noexcept;
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // ChangeLog: the keys of a shard that were written, looked up in training, or deleted since a mark.
-// Nothing is recorded before the first mark. A row's `dirty` bit shows that the current epoch
-// already has its key, so a hot key adds one entry per epoch. Not thread safe; one shard owns it.
+// Nothing is recorded before the first mark. A row's `dirty` bit is set if its key is already
+// recorded in the current epoch. So a hot key adds only one entry per epoch. Not thread safe; one
+// shard owns it.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +21,7 @@ class ChangeLog {
  public:
   bool enabled() const { return !epochs_.empty(); }
 
-  // After this call, the next n calls of Touch and Deleted cannot fail. Throws std::bad_alloc.
+  // Reserve memory so that the next n calls of Touch or Deleted cannot fail. Throws std::bad_alloc.
   void Reserve(size_t n) {
     if (enabled()) current_->Reserve(n);
   }
@@ -34,11 +35,11 @@ class ChangeLog {
     if (enabled()) current_->Add(key);
   }
 
-  // Keys of the current epoch. The caller must clear the dirty bits of these keys' rows before the
-  // next Begin.
+  // Return the keys of the current epoch. Before the next Begin, the caller must clear the dirty
+  // bits of these keys' rows.
   const AppendLog<int64_t>* current() const { return current_; }
 
-  // Start the epoch of that number, and drop the epochs before `oldest`.
+  // Begin epoch number `epoch`, and drop the epochs before `oldest`.
   void Begin(uint64_t epoch, uint64_t oldest) {
     current_ = &epochs_[epoch];
     Forget(oldest);

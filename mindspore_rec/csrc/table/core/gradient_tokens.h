@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// GradientTokens: checks that a table's optimizer receives the gradient that the table has summed.
-// A graph passes no rows to the optimizer, only a token for each backward pass of a lookup;
-// MindSpore adds the tokens of several passes. Arithmetic on gradients (a mean over passes, a
-// scale, a clip) would silently change dense gradients but not the rows. Arithmetic on gradients
-// also changes the tokens, so the step can refuse the gradient.
+// GradientTokens: detects arithmetic between a table's gradient and the table's optimizer. The
+// gradients of rows stay in the table. The graph passes only a token to the optimizer for each
+// backward pass of a lookup; MindSpore adds up the tokens of several passes. Arithmetic on
+// gradients (a mean over passes, a scale, a clip) would change the gradients of dense parameters
+// but not the gradients of rows. Arithmetic on gradients also changes the sum of the tokens, so the
+// optimizer step detects the arithmetic and throws.
 #pragma once
 
 #include <atomic>
@@ -15,8 +16,8 @@ namespace msrec {
 
 class GradientTokens {
  public:
-  // Return a new token, a whole number in [1024, 2048). Successive tokens are far apart, so another
-  // sum of tokens is unlikely to be equal. Any thread may call.
+  // Return a new token, a whole number in [1024, 2048). Successive tokens are far apart, so that
+  // different sets of tokens are unlikely to have the same sum. Any thread may call.
   static float Next() {
     static std::atomic<uint32_t> made{0};
     constexpr uint32_t kFar = 0x9e3779b9;  // 2^32 divided by the golden ratio
@@ -26,8 +27,9 @@ class GradientTokens {
   void Add(float token) { sum_ += token; }
   void Reset() { sum_ = 0.0; }
   double sum() const { return sum_; }
-  // Whether `received` is the sum of the tokens. In float32, sums of whole numbers are exact up to
-  // 2^24, which is thousands of tokens. Larger sums may differ by a thousandth.
+  // Return whether `received` is the sum of the tokens. In float32, sums of whole numbers are exact
+  // up to 2^24: enough for thousands of tokens. For larger sums, a relative difference of 1/1000 is
+  // accepted.
   bool Fits(float received) const {
     const double off = std::fabs(double{received} - sum_);
     return off <= (sum_ < 0x1p24 ? 0.0 : 1e-3 * sum_);  // false for NaN

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LookupPurpose: the purpose for which the rows of a batch are looked up. The purpose decides
-// whether keys get rows, whether rows in lower tiers are promoted, and how long rows stay in host
+// LookupPurpose: the purpose of a lookup of a batch. The purpose decides whether rows are inserted
+// for new keys, whether rows in lower tiers are promoted, and how long rows must stay in host
 // memory.
 #pragma once
 
@@ -18,7 +18,7 @@ enum class LookupPurpose : uint8_t {
   kReplace,   // the same, where the whole rows are overwritten: those in lower tiers are not read
 };
 
-// The time until which rows stay in host memory.
+// The event after which a row may leave host memory.
 enum class Hold : uint8_t {
   kNone,   // they may be demoted
   kStep,   // the end of the training step

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Placement: assigns the rows of a table to the workers of a job. Every worker has its own Table
-// with the rows that it owns; workers/ exchanges keys, rows and gradients between them.
+// Placement: assigns the rows of a table to the workers of a job. Every worker has a separate Table
+// with the rows that the worker owns. The code in workers/ exchanges keys, rows and gradients
+// between the workers.
 #pragma once
 
 #include <algorithm>
@@ -25,20 +26,20 @@ struct Placement {
   uint32_t rank = 0;     // this worker, below `workers`
   uint32_t owner = 0;    // kOwner: who has the rows, below `workers`
 
-  // Whether other workers have rows that this worker lacks.
+  // Return false if every worker has all rows of the table.
   bool spread() const { return workers > 1 && kind != PlacementKind::kReplicated; }
   bool replicated() const { return workers > 1 && kind == PlacementKind::kReplicated; }
 
-  // Return the worker that has the row of a key. If all workers have the row, return this worker.
+  // Return the worker that has the row of a key; if all workers have the row, return this worker.
   uint32_t OwnerOf(int64_t key) const {
     if (!spread()) return rank;
     return kind == PlacementKind::kOwner ? owner : msrec::OwnerOf(key, workers);
   }
   bool Owns(int64_t key) const { return OwnerOf(key) == rank; }
 
-  // Return this worker's part of a number of rows or bytes that is set for the whole table. The
-  // part is at least 1 if the whole number is at least 1. A negative number, which means no limit,
-  // is returned unchanged.
+  // Return this worker's part of `whole`, a limit of rows or bytes for the whole table. If `whole`
+  // is at least 1, the part is at least 1. A negative `whole` means no limit and is returned
+  // unchanged.
   int64_t Share(int64_t whole) const {
     if (whole <= 0 || !spread() || kind == PlacementKind::kOwner) return whole;
     const int64_t n = workers;

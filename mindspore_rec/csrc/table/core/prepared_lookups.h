@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// PreparedLookups: training lookups of one table that are prepared but not finished. The owner
-// finishes the lookups in order by Table::FinishLookup, or drops them, which changes nothing.
+// PreparedLookups: training lookups of one table that are prepared but not finished. The owner of a
+// PreparedLookups finishes the lookups in order by Table::FinishLookup. Dropping unfinished lookups
+// does not change the table.
 #pragma once
 
 #include <cstddef>

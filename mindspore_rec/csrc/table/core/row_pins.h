@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RowPins: data about each row of a shard in a table with lower tiers. The data are the time until
-// which the row stays in host memory, and whether the row has a copy in a lower tier. RowPins is a
-// part of a shard, indexed by the places of the rows.
+// RowPins: stores how long each row of a shard must stay in host memory, and whether the row has a
+// copy in a lower tier. RowPins is a part of a shard in a table with lower tiers. The entries are
+// indexed by the places of the rows.
 #pragma once
 
 #include <algorithm>
@@ -21,11 +21,11 @@ class RowPins {
   // Requires: context and rows outlive this object.
   RowPins(const ShardContext* context, const SlabStore* rows) : context_(*context), rows_(*rows) {}
 
-  // Make room for places below `end`. Throws std::bad_alloc, like every method that gets a place
-  // without room.
+  // Allocate entries for all places below `end`. Throws std::bad_alloc. A method that is called for
+  // a place without an entry may throw std::bad_alloc, too.
   void Reserve(size_t end) { pins_.resize(std::max(pins_.size(), end)); }
-  // Make room for the copies of `more` more rows. The room grows geometrically, because this method
-  // is called for single rows. Throws std::bad_alloc.
+  // Reserve memory for `more` more rows with copies. The memory grows geometrically, because this
+  // method is also called for single rows. Throws std::bad_alloc.
   void ReserveCopies(size_t more) {
     const size_t wanted = departed_.size() + copies_ + more;
     if (wanted > departed_.capacity()) {
@@ -36,14 +36,14 @@ class RowPins {
   // ---- hold
 
   RowPin Of(uint32_t id) const { return pins_[id]; }
-  // Set up a row that is new in its place and has no copy in a lower tier.
+  // Initialize the entry of a new row, which has no copy in a lower tier.
   void Begin(uint32_t id) { At(id) = {0, 0, context_.pins.released}; }
-  // Set up a row that was promoted. If `hold` is kBatch, hold the row for prefetched batch
-  // `number`. The caller registers the row's copy with AddCopy.
+  // Initialize the entry of a promoted row. If `hold` is kBatch, hold the row for prefetched batch
+  // `number`. The caller must call AddCopy for the row's copy.
   void BeginPromoted(uint32_t id, Hold hold, uint16_t number) {
     At(id) = {0, 1, hold == Hold::kBatch ? number : context_.pins.released};
   }
-  // Hold a row until the end of this step or of this call.
+  // Hold a row in host memory until the end of this step or of this call.
   void HoldRow(uint32_t id, Hold hold) {
     const Pins& pins = context_.pins;
     RowPin& pin = At(id);
@@ -53,7 +53,7 @@ class RowPins {
       pin.used = pins.call & 0x7fff;
     }
   }
-  // Hold a row for prefetched batch `number`.
+  // Hold a row in host memory for prefetched batch `number`.
   void HoldAhead(uint32_t id, uint16_t number) {
     RowPin& pin = At(id);
     pin.needed = context_.pins.Later(pin.needed, number);
@@ -63,22 +63,23 @@ class RowPins {
 
   size_t copies() const { return copies_; }
   void AddCopy() noexcept { ++copies_; }
-  // Mark a row as having a copy, unless it is already marked.
+  // Record that a row has a copy, unless this is already recorded.
   void MarkCopy(uint32_t id) {
     RowPin& pin = At(id);
     copies_ += !pin.copy;
     pin.copy = 1;
   }
-  // The row of key in that place leaves the table, so its copy must be erased.
+  // Record that the row in place `id` leaves the table. If the row has a copy, the copy must be
+  // erased.
   void Depart(uint32_t id, int64_t key) noexcept {
     if (!pins_[id].copy) return;
     departed_.push_back(key);
     --copies_;
   }
-  // From now on, the row in that place is in a lower tier only.
+  // Record that the row in place `id` is from now on in a lower tier only.
   void Demote(uint32_t id) noexcept { copies_ -= pins_[id].copy; }
-  // Keys of rows that left the table, whose copies in lower tiers must still be erased. The list is
-  // cleared only after the erasure.
+  // Return the keys of rows that have left the table and whose copies in lower tiers must still be
+  // erased. ForgetDeparted must be called only after the erasure.
   const std::vector<int64_t>& departed() const { return departed_; }
   void ForgetDeparted() noexcept { departed_.clear(); }
   // Record that no row has a copy in a lower tier any more.

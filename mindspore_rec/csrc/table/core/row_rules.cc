@@ -49,7 +49,7 @@ double EvictionPriority(const ShardContext& context, const char* row) {
       return std::log2(frequency) - idle / context.eviction.half_life_steps;
     }
     case EvictionOrder::kScore:
-      // An import may set any score, even NaN.
+      // A score may be NaN, because an import may set any score.
       if (std::isnan(Score(context.layout, row))) break;
       return Score(context.layout, row);
   }

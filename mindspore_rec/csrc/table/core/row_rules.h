@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rules for one row, based on the settings and the clock of a table. The rules give the row's first
-// contents, its reason to be evicted, and its place in the order of eviction. The row is given as
-// its block (row_layout.h), in host memory or as a copy from a lower tier.
+// Rules for one row, based on the settings and the clock of a table. The rules compute the first
+// contents of a row, the reason to evict a row, and the eviction priority of a row. The argument is
+// the block of a row (row_layout.h), in host memory or copied from a lower tier.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,19 @@
 
 namespace msrec {
 
-// Set the first event time in a row without an event time.
+// Set the event time of a row without an event time to the table's first event time.
 inline void FillTime(const ShardContext& context, RowMeta* meta) {
   if (meta->last_time == 0 && context.time != 0) meta->last_time = context.first_time;
 }
 
-// Turn a block from a lower tier into the row that evaluation sees; return null if the row is due.
+// Turn a block from a lower tier into a row for evaluation; return null if the row is due.
 inline const char* ReadThrough(const ShardContext& context, char* block) {
   FillTime(context, Meta(block));
   return context.Due(*Meta(block)) ? nullptr : block;
 }
 
-// Return the reason to evict a row; kNone means that it stays. With `norms`, a small norm is a
-// reason.
+// Return the reason to evict a row, or kNone if the row stays. With `norms`, a small norm is a
+// reason, too.
 inline EvictionReason ReasonToEvict(const ShardContext& context, const char* row, bool norms) {
   const EvictionReason due = Age(context.eviction, context.horizon, *Meta(row));
   if (due != EvictionReason::kNone || !norms) return due;
@@ -37,14 +37,14 @@ inline EvictionReason ReasonToEvict(const ShardContext& context, const char* row
 // Return the priority of a row; the row with the lowest priority is evicted first.
 double EvictionPriority(const ShardContext& context, const char* row);
 
-// Fill a row with the first contents of its key. The `dirty` bit does not change.
+// Fill a row with the first contents for `key`. The `dirty` bit does not change.
 void WriteFresh(const ShardContext& context, char* row, int64_t key);
-// Fill a block with the first row of a key.
+// Fill a block with the first contents for `key`, and clear the `dirty` bit.
 inline void WriteFirst(const ShardContext& context, char* block, int64_t key) {
   Meta(block)->dirty = 0;
   WriteFresh(context, block, key);
 }
-// Fill the state of a row of that layout with the rule's initial state.
+// Fill the state of a row with the rule's initial state. `layout` is the layout of the row.
 void WriteFreshState(const ShardContext& context, const RowLayout& layout, char* row);
 // Copy a row to another layout, with fresh optimizer state.
 void Relay(const ShardContext& context, const char* from, const RowLayout& layout, char* to);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RowSizes: bytes of a row, of its parts and of its index. RowSizes is the only source of row sizes
-// for capacities given in bytes, and for estimates made before the table exists.
+// RowSizes: the bytes of a row, of the parts of a row, and of a row's share of the index. All
+// computations with row sizes use RowSizes: limits in bytes, and memory estimates before the table
+// exists.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +14,8 @@ namespace msrec {
 struct RowSizes {
   explicit RowSizes(const RowLayout& layout);
 
-  // The row's block (row_layout.h), which tiers and devices also receive.
+  // Bytes of the row's block (row_layout.h) and of its parts. Tiers and devices store the same
+  // block.
   size_t metadata;
   size_t value;
   size_t state;
@@ -28,7 +30,7 @@ struct RowSizes {
   size_t ssd_header;  // before the block on the disk; it is padded to 8 bytes there
   size_t ssd_index;   // of memory, at most, from a million rows on
 
-  // Bytes in host memory, without room for growth.
+  // Return the bytes of a row in host memory, without the memory reserved for growth.
   size_t in_host(bool tiered) const { return block + index + (tiered ? pin : 0); }
 };
 

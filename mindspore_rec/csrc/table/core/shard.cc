@@ -19,8 +19,8 @@ Shard::Shard(const ShardContext* context, int number)
       digests_(context, &store_, number),
       pins_(context, &store_) {
   if (context_->identity()) {
-    // The identity index: key k is row k / 16 of shard k % 16. The memory is mapped, but not
-    // touched yet.
+    // The identity index: key k is row k / 16 of shard k % 16. The memory is mapped, but the pages
+    // are not allocated yet.
     const int64_t rows = (context_->vocabulary - number_ + kNumShards - 1) / kNumShards;
     store_.Reserve(static_cast<size_t>(std::max<int64_t>(rows, 0)));
     for (int64_t i = 0; i < rows; ++i) store_.Allocate();
@@ -69,7 +69,7 @@ char* Shard::Insert(uint64_t hash, int64_t key) {
   return row;
 }
 
-// Counts a key without a row, and inserts a row if the key is admitted.
+// Counts occurrences of a key without a row, and inserts a row if the key is admitted.
 char* Shard::Admit(uint64_t hash, int64_t key, uint32_t occurrences) {
   uint32_t before = 0;
   if (!candidates_.Admit(hash, key, occurrences, &before)) {
@@ -104,8 +104,8 @@ void Shard::TouchTraining(char* row, uint32_t occurrences) {
   Touch(row);
 }
 
-// Three passes: each pass starts the memory accesses for the next pass, first of index lines, then
-// of rows.
+// Three passes over the keys: the first pass prefetches index chunks, the second pass prefetches
+// rows, and the third pass compares keys.
 void Shard::Probe(Batch* batch) {
   const size_t first = batch->begin[number_];
   const size_t n = batch->unique[number_];
@@ -169,8 +169,8 @@ void Shard::FindOrInsert(Batch* batch, Hold hold) {
     if (context_->identity()) {
       row = IdentityRow(key);
     } else if (row != nullptr && context_->Due(*Meta(row))) {
-      // For the user the row is already gone, so its key counts as a new key and must pass
-      // admission.
+      // A due row counts as missing, so the row is erased, and its key must pass admission like a
+      // new key.
       Erase(key);
       row = Admit(hashes_[i], key, occurrences);
       if (context_->tiered && row != nullptr) pins_.HoldRow(inserted_, hold);

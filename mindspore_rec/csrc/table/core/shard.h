@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shard: 1/16 of a table, chosen by a hash of the key. A shard is a sequential data structure: only
-// one thread at a time works on it. Different shards run in parallel, so results never depend on
-// the number of threads.
+// Shard: 1/16 of a table. A hash of the key chooses the shard. A shard is a sequential data
+// structure, and only one thread at a time works on it. Threads work on different shards in
+// parallel, so results never depend on the number of threads.
 #pragma once
 
 #include <algorithm>
@@ -41,15 +41,15 @@ struct ShardStats {
   }
 };
 
-// Bytes of a shard by purpose, without candidates and evicted keys.
+// Bytes of a shard by purpose. The bytes of candidates and of the eviction log are not included.
 struct ShardMemory {
   size_t rows, index, changes, digests;
 };
 
 struct ExportedRows;
 
-// Rows as arrays, for export and import. Every array may be null. Export skips a null array, and
-// Import uses default values for it.
+// Rows as arrays, for export and import. Every array may be null. For a null array, Export writes
+// nothing, and Import uses default values.
 struct RowArrays {
   int64_t* keys = nullptr;
   float* values = nullptr;
@@ -61,31 +61,32 @@ struct RowArrays {
 
 class Shard {
  public:
-  // Shard number `number` of its table; context must outlive the shard.
+  // Creates shard `number` of a table. `context` must outlive the shard.
   Shard(const ShardContext* context, int number);
 
   // ---- batched operations on this shard's part of a batch, after MakeUnique ----
 
-  // Whether Reserve would do nothing.
+  // Return whether `rows` rows already have memory, so that Reserve would do nothing.
   bool HasRoom(size_t rows) const;
-  // Make room for rows, so that Resolve cannot run out of memory. Throws std::bad_alloc.
+  // Reserve memory for `rows` new rows, so that Resolve cannot run out of memory. Throws
+  // std::bad_alloc.
   void Reserve(size_t rows);
-  // Make room for `keys` keys in the change log and in similar records. Looking up, putting or
-  // erasing these keys then needs no more memory for records. Throws std::bad_alloc.
+  // Reserve memory for `keys` keys in the change log and in similar logs. Looking up, putting or
+  // erasing these keys then needs no more memory for logs. Throws std::bad_alloc.
   void ReserveNotes(size_t keys);
-  // Fill batch->row with the rows that the purpose allows; keys without a row get null. The
-  // purposes kTrain and kInsert insert the admitted keys, and count and touch all rows. The purpose
-  // kPut inserts without admission. Any other purpose changes nothing.
+  // Fill batch->row with the rows of the keys; a key without a row gets null. With kTrain and
+  // kInsert, admitted keys get rows, and all rows are counted and touched. With kPut, all keys get
+  // rows without admission. With any other purpose, the shard does not change.
   void Resolve(Batch* batch, LookupPurpose purpose);
-  // Return the row of key that evaluation sees, or null.
+  // Return the row of `key`; null if there is no row or if the row is due.
   char* Find(int64_t key);
 
-  // Drop the row of key, even if it is due. Returns whether evaluation saw a row, so false for a
-  // row that was due.
+  // Drop the row of `key`, even if the row is due. Returns true if there was a row that was not
+  // due.
   bool Erase(int64_t key);
-  // Return the place of the row of key that evaluation sees, or Index::kNone.
+  // Return the place of the row of `key`; Index::kNone if there is no row or if the row is due.
   uint32_t Place(int64_t key);
-  // Return the row in that place, or null if evaluation sees no row there.
+  // Return the row in `place`; null if there is no row or if the row is due.
   char* At(uint32_t place);
   // Record that a row's contents change in this step.
   void Touch(char* row) {
@@ -95,56 +96,61 @@ class Shard {
 
   // ---- whole shard ----
 
-  // Look at the next `rows` places, from the end of the last call on, and drop rows that are due.
-  // With `norms`, also drop rows of a small norm. Returns whether the slice reached the last place.
+  // Visit the next `rows` places after the last visited place, and drop due rows. With `norms`,
+  // also drop rows with a small norm. Returns whether the slice has reached the last place.
   bool EvictSlice(size_t rows, bool norms);
   // Let the next slice begin at the first place.
   void RestartSweep() { cursor_ = 0; }
-  // Drop the row of key if it is due.
+  // Drop the row of `key` if the row is due.
   void EvictDue(int64_t key);
-  // Number of places that the sweep visits.
+  // Return the number of places that the sweep visits.
   size_t places() const { return static_cast<size_t>(store_.end()) + candidates_.end(); }
-  // Sample candidates for about n rows to evict because of the capacity. From kSampled * n + 64
-  // consecutive rows, the 2 n + 64 rows of the lowest priority are taken.
+  // Choose eviction candidates, so that about n rows can be evicted because of the capacity. The
+  // function compares kSampled * n + 64 consecutive rows. The candidates are the 2 n + 64 rows with
+  // the lowest priority.
   void EvictionCandidates(size_t n, VictimCandidates* candidates);
-  // Drop the row in that place because of the capacity.
+  // Drop the row in `place` because of the capacity.
   void EvictOverCapacity(uint32_t place) { Drop(place, EvictionReason::kCapacity); }
 
   size_t size() const;
-  // Counts of the keys without rows.
+  // Return the counts of keys without rows.
   Candidates& candidates() { return candidates_; }
   EvictionLog& evictions() { return evictions_; }
-  // Changed keys by epoch. Only BeginEpoch begins an epoch, and only StopRecording ends the
-  // recording. Touch records rows.
+  // Return the changed keys by epoch. Only BeginEpoch may begin an epoch, and only StopRecording
+  // may end the recording. Touch records rows.
   ChangeLog& changes() { return changes_; }
-  // The digests of rows, if they are kept. Keep requires that the shard's changes are recorded.
+  // Return the digests of rows. Before digests().Keep(), the recording of the shard's changes must
+  // have begun.
   ShardDigests& digests() { return digests_; }
-  // With lower tiers: the rows held in host memory, and the rows with copies in lower tiers.
+  // For a table with lower tiers: return which rows must stay in host memory and which rows have
+  // copies in lower tiers.
   RowPins& pins() { return pins_; }
-  // Set the current time in rows without an event time.
+  // Set the event time of all rows without an event time to the current event time.
   void StampTime();
-  // Return the live rows, in row order. The result may include rows that are due, unless EvictAll
-  // was called first.
+  // Return the live rows, in the order of their places. The result may include due rows, unless
+  // EvictAll was called first.
   std::vector<const char*> Rows();
   void BeginEpoch(uint64_t epoch, uint64_t oldest);
   void StopRecording();
-  // Write the rows of keys that evaluation sees to the places from `first` on; absent keys are
-  // marked. Requires: no vocabulary, no lower tiers, no device cache. Throws std::bad_alloc.
+  // Write the rows of `keys` to the places from `first` on. Keys without a row, or with a due row,
+  // are marked as absent. Requires: no vocabulary, no lower tiers, no device cache. Throws
+  // std::bad_alloc.
   void Export(const std::vector<int64_t>& keys, size_t first, ExportedRows* out);
-  // Return the digest of all rows that are not due. Requires that digests are kept, and that dirty
-  // rows of a device cache are written back.
+  // Return the digest of all rows that are not due. Requires: digests are kept, and the dirty rows
+  // of a device cache have been written back.
   uint64_t Digest();
-  // Put a row from its exported form. Null pointers in `one` mean: fresh state, count 1, the
-  // current step and time.
+  // Put an exported row. If a pointer in `one` is null, the default value is used: fresh state,
+  // count 1, or the current step and time.
   void Import(int64_t key, const RowArrays& one);
   // Return copies of the rows in another layout, with fresh optimizer state. The shard does not
   // change until Adopt.
   std::unique_ptr<SlabStore> Relaid(const RowLayout& layout);
-  // Replace the rows by the copies of Relaid, and record that every row changed. Requires: the
-  // context has the new layout. Also requires changes().Reserve(size()); without that reservation,
-  // Adopt may throw halfway.
+  // Replace the rows by the copies that Relaid has made, and record that every row has changed.
+  // Requires: the context has the new layout. Also requires changes().Reserve(size()); without that
+  // reservation, Adopt may throw halfway.
   void Adopt(SlabStore* relaid);
-  // Allocate the memory that Clear takes. Throws std::bad_alloc. Clear records each row as deleted.
+  // Emptied allocates the memory for the argument of Clear. Throws std::bad_alloc. Clear drops all
+  // rows and records each row as deleted.
   struct Empty {
     std::unique_ptr<SlabStore> rows;
     std::unique_ptr<Index> index, candidates;
@@ -154,30 +160,32 @@ class Shard {
 
   // ---- with lower tiers (shard_tiers.cc)
 
-  // Fill batch->row with the rows in host memory, and hold these rows (kBatch: for prefetched batch
-  // `number`). Append the batch positions of the other keys to `missing`.
+  // Fill batch->row with the rows that are in host memory, and hold these rows in host memory. If
+  // `hold` is kBatch, hold the rows for prefetched batch `number`. Append the positions of the
+  // batch's other keys to `missing`.
   void FindInHost(Batch* batch, Hold hold, uint16_t number, std::vector<uint32_t>* missing);
-  // Insert a row from a lower tier and return it. Returns null if the key already has a row here.
-  // Requires room.
+  // Insert a row from a lower tier and return the new row. If the key already has a row in host
+  // memory, return null. Requires room.
   char* Promote(const char* block, Hold hold, uint16_t number);
-  // Undo Promote: the row of key is in its lower tier only, unchanged.
+  // Undo Promote: remove the row of `key` from host memory. The row in the lower tier is unchanged.
   void UndoPromote(int64_t key) noexcept;
-  // Whether host memory has a row of key, even if it is due.
+  // Return whether host memory has a row of `key`, even if the row is due.
   bool Holds(int64_t key) const { return index_->Find(IndexHash(key), key) != Index::kNone; }
-  // Return whether host memory has a row of key, and hold the row for that prefetched batch.
+  // Return whether host memory has a row of `key`, and hold this row for prefetched batch `number`.
   bool HoldAhead(int64_t key, uint16_t number);
-  // Sample candidates for about n rows to demote, like EvictionCandidates. Rows that the step or
-  // call holds are left out; rows that prefetched batches hold are included only with `prefetched`.
+  // Choose candidates as EvictionCandidates does, so that about n rows can be demoted. Rows that
+  // the step or call holds are left out. Rows that prefetched batches hold are included only if
+  // `prefetched` is true.
   void DemotionCandidates(size_t n, bool by_count, bool prefetched, VictimCandidates* candidates);
-  // Return the row in the place of one of this shard's candidates.
+  // Return the row in `place`, the place of a candidate.
   const char* RowAt(uint32_t place) const { return store_.Row(place); }
-  // Free the place of a row that is in a lower tier now.
+  // Free the place of a demoted row, which is now in a lower tier.
   void FreeDemoted(uint32_t place) noexcept;
-  // Append copies of the rows from that place on, about `most` rows, and mark them as having copies
-  // in a lower tier. Returns the next place, or Index::kNone at the end.
+  // Append copies of up to `most` rows, from `place` on, and record that these rows have copies in
+  // a lower tier. Returns the next place, or Index::kNone at the end.
   uint32_t CopyRows(uint32_t place, size_t most, std::vector<int64_t>* keys,
                     std::vector<char>* rows);
-  // Count and log the eviction of a row in a lower tier; `block` is its copy.
+  // Count and log the eviction of a row in a lower tier. `block` is a copy of the row.
   void NoteLowerEviction(const char* block, EvictionReason reason);
 
   ShardMemory memory() const {
@@ -194,24 +202,24 @@ class Shard {
   void FindOrInsert(Batch* batch, Hold hold);
   void FindOnly(Batch* batch);
   void FindOrPut(Batch* batch);
-  // Keep the 2 n + 64 candidates of the lowest priority: more than a shard's part of n, but still
-  // few.
+  // Keep only the 2 n + 64 candidates with the lowest priority. The table chooses its victims among
+  // the candidates of all shards.
   static void TrimCandidates(size_t n, VictimCandidates* candidates);
-  // Fill batch->row from the index, including rows that are due.
+  // Fill batch->row from the index; due rows are included.
   void Probe(Batch* batch);
   void Drop(uint32_t id, EvictionReason reason);
   void CountEvicted(EvictionReason reason);
   void Release(uint32_t id) noexcept;
-  // Call fn(i, place) for n keys in order; a key without a row has Index::kNone. The first `bytes`
-  // bytes of several rows are prefetched at once.
+  // Call fn(i, place) for n keys in order. For a key without a row, `place` is Index::kNone. The
+  // first `bytes` bytes of the rows are prefetched for several rows at once.
   template <typename Fn>
   void ForPlaces(const int64_t* keys, size_t n, size_t bytes, const Fn& fn) const;
-  // Call fn(place, row) for the rows that the current epoch touched. Some rows may occur more than
-  // once.
+  // Call fn(place, row) for the rows that were touched in the current epoch. A row may be passed
+  // more than once.
   template <typename Fn>
   void ForTouched(size_t bytes, const Fn& fn) const;
-  // Hash the rows that the current epoch touched. With `clear`, also clear the dirty bits of these
-  // rows.
+  // Compute the digests of the rows that were touched in the current epoch. With `clear`, also
+  // clear the dirty bits of these rows.
   void DigestTouched(bool clear) noexcept;
 
   static constexpr size_t kSampled = 8;

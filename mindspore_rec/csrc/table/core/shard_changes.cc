@@ -2,12 +2,12 @@
 //
 // Shard: changes by epoch, and the digests of rows (shard_digests.h).
 //
-// The shard keeps a digest of each row in host memory, and the sum of all digests. A change of a
-// row does not hash the row immediately. Rows that the epoch touched are hashed during their
-// export, while they are in the processor's cache. The sum then gets the difference from the row's
-// old digest. If no export followed the last change, the rows are hashed when the next epoch
-// begins. A demoted row (shard_tiers.cc) is first hashed if it is dirty, and its digest stays in
-// the sum. A promoted row is hashed.
+// The shard keeps a digest of each row in host memory, and the sum of all digests. When a row
+// changes, its digest is not computed immediately. Export computes the digests of the rows that
+// were touched in the epoch, while these rows are in the processor's cache. In the sum, the new
+// digest of a row then replaces the old digest. If no export followed the last change, BeginEpoch
+// computes the digests. Before a dirty row is demoted (shard_tiers.cc), its digest is computed; the
+// digest of a demoted row stays in the sum. When a row is promoted, its digest is computed.
 #include <algorithm>
 
 #include "rows/exported_rows.h"
@@ -20,7 +20,8 @@ namespace {
 
 constexpr size_t kKeysAtOnce = 64;  // keys whose rows are loaded at the same time
 
-// After these bytes, the hardware's own prefetcher continues.
+// Return how many bytes of a row are prefetched by instructions. The processor's hardware
+// prefetcher loads the rest of the row.
 size_t PrefetchedBytes(size_t bytes) { return std::min<size_t>(bytes, 512); }
 
 }  // namespace

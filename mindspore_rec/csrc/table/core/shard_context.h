@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ShardContext: the state that the shards of a table share, and Pins, the numbers that hold rows in
-// host memory.
+// ShardContext: the state that the shards of a table share. Pins: numbers of steps, calls and
+// batches that hold rows in host memory.
 #pragma once
 
 #include <algorithm>
@@ -18,9 +18,9 @@
 
 namespace msrec {
 
-// Numbers of the step, the call and the prefetched batches that hold rows in host memory, in tables
-// with lower tiers. The numbers wrap around, so a row that was not touched for very long may be
-// held once more without need. That does no harm.
+// For tables with lower tiers: the numbers of the step, the call and the prefetched batches that
+// hold rows in host memory. Because the numbers wrap around, a row that was not touched for a very
+// long time may be held once more without need. That does no harm.
 struct Pins {
   uint16_t step = 1;      // of the rows of this step's lookups, 15 bits
   uint16_t call = 1;      // of the rows of the call under way, 15 bits; outside of one, `step`
@@ -32,17 +32,18 @@ struct Pins {
   void BeginStep() { step = call = NextSerial(); }
   void BeginCall() { call = NextSerial(); }
   void EndCall() { call = step; }
-  // A number that is already released is ignored.
+  // Release all batches up to `number`. If `number` is already released, do nothing.
   void ReleaseUpTo(uint16_t number) {
     const uint16_t ahead = number - released;
     if (ahead < 0x8000) released = number;
   }
-  // Whether batch `number` is prefetched and not released, so that its rows are needed.
+  // Return whether batch `number` is prefetched and not released, so that its rows are still
+  // needed.
   bool IsAhead(uint16_t number) const {
     const uint16_t ahead = number - released;
     return ahead >= 1 && ahead <= kMostBatches;
   }
-  // Return the later of two batch numbers. Batches are read ahead in any order.
+  // Return the later of two batch numbers. Batches may be prefetched in any order.
   uint16_t Later(uint16_t a, uint16_t b) const {
     if (!IsAhead(a)) return b;
     return IsAhead(b) && static_cast<uint16_t>(b - released) > static_cast<uint16_t>(a - released)
@@ -85,11 +86,11 @@ struct ShardContext {
   Pins pins;
 
   bool is_static() const { return vocabulary > 0; }
-  // Whether keys are their own index. With such an identity index, every key has a place, even an
-  // unused key.
+  // Return whether the table has an identity index: the key itself determines the place, and every
+  // key has a place, even an unused key.
   bool identity() const { return is_static() && !tiered && !placement.spread(); }
-  // Whether keys of the vocabulary get a place at their first training. An untrained key reads its
-  // first value.
+  // Return whether a key of the vocabulary gets a place only at its first training. For an
+  // untrained key, a lookup returns the key's first value.
   bool has_unseen() const { return is_static() && !identity(); }
   bool Due(const RowMeta& meta) const {
     return eviction.by_age() && Age(eviction, horizon, meta) != EvictionReason::kNone;
@@ -100,7 +101,8 @@ inline uint32_t ClampStep(int64_t step) {
   return static_cast<uint32_t>(std::min<int64_t>(step, 0xffffffffLL));
 }
 
-// Number of floats in a row's state: the optimizer's state, and the frequency or score, if any.
+// Return the number of floats in a row's state: the optimizer state, and the frequency or score, if
+// the rows have one.
 inline int32_t StateWidth(const Rule& rule, const Eviction& eviction, int32_t dim) {
   return rule.StateWidth(dim) + (eviction.scored() ? 1 : 0);
 }

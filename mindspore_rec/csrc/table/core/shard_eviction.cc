@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shard: eviction of rows, and its order.
+// Shard: the eviction of rows, and the order of eviction.
 #include <algorithm>
 
 #include "table/core/row_rules.h"
@@ -11,7 +11,7 @@ namespace msrec {
 void Shard::Drop(uint32_t id, EvictionReason reason) {
   const RowMeta* meta = Meta(store_.Row(id));
   const int64_t key = meta->key;
-  // First do everything that can fail.
+  // Do everything that can fail before the shard changes.
   changes_.Reserve(1);
   evictions_.Reserve(1);
   if (context_->device != nullptr) context_->device->Forget(number_, key);

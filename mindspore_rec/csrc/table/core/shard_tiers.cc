@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shard: promotion of rows from lower tiers and demotion to them.
+// Shard: promotes rows from lower tiers and demotes rows to lower tiers.
 #include <algorithm>
 #include <cstring>
 
@@ -56,8 +56,8 @@ char* Shard::Promote(const char* block, Hold hold, uint16_t number) {
 
 void Shard::DemotionCandidates(size_t n, bool by_count, bool prefetched,
                                VictimCandidates* candidates) {
-  // Half the sample size of eviction, because a row that is demoted too early is only promoted
-  // again.
+  // The sample is half as large as for eviction, because a wrong choice costs less: a row that is
+  // demoted too early is only promoted again.
   constexpr size_t kSampledDown = kSampled / 2;
   constexpr uint32_t kAhead = 8;
   const Pins pins = context_->pins;
