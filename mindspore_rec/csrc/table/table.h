@@ -109,7 +109,7 @@ class Table {
 
   // Look up like LookupTrain, but return one handle per id [ids.size, 2] instead of a ticket, for
   // AccumulateByHandle (row_handles.h). Handles are valid until a row leaves the table or rows get
-  // another layout.
+  // another layout. In a table with lower tiers, handles are valid for one step only.
   void LookupWithHandles(const IdView& ids, const IdFilter& filter, float* out, int64_t* handles);
   // Add the gradient [n, dim] of the rows that the handles identify. Gradients of keys that are not
   // admitted are dropped. Throws StaleHandle, and then adds nothing, if a handle belongs to another
