@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RecModel and TrainStep fuse the layers of a network if they are asked to."""
+"""RecModel and TrainStep fuse the layers of a network, unless they are told not to."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ def trained(kind: type[Net], name: str, by_step: bool, **more: Any) -> tuple[Any
 @pytest.mark.parametrize("by_step", [False, True])
 def test_a_network_is_fused_and_trains_as_its_layers(graph_mode, unique, by_step):
     name = unique()
-    net, fused = trained(Net, name, by_step, fuse=True)
-    plain_net, plain = trained(Net, name, by_step)
+    net, fused = trained(Net, name, by_step)
+    plain_net, plain = trained(Net, name, by_step, fuse=False)
     assert type(plain_net) is Net
     assert by_step or (net.runs_as_operator and net.fused_graph.is_fused)
     for one, other in zip(fused, plain, strict=True):
@@ -113,23 +113,23 @@ def test_a_network_is_fused_and_trains_as_its_layers(graph_mode, unique, by_step
 
 def test_a_step_fuses_the_network_with_its_loss(graph_mode, unique):
     net = WithLoss(Net(unique()))
-    step = TrainStep(net, LazyAdam(net.trainable_params()), fuse=True)
+    step = TrainStep(net, LazyAdam(net.trainable_params()))
     assert step.network is net and net.runs_as_operator and net.fused_graph.is_fused
 
 
 def test_what_cannot_be_followed_is_one_warning(graph_mode, unique):
     nets: list[Any] = []
-    said = told(lambda: nets.append(trained(Branching, unique(), False, fuse=True)))
+    said = told(lambda: nets.append(trained(Branching, unique(), False)))
     assert len(said) == 1
     assert said[0].startswith("the layers of Branching are operators of their own, which is slower")
     assert "it asks for 'shape' of a Tensor" in said[0] and "fuse=False" in said[0]
     assert type(nets[0][0]) is Branching
-    assert told(lambda: trained(Branching, unique(), False)) == []
+    assert told(lambda: trained(Branching, unique(), False, fuse=False)) == []
 
 
 def test_nothing_is_said_of_a_network_with_nothing_to_fuse(graph_mode, unique):
     nets: list[Any] = []
-    assert told(lambda: nets.append(trained(Small, unique(), False, fuse=True))) == []
+    assert told(lambda: nets.append(trained(Small, unique(), False))) == []
     assert type(nets[0][0]) is Small
 
 

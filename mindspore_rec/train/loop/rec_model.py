@@ -95,7 +95,7 @@ class RecModel(Model):
         boost_level: only 'O0' is supported: other levels change the train step.
         fuse: whether several layers of `mindspore_rec.nn` in the network become one operator, as by
             `mindspore_rec.nn.fuse`, which says what that is and asks of the network; with a warning
-            if they cannot. The network is changed: False leaves it as it is. Default: False.
+            if they cannot. The network is changed: False leaves it as it is. Default: True.
         **kwargs: `loss_scale_manager`: a `FixedLossScaleManager` that does not drop updates, with
             the same scale as the optimizer's `loss_scale`.
 
@@ -148,7 +148,7 @@ class RecModel(Model):
         amp_level: str = "O0",
         boost_level: str = "O0",
         *,
-        fuse: bool = False,
+        fuse: bool = True,
         **kwargs: Any,
     ) -> None:
         if boost_level != "O0":

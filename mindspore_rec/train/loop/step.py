@@ -90,7 +90,7 @@ class TrainStep(nn.Cell):
         optimizer: nn.Optimizer,
         loss_scale: float = 1.0,
         *,
-        fuse: bool = False,
+        fuse: bool = True,
     ) -> None:
         super().__init__(auto_prefix=False)
         if check_number("loss_scale", loss_scale) <= 0:

@@ -18,6 +18,7 @@ from mindspore_rec.train.nn.fusing.layers import activation_of, is_dense, is_lay
 from mindspore_rec.train.nn.fusing.plan import Node, Plan, plan
 from mindspore_rec.train.nn.fusing.source import IS_USED, Signature, construct_of, forward_lines
 from mindspore_rec.train.nn.fusing.stand_in import NothingToFuseError, TraceError
+from mindspore_rec.train.nn.fusing.surroundings import constant_of
 from mindspore_rec.train.nn.fusing.trace import BY_LAYERS, Trace, is_of_user, may_enter, trace
 from mindspore_rec.train.nn.sum import Sum
 
@@ -25,7 +26,6 @@ __all__ = ["apply_fuse", "fuse", "is_fused"]
 
 _FUSION = "_mindspore_rec_fusion"
 _CHILD = "fused_graph"
-_NUMBERS = (bool, int, float, str)  # of a cell, which are a part of the operator's text
 _FEWEST_LAYERS = 2  # one is an operator by itself
 
 _Cell = TypeVar("_Cell", bound=nn.Cell)
@@ -87,7 +87,7 @@ def fuse(cell: _Cell, inputs: int | None = None) -> _Cell:
         check_int("inputs", inputs, 1, 1 << 16)
     _undo(cell)
     try:
-        _fuse(cell, Signature(cell, inputs))
+        _fuse(cell, Signature(cell, inputs), True)
     except TraceError as error:
         raise ValueError(f"{type(cell).__name__} cannot be fused: {error}") from None
     return cell
@@ -139,14 +139,13 @@ def apply_fuse(network: nn.Cell, fuse: bool) -> None:
     if sum(id(layer) not in fused for layer in layers) < _FEWEST_LAYERS:
         return
     try:
-        _fuse(network, Signature(network, None))
+        _fuse(network, Signature(network, None), False)
     except NothingToFuseError:
         return
     except Exception as error:  # a network that trains without an operator must go on training
         warnings.warn(
             f"the layers of {type(network).__name__} are operators of their own, which is slower, "
-            f"for its construct cannot be followed: {error}. With fuse=False they are so without "
-            "this warning",
+            f"for it cannot be fused: {error}. With fuse=False they are so without this warning",
             RuntimeWarning,
             stacklevel=3,
         )
@@ -171,11 +170,12 @@ class _Fusion:
         self.entered = list({id(each): each for t in traces for each in t.entered}.values())
         self.children = [each for cell in self.entered for each in _children_of(cell)]
         self.numbers = [
-            (cell, name, value)
+            (cell, name, constant_of(value))
             for cell in self.entered
             for name, value in vars(cell).items()
-            if type(value) in _NUMBERS and is_of_user(name)
+            if is_of_user(name) and constant_of(value) is not None
         ]
+        self.names = [each for t in traces for each in t.names]
         self.has_modes = has_modes  # whether a forward pass depends on `training`
         self.paths = {id(cell): name for name, cell in network.cells_and_names()}
         self.graphs: list[FusedGraph] = []
@@ -185,7 +185,7 @@ class _Fusion:
         """Return whether the operators stand for the network; warn once if they do not."""
         change = self._change(network)
         if change is None:
-            return all(graph.is_fused for graph in self.graphs if _has_joins(graph))
+            return all(graph.is_fused for graph in self.graphs if not _can_fall_back(graph))
         if not self._warned:
             self._warned = True
             warnings.warn(
@@ -204,8 +204,11 @@ class _Fusion:
                 return f"{name} has another type or is computed again"
             if self.has_modes and cell.training != network.training:
                 return f"{name} is in another mode"
+        for names, name, value in self.names:
+            if constant_of(names.get(name)) != value:
+                return f"'{name}' of its module has another value than it had: call fuse again"
         for cell, name, value in self.numbers:
-            if vars(cell).get(name) != value:
+            if constant_of(vars(cell).get(name)) != value:
                 where = f"{self.paths.get(id(cell), '')}.{name}".lstrip(".")
                 return f"'{where}' has another value than it had: call fuse again"
         for child in self.children:
@@ -217,9 +220,9 @@ class _Fusion:
         return None
 
 
-def _has_joins(graph: FusedGraph) -> bool:
-    """Return whether an operator has layers that cannot run one by one as they are."""
-    return any(isinstance(part, JoinedPart) for part in graph.parts)
+def _can_fall_back(graph: FusedGraph) -> bool:
+    """Return whether an operator that is not used may call its layers one by one itself."""
+    return graph.expects_rows and not any(isinstance(part, JoinedPart) for part in graph.parts)
 
 
 def _children_of(parent: nn.Cell) -> Iterator[_Child]:
@@ -231,7 +234,7 @@ def _children_of(parent: nn.Cell) -> Iterator[_Child]:
                 yield from _children_of(cell)
 
 
-def _fuse(network: nn.Cell, signature: Signature) -> None:
+def _fuse(network: nn.Cell, signature: Signature, expects_rows: bool) -> None:
     total = len(signature.names)
     traces: list[Trace] = []
     blocks: list[tuple[str, list[str]]] = []
@@ -261,19 +264,45 @@ def _fuse(network: nn.Cell, signature: Signature) -> None:
     kind: Any = type(network)
     attributes = {
         "construct": construct_of(signature, blocks),
+        "add_flags_recursive": _add_flags_recursive,
         BY_LAYERS: kind.construct,
         IS_USED: property(_is_used),
         "__module__": kind.__module__,
         "__qualname__": kind.__qualname__,
         "__doc__": kind.__doc__,
     }
-    fused_kind = type(kind)(kind.__name__, (kind,), attributes)
+    try:
+        fused_kind = type(kind)(kind.__name__, (_Quiet, kind), attributes)
+        network.__class__ = fused_kind
+    except TypeError as error:
+        raise TraceError(f"its class can have no subclass here: {error}") from error
     for name, graph in operators.graphs.values():
-        # Not by its `set_train`, which sets the mode of the layers too.
-        setattr(network, name, nn.Cell.set_train(graph, network.training))
+        # Past Cell.__setattr__: `cells()` of the network yields the cells that it had.
+        # Not by the operator's `set_train`, which sets the mode of the layers too.
+        object.__setattr__(network, name, nn.Cell.set_train(graph, network.training))
+        graph.owner, graph.expects_rows = kind.__name__, expects_rows
         fusion.graphs.append(graph)
-    network.__class__ = fused_kind
     vars(network)[_FUSION] = fusion
+
+
+class _Quiet:
+    """Base in front of a network's class, which keeps that from being told of a subclass."""
+
+    def __init_subclass__(cls) -> None:
+        """Do nothing."""
+
+
+def _class_before(network: nn.Cell) -> Any:
+    """Return the class of a fused network before it was fused."""
+    return next(base for base in type(network).__bases__ if base is not _Quiet)
+
+
+def _add_flags_recursive(network: nn.Cell, **flags: Any) -> nn.Cell:
+    """Set flags, such as the mode, of a network with its operators, as `nn.Cell`'s method does."""
+    _class_before(network).add_flags_recursive(network, **flags)
+    for graph in vars(network)[_FUSION].graphs:
+        graph.add_flags_recursive(**flags)
+    return network
 
 
 def _is_used(network: nn.Cell) -> bool:
@@ -285,9 +314,9 @@ def _undo(network: nn.Cell) -> None:
     """Make a network what it was before `fuse`."""
     fusion = vars(network).pop(_FUSION, None)
     if fusion is not None:
-        network.__class__ = type(network).__bases__[0]
-        for name in [n for n, cell in network.name_cells().items() if cell in fusion.graphs]:
-            delattr(network, name)
+        network.__class__ = _class_before(network)
+        for name in [n for n, value in vars(network).items() if value in fusion.graphs]:
+            del vars(network)[name]
 
 
 def _paths(network: nn.Cell) -> dict[int, str]:

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import itertools
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import mindspore as ms
 from mindspore import Tensor, nn, ops
+from mindspore.ops.functional import isconstant
 
 from mindspore_rec.common.checks import check_int
 from mindspore_rec.train.nn.fused.inputs import MOST_UNITS, check_inputs, widened
@@ -16,6 +19,9 @@ from mindspore_rec.train.nn.fused.parts import JoinedPart, LinearPart
 from mindspore_rec.train.nn.fused.program import Columns, Program
 
 __all__ = ["FusedGraph"]
+
+_numbers = itertools.count()
+_told: set[int] = set()  # numbers of operators of which a warning was given
 
 
 class FusedGraph(FusedLayer):
@@ -109,6 +115,9 @@ class FusedGraph(FusedLayer):
         self.readers = tuple(sum(i in read for read in reads) for i in range(len(inputs)))
         self.places = _places(self)
         self.moved: tuple[tuple[int, ...], ...] = ()  # of each layer's normalizations
+        self.owner = type(self).__name__  # the network that warnings name
+        self.expects_rows = True  # whether an operator's error tells of dynamic shapes that differ
+        self.number = next(_numbers)
         self._fuse()
 
     def construct(self, *inputs: Tensor) -> Any:
@@ -116,6 +125,32 @@ class FusedGraph(FusedLayer):
         check_inputs(inputs, self.in_features)
         outputs = self._fused(inputs) if self.is_fused else self._one_by_one(inputs)
         return outputs[0] if len(self.results) == 1 else outputs
+
+    def fits(self, inputs: Any, matrices: Any) -> Any:
+        """Return whether the operator can read Tensors: rows of one number, of the right widths.
+
+        The graph compiler knows shapes, unless they are dynamic: then the graph compares them in
+        each step, or the operator does, with an error, if `expects_rows`.
+
+        Args:
+            inputs: the Tensors.
+            matrices: of each Tensor, whether it must be a matrix.
+        """
+        differences: Any = 0
+        for i in range(len(inputs)):
+            if not isconstant(inputs[i].ndim):
+                return self.expects_rows
+            shape = inputs[i].shape
+            if len(shape) == 0 or (matrices[i] and len(shape) != 2):
+                return _refuses(self.owner, self.number)
+            width: Any = 1
+            for k in range(1, len(shape)):
+                width = width * shape[k]
+            more_floats, more_rows = width - self.in_features[i], shape[0] - inputs[0].shape[0]
+            differences = differences + more_floats * more_floats + more_rows * more_rows
+        if not isconstant(differences):
+            return True if self.expects_rows else differences == 0
+        return True if differences == 0 else _refuses(self.owner, self.number)
 
     def fuses(self) -> list[FusedLayer]:
         """Return the layers with fused forms of their own."""
@@ -190,6 +225,26 @@ class FusedGraph(FusedLayer):
         if training:
             self.moved = tuple(moved)
         return program.cell([values[i] for i in self.results], training)
+
+
+@ops.constexpr
+def _refuses(owner: str, number: int) -> bool:
+    """Return False, with a warning for the first time; the graph compiler calls it, too.
+
+    Args:
+        owner: type of the network.
+        number: number of its operator.
+    """
+    if number not in _told:
+        _told.add(number)
+        warnings.warn(
+            f"{owner} runs layer by layer, which is slower, for its layers read Tensors of "
+            "different numbers of rows, or other Tensors than [B, width]. With fuse=False it does "
+            "so without this warning",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return False
 
 
 def _layer_of(part: nn.Cell) -> nn.Cell:

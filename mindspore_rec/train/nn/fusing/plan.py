@@ -66,7 +66,8 @@ class Plan:
         behind: steps behind it, in their order; steps of the operator's kind too, such as a join
             that is read there.
         shapes: shape of a row, for outputs of the operator that are no vectors.
-        matrices: numbers of the inputs of the network that must be matrices.
+        matrices: numbers of the values before the operator that must be matrices.
+        apart: steps that the layers do without the operator, in their order.
     """
 
     before: list[Step] = field(default_factory=list)
@@ -76,6 +77,7 @@ class Plan:
     behind: list[Step] = field(default_factory=list)
     shapes: dict[int, tuple[int, ...]] = field(default_factory=dict)
     matrices: list[int] = field(default_factory=list)
+    apart: list[Step] = field(default_factory=list)
 
 
 def plan(trace: Trace) -> Plan:
@@ -162,7 +164,7 @@ class _Planner:
 
     def _note_matrices(self, numbers: Sequence[int]) -> None:
         for number in numbers:
-            if number < self.trace.inputs and number not in self.matrices:
+            if self.stages[number] == _BEFORE and number not in self.matrices:
                 self.matrices.append(number)
 
     def _fits(self, parts: list[int], width: int) -> bool:
@@ -352,6 +354,7 @@ class _Planner:
         if not made.outputs:
             raise NothingToFuseError("nothing reads what its layers compute")
         made.matrices = sorted(self.matrices)
+        made.apart = [step for step in self.trace.steps if self.stages[step.value] != _BEFORE]
 
 
 def _state_of(step: Step) -> Any:

@@ -118,31 +118,28 @@ def forward_lines(
     prefix = "value_"
     while any(name.startswith(prefix) for name in names):
         prefix += "_"
-    lines = []
-    if made.matrices:
-        other = " or ".join(f"{names[number]}.ndim != 2" for number in made.matrices)
-        lines += [f"if {other}:", f"    return {signature.by_layers}"]
+    texts |= {step.value: f"{prefix}{step.value}" for step in (*made.before, *made.apart)}
 
-    def add(step: Step) -> None:
-        line = _text(step, texts, cells)
-        texts[step.value] = f"{prefix}{step.value}"
-        lines.append(f"{texts[step.value]} = {line}")
+    def lines_of(steps: Sequence[Step]) -> list[str]:
+        return [f"{texts[step.value]} = {_text(step, texts, cells)}" for step in steps]
 
-    for step in made.before:
-        add(step)
-    read = ", ".join(texts[number] for number in made.inputs)
-    for number in made.outputs:
-        texts[number] = f"{prefix}{number}"
-    lines.append(f"{', '.join(texts[number] for number in made.outputs)} = {graph}({read})")
+    read = "".join(f"{texts[number]}, " for number in made.inputs)
+    matrices = "".join(f"{number in made.matrices}, " for number in made.inputs)
+    outputs = ", ".join(texts[number] for number in made.outputs)
+    inside = [f"{outputs} = {graph}({read.removesuffix(', ')})"]
     for number, shape in made.shapes.items():
         text = texts[number]
-        lines.append(f"{text} = {text}.reshape((-1, {', '.join(map(str, shape))}))")
-    for step in made.behind:
-        add(step)
+        inside.append(f"{text} = {text}.reshape((-1, {', '.join(map(str, shape))}))")
     returned = results if isinstance(results, tuple) else (results,)
     text = ", ".join(texts[number] for number in returned)
-    lines.append(f"return ({text},)" if isinstance(results, tuple) else f"return {text}")
-    return lines
+    end = f"return ({text},)" if isinstance(results, tuple) else f"return {text}"
+    return [
+        *lines_of(made.before),
+        f"if {graph}.fits(({read}), ({matrices})):",
+        *(f"    {line}" for line in [*inside, *lines_of(made.behind), end]),
+        *lines_of(made.apart),
+        end,
+    ]
 
 
 def construct_of(signature: Signature, blocks: Sequence[tuple[str, Sequence[str]]]) -> Any:

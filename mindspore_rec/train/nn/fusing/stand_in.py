@@ -72,6 +72,12 @@ class StandIn:
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise TraceError(f"it sets '{name}' of a Tensor")
 
+    def __str__(self) -> NoReturn:
+        raise TraceError("it makes text of a Tensor")
+
+    def __format__(self, form: str) -> NoReturn:
+        raise TraceError("it makes text of a Tensor")
+
     def __setitem__(self, place: Any, value: Any) -> NoReturn:
         raise TraceError("it sets elements of a Tensor")
 

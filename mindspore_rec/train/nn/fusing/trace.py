@@ -7,20 +7,26 @@ and cells into which a trace cannot look, are single steps; a cell of the user's
 
 from __future__ import annotations
 
+import gc
 import inspect
+import sys
 import threading
+import traceback
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-from mindspore import mint, nn, ops
+from mindspore import Tensor, mint, nn, ops
 
 from mindspore_rec.train.graph.lock import graph_lock
 from mindspore_rec.train.nn.fusing.layers import is_layer
 from mindspore_rec.train.nn.fusing.stand_in import StandIn, TraceError
+from mindspore_rec.train.nn.fusing.surroundings import Surroundings, constant_of, is_of_library
 
 __all__ = ["BY_LAYERS", "Step", "Trace", "is_of_user", "may_enter", "trace", "values_in"]
 
@@ -68,12 +74,14 @@ class Trace:
         steps: the steps in their order.
         result: what is returned: the number of a value, or a tuple of numbers.
         entered: the cells whose `construct` is a part of the trace.
+        names: dictionary, name and value of each number that `construct` found in a module.
     """
 
     inputs: int
     steps: list[Step] = field(default_factory=list)
     result: int | tuple[int, ...] = 0
     entered: list[nn.Cell] = field(default_factory=list)
+    names: list[tuple[dict[str, Any], str, Any]] = field(default_factory=list)
 
 
 def values_in(thing: Any) -> tuple[int, ...]:
@@ -105,25 +113,33 @@ def trace(network: nn.Cell, arguments: tuple[bool, ...], training: bool) -> Trac
     cells = [cell for _, cell in network.cells_and_names()]
     attributes = [dict(vars(cell)) for cell in cells]
     containers = [(each, each.copy()) for of in attributes for each in of.values() if _holds(each)]
+    constants = [_constants_of(each) for each in attributes]
     tracer = _Tracer(network, len(arguments))
-    stand_ins = [StandIn(tracer, k) if is_given else None for k, is_given in enumerate(arguments)]
+    given = tuple(tracer.stand_in(k) if each else None for k, each in enumerate(arguments))
     with graph_lock, _recording(tracer):
         try:
             for cell in cells:
                 vars(cell)["training"] = training
-            returned = tracer.enter(network, tuple(stand_ins), {})
+            with tracer.surroundings.watched():
+                returned = tracer.enter(network, given, {})
             if any(len(container) != len(contents) for container, contents in containers):
                 raise TraceError("it changes a list, dict or set of a cell in construct")
-            return tracer.finish(returned)
+            if [_constants_of(each) for each in attributes] != constants:
+                raise TraceError("it changes an object of a cell in construct")
+            traced = tracer.finish(returned)
         except TraceError:
             raise
         except Exception as error:
-            raise TraceError(f"it raises {type(error).__name__}: {_first_line(error)}") from error
+            raise TraceError(_words_of(error)) from error
         finally:
             for cell, before in zip(cells, attributes, strict=True):
                 _give_back(cell, before)
             for container, contents in containers:
                 _refill(container, contents)
+    del given, returned
+    if tracer.is_kept():
+        raise TraceError("it keeps a Tensor after its forward pass")
+    return traced
 
 
 class _Tracer:
@@ -133,6 +149,22 @@ class _Tracer:
         self._known = {id(cell) for _, cell in network.cells_and_names()}
         self._next = inputs
         self._replaced: set[int] = set()
+        self._made: list[weakref.ref[StandIn]] = []
+        self.surroundings = Surroundings(
+            {id(each): _recorded(self, each, text) for _, _, each, text in _functions()}
+        )
+
+    def stand_in(self, number: int) -> StandIn:
+        """Return the stand-in for a value."""
+        made = StandIn(self, number)
+        self._made.append(weakref.ref(made))
+        return made
+
+    def is_kept(self) -> bool:
+        """Return whether something beside the trace keeps a stand-in: a list of the user's."""
+        if any(each() is not None for each in self._made):
+            gc.collect()
+        return any(each() is not None for each in self._made)
 
     def replace(self, number: int) -> None:
         """Note that `+=` and the like may have changed a value in place."""
@@ -144,11 +176,23 @@ class _Tracer:
 
     def record(self, kind: str, target: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Add a step, and return the stand-in for its result."""
-        step = Step(kind, target, tuple(args), kwargs, self._next)
+        step = Step(kind, target, self._copied(tuple(args)), self._copied(kwargs), self._next)
         self._check_alive(step.reads)
         self._next += 1
         self.trace.steps.append(step)
-        return StandIn(self, step.value)
+        return self.stand_in(step.value)
+
+    def _copied(self, thing: Any) -> Any:
+        """Return arguments with other stand-ins, which a step keeps."""
+        if _is_stand_in(thing):
+            return StandIn(self, thing.number)
+        if type(thing) is dict:
+            return {name: self._copied(each) for name, each in thing.items()}
+        if type(thing) in (tuple, list):
+            return type(thing)(self._copied(each) for each in thing)
+        if type(thing) is slice:
+            return slice(*map(self._copied, (thing.start, thing.stop, thing.step)))
+        return thing
 
     def call(self, cell: nn.Cell, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return what a cell returns: by steps of its own, or as one step."""
@@ -161,6 +205,8 @@ class _Tracer:
             try:
                 returned = self.enter(cell, args, kwargs)
             except Exception:  # the cell is one step, whatever is in it
+                if self.surroundings.problem:
+                    raise
                 has_steps = False
             else:
                 # Without layers inside there is nothing to see, unless it returns several values.
@@ -175,15 +221,20 @@ class _Tracer:
         if not _is_plain(cell):
             raise TraceError("its construct is compiled, or it has a bprop or a __call__")
         self.trace.entered.append(cell)
+        self.surroundings.replace(vars(cell), iter([*vars(cell)]))
         before = dict(vars(cell))
         returned = getattr(cell, BY_LAYERS, cell.construct)(*args, **kwargs)
         changed = _give_back(cell, before)
+        self.surroundings.restore(vars(cell))
         if changed:
             raise TraceError(f"{type(cell).__name__} sets its '{changed}' in construct")
         return returned
 
     def finish(self, returned: Any) -> Trace:
         """Return the trace of a network that returned this."""
+        if self.surroundings.problem:
+            raise TraceError(self.surroundings.problem)
+        self.trace.names = self.surroundings.numbers
         several = type(returned) is tuple
         results = returned if several else (returned,)
         if not results or not all(_is_stand_in(each) for each in results):
@@ -205,9 +256,8 @@ def may_enter(cell: nn.Cell) -> bool:
         >>> may_enter(nn.SequentialCell()), may_enter(nn.Dense(2, 1))
         (True, False)
     """
-    room = type(cell).__module__.partition(".")[0]
-    is_of_library = room in ("mindspore", "mindspore_rec")
-    return (isinstance(cell, nn.SequentialCell) or not is_of_library) and _is_plain(cell)
+    is_open = isinstance(cell, nn.SequentialCell) or not is_of_library(type(cell).__module__)
+    return is_open and _is_plain(cell)
 
 
 def _is_plain(cell: nn.Cell) -> bool:
@@ -237,6 +287,10 @@ def _give_back(cell: nn.Cell, before: dict[str, Any]) -> str:
     return changed
 
 
+def _constants_of(attributes: dict[str, Any]) -> list[Any]:
+    return [constant_of(value) for name, value in attributes.items() if is_of_user(name)]
+
+
 def _holds(value: Any) -> bool:
     return type(value) in (list, dict, set)
 
@@ -261,6 +315,18 @@ def is_of_user(name: str) -> bool:
         (True, False)
     """
     return name not in _of_every_cell() and name != "_func_graph_flags"
+
+
+def _words_of(error: Exception) -> str:
+    """Return what is said of a `construct` that raised an error."""
+    frames = [each for each in traceback.extract_tb(error.__traceback__) if "StandIn" in str(error)]
+    names = ("mindspore", "mindspore_rec")
+    frames = [each for each in frames if names[0] not in Path(each.filename).parts]
+    frames = [each for each in frames if names[1] not in Path(each.filename).parts]
+    if frames:
+        place = f"line {frames[-1].lineno} of {Path(frames[-1].filename).name}"
+        return f"it gives a Tensor to a function that cannot be followed, in {place}"
+    return f"it raises {type(error).__name__}: {_first_line(error)}"
 
 
 def _first_line(error: Exception) -> str:
@@ -307,6 +373,17 @@ def _recording(tracer: _Tracer) -> Iterator[None]:
             return tracer.call(cell, args, kwargs)
 
         nn.Cell.__call__ = called
+        getattr_ = nn.Cell.__getattr__
+        stack.callback(setattr, nn.Cell, "__getattr__", getattr_)
+
+        def looked_up(cell: nn.Cell, name: str) -> Any:
+            found = getattr_(cell, name)
+            if isinstance(found, Tensor) and threading.get_ident() == tracer.thread:
+                if not is_of_library(sys._getframe(1).f_globals.get("__name__", "")):
+                    raise TraceError(f"it reads the Parameter '{name}'")
+            return found
+
+        nn.Cell.__getattr__ = looked_up
         for kind, method in _primitives():
             stack.callback(setattr, kind, "__call__", method)
             setattr(kind, "__call__", _recorded_primitive(tracer, method))  # noqa: B010
