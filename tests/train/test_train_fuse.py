@@ -117,6 +117,49 @@ def test_a_step_fuses_the_network_with_its_loss(graph_mode, unique):
     assert step.network is net and net.runs_as_operator and net.fused_graph.is_fused
 
 
+class Towers(nn.Cell):
+    """Scores of the items of a user, whose layers read different numbers of rows."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.embedding = HashEmbeddingLookup(4, ms.int64, name=name)
+        self.user, self.item = MLP(4, (5,), batch_norm=True), MLP(4, (5,), dropout=0.3)
+
+    def construct(self, users: Tensor, items: Tensor) -> Tensor:
+        user = self.user(self.embedding(users).reshape((-1, 4)))
+        item = self.item(self.embedding(items).reshape((-1, 4)))
+        return (user.reshape((-1, 1, 5)) * item.reshape((-1, 3, 5))).sum(2)
+
+
+@pytest.mark.parametrize("sizes", [(40, 40, 30), (40, 30, 20, 10)])  # four: dynamic shapes
+def test_layers_of_different_numbers_of_rows_train(graph_mode, unique, sizes):
+    random = np.random.default_rng(1)
+    name, found, said = unique(), [], []
+    batches = [
+        (random.integers(0, 50, (size, 1)), random.integers(0, 50, (size, 3))) for size in sizes
+    ]
+    data = [(*ids, (ids[1] % 2).astype(np.float32)) for ids in batches]
+    for fuse in ({}, {"fuse": False}):
+        ms.set_seed(3)
+        net = Towers(name)
+        optimizer = LazyAdam(net.trainable_params(), learning_rate=0.05)
+        model = RecModel(net, BCEWithLogitsLoss(), optimizer, **fuse)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model.train(1, data, progress=False)
+        said.append([str(each.message) for each in caught if "slower" in str(each.message)])
+        (table,) = tables_of(net)
+        state = [p.asnumpy() for p in net.get_parameters() if p.name.count("anchor") == 0]
+        output = model.predict(*batches[0]).asnumpy()
+        found.append([*state, table.read_rows(np.arange(50)), output])
+        assert hasattr(net, "runs_as_operator") == (not fuse)
+        table.close()
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
+    assert [len(each) for each in said] == [1, 0]
+    assert said[0][0].startswith("Towers runs layer by layer") and "fuse=False" in said[0][0]
+
+
 def test_what_cannot_be_followed_is_one_warning(graph_mode, unique):
     nets: list[Any] = []
     said = told(lambda: nets.append(trained(Branching, unique(), False)))

@@ -282,6 +282,7 @@ def _fuse(network: nn.Cell, signature: Signature, expects_rows: bool) -> None:
         object.__setattr__(network, name, nn.Cell.set_train(graph, network.training))
         graph.owner, graph.expects_rows = kind.__name__, expects_rows
         fusion.graphs.append(graph)
+        graph.number = fusion.graphs[0].number  # one warning for all
     vars(network)[_FUSION] = fusion
 
 
@@ -353,8 +354,8 @@ class _Operators:
         )
         key = (*layers, tuple(made.inputs.items()), tuple(made.outputs))
         if key not in self.graphs:
-            name = _CHILD + "_" * len(self.graphs)
-            while hasattr(self._network, name):
+            name = _CHILD
+            while hasattr(self._network, name) or name in dict(self.graphs.values()):
                 name += "_"
             self.graphs[key] = (name, self._made(made))
         return self.graphs[key][0]
