@@ -94,8 +94,8 @@ class RecModel(Model):
             and weights keep their types. Default: 'O0', which changes nothing.
         boost_level: only 'O0' is supported: other levels change the train step.
         fuse: whether several layers of `mindspore_rec.nn` in the network become one operator, as by
-            `mindspore_rec.nn.fuse`, which says what that is and asks of the network; with a warning
-            if they cannot. The network is changed: False leaves it as it is. Default: True.
+            `mindspore_rec.nn.fuse`; with a warning if they cannot. False leaves the network
+            unchanged. Default: True.
         **kwargs: `loss_scale_manager`: a `FixedLossScaleManager` that does not drop updates, with
             the same scale as the optimizer's `loss_scale`.
 

@@ -53,7 +53,8 @@ class TrainStep(nn.Cell):
         loss_scale: factor of the loss in the backward pass, equal to the optimizer's `loss_scale`,
             > 0. Default: 1.0.
         fuse: whether several layers of `mindspore_rec.nn` in the network become one operator, as by
-            `mindspore_rec.nn.fuse`. Default: True.
+            `mindspore_rec.nn.fuse`; with a warning if they cannot. False leaves the network
+            unchanged. Default: True.
 
     Inputs:
         The inputs of the network.
@@ -100,13 +101,13 @@ class TrainStep(nn.Cell):
         self.network = network
         self.optimizer = optimizer
         self.loss_scale = float(loss_scale)
-        # A cell, not a method: MindSpore holds the object of a method that it differentiates for
-        # ever, and with it the network's tables.
+        # A cell, not a method: if MindSpore differentiates a method, it never frees the method's
+        # object, nor the network's tables.
         scaled = network if self.loss_scale == 1.0 else ScaledLoss(network, self.loss_scale)
         self.value_and_grad = ms.value_and_grad(scaled, None, optimizer.parameters)
 
     def construct(self, *inputs: Any) -> Any:
-        """Return the loss, once the optimizer step is done."""
+        """Return the loss after the optimizer step."""
         loss, gradients = spread(self.value_and_grad, inputs)
         loss = ops.depend(loss, self.optimizer(gradients))
         return loss if self.loss_scale == 1.0 else loss / self.loss_scale

@@ -34,18 +34,20 @@ _Cell = TypeVar("_Cell", bound=nn.Cell)
 def fuse(cell: _Cell, inputs: int | None = None) -> _Cell:
     """Let the layers of a network run as one operator forward and one backward.
 
-    `construct` is called once as Python, with stand-ins for Tensors, which note what is done with
-    them; a branch on `self.training` is seen for both values. All Tensors that the layers read must
-    have the same number of rows. Layers that an operator can compute
-    become one `FusedGraph`: `MLP`, `CrossNet`, `CrossNetV2`, `CrossNetMix`, `FactorizationMachine`,
-    `DotInteraction`, `NumberEmbedding`, `Sum` and `nn.Dense` with their sums, joins (`ops.concat`)
-    and the activations behind `nn.Dense`. Anything else, such as lookups before them and a sigmoid
-    behind them, is computed as it stands in `construct`.
+    `construct` is called as Python, with stand-ins that record what is done with Tensors, once for
+    each value of `self.training`. Layers that an operator can compute become one `FusedGraph`:
+    `MLP`, `CrossNet`, `CrossNetV2`, `CrossNetMix`, `FactorizationMachine`, `DotInteraction`,
+    `NumberEmbedding`, `Sum` and `nn.Dense` with their sums, joins (`ops.concat`) and the
+    activations behind `nn.Dense`. All other steps, such as lookups before the layers and a sigmoid
+    behind them, are computed as written in `construct`. So are the layers, with one warning, if
+    they read Tensors of different numbers of rows; in a graph with dynamic shapes the operator
+    raises an error instead.
 
-    The cell stays what it is: its layers, parameters, names, checkpoints and exports. Its class
-    becomes a subclass of what it was, with another `construct`. MindSpore's layers compute
-    wherever `FusedGraph` has them compute, and with one warning if a cell between network and
-    layers has hooks, another type, another child or another number as an attribute than it had.
+    The cell stays the same object: layers, parameters, names, checkpoints and exports do not
+    change. Its class becomes a subclass of its old class, with another `construct`. MindSpore's
+    layers compute if `FusedGraph` cannot use its operator. They also compute, with one warning, if
+    a cell between network and layers has changed since: hooks, its type, a child, or a number in an
+    attribute.
 
     Args:
         cell: the network, not yet compiled.
@@ -56,8 +58,8 @@ def fuse(cell: _Cell, inputs: int | None = None) -> _Cell:
         The cell itself.
 
     Raises:
-        TypeError: `cell` is no cell, or a container of cells; `inputs` is no int.
-        ValueError: `construct` cannot be followed, or has nothing for an operator to do.
+        TypeError: `cell` is no cell, or it is a container of cells; `inputs` is no int.
+        ValueError: `construct` cannot be traced, or no operator can compute a layer of it.
 
     Example:
         >>> import numpy as np
@@ -104,21 +106,20 @@ def is_fused(cell: nn.Cell) -> bool:
 
 
 def apply_fuse(network: nn.Cell, fuse: bool) -> None:
-    """Fuse a network of several layers, as a train step does if it is asked to.
+    """Fuse a network of several layers, as `RecModel` and `TrainStep` do.
 
-    Nothing is done, and nothing said, if there are fewer than two layers of `mindspore_rec.nn` that
-    are not in one operator yet, or if the network is a container, a train step or a cell of a
-    library.
+    Some networks stay unchanged without a warning: containers, train steps, cells of a library, and
+    networks with fewer than two layers of `mindspore_rec.nn` outside operators.
 
     Args:
         network: the network.
-        fuse: whether to fuse it at all.
+        fuse: False leaves the network unchanged.
 
     Raises:
         TypeError: `fuse` is no bool.
 
     Warns:
-        RuntimeWarning: its `construct` cannot be followed, so that its layers stay apart.
+        RuntimeWarning: the network cannot be fused, so each layer stays a separate operator.
 
     Example:
         >>> net = nn.SequentialCell(nn.Dense(2, 1))
@@ -156,7 +157,7 @@ def _cells_in(cell: nn.Cell) -> list[nn.Cell]:
 
 
 class _Child(NamedTuple):
-    """A child of a cell that a trace has entered."""
+    """Child of a cell that a trace has entered."""
 
     parent: nn.Cell
     name: str
@@ -164,7 +165,7 @@ class _Child(NamedTuple):
 
 
 class _Fusion:
-    """Cells, attributes and operators of a network, as they were when it was traced."""
+    """Cells, attributes and operators of a network at the time of its trace."""
 
     def __init__(self, network: nn.Cell, traces: list[Trace], has_modes: bool) -> None:
         self.entered = list({id(each): each for t in traces for each in t.entered}.values())
@@ -182,7 +183,7 @@ class _Fusion:
         self._warned = False
 
     def is_used(self, network: nn.Cell) -> bool:
-        """Return whether the operators stand for the network; warn once if they do not."""
+        """Return whether the network runs by its operators; warn once if it does not."""
         change = self._change(network)
         if change is None:
             return all(graph.is_fused for graph in self.graphs if not _can_fall_back(graph))
@@ -221,12 +222,12 @@ class _Fusion:
 
 
 def _can_fall_back(graph: FusedGraph) -> bool:
-    """Return whether an operator that is not used may call its layers one by one itself."""
+    """Return whether a `FusedGraph` can call its layers one by one as `construct` does."""
     return graph.expects_rows and not any(isinstance(part, JoinedPart) for part in graph.parts)
 
 
 def _children_of(parent: nn.Cell) -> Iterator[_Child]:
-    """Yield the children of a cell, and of the lists of cells among them."""
+    """Yield the children of a cell, and the children of its lists of cells."""
     for name, cell in parent._cells.items():
         if cell is not None:
             yield _Child(parent, name, cell)
@@ -277,8 +278,8 @@ def _fuse(network: nn.Cell, signature: Signature, expects_rows: bool) -> None:
     except TypeError as error:
         raise TraceError(f"its class can have no subclass here: {error}") from error
     for name, graph in operators.graphs.values():
-        # Past Cell.__setattr__: `cells()` of the network yields the cells that it had.
-        # Not by the operator's `set_train`, which sets the mode of the layers too.
+        # `object.__setattr__`, since `cells()` of the network must not yield the operator.
+        # `nn.Cell.set_train`, since the operator's method would set the mode of the layers too.
         object.__setattr__(network, name, nn.Cell.set_train(graph, network.training))
         graph.owner, graph.expects_rows = kind.__name__, expects_rows
         fusion.graphs.append(graph)
@@ -287,7 +288,7 @@ def _fuse(network: nn.Cell, signature: Signature, expects_rows: bool) -> None:
 
 
 class _Quiet:
-    """Base in front of a network's class, which keeps that from being told of a subclass."""
+    """First base of a fused class: hides it from `__init_subclass__` of the network's class."""
 
     def __init_subclass__(cls) -> None:
         """Do nothing."""
@@ -299,7 +300,7 @@ def _class_before(network: nn.Cell) -> Any:
 
 
 def _add_flags_recursive(network: nn.Cell, **flags: Any) -> nn.Cell:
-    """Set flags, such as the mode, of a network with its operators, as `nn.Cell`'s method does."""
+    """Set flags, such as the mode, of a network and of its operators."""
     _class_before(network).add_flags_recursive(network, **flags)
     for graph in vars(network)[_FUSION].graphs:
         graph.add_flags_recursive(**flags)
@@ -312,7 +313,7 @@ def _is_used(network: nn.Cell) -> bool:
 
 
 def _undo(network: nn.Cell) -> None:
-    """Make a network what it was before `fuse`."""
+    """Undo `fuse`: remove the operators and restore the class."""
     fusion = vars(network).pop(_FUSION, None)
     if fusion is not None:
         network.__class__ = _class_before(network)
@@ -321,7 +322,7 @@ def _undo(network: nn.Cell) -> None:
 
 
 def _paths(network: nn.Cell) -> dict[int, str]:
-    """Return the path of each cell and primitive as Python text, as 'self.towers[0]'."""
+    """Return the path of each cell and primitive as Python text, such as 'self.towers[0]'."""
     paths = {}
     for name, cell in network.cells_and_names():
         parts = name.split(".") if name else []
@@ -337,8 +338,8 @@ class _Operators:
     """The operators of a network.
 
     Attributes:
-        cells: the path of each cell as Python text, as 'self.towers[0]', by its `id`.
-        graphs: name and cell of each operator, by what it computes.
+        cells: path of each cell as Python text, such as 'self.towers[0]', by the cell's `id`.
+        graphs: name and cell of each operator, by its layers, inputs and outputs.
     """
 
     def __init__(self, network: nn.Cell) -> None:
@@ -347,7 +348,7 @@ class _Operators:
         self.graphs: dict[Any, tuple[str, FusedGraph]] = {}
 
     def name_of(self, made: Plan) -> str:
-        """Return the name of the operator for a plan, which is made if there is none."""
+        """Return the name of the operator for a plan; make the operator if there is none."""
         layers = tuple(
             (id(node.layer), node.activation, node.value, *map(tuple, node.arguments))
             for node in made.nodes

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a `construct` uses beside its arguments: names of modules, attributes, functions of Python.
+"""Watches what a `construct` uses beside its arguments: global names, attributes, functions.
 
-An operator is made once. So a trace notes each number that it used, to compare it later, and ends
-if the network calls a function that may do something else in the next step.
+An operator is made once. So a trace notes each number that it reads, to compare it in later calls.
+It ends if the network calls a function that may act differently in the next step.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def is_of_library(module: str) -> bool:
 
 
 def constant_of(value: Any, depth: int = _DEPTH) -> Any:
-    """Return the numbers and texts in a value, to be compared with those of a later time.
+    """Return the numbers and texts in a value, for a comparison at a later time.
 
-    Lists, tuples, dicts, sets and objects of the user's classes are looked into, cells and Tensors
-    are not. None stands for a value without numbers.
+    It searches lists, tuples, dicts, sets and objects of the user's classes, but no cells and
+    Tensors. The result is None for any other value.
 
     Example:
         >>> constant_of([1, "sum", nn.ReLU()])
@@ -66,14 +66,14 @@ def constant_of(value: Any, depth: int = _DEPTH) -> Any:
 
 
 class Surroundings:
-    """Names that the functions of a trace read, and calls that end it.
+    """Global names that the functions of a trace read, and calls that end the trace.
 
     Args:
-        functions: by the `id` of a function of MindSpore, the function that notes its calls.
+        functions: by the `id` of each function of MindSpore, a function that records its calls.
 
     Attributes:
-        numbers: dictionary, name and value of each number or text among the names.
-        problem: why the trace cannot stand for later steps, or ''.
+        numbers: namespace, name and value of each global number or text.
+        problem: why the trace is not valid for later steps, or ''.
     """
 
     def __init__(self, functions: Mapping[int, Callable[..., Any]]) -> None:
@@ -87,7 +87,7 @@ class Surroundings:
     def watched(self) -> Iterator[None]:
         """Watch the functions that this thread calls."""
         before, collects = sys.getprofile(), gc.isenabled()
-        gc.disable()  # what others do when Python collects garbage is no part of the network
+        gc.disable()  # hooks of the garbage collector are no part of the network
         sys.setprofile(self._note)
         try:
             yield
@@ -100,7 +100,7 @@ class Surroundings:
             self._replaced.clear()
 
     def replace(self, names: dict[str, Any], wanted: Iterator[str]) -> None:
-        """Let functions of MindSpore among names be noted when they are called."""
+        """Replace functions of MindSpore in a namespace by functions that record their calls."""
         for name in wanted:
             value = names.get(name)
             noted = self._functions.get(id(value)) if callable(value) else None
@@ -109,7 +109,7 @@ class Surroundings:
                 names[name] = noted
 
     def restore(self, names: dict[str, Any]) -> None:
-        """Give names that `replace` has changed the functions that they had."""
+        """Restore the functions of a namespace that `replace` has changed."""
         for _, name, value in [each for each in self._replaced if each[0] is names]:
             names[name] = value
         self._replaced = [each for each in self._replaced if each[0] is not names]
@@ -136,7 +136,7 @@ class Surroundings:
 
 
 def _may_differ(function: Any) -> bool:
-    """Return whether a function of C may return or do something else when it is called again."""
+    """Return whether a C function may act differently when it is called again."""
     owner = getattr(function, "__self__", None)
     module = getattr(function, "__module__", None) or type(owner).__module__
     if module == "builtins":

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Traces the forward pass of a network: its `construct`, called with stand-ins for Tensors.
 
-MindSpore's graph compiler has no part in it: `construct` runs as Python. Layers with a fused form,
-and cells into which a trace cannot look, are single steps; a cell of the user's own is entered.
+MindSpore's graph compiler is not used: `construct` runs as Python. A layer with a fused form is a
+single step, and so is a cell that cannot be traced. The calls inside a user's cell are steps of
+their own.
 """
 
 from __future__ import annotations
@@ -46,11 +47,11 @@ class Step:
 
     Args:
         kind: 'cell', 'primitive', 'function', 'method', 'operator' or 'item'.
-        target: the cell or the primitive; name of the function, as 'ops.concat', or of the method;
-            the operator.
+        target: the cell, the primitive, the operator, or the name of the function or method, such
+            as 'ops.concat'.
         args: arguments by position, with a `StandIn` for each value.
         kwargs: arguments by name.
-        value: number of the value that it returns.
+        value: number of the value that the step returns.
     """
 
     kind: str
@@ -61,20 +62,20 @@ class Step:
 
     @property
     def reads(self) -> tuple[int, ...]:
-        """Numbers of the values that it reads."""
+        """Numbers of the values that the step reads."""
         return values_in((self.args, self.kwargs))
 
 
 @dataclass
 class Trace:
-    """A forward pass.
+    """Steps of a forward pass.
 
     Attributes:
         inputs: number of arguments, which are the values 0, 1, ...
-        steps: the steps in their order.
-        result: what is returned: the number of a value, or a tuple of numbers.
+        steps: the steps in order.
+        result: number of the returned value, or a tuple of numbers.
         entered: the cells whose `construct` is a part of the trace.
-        names: dictionary, name and value of each number that `construct` found in a module.
+        names: namespace, name and value of each global number that `construct` reads.
     """
 
     inputs: int
@@ -100,15 +101,15 @@ def values_in(thing: Any) -> tuple[int, ...]:
 def trace(network: nn.Cell, arguments: tuple[bool, ...], training: bool) -> Trace:
     """Return the forward pass of a network.
 
-    What the network computes does not change: it is not run, and its modes are as before.
+    The network and its modes do not change.
 
     Args:
         network: the network.
-        arguments: for each argument of `construct` by position whether it is given; None otherwise.
+        arguments: for each argument of `construct`, whether it is a Tensor; None is passed if not.
         training: whether the network trains.
 
     Raises:
-        TraceError: the network does something that cannot be written down as steps.
+        TraceError: the network cannot be written as steps.
     """
     cells = [cell for _, cell in network.cells_and_names()]
     attributes = [dict(vars(cell)) for cell in cells]
@@ -161,13 +162,13 @@ class _Tracer:
         return made
 
     def is_kept(self) -> bool:
-        """Return whether something beside the trace keeps a stand-in: a list of the user's."""
+        """Return whether an object outside the trace keeps a stand-in."""
         if any(each() is not None for each in self._made):
             gc.collect()
         return any(each() is not None for each in self._made)
 
     def replace(self, number: int) -> None:
-        """Note that `+=` and the like may have changed a value in place."""
+        """Note that `+=` or the like may have changed a value in place."""
         self._replaced.add(number)
 
     def _check_alive(self, numbers: tuple[int, ...]) -> None:
@@ -183,7 +184,7 @@ class _Tracer:
         return self.stand_in(step.value)
 
     def _copied(self, thing: Any) -> Any:
-        """Return arguments with other stand-ins, which a step keeps."""
+        """Return arguments with new stand-ins, for a step to keep."""
         if _is_stand_in(thing):
             return StandIn(self, thing.number)
         if type(thing) is dict:
@@ -195,7 +196,7 @@ class _Tracer:
         return thing
 
     def call(self, cell: nn.Cell, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return what a cell returns: by steps of its own, or as one step."""
+        """Return the result of a cell's call, after recording its inner steps or a single step."""
         if id(cell) not in self._known:
             raise TraceError(f"it calls a {type(cell).__name__} that is no child of a cell")
         if is_layer(cell) and not all(map(_is_stand_in, (*args, *kwargs.values()))):
@@ -209,7 +210,7 @@ class _Tracer:
                     raise
                 has_steps = False
             else:
-                # Without layers inside there is nothing to see, unless it returns several values.
+                # Inner steps matter if there are layers inside, or several results.
                 has_steps = isinstance(returned, tuple) or _has_layers(cell)
             if has_steps:
                 return returned
@@ -217,7 +218,7 @@ class _Tracer:
         return self.record("cell", cell, args, kwargs)
 
     def enter(self, cell: nn.Cell, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return what a cell's `construct` returns."""
+        """Return the result of a cell's `construct`."""
         if not _is_plain(cell):
             raise TraceError("its construct is compiled, or it has a bprop or a __call__")
         self.trace.entered.append(cell)
@@ -231,7 +232,7 @@ class _Tracer:
         return returned
 
     def finish(self, returned: Any) -> Trace:
-        """Return the trace of a network that returned this."""
+        """Return the trace of a network with this result."""
         if self.surroundings.problem:
             raise TraceError(self.surroundings.problem)
         self.trace.names = self.surroundings.numbers
@@ -250,7 +251,7 @@ def _is_stand_in(thing: Any) -> bool:
 
 
 def may_enter(cell: nn.Cell) -> bool:
-    """Return whether a cell's `construct` is ordinary Python of the user, or a stack's.
+    """Return whether a cell can be traced: a user's cell, or an `nn.SequentialCell`.
 
     Example:
         >>> may_enter(nn.SequentialCell()), may_enter(nn.Dense(2, 1))
@@ -261,7 +262,7 @@ def may_enter(cell: nn.Cell) -> bool:
 
 
 def _is_plain(cell: nn.Cell) -> bool:
-    """Return whether a cell does nothing beside its `construct`, which is a Python function."""
+    """Return whether a call of a cell only runs its `construct`, a Python function."""
     kind = type(cell)
     construct = inspect.getattr_static(kind, BY_LAYERS, inspect.getattr_static(kind, "construct"))
     is_plain = isinstance(construct, FunctionType) and not hasattr(construct, "__wrapped__")
@@ -273,7 +274,7 @@ def _has_layers(cell: nn.Cell) -> bool:
 
 
 def _give_back(cell: nn.Cell, before: dict[str, Any]) -> str:
-    """Set the attributes of a cell back, and return the name of one that had changed, or ''."""
+    """Restore the attributes of a cell; return the name of a changed attribute, or ''."""
     now = vars(cell)
     changed = ""
     for name in [*now]:
@@ -296,7 +297,7 @@ def _holds(value: Any) -> bool:
 
 
 def _refill(container: Any, contents: Any) -> None:
-    """Give a list, dict or set the contents that it had."""
+    """Restore the contents of a list, dict or set."""
     if len(container) != len(contents):
         container.clear()
         (container.extend if type(container) is list else container.update)(contents)
@@ -308,7 +309,7 @@ def _of_every_cell() -> frozenset[str]:
 
 
 def is_of_user(name: str) -> bool:
-    """Return whether an attribute of a cell is none that every cell has.
+    """Return whether an attribute is the user's own: not every cell has it.
 
     Example:
         >>> is_of_user("scale"), is_of_user("training")
@@ -318,7 +319,7 @@ def is_of_user(name: str) -> bool:
 
 
 def _words_of(error: Exception) -> str:
-    """Return what is said of a `construct` that raised an error."""
+    """Return the sentence for a `construct` that raised an error."""
     frames = [each for each in traceback.extract_tb(error.__traceback__) if "StandIn" in str(error)]
     names = ("mindspore", "mindspore_rec")
     frames = [each for each in frames if names[0] not in Path(each.filename).parts]
@@ -334,7 +335,7 @@ def _first_line(error: Exception) -> str:
     return lines[0].rstrip(".")
 
 
-# ---- what is replaced while a trace is made
+# ---- replacements during a trace
 
 
 @cache
@@ -350,7 +351,7 @@ def _functions() -> list[tuple[ModuleType, str, Callable[..., Any], str]]:
 
 @cache
 def _primitives() -> list[tuple[type, Callable[..., Any]]]:
-    """Return each class of `mindspore.ops` whose instances are called, with its `__call__`."""
+    """Return each callable primitive class of `mindspore.ops`, with its `__call__`."""
     return [
         (kind, vars(kind)["__call__"])
         for kind in {id(each): each for each in vars(ops).values()}.values()
@@ -362,7 +363,7 @@ def _primitives() -> list[tuple[type, Callable[..., Any]]]:
 
 @contextmanager
 def _recording(tracer: _Tracer) -> Iterator[None]:
-    """Let calls of cells and of MindSpore's functions with stand-ins be steps, in this thread."""
+    """Record this thread's calls of cells and of MindSpore's functions as steps."""
     with ExitStack() as stack:
         call = nn.Cell.__call__
         stack.callback(setattr, nn.Cell, "__call__", call)
@@ -404,10 +405,10 @@ def _recorded_primitive(tracer: _Tracer, method: Callable[..., Any]) -> Callable
 
 
 def _check_reads(text: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Check that an operator reads an input: else it would run now, and not in each pass.
+    """Check that an operator reads an input; without one it would run in the trace only.
 
     Raises:
-        TraceError: it changes a Parameter, draws numbers, or makes a Tensor of Python's values.
+        TraceError: it reads no input: it may change a Parameter, draw numbers or make a constant.
     """
     if not values_in((args, kwargs)):
         raise TraceError(f"it calls {text} on something else than its inputs")
