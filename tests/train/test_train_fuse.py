@@ -139,7 +139,8 @@ def test_layers_of_different_numbers_of_rows_train(graph_mode, unique, sizes):
         (random.integers(0, 50, (size, 1)), random.integers(0, 50, (size, 3))) for size in sizes
     ]
     data = [(*ids, (ids[1] % 2).astype(np.float32)) for ids in batches]
-    for fuse in ({}, {"fuse": False}):
+    choices: list[dict[str, Any]] = [{}, {"fuse": False}]
+    for fuse in choices:
         ms.set_seed(3)
         net = Towers(name)
         optimizer = LazyAdam(net.trainable_params(), learning_rate=0.05)

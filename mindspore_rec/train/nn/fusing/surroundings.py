@@ -19,7 +19,7 @@ from mindspore import Tensor, nn, ops
 
 from mindspore_rec.train.nn.fusing.stand_in import TraceError
 
-__all__ = ["Surroundings", "constant_of", "is_of_library"]
+__all__ = ["Surroundings", "constant_of", "is_object", "is_of_library"]
 
 _NUMBERS = (bool, int, float, str, type(None))
 _MODULES = ("time", "_datetime", "secrets", "logging", "_io")
@@ -60,9 +60,19 @@ def constant_of(value: Any, depth: int = _DEPTH) -> Any:
             return frozenset(each for each in value if type(each) in _NUMBERS)
         entries = value.items() if isinstance(value, dict) else value
         return tuple(constant_of(each, depth - 1) for each in entries)
-    if hasattr(value, "__dict__") and not is_of_library(type(value).__module__):
-        return constant_of(dict(vars(value)), depth - 1)
-    return None
+    return constant_of(dict(vars(value)), depth - 1) if is_object(value) else None
+
+
+def is_object(value: Any) -> bool:
+    """Return whether a value is an object with attributes, of a class of the user.
+
+    Example:
+        >>> is_object(nn.ReLU()), is_object([1])
+        (False, False)
+    """
+    if isinstance(value, _OPAQUE) or not hasattr(value, "__dict__"):
+        return False
+    return not is_of_library(type(value).__module__)
 
 
 class Surroundings:

@@ -20,14 +20,14 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from mindspore import Tensor, mint, nn, ops
 
 from mindspore_rec.train.graph.lock import graph_lock
 from mindspore_rec.train.nn.fusing.layers import is_layer
 from mindspore_rec.train.nn.fusing.stand_in import StandIn, TraceError
-from mindspore_rec.train.nn.fusing.surroundings import Surroundings, constant_of, is_of_library
+from mindspore_rec.train.nn.fusing.surroundings import Surroundings, is_object, is_of_library
 
 __all__ = ["BY_LAYERS", "Step", "Trace", "is_of_user", "may_enter", "trace", "values_in"]
 
@@ -113,8 +113,13 @@ def trace(network: nn.Cell, arguments: tuple[bool, ...], training: bool) -> Trac
     """
     cells = [cell for _, cell in network.cells_and_names()]
     attributes = [dict(vars(cell)) for cell in cells]
-    containers = [(each, each.copy()) for of in attributes for each in of.values() if _holds(each)]
-    constants = [_constants_of(each) for each in attributes]
+    contents = [
+        each
+        for of in attributes
+        for name, value in of.items()
+        if is_of_user(name)
+        for each in _contents_of(value)
+    ]
     tracer = _Tracer(network, len(arguments))
     given = tuple(tracer.stand_in(k) if each else None for k, each in enumerate(arguments))
     with graph_lock, _recording(tracer):
@@ -123,10 +128,9 @@ def trace(network: nn.Cell, arguments: tuple[bool, ...], training: bool) -> Trac
                 vars(cell)["training"] = training
             with tracer.surroundings.watched():
                 returned = tracer.enter(network, given, {})
-            if any(len(container) != len(contents) for container, contents in containers):
-                raise TraceError("it changes a list, dict or set of a cell in construct")
-            if [_constants_of(each) for each in attributes] != constants:
-                raise TraceError("it changes an object of a cell in construct")
+            for each in contents:
+                if each.are_changed():
+                    raise TraceError(f"it changes {each.kind} of a cell in construct")
             traced = tracer.finish(returned)
         except TraceError:
             raise
@@ -135,8 +139,8 @@ def trace(network: nn.Cell, arguments: tuple[bool, ...], training: bool) -> Trac
         finally:
             for cell, before in zip(cells, attributes, strict=True):
                 _give_back(cell, before)
-            for container, contents in containers:
-                _refill(container, contents)
+            for each in contents:
+                each.restore()
     del given, returned
     if tracer.is_kept():
         raise TraceError("it keeps a Tensor after its forward pass")
@@ -288,19 +292,36 @@ def _give_back(cell: nn.Cell, before: dict[str, Any]) -> str:
     return changed
 
 
-def _constants_of(attributes: dict[str, Any]) -> list[Any]:
-    return [constant_of(value) for name, value in attributes.items() if is_of_user(name)]
+class _Contents(NamedTuple):
+    """Contents of a list, dict, set or object of a cell before a trace."""
+
+    container: Any
+    before: Any
+    kind: str
+
+    def are_changed(self) -> bool:
+        """Return whether the container has other contents now."""
+        return self._identities(self.container) != self._identities(self.before)
+
+    def restore(self) -> None:
+        """Give the container its contents back."""
+        if self.are_changed():
+            self.container.clear()
+            extend = type(self.container) is list
+            (self.container.extend if extend else self.container.update)(self.before)
+
+    @staticmethod
+    def _identities(contents: Any) -> Any:
+        if isinstance(contents, dict):
+            return {name: id(value) for name, value in contents.items()}
+        return {*contents} if isinstance(contents, set) else [id(each) for each in contents]
 
 
-def _holds(value: Any) -> bool:
-    return type(value) in (list, dict, set)
-
-
-def _refill(container: Any, contents: Any) -> None:
-    """Restore the contents of a list, dict or set."""
-    if len(container) != len(contents):
-        container.clear()
-        (container.extend if type(container) is list else container.update)(contents)
+def _contents_of(value: Any) -> Iterator[_Contents]:
+    if type(value) in (list, dict, set):
+        yield _Contents(value, value.copy(), "a list, dict or set")
+    elif is_object(value):
+        yield _Contents(vars(value), dict(vars(value)), "an object")
 
 
 @cache
