@@ -121,13 +121,13 @@ def trace(network: nn.Cell, arguments: tuple[bool, ...], training: bool) -> Trac
         for each in _contents_of(value)
     ]
     tracer = _Tracer(network, len(arguments))
-    given = tuple(tracer.stand_in(k) if each else None for k, each in enumerate(arguments))
+    stand_ins = tuple(tracer.stand_in(k) if each else None for k, each in enumerate(arguments))
     with graph_lock, _recording(tracer):
         try:
             for cell in cells:
                 vars(cell)["training"] = training
             with tracer.surroundings.watched():
-                returned = tracer.enter(network, given, {})
+                returned = tracer.enter(network, stand_ins, {})
             for each in contents:
                 if each.are_changed():
                     raise TraceError(f"it changes {each.kind} of a cell in construct")
@@ -141,7 +141,7 @@ def trace(network: nn.Cell, arguments: tuple[bool, ...], training: bool) -> Trac
                 _give_back(cell, before)
             for each in contents:
                 each.restore()
-    del given, returned
+    del stand_ins, returned
     if tracer.is_kept():
         raise TraceError("it keeps a Tensor after its forward pass")
     return traced
@@ -399,11 +399,11 @@ def _recording(tracer: _Tracer) -> Iterator[None]:
         stack.callback(setattr, nn.Cell, "__getattr__", getattr_)
 
         def looked_up(cell: nn.Cell, name: str) -> Any:
-            found = getattr_(cell, name)
-            if isinstance(found, Tensor) and threading.get_ident() == tracer.thread:
+            value = getattr_(cell, name)
+            if isinstance(value, Tensor) and threading.get_ident() == tracer.thread:
                 if not is_of_library(sys._getframe(1).f_globals.get("__name__", "")):
                     raise TraceError(f"it reads the Parameter '{name}'")
-            return found
+            return value
 
         nn.Cell.__getattr__ = looked_up
         for kind, method in _primitives():
