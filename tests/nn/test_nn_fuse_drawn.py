@@ -66,6 +66,7 @@ def compare(seed: int, count: int, mixes: bool, sizes: Any, by_step: bool) -> An
 
 
 SIZES = st.sampled_from([((5, 5), (5, 5)), ((5, 9), (4, 9)), ((1, 3), (6, 2)), ((4, 12), (3, 9))])
+DYNAMIC = ((5, 5), (4, 9), (3, 3))  # the third shape makes RecModel's graph dynamic
 
 
 @examples(30, 600)
@@ -80,6 +81,13 @@ def test_networks_in_pynative(seed, count, mixes, sizes):
 def test_networks_in_a_graph(seed, count, sizes, by_step):
     ms.set_context(mode=ms.GRAPH_MODE)
     compare(seed, count, False, sizes, by_step)
+
+
+@examples(1, 30)
+@given(seed=st.integers(0, 99999), count=st.integers(2, 9))
+def test_networks_in_a_dynamic_graph(seed, count):
+    ms.set_context(mode=ms.GRAPH_MODE)
+    compare(seed, count, False, DYNAMIC, False)
 
 
 def test_most_of_them_are_fused():
