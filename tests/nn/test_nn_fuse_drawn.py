@@ -8,7 +8,8 @@ from typing import Any
 
 import mindspore as ms
 import numpy as np
-from hypothesis import given, strategies as st
+import pytest
+from hypothesis import example, given, strategies as st
 from mindspore import Tensor, nn
 
 from mindspore_rec import RecModel
@@ -17,7 +18,7 @@ from mindspore_rec.optim import SGD
 from mindspore_rec.train import TrainStep
 from tests.nn.drawn_nets import ITEMS, WIDTH, drawn_net
 from tests.nn.fused_cells import rows_of
-from tests.support.nightly import examples
+from tests.support.nightly import examples, nightly
 
 
 def batch_of(users: int, ragged: int) -> list[np.ndarray]:
@@ -76,18 +77,19 @@ def test_networks_in_pynative(seed, count, mixes, sizes):
     compare(seed, count, mixes, sizes, True)
 
 
-@examples(2, 60)
+@examples(1, 60)
 @given(seed=st.integers(0, 99999), count=st.integers(2, 9), sizes=SIZES, by_step=st.booleans())
+@example(131, 8, ((5, 9), (4, 9)), True)  # operators for training and evaluation
 def test_networks_in_a_graph(seed, count, sizes, by_step):
     ms.set_context(mode=ms.GRAPH_MODE)
     compare(seed, count, False, sizes, by_step)
 
 
-@examples(1, 30)
-@given(seed=st.integers(0, 99999), count=st.integers(2, 9))
-def test_networks_in_a_dynamic_graph(seed, count):
+# The operator of 159 is used, by a comparison in each step.
+@pytest.mark.parametrize("seed", [159, *nightly(*range(100, 130))])
+def test_networks_in_a_dynamic_graph(seed):
     ms.set_context(mode=ms.GRAPH_MODE)
-    compare(seed, count, False, DYNAMIC, False)
+    compare(seed, 8, False, DYNAMIC, False)
 
 
 def test_most_of_them_are_fused():
