@@ -39,9 +39,9 @@ def fuse(cell: _Cell, inputs: int | None = None) -> _Cell:
     `MLP`, `CrossNet`, `CrossNetV2`, `CrossNetMix`, `FactorizationMachine`, `DotInteraction`,
     `NumberEmbedding`, `Sum` and `nn.Dense` with their sums, joins (`ops.concat`) and the
     activations behind `nn.Dense`. All other steps, such as lookups before the layers and a sigmoid
-    behind them, are computed as written in `construct`. So are the layers, with one warning, if
-    they read Tensors of different numbers of rows; in a graph with dynamic shapes the operator
-    raises an error instead.
+    behind them, are computed as written in `construct`. If the layers read Tensors of different
+    numbers of rows, the layers are computed as written, too, with one warning; in a graph with
+    dynamic shapes, the operator raises an error instead.
 
     The cell stays the same object: layers, parameters, names, checkpoints and exports do not
     change. Its class becomes a subclass of its old class, with another `construct`. MindSpore's
@@ -335,7 +335,7 @@ def _paths(network: nn.Cell) -> dict[int, str]:
 
 
 class _Operators:
-    """The operators of a network.
+    """Operators of a network.
 
     Attributes:
         cells: path of each cell as Python text, such as 'self.towers[0]', by the cell's `id`.

@@ -43,7 +43,7 @@ class LinearPart(nn.Cell):
         return inputs
 
     def learned(self) -> Any:
-        """Return the parameters, in the order in which `add_to` asks for them."""
+        """Return the parameters in the order in which `add_to` adds them."""
         if self.layer.has_bias:
             return self.layer.weight, self.layer.bias
         return (self.layer.weight,)
@@ -80,11 +80,11 @@ class JoinedPart(nn.Cell):
         return tuple(value for argument in self.layer.joined(arguments) for value in argument)
 
     def learned(self) -> Any:
-        """Return the parameters, in the order in which `add_to` asks for them."""
+        """Return the parameters in the order in which `add_to` adds them."""
         return self.layer.learned()
 
     def further(self) -> Any:
-        """Return the further inputs, in the order in which `add_to` asks for them."""
+        """Return the further inputs in the order in which `add_to` adds them."""
         return self.layer.further()
 
     def move(self, packed: Tensor, moved: Any) -> None:

@@ -76,7 +76,7 @@ def is_object(value: Any) -> bool:
 
 
 class Surroundings:
-    """Global names that the functions of a trace read, and calls that end the trace.
+    """Global names that traced functions read, and calls that end the trace.
 
     Args:
         functions: by the `id` of each function of MindSpore, a function that records its calls.
