@@ -127,15 +127,18 @@ class FusedGraph(FusedLayer):
         outputs = self._fused(inputs) if self.is_fused else self._one_by_one(inputs)
         return outputs[0] if len(self.results) == 1 else outputs
 
-    def fits(self, inputs: Any, matrices: Any) -> Any:
+    def fits(self, inputs: Any, matrices: Any, may_branch: bool) -> Any:
         """Return whether Tensors have the same number of rows and the widths of the inputs.
 
         The graph compiler compares shapes once. In a graph with dynamic shapes the result is True
-        if `expects_rows`; if not, the graph compares in each step.
+        if `expects_rows`. If not, the graph compares in each step if it may branch, and the result
+        is False if it may not.
 
         Args:
             inputs: the Tensors.
             matrices: for each Tensor, whether it must be a matrix.
+            may_branch: whether a graph may have a branch for each result. MindSpore 2.10 may lose
+                changes of a Parameter in such branches.
         """
         differences: Any = 0
         for i in range(len(inputs)):
@@ -147,10 +150,15 @@ class FusedGraph(FusedLayer):
             width: Any = 1
             for k in range(1, len(shape)):
                 width = width * shape[k]
-            more_floats, more_rows = width - self.in_features[i], shape[0] - inputs[0].shape[0]
-            differences = differences + more_floats * more_floats + more_rows * more_rows
+            more_floats = width - self.in_features[i]
+            differences = differences + more_floats * more_floats
+            if i > 0:
+                more_rows = shape[0] - inputs[0].shape[0]
+                differences = differences + more_rows * more_rows
         if not isconstant(differences):
-            return True if self.expects_rows else differences == 0
+            if self.expects_rows:
+                return True
+            return differences == 0 if may_branch else False
         return True if differences == 0 else _refuses(self.owner, self.number)
 
     def fuses(self) -> list[FusedLayer]:

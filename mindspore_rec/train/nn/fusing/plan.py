@@ -68,6 +68,7 @@ class Plan:
         shapes: shape of a row, by the number of each output whose rows are no vectors.
         matrices: numbers of the inputs that must be matrices.
         apart: all steps after `before`, in order, for a pass without the operator.
+        has_state: whether one of these steps may change a state or draw numbers.
     """
 
     before: list[Step] = field(default_factory=list)
@@ -78,6 +79,7 @@ class Plan:
     shapes: dict[int, tuple[int, ...]] = field(default_factory=dict)
     matrices: list[int] = field(default_factory=list)
     apart: list[Step] = field(default_factory=list)
+    has_state: bool = False
 
 
 def plan(trace: Trace) -> Plan:
@@ -355,6 +357,7 @@ class _Planner:
             raise NothingToFuseError("nothing reads what its layers compute")
         made.matrices = sorted(self.matrices)
         made.apart = [step for step in self.trace.steps if self.stages[step.value] != _BEFORE]
+        made.has_state = any(map(_may_keep_state, made.apart))
 
 
 def _state_of(step: Step) -> Any:
@@ -368,6 +371,15 @@ def _state_of(step: Step) -> Any:
         return id(step.target)
     name = step.target if isinstance(step.target, str) else type(step.target).__name__
     return "random numbers" if _DRAWS.search(name) else None
+
+
+def _may_keep_state(step: Step) -> bool:
+    """Return whether a step may change a state or draw numbers."""
+    if step.kind != "cell":
+        return _state_of(step) is not None
+    if is_layer(step.target):
+        return keeps_state(step.target)
+    return activation_of(step.target) is None
 
 
 def _only(argument: Any) -> tuple[int, ...]:

@@ -136,7 +136,7 @@ def forward_lines(
     end = f"return ({text},)" if isinstance(results, tuple) else f"return {text}"
     return [
         *lines_of(made.before),
-        f"if {graph}.fits(({read}), ({matrices})):",
+        f"if {graph}.fits(({read}), ({matrices}), {not made.has_state}):",
         *(f"    {line}" for line in [*inside, *lines_of(made.behind), end]),
         *lines_of(made.apart),
         end,
