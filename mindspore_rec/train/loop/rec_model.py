@@ -97,8 +97,8 @@ class RecModel(Model):
         boost_level: only 'O0' is supported, because other levels change the train step.
         fuse: whether to combine several layers of `mindspore_rec.nn` in the network into one
             operator. `mindspore_rec.nn.fuse` describes this change and its requirements. A warning
-            is given if the layers cannot be combined. True changes the network itself. Default:
-            False.
+            is given if the layers cannot be combined. False leaves the network unchanged. Default:
+            True.
         **kwargs: `loss_scale_manager`: a `FixedLossScaleManager` that does not drop updates, with
             the same scale as the optimizer's `loss_scale`.
 
@@ -152,7 +152,7 @@ class RecModel(Model):
         amp_level: str = "O0",
         boost_level: str = "O0",
         *,
-        fuse: bool = False,
+        fuse: bool = True,
         **kwargs: Any,
     ) -> None:
         if boost_level != "O0":

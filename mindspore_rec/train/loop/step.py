@@ -53,7 +53,8 @@ class TrainStep(nn.Cell):
         loss_scale: factor of the loss in the backward pass, > 0. This factor must equal the
             optimizer's `loss_scale`. Default: 1.0.
         fuse: whether to combine several layers of `mindspore_rec.nn` in the network into one
-            operator, as by `mindspore_rec.nn.fuse`. Default: False.
+            operator, as `mindspore_rec.nn.fuse` does. A warning is given if the layers cannot be
+            combined. False leaves the network unchanged. Default: True.
 
     Inputs:
         The inputs of the network.
@@ -90,7 +91,7 @@ class TrainStep(nn.Cell):
         optimizer: nn.Optimizer,
         loss_scale: float = 1.0,
         *,
-        fuse: bool = False,
+        fuse: bool = True,
     ) -> None:
         super().__init__(auto_prefix=False)
         if check_number("loss_scale", loss_scale) <= 0:

@@ -18,6 +18,7 @@ from mindspore_rec.train.nn.fusing.layers import activation_of, is_dense, is_lay
 from mindspore_rec.train.nn.fusing.plan import Node, Plan, plan
 from mindspore_rec.train.nn.fusing.source import IS_USED, Signature, construct_of, forward_lines
 from mindspore_rec.train.nn.fusing.stand_in import NothingToFuseError, TraceError
+from mindspore_rec.train.nn.fusing.surroundings import constant_of
 from mindspore_rec.train.nn.fusing.trace import BY_LAYERS, Trace, is_of_user, may_enter, trace
 from mindspore_rec.train.nn.sum import Sum
 
@@ -25,7 +26,6 @@ __all__ = ["apply_fuse", "fuse", "is_fused"]
 
 _FUSION = "_mindspore_rec_fusion"
 _CHILD = "fused_graph"
-_NUMBERS = (bool, int, float, str)  # of a cell, which are a part of the operator's text
 _FEWEST_LAYERS = 2  # one is an operator by itself
 
 _Cell = TypeVar("_Cell", bound=nn.Cell)
@@ -34,18 +34,20 @@ _Cell = TypeVar("_Cell", bound=nn.Cell)
 def fuse(cell: _Cell, inputs: int | None = None) -> _Cell:
     """Let the layers of a network run as one operator forward and one backward.
 
-    `construct` is called once as Python, with stand-ins for Tensors, which note what is done with
-    them; a branch on `self.training` is seen for both values. All Tensors that the layers read must
-    have the same number of rows. Layers that an operator can compute
-    become one `FusedGraph`: `MLP`, `CrossNet`, `CrossNetV2`, `CrossNetMix`, `FactorizationMachine`,
-    `DotInteraction`, `NumberEmbedding`, `Sum` and `nn.Dense` with their sums, joins (`ops.concat`)
-    and the activations behind `nn.Dense`. Anything else, such as lookups before them and a sigmoid
-    behind them, is computed as it stands in `construct`.
+    `construct` is called as Python, with stand-ins that record what is done with Tensors, once for
+    each value of `self.training`. Layers that an operator can compute become one `FusedGraph`:
+    `MLP`, `CrossNet`, `CrossNetV2`, `CrossNetMix`, `FactorizationMachine`, `DotInteraction`,
+    `NumberEmbedding`, `Sum` and `nn.Dense` with their sums, joins (`ops.concat`) and the
+    activations behind `nn.Dense`. All other steps, such as lookups before the layers and a sigmoid
+    behind them, are computed as written in `construct`. If the layers read Tensors of different
+    numbers of rows, the layers are computed as written, too, with one warning; in a graph with
+    dynamic shapes, the operator raises an error instead.
 
-    The cell stays what it is: its layers, parameters, names, checkpoints and exports. Its class
-    becomes a subclass of what it was, with another `construct`. MindSpore's layers compute
-    wherever `FusedGraph` has them compute, and with one warning if a cell between network and
-    layers has hooks, another type, another child or another number as an attribute than it had.
+    The cell stays the same object: layers, parameters, names, checkpoints and exports do not
+    change. Its class becomes a subclass of its old class, with another `construct`. MindSpore's
+    layers compute if `FusedGraph` cannot use its operator. They also compute, with one warning, if
+    a cell between network and layers has changed since: hooks, its type, a child, or a number in an
+    attribute.
 
     Args:
         cell: the network, not yet compiled.
@@ -56,8 +58,8 @@ def fuse(cell: _Cell, inputs: int | None = None) -> _Cell:
         The cell itself.
 
     Raises:
-        TypeError: `cell` is no cell, or a container of cells; `inputs` is no int.
-        ValueError: `construct` cannot be followed, or has nothing for an operator to do.
+        TypeError: `cell` is no cell, or it is a container of cells; `inputs` is no int.
+        ValueError: `construct` cannot be traced, or no operator can compute a layer of it.
 
     Example:
         >>> import numpy as np
@@ -87,7 +89,7 @@ def fuse(cell: _Cell, inputs: int | None = None) -> _Cell:
         check_int("inputs", inputs, 1, 1 << 16)
     _undo(cell)
     try:
-        _fuse(cell, Signature(cell, inputs))
+        _fuse(cell, Signature(cell, inputs), True)
     except TraceError as error:
         raise ValueError(f"{type(cell).__name__} cannot be fused: {error}") from None
     return cell
@@ -104,21 +106,20 @@ def is_fused(cell: nn.Cell) -> bool:
 
 
 def apply_fuse(network: nn.Cell, fuse: bool) -> None:
-    """Fuse a network of several layers, as a train step does if it is asked to.
+    """Fuse a network of several layers, as `RecModel` and `TrainStep` do.
 
-    Nothing is done, and nothing said, if there are fewer than two layers of `mindspore_rec.nn` that
-    are not in one operator yet, or if the network is a container, a train step or a cell of a
-    library.
+    Some networks stay unchanged without a warning: containers, train steps, cells of a library, and
+    networks with fewer than two layers of `mindspore_rec.nn` outside operators.
 
     Args:
         network: the network.
-        fuse: whether to fuse it at all.
+        fuse: False leaves the network unchanged.
 
     Raises:
         TypeError: `fuse` is no bool.
 
     Warns:
-        RuntimeWarning: its `construct` cannot be followed, so that its layers stay apart.
+        RuntimeWarning: the network cannot be fused, so each layer stays a separate operator.
 
     Example:
         >>> net = nn.SequentialCell(nn.Dense(2, 1))
@@ -139,14 +140,13 @@ def apply_fuse(network: nn.Cell, fuse: bool) -> None:
     if sum(id(layer) not in fused for layer in layers) < _FEWEST_LAYERS:
         return
     try:
-        _fuse(network, Signature(network, None))
+        _fuse(network, Signature(network, None), False)
     except NothingToFuseError:
         return
     except Exception as error:  # a network that trains without an operator must go on training
         warnings.warn(
             f"the layers of {type(network).__name__} are operators of their own, which is slower, "
-            f"for its construct cannot be followed: {error}. With fuse=False they are so without "
-            "this warning",
+            f"for it cannot be fused: {error}. With fuse=False they are so without this warning",
             RuntimeWarning,
             stacklevel=3,
         )
@@ -157,7 +157,7 @@ def _cells_in(cell: nn.Cell) -> list[nn.Cell]:
 
 
 class _Child(NamedTuple):
-    """A child of a cell that a trace has entered."""
+    """Child of a cell that a trace has entered."""
 
     parent: nn.Cell
     name: str
@@ -165,27 +165,28 @@ class _Child(NamedTuple):
 
 
 class _Fusion:
-    """Cells, attributes and operators of a network, as they were when it was traced."""
+    """Cells, attributes and operators of a network at the time of its trace."""
 
     def __init__(self, network: nn.Cell, traces: list[Trace], has_modes: bool) -> None:
         self.entered = list({id(each): each for t in traces for each in t.entered}.values())
         self.children = [each for cell in self.entered for each in _children_of(cell)]
         self.numbers = [
-            (cell, name, value)
+            (cell, name, constant_of(value))
             for cell in self.entered
             for name, value in vars(cell).items()
-            if type(value) in _NUMBERS and is_of_user(name)
+            if is_of_user(name) and constant_of(value) is not None
         ]
+        self.names = [each for t in traces for each in t.names]
         self.has_modes = has_modes  # whether a forward pass depends on `training`
         self.paths = {id(cell): name for name, cell in network.cells_and_names()}
         self.graphs: list[FusedGraph] = []
         self._warned = False
 
     def is_used(self, network: nn.Cell) -> bool:
-        """Return whether the operators stand for the network; warn once if they do not."""
+        """Return whether the network runs by its operators; warn once if it does not."""
         change = self._change(network)
         if change is None:
-            return all(graph.is_fused for graph in self.graphs if _has_joins(graph))
+            return all(graph.is_fused for graph in self.graphs if not _can_fall_back(graph))
         if not self._warned:
             self._warned = True
             warnings.warn(
@@ -204,8 +205,11 @@ class _Fusion:
                 return f"{name} has another type or is computed again"
             if self.has_modes and cell.training != network.training:
                 return f"{name} is in another mode"
+        for names, name, value in self.names:
+            if constant_of(names.get(name)) != value:
+                return f"'{name}' of its module has another value than it had: call fuse again"
         for cell, name, value in self.numbers:
-            if vars(cell).get(name) != value:
+            if constant_of(vars(cell).get(name)) != value:
                 where = f"{self.paths.get(id(cell), '')}.{name}".lstrip(".")
                 return f"'{where}' has another value than it had: call fuse again"
         for child in self.children:
@@ -217,13 +221,13 @@ class _Fusion:
         return None
 
 
-def _has_joins(graph: FusedGraph) -> bool:
-    """Return whether an operator has layers that cannot run one by one as they are."""
-    return any(isinstance(part, JoinedPart) for part in graph.parts)
+def _can_fall_back(graph: FusedGraph) -> bool:
+    """Return whether a `FusedGraph` can call its layers one by one as `construct` does."""
+    return graph.expects_rows and not any(isinstance(part, JoinedPart) for part in graph.parts)
 
 
 def _children_of(parent: nn.Cell) -> Iterator[_Child]:
-    """Yield the children of a cell, and of the lists of cells among them."""
+    """Yield the children of a cell, and the children of its lists of cells."""
     for name, cell in parent._cells.items():
         if cell is not None:
             yield _Child(parent, name, cell)
@@ -231,7 +235,7 @@ def _children_of(parent: nn.Cell) -> Iterator[_Child]:
                 yield from _children_of(cell)
 
 
-def _fuse(network: nn.Cell, signature: Signature) -> None:
+def _fuse(network: nn.Cell, signature: Signature, expects_rows: bool) -> None:
     total = len(signature.names)
     traces: list[Trace] = []
     blocks: list[tuple[str, list[str]]] = []
@@ -261,19 +265,46 @@ def _fuse(network: nn.Cell, signature: Signature) -> None:
     kind: Any = type(network)
     attributes = {
         "construct": construct_of(signature, blocks),
+        "add_flags_recursive": _add_flags_recursive,
         BY_LAYERS: kind.construct,
         IS_USED: property(_is_used),
         "__module__": kind.__module__,
         "__qualname__": kind.__qualname__,
         "__doc__": kind.__doc__,
     }
-    fused_kind = type(kind)(kind.__name__, (kind,), attributes)
+    try:
+        fused_kind = type(kind)(kind.__name__, (_Quiet, kind), attributes)
+        network.__class__ = fused_kind
+    except TypeError as error:
+        raise TraceError(f"its class can have no subclass here: {error}") from error
     for name, graph in operators.graphs.values():
-        # Not by its `set_train`, which sets the mode of the layers too.
-        setattr(network, name, nn.Cell.set_train(graph, network.training))
+        # `object.__setattr__`, since `cells()` of the network must not yield the operator.
+        # `nn.Cell.set_train`, since the operator's method would set the mode of the layers too.
+        object.__setattr__(network, name, nn.Cell.set_train(graph, network.training))
+        graph.owner, graph.expects_rows = kind.__name__, expects_rows
         fusion.graphs.append(graph)
-    network.__class__ = fused_kind
+        graph.number = fusion.graphs[0].number  # one warning for all
     vars(network)[_FUSION] = fusion
+
+
+class _Quiet:
+    """First base of a fused class: hides it from `__init_subclass__` of the network's class."""
+
+    def __init_subclass__(cls) -> None:
+        """Do nothing."""
+
+
+def _class_before(network: nn.Cell) -> Any:
+    """Return the class of a fused network before it was fused."""
+    return next(base for base in type(network).__bases__ if base is not _Quiet)
+
+
+def _add_flags_recursive(network: nn.Cell, **flags: Any) -> nn.Cell:
+    """Set flags, such as the mode, of a network and of its operators."""
+    _class_before(network).add_flags_recursive(network, **flags)
+    for graph in vars(network)[_FUSION].graphs:
+        graph.add_flags_recursive(**flags)
+    return network
 
 
 def _is_used(network: nn.Cell) -> bool:
@@ -282,16 +313,16 @@ def _is_used(network: nn.Cell) -> bool:
 
 
 def _undo(network: nn.Cell) -> None:
-    """Make a network what it was before `fuse`."""
+    """Undo `fuse`: remove the operators and restore the class."""
     fusion = vars(network).pop(_FUSION, None)
     if fusion is not None:
-        network.__class__ = type(network).__bases__[0]
-        for name in [n for n, cell in network.name_cells().items() if cell in fusion.graphs]:
-            delattr(network, name)
+        network.__class__ = _class_before(network)
+        for name in [n for n, value in vars(network).items() if value in fusion.graphs]:
+            del vars(network)[name]
 
 
 def _paths(network: nn.Cell) -> dict[int, str]:
-    """Return the path of each cell and primitive as Python text, as 'self.towers[0]'."""
+    """Return the path of each cell and primitive as Python text, such as 'self.towers[0]'."""
     paths = {}
     for name, cell in network.cells_and_names():
         parts = name.split(".") if name else []
@@ -304,11 +335,11 @@ def _paths(network: nn.Cell) -> dict[int, str]:
 
 
 class _Operators:
-    """The operators of a network.
+    """Operators of a network.
 
     Attributes:
-        cells: the path of each cell as Python text, as 'self.towers[0]', by its `id`.
-        graphs: name and cell of each operator, by what it computes.
+        cells: path of each cell as Python text, such as 'self.towers[0]', by the cell's `id`.
+        graphs: name and cell of each operator, by its layers, inputs and outputs.
     """
 
     def __init__(self, network: nn.Cell) -> None:
@@ -317,15 +348,15 @@ class _Operators:
         self.graphs: dict[Any, tuple[str, FusedGraph]] = {}
 
     def name_of(self, made: Plan) -> str:
-        """Return the name of the operator for a plan, which is made if there is none."""
+        """Return the name of the operator for a plan; make the operator if there is none."""
         layers = tuple(
             (id(node.layer), node.activation, node.value, *map(tuple, node.arguments))
             for node in made.nodes
         )
         key = (*layers, tuple(made.inputs.items()), tuple(made.outputs))
         if key not in self.graphs:
-            name = _CHILD + "_" * len(self.graphs)
-            while hasattr(self._network, name):
+            name = _CHILD
+            while hasattr(self._network, name) or name in dict(self.graphs.values()):
                 name += "_"
             self.graphs[key] = (name, self._made(made))
         return self.graphs[key][0]

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import itertools
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import mindspore as ms
 from mindspore import Tensor, nn, ops
+from mindspore.ops.functional import isconstant
 
 from mindspore_rec.common.checks import check_int
 from mindspore_rec.train.nn.fused.inputs import MOST_UNITS, check_inputs, widened
@@ -17,38 +20,41 @@ from mindspore_rec.train.nn.fused.program import Columns, Program
 
 __all__ = ["FusedGraph"]
 
+_numbers = itertools.count()
+_told: set[int] = set()  # numbers of operators of which a warning was given
+
 
 class FusedGraph(FusedLayer):
     """Layers that read inputs and each other's outputs, as one operator forward and one backward.
 
-    Layers that are operators of their own hand their rows over in memory: what several layers read
-    is copied for each, and what a layer reads from several other layers is joined first. In one
-    operator a slice of the batch goes through all of them.
+    Separate operators exchange rows through memory: an input of several layers is copied for each
+    layer, and the outputs of several layers are joined before another layer reads them. In one
+    operator each slice of the batch passes through all layers.
 
-    The layers belong to the network that made them, by which their parameters have their names;
-    this cell has no parameters. If the fused form cannot be used (`docs/dense.md` says where; or
-    products of a layer are not float32), the layers run one after the other.
+    The layers are children of the network, so the network gives their parameters names; this cell
+    has no parameters. If the operator cannot be used (see `docs/dense.md`), or if a layer's
+    products are not float32, the layers run one after the other.
 
     Args:
         inputs: floats per row of each input, by its name.
-        steps: by the name of what it returns, a layer and the names of what it reads: inputs, and
-            steps before it. Layers are `MLP`, `CrossNet`, `CrossNetV2`, `CrossNetMix`,
+        steps: by the name of its output, each layer with the names of its inputs: entries of
+            `inputs`, and earlier steps. Layers are `MLP`, `CrossNet`, `CrossNetV2`, `CrossNetMix`,
             `FactorizationMachine`, `DotInteraction`, `NumberEmbedding`, `Sum`, and `nn.Dense`
-            without activation, which joins what it reads. They are made for the widths that they
-            read.
-        outputs: names of the steps that are returned. Default: the last one.
+            without activation, which joins its inputs. Each layer must be made for the widths of
+            its inputs.
+        outputs: names of the steps whose outputs are returned. Default: the last one.
 
     Inputs:
-        float32 Tensors `[B, ...]`, of so many floats per row as `inputs` says, in its order; or
-        bfloat16, as a lookup with `output_dtype` returns them, whose gradient is bfloat16 then.
+        float32 or bfloat16 Tensors `[B, ...]`, in the order of `inputs`, with its numbers of floats
+        per row. The gradient of a bfloat16 input is bfloat16.
 
     Outputs:
         float32 Tensor `[B, width]`, or a tuple of them if there are several `outputs`.
 
     Raises:
         TypeError: a layer is of another type.
-        ValueError: a name is unknown or there twice, a layer is not made for what it reads, or two
-            layers read the same value beside different other values.
+        ValueError: a name is unknown or used twice, a layer is made for other widths, or two layers
+            join the same value with different other values.
 
     Example:
         >>> import numpy as np
@@ -104,11 +110,15 @@ class FusedGraph(FusedLayer):
         self.results = tuple(_place(names, n, "outputs") for n in outputs) or (len(names) - 1,)
         if min(self.results) < len(self.in_features):
             raise ValueError(f"outputs must be names of steps, got {tuple(outputs)}")
-        # Past Cell.__setattr__: the layers are children of the network, which names them.
+        # `object.__setattr__`: the layers are children of the network, which names their
+        # parameters.
         object.__setattr__(self, "parts", nn.CellList(parts, auto_prefix=False))
         self.readers = tuple(sum(i in read for read in reads) for i in range(len(inputs)))
         self.places = _places(self)
         self.moved: tuple[tuple[int, ...], ...] = ()  # of each layer's normalizations
+        self.owner = type(self).__name__  # the network that warnings name
+        self.expects_rows = True  # whether an operator's error tells of dynamic shapes that differ
+        self.number = next(_numbers)
         self._fuse()
 
     def construct(self, *inputs: Tensor) -> Any:
@@ -117,17 +127,51 @@ class FusedGraph(FusedLayer):
         outputs = self._fused(inputs) if self.is_fused else self._one_by_one(inputs)
         return outputs[0] if len(self.results) == 1 else outputs
 
+    def fits(self, inputs: Any, matrices: Any, may_branch: bool) -> Any:
+        """Return whether Tensors have the same number of rows and the widths of the inputs.
+
+        The graph compiler compares shapes once. In a graph with dynamic shapes the result is True
+        if `expects_rows`. If not, the graph compares in each step if it may branch, and the result
+        is False if it may not.
+
+        Args:
+            inputs: the Tensors.
+            matrices: for each Tensor, whether it must be a matrix.
+            may_branch: whether a graph may have a branch for each result. MindSpore 2.10 may lose
+                changes of a Parameter in such branches.
+        """
+        differences: Any = 0
+        for i in range(len(inputs)):
+            if not isconstant(inputs[i].ndim):
+                return self.expects_rows
+            shape = inputs[i].shape
+            if len(shape) == 0 or (matrices[i] and len(shape) != 2):
+                return _refuses(self.owner, self.number)
+            width: Any = 1
+            for k in range(1, len(shape)):
+                width = width * shape[k]
+            more_floats = width - self.in_features[i]
+            differences = differences + more_floats * more_floats
+            if i > 0:
+                more_rows = shape[0] - inputs[0].shape[0]
+                differences = differences + more_rows * more_rows
+        if not isconstant(differences):
+            if self.expects_rows:
+                return True
+            return differences == 0 if may_branch else False
+        return True if differences == 0 else _refuses(self.owner, self.number)
+
     def fuses(self) -> list[FusedLayer]:
-        """Return the layers with fused forms of their own."""
+        """Return the layers that can also run as separate operators."""
         layers = [_layer_of(part) for part in self.parts]
         return [layer for layer in layers if isinstance(layer, FusedLayer)]
 
     def cells_in(self) -> list[nn.Cell]:
-        """Return the cell, and all cells in its layers."""
+        """Return this cell and all cells in its layers."""
         return [self, *(cell for _, cell in self.parts.cells_and_names())]
 
     def set_train(self, mode: bool = True) -> FusedGraph:
-        """Set the mode of the cell and of its layers, which are children of another cell."""
+        """Set the mode of this cell and of its layers, which are no children of it."""
         self.parts.set_train(mode)
         return super().set_train(mode)
 
@@ -139,16 +183,16 @@ class FusedGraph(FusedLayer):
         return ""
 
     def set_compute_dtype(self, compute_dtype: str) -> FusedGraph:
-        """Let products of all layers read another type; as `FusedLayer.set_compute_dtype`."""
+        """Set the type of the factors of all layers' products, as in `FusedLayer`."""
         for layer in self.fuses():
             layer.set_compute_dtype(compute_dtype)
         return super().set_compute_dtype(compute_dtype)
 
     def _one_by_one(self, inputs: Any) -> Any:
-        """Return the outputs by the layers, each for itself."""
+        """Return the outputs; call the layers one by one."""
         values: Any = ()
         for i in range(len(inputs)):
-            # MindSpore has no kernel that adds bfloat16 gradients of several readers.
+            # MindSpore has no kernel that adds the bfloat16 gradients of several layers.
             values = (*values, widened(inputs[i]) if self.readers[i] > 1 else inputs[i])
         for k in range(len(self.reads)):
             read: Any = ()
@@ -192,6 +236,26 @@ class FusedGraph(FusedLayer):
         return program.cell([values[i] for i in self.results], training)
 
 
+@ops.constexpr
+def _refuses(owner: str, number: int) -> bool:
+    """Return False; the first call warns. The graph compiler calls it, too.
+
+    Args:
+        owner: name of the network's class.
+        number: number of its operator.
+    """
+    if number not in _told:
+        _told.add(number)
+        warnings.warn(
+            f"{owner} runs layer by layer, which is slower, for its layers read Tensors of "
+            "different numbers of rows, or other Tensors than [B, width]. With fuse=False it does "
+            "so without this warning",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return False
+
+
 def _layer_of(part: nn.Cell) -> nn.Cell:
     return part.layer if isinstance(part, (LinearPart, JoinedPart)) else part
 
@@ -203,7 +267,7 @@ def _place(names: list[str], name: str, reader: str) -> int:
 
 
 def _part_of(name: str, layer: Any, widths: tuple[int, ...]) -> Any:
-    """Return a layer of a graph as a cell with the methods of a `FusedLayer`."""
+    """Return a layer as a cell that has the methods of `FusedLayer`."""
     if isinstance(layer, (LinearPart, JoinedPart)):
         return layer
     if type(layer) is nn.Dense and not layer.activation_flag and layer.weight.dtype == ms.float32:
@@ -218,10 +282,10 @@ def _part_of(name: str, layer: Any, widths: tuple[int, ...]) -> Any:
 
 
 def _places(graph: FusedGraph) -> tuple[tuple[int, int], ...]:
-    """Return for each value the first of the values joined with it, and its first column there.
+    """Return the place of each value in memory: the first value of its join, and its first column.
 
     Raises:
-        ValueError: a value stands beside different other values.
+        ValueError: a value is joined with different other values.
     """
     spots: dict[int, tuple[int, int]] = {}
     joins = {part.joined(read) for part, read in zip(graph.parts, graph.reads, strict=True)}
@@ -236,7 +300,7 @@ def _places(graph: FusedGraph) -> tuple[tuple[int, int], ...]:
 
 
 def _values(graph: FusedGraph, program: Program) -> list[Columns]:
-    """Return the columns of all inputs and steps, side by side where a layer reads them so."""
+    """Return the columns of all inputs and steps; joined values are side by side."""
     totals: dict[int, int] = {}
     for place, (first, _) in enumerate(graph.places):
         totals[first] = totals.get(first, 0) + graph.widths[place]

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layers as one operator each, forward and backward."""
+"""Runs each layer as one operator forward and one operator backward."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the networks that cells are a part of."""
+"""Finds the networks around cells."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["cells_around"]
 
 
 def cells_around(*cells: nn.Cell) -> list[nn.Cell]:
-    """Return cells, and all cells of the process that one of them is in, at any depth.
+    """Return cells, and all cells of the process that contain one of them, at any depth.
 
-    A cell does not know its parents: all objects are looked through.
+    A cell does not know its parents, so all objects of the process are searched.
 
     Example:
         >>> inner = nn.ReLU()
@@ -23,7 +23,7 @@ def cells_around(*cells: nn.Cell) -> list[nn.Cell]:
     """
     parents: dict[int, list[nn.Cell]] = {}
     for thing in gc.get_objects():
-        # By type: isinstance would ask lazy modules for their class and so load them.
+        # `type`, since isinstance would load lazy modules.
         if issubclass(type(thing), nn.Cell):
             for child in vars(thing).get("_cells", {}).values():
                 parents.setdefault(id(child), []).append(thing)

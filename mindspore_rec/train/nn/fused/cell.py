@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cells that run a dense program as one operator, with the gradient as another one.
+"""Runs a dense program as one operator, and its gradient as another operator.
 
-The graph compiler takes no `bprop` with a variable number of arguments. So the class of a cell is
-made for the number of its arguments, from a source text that the compiler can read.
+The graph compiler refuses a `bprop` with a variable number of arguments. So each number of
+arguments has a class, made from source text that the compiler can read.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ __all__ = ["ProgramCell", "module_of", "native_operator", "program_cell", "refus
 
 _ROW_UNIT = 16  # of csrc/ops/dense_ops.cc
 _PACKED_UNIT = 4096
-# Programs of at most this many inputs take bfloat16 inputs as they are; for programs of more inputs
-# they are cast. An operator's types are fixed when it is made: there is one operator per choice.
+# Programs of at most this many inputs read bfloat16 inputs directly; more inputs are cast to
+# float32. An operator's types are fixed, so each choice of bfloat16 inputs needs an operator.
 _MOST_NARROW_INPUTS = 3
 
 _SOURCE = '''# SPDX-License-Identifier: Apache-2.0
@@ -73,15 +73,17 @@ class ProgramCell(nn.Cell):
         number: its number.
         arguments: number of inputs, of parameters and of further inputs.
         outputs: widths of the outputs.
-        training: whether to keep what the gradient needs; a gradient computes it again otherwise.
+        training: whether to keep the values for the gradient; if not, the gradient computes them
+            again.
         device: the device that the program runs on.
 
     Inputs:
         float32 or bfloat16 Tensors `[B, ...]`, the parameters, and further inputs without a
-        gradient. The gradient of a bfloat16 input is rounded to it.
+        gradient. The gradient of a bfloat16 input is rounded to bfloat16.
 
     Outputs:
-        Tuple of float32 Tensors `[B, width]`, and of what the gradient needs.
+        Tuple of float32 Tensors `[B, width]`, followed by the values for the gradient if they are
+        kept.
     """
 
     def __init__(
@@ -113,14 +115,15 @@ class ProgramCell(nn.Cell):
         argument_count = 2 + inputs + parameters + extras + 2 + self.count
         refusal = refusal_of(argument_count)
         choices = 1 << inputs if inputs <= _MOST_NARROW_INPUTS else 1
-        # By which inputs are bfloat16: the first one counts 1, the second 2, the third 4.
+        # The place is a sum over the bfloat16 inputs: 1 for the first input, 2 for the second, 4
+        # for the third.
         self.backwards = tuple(
             native_operator("MsrDenseBackward", self.learned + 1, refusal, narrow=choice)
             for choice in range(choices)
         )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ProgramCell:
-        """Return another cell that runs the same program, which never changes."""
+        """Return another cell that runs the same program; a program never changes."""
         arguments = (self._program, self._number, self._arguments, self._outputs)
         copied = type(self)(*arguments, self.keeps, self.runs_on)
         memo[id(self)] = copied
@@ -156,7 +159,7 @@ class ProgramCell(nn.Cell):
         return gradients
 
     def _taken(self, arguments: Any) -> Any:
-        """Return the arguments as operators take them."""
+        """Return the arguments in types that the operators take."""
         if len(self.backwards) > 1:
             return arguments
         taken: Any = ()
@@ -165,7 +168,7 @@ class ProgramCell(nn.Cell):
         return (*taken, *arguments[self.inputs :])
 
     def _narrow_inputs(self, arguments: Any) -> int:
-        """Return which inputs are bfloat16, as a place in `backwards`."""
+        """Return the place in `backwards` for the inputs that are bfloat16."""
         place = 0
         for i in range(self.inputs):
             if arguments[i].dtype == ms.bfloat16:
@@ -186,7 +189,7 @@ def program_cell(
     training: bool,
     device: str,
 ) -> ProgramCell:
-    """Return a cell that runs a program; arguments as for `ProgramCell`."""
+    """Return a cell that runs a program; the arguments are as in `ProgramCell`."""
     return _class_of(sum(arguments))(program, number, arguments, outputs, training, device)
 
 
@@ -197,17 +200,17 @@ def _width(width: int, unit: int) -> Tensor:
 def native_operator(
     name: str, outputs: int, bprop: Any = None, *, narrow: int = 0
 ) -> TableOperator:
-    """Return an operator of the native library with several outputs, of float32.
+    """Return an operator of the native library with several float32 outputs.
 
     Args:
         name: its name.
         outputs: number of outputs.
         bprop: its gradient. Default: none.
-        narrow: which outputs are bfloat16 instead, as the sum of 2**i. Default: 0, none.
+        narrow: the sum of 2**i over the outputs i that are bfloat16. Default: 0, none.
     """
     dtypes = tuple(ms.bfloat16 if narrow >> i & 1 else ms.float32 for i in range(outputs))
-    # Without a side effect: two calls with the same arguments may be merged, as they are if a train
-    # step computes the network for the loss and again for the gradients.
+    # There is no side effect, so the compiler merges two calls with the same arguments. A train
+    # step makes two if it computes the network for the loss and for the gradients.
     op = TableOperator(f"{LIBRARY}:{name}", None, dtypes, "aot", bprop)
     op.add_prim_attr("reg_op_name", name)
     op.tell_dtypes(dtypes)
@@ -232,7 +235,7 @@ def _names(count: int) -> str:
 
 
 def module_of(name: str, source: str) -> Any:
-    """Return a module with this text, in a file of its own, where the compiler reads it."""
+    """Return a module with this text, in a file that the compiler can read."""
     path = _directory(os.getpid()) / f"{name}.py"
     path.write_text(source, encoding="utf-8")
     spec = importlib.util.spec_from_file_location(name, path)
@@ -253,6 +256,6 @@ def _class_of(count: int) -> type[ProgramCell]:
 
 @functools.cache
 def refusal_of(count: int) -> Any:
-    """Return the gradient of an operator with `count` inputs and no gradient: an error."""
+    """Return a `bprop` for an operator of `count` inputs without a gradient; it raises an error."""
     source = _REFUSAL.format(count=count, names=_names(count))
     return module_of(f"mindspore_rec_no_gradient_{count}", source).refuse

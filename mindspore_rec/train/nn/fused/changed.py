@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds cells inside a fused layer that one operator cannot stand for any more."""
+"""Finds changed cells inside a fused layer, which its operator cannot replace."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _MODELESS = (nn.Dense, nn.ReLU, nn.LeakyReLU, nn.GELU, nn.Tanh, nn.Sigmoid, nn.S
 def changed_inside(
     layer: nn.Cell, cells: Sequence[nn.Cell], made_of: Sequence[nn.Cell]
 ) -> tuple[nn.Cell, str] | None:
-    """Return the first cell that computes otherwise than the layer's operator, and what it has.
+    """Return the first cell that does not compute as the layer's operator, and the reason.
 
     Args:
         layer: the fused layer.
-        cells: the cells in it, itself left out.
-        made_of: the cells that were in it when its operator was made.
+        cells: the cells in the layer, without the layer.
+        made_of: the cells in the layer when its operator was made.
 
     Example:
         >>> from mindspore_rec.nn import MLP
@@ -60,7 +60,7 @@ def is_watched(cell: nn.Cell) -> bool:
 
 
 def is_altered(cell: nn.Cell) -> bool:
-    """Return whether a cell computes otherwise than its class says: in another type, or again.
+    """Return whether `to_float` or `recompute` has changed a cell.
 
     Example:
         >>> import mindspore as ms

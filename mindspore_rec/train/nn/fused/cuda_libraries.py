@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds what programs of dense layers need on a GPU: NVIDIA's libraries, a folder for kernels.
+"""Finds NVIDIA's libraries and the folder for kernels, for dense programs on a GPU.
 
-A program on a machine without MindSpore may run this file by itself. So it imports nothing of the
-package.
+This file imports nothing of the package: programs without MindSpore may run it alone.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from pathlib import Path
 
 __all__ = ["find_cuda_libraries", "kernel_cache"]
 
-# By CUDA's major version, newest first: where the wheels of pip put each library below `nvidia`.
+# Paths of the libraries below `nvidia` in wheels, by CUDA's major version, newest first.
 _IN_WHEELS = {
     13: {"nvrtc": "cu13/lib/libnvrtc.so.13", "cublasLt": "cu13/lib/libcublasLt.so.13"},
     12: {"nvrtc": "cuda_nvrtc/lib/libnvrtc.so.12", "cublasLt": "cublas/lib/libcublasLt.so.12"},
@@ -22,15 +21,14 @@ _IN_WHEELS = {
 
 
 def find_cuda_libraries() -> dict[str, str]:
-    """Find NVRTC and cuBLASLt, of one major version of CUDA: 13, or else 12.
+    """Find NVRTC and cuBLASLt of the same major version of CUDA: 13 if possible, or 12.
 
-    Wheels that this Python has come first, then libraries that the system's loader finds
+    Wheels of this Python come first, then libraries that the system's loader finds
     (`LD_LIBRARY_PATH`, `ldconfig`).
 
     Returns:
-        What `dlopen` takes, by "nvrtc" and "cublasLt": a path in a wheel, or a name such as
-        "libnvrtc.so.13". A library that is nowhere has the name, whose opening says that it is
-        missing.
+        For "nvrtc" and "cublasLt", an argument of `dlopen`: a path in a wheel, or a name such as
+        "libnvrtc.so.13". A missing library has its name, so that `dlopen` reports it.
 
     Example:
         >>> sorted(find_cuda_libraries())
@@ -48,7 +46,7 @@ def find_cuda_libraries() -> dict[str, str]:
 
 
 def _wheels_of(major: int) -> dict[str, str]:
-    """Return the paths of the libraries of a major version that are in wheels, by name."""
+    """Return the paths of the libraries in wheels, by name, for a major version of CUDA."""
     spec = importlib.util.find_spec("nvidia")
     folders = [] if spec is None else list(spec.submodule_search_locations or ())
     libraries = {}
@@ -71,10 +69,11 @@ def _opens(name: str) -> bool:
 def kernel_cache() -> str:
     """Return the folder for compiled kernels: `mindspore_rec/kernels` in the user's cache.
 
-    The user's cache is `$XDG_CACHE_HOME`, or else `~/.cache`. The folder need not be there yet.
+    The user's cache is `$XDG_CACHE_HOME`, or `~/.cache` if that is not set. The folder may not
+    exist yet.
 
     Returns:
-        Its path; "" for a user without a home folder: kernels are then compiled by each process.
+        Its path; "" if the user has no home folder: each process then compiles its kernels.
 
     Example:
         >>> kernel_cache().endswith("/mindspore_rec/kernels") or kernel_cache() == ""
@@ -82,6 +81,6 @@ def kernel_cache() -> str:
     """
     cache_home = os.environ.get("XDG_CACHE_HOME", "")
     home = os.path.expanduser("~")
-    # The specification of these folders says that a relative path is to be ignored.
+    # The XDG specification says to ignore a relative path.
     cache = Path(cache_home) if os.path.isabs(cache_home) else Path(home) / ".cache"
     return str(cache / "mindspore_rec" / "kernels") if cache.is_absolute() else ""

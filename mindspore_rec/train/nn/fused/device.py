@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chooses the device that programs of dense layers run on: the CPU, or a GPU."""
+"""Chooses the device of dense programs: the CPU or a GPU."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LEGAL = re.compile(r"cpu|cuda:(0|[1-9][0-9]{0,8})")
 
 
 class _State:
-    """What this process has chosen so far."""
+    """Choice of this process."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -43,15 +43,15 @@ _state = _State()
 def set_dense_device(device: str) -> None:
     """Set the device of dense layers that are made from now on.
 
-    A layer has the device that is set when its constructor runs: `MLP(...)`, `CrossNet(...)`, a
-    whole `FusedGraph(...)`. It keeps that device and so do copies of it, whatever is set later;
-    `set_compute_dtype` makes its operators anew, on the device that is set by then. So call this
-    before the network is made. On a GPU are the layers that run as one operator (`is_fused`);
-    tables, parameters, optimizers, losses and layers of MindSpore stay where they are.
+    Call this function before the network is made: a layer takes the device when its constructor
+    runs (`MLP(...)`, `CrossNet(...)`, `FusedGraph(...)`). The layer and its copies keep this
+    device. Only `set_compute_dtype`, which makes the operators again, takes the device set at that
+    time. Only layers that run as one operator (`is_fused`) use the GPU. Tables, parameters,
+    optimizers, losses and layers of MindSpore stay on the CPU.
 
-    The initial value is the environment variable `MINDSPORE_REC_DENSE_DEVICE`, or else 'cpu'. It is
-    read when the first layer is made, or by `get_dense_device`, unless this function was called
-    before.
+    The initial value is the environment variable `MINDSPORE_REC_DENSE_DEVICE`, or 'cpu' if it is
+    not set. It is read when the first layer is made, or by `get_dense_device`, unless this function
+    was called before.
 
     Args:
         device: 'cpu', or 'cuda:N' for the NVIDIA GPU number N, from 0.
@@ -59,11 +59,11 @@ def set_dense_device(device: str) -> None:
     Raises:
         TypeError: `device` is no str.
         ValueError: `device` is neither 'cpu' nor 'cuda:N'.
-        RuntimeError: the GPU cannot be used: there is none of that number, its compute capability
-            is below 8.0, or the driver or a library is missing; or layers do not run as operators
-            in this process (`MINDSPORE_REC_ONEDNN=off`); or it is one of several workers. The
-            device is as it was.
-        WorkerError: the launcher that started this process is none that this library knows.
+        RuntimeError: the GPU cannot be used: there is no GPU of this number, its compute capability
+            is below 8.0, or the driver or a library is missing. Or layers do not run as operators
+            in this process (`MINDSPORE_REC_ONEDNN=off`), or the process is one of several workers.
+            The device does not change then.
+        WorkerError: the process was started by an unknown launcher.
 
     Example:
         >>> import mindspore_rec
@@ -85,15 +85,16 @@ def get_dense_device() -> str:
     """Return the device of dense layers that are made from now on: 'cpu', or 'cuda:N'.
 
     Raises:
-        ValueError: the environment variable `MINDSPORE_REC_DENSE_DEVICE` is read, and is illegal.
-        RuntimeError: it names a GPU that cannot be used, as `set_dense_device` says.
+        ValueError: the environment variable `MINDSPORE_REC_DENSE_DEVICE` is read and has an illegal
+            value.
+        RuntimeError: the variable names a GPU that cannot be used; see `set_dense_device`.
     """
     read_environment()
     return _native.dense_device()
 
 
 def check_dense_device(name: str, device: object) -> str:
-    """Return the name of a device, if it is a legal one; it need not be there.
+    """Return the name of a device if it is legal; the device may be missing.
 
     Args:
         name: name of the argument or variable, for the message.
@@ -117,11 +118,11 @@ def check_dense_device(name: str, device: object) -> str:
 
 
 def read_environment() -> None:
-    """Set the device that the environment names, if none was chosen yet.
+    """Set the device of the environment variable if the process has chosen none.
 
     Raises:
         ValueError: `MINDSPORE_REC_DENSE_DEVICE` is neither 'cpu' nor 'cuda:N'.
-        RuntimeError: the GPU that it names cannot be used.
+        RuntimeError: the variable names a GPU that cannot be used.
     """
     with _state.lock:
         if _state.chosen:
@@ -134,7 +135,7 @@ def read_environment() -> None:
 
 
 def describe(device: str) -> str:
-    """Return a device with what it is: 'cuda:0 (NVIDIA H100 80GB HBM3, cuBLASLt 13.1, ...)'.
+    """Return a device with its model: 'cuda:0 (NVIDIA H100 80GB HBM3, cuBLASLt 13.1, ...)'.
 
     Example:
         >>> describe("cpu")
@@ -145,7 +146,7 @@ def describe(device: str) -> str:
 
 
 def _use(device: str, what: str) -> None:
-    """Let programs run on a device from now on; `what` names the setting in messages."""
+    """Set the device of new programs; `what` names the setting in messages."""
     if device == _native.dense_device():
         return
     if device == "cpu":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several inputs of a layer as one."""
+"""Checks and joins the inputs of a layer."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def check_widths(argument: str, given: Any, most: int) -> tuple[int, ...]:
 
     Args:
         argument: name of the argument.
-        given: width of the only input, or a sequence of the widths of several.
+        given: width of a single input, or a sequence of widths.
         most: greatest legal sum of the widths.
 
     Raises:
-        TypeError, ValueError: a width is no int, or less than 1; there is none; their sum is
-            greater than `most`.
+        TypeError, ValueError: a width is no int or is less than 1, there is no width, or the sum of
+            the widths is greater than `most`.
 
     Example:
         >>> check_widths("in_features", [416, 13], 1024)
@@ -43,16 +43,16 @@ def check_widths(argument: str, given: Any, most: int) -> tuple[int, ...]:
 
 
 def check_inputs(inputs: Any, widths: tuple[int, ...]) -> None:
-    """Check that a layer is given as many Tensors as it has widths; their shapes are not checked.
+    """Check that a layer gets one Tensor for each width; shapes are not checked.
 
-    The graph compiler calls it, too, once for each graph.
+    The graph compiler calls this function once for each graph.
 
     Args:
         inputs: the inputs.
         widths: widths of the inputs.
 
     Raises:
-        TypeError: there are fewer or more inputs, or one is no Tensor.
+        TypeError: the number of inputs is not the number of widths, or an input is no Tensor.
 
     Example:
         >>> check_inputs((Tensor([[1.0, 2.0]]),), (2, 3))
@@ -75,7 +75,7 @@ def check_inputs(inputs: Any, widths: tuple[int, ...]) -> None:
 
 
 def widened(x: Tensor) -> Tensor:
-    """Return a bfloat16 Tensor as float32, and any other as it is.
+    """Return a bfloat16 Tensor as float32, and any other Tensor unchanged.
 
     Example:
         >>> widened(ops.ones((2,), ms.bfloat16)).dtype
@@ -87,8 +87,8 @@ def widened(x: Tensor) -> Tensor:
 def join(inputs: Any, widths: tuple[int, ...]) -> Any:
     """Return the inputs `[B, ...]` as one Tensor `[B, sum(widths)]`, of float32.
 
-    Rows stay rows: an input with rows of another width than its own is an error of what reads the
-    result.
+    The number of rows does not change. If an input has another width, the layer that reads the
+    result raises an error.
 
     Example:
         >>> join((ops.ones((2, 3, 2)), ops.ones((2, 4)), ops.ones((2,))), (6, 4, 1)).shape
@@ -96,7 +96,7 @@ def join(inputs: Any, widths: tuple[int, ...]) -> Any:
     """
     rows: Any = ()
     for i in range(len(widths)):
-        # Of bfloat16 MindSpore has few kernels on the CPU, and none to reshape.
+        # MindSpore has few bfloat16 kernels on the CPU, and no reshape.
         x = widened(inputs[i])
         rows = (*rows, x.reshape((-1, 1)) if x.ndim == 1 else ops.flatten(x, start_dim=1))
     return ops.concat(rows, 1) if len(widths) > 1 else rows[0]

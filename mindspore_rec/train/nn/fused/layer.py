@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Base of the layers that run as one operator if they can, and as MindSpore's otherwise."""
+"""Base of layers that run as one operator, or as MindSpore's layers if they cannot."""
 
 from __future__ import annotations
 
@@ -35,19 +35,17 @@ _Layer = TypeVar("_Layer", bound="FusedLayer")
 
 
 class FusedLayer(nn.Cell):
-    """Base of layers with a fused form: one operator forward, one backward.
+    """Base of layers with a fused form: one operator forward and one operator backward.
 
-    The fused form is used on the CPU, if oneDNN is found. Other devices, `mindspore.export`, layers
-    in float16 (`to_float`) and processes without oneDNN use the layers of MindSpore that the cell
-    consists of; both have the same parameters. So does a layer if a cell inside has hooks, is in
-    another mode (`set_train(False)`, which freezes a normalization or a dropout) or was replaced,
-    with a `RuntimeWarning` that names the cell.
+    The fused form is used on the CPU, if oneDNN is found. On other devices, in `mindspore.export`,
+    in float16 (`to_float`) and without oneDNN, the cell calls its layers of MindSpore; parameters
+    are the same. It does so, too, if a cell inside has hooks, is frozen by `set_train(False)` or
+    was replaced; then a `RuntimeWarning` names the cell.
 
-    A subclass sets `in_features`, the widths of its inputs, calls `_fuse` at the end of its
-    `__init__`, and in `construct` asks `self.is_fused`. `add_to` describes its fused form.
-    Its form of MindSpore's layers passes factors of products through `factor`, and products through
-    `product`, so that it has the same precision. A layer without products that could be rounded
-    says so by `rounds_products = False`.
+    A subclass sets `in_features`, the widths of its inputs. It calls `_fuse` at the end of its
+    `__init__`, reads `self.is_fused` in `construct`, and describes its fused form in `add_to`. For
+    the same precision in MindSpore's layers, it passes factors of products through `factor` and
+    products through `product`. A layer without products to round sets `rounds_products = False`.
 
     Args:
         compute_dtype: type of the products' factors, one of `COMPUTE_DTYPES`.
@@ -66,10 +64,10 @@ class FusedLayer(nn.Cell):
         self._made_of: list[nn.Cell] = []
 
     def set_compute_dtype(self: _Layer, compute_dtype: str) -> _Layer:
-        """Let products read another type, in the layers inside this layer too.
+        """Set the type of the factors of products, also in the layers inside this layer.
 
-        Networks that the layers are a part of are compiled anew when they are called next; a
-        function under `jit` that is compiled already keeps its type.
+        Networks around the layers are compiled again at their next call. A compiled function under
+        `jit` keeps its type.
 
         Args:
             compute_dtype: type of the products' factors, 'float32' or 'bfloat16'.
@@ -78,7 +76,7 @@ class FusedLayer(nn.Cell):
             The layer itself.
 
         Raises:
-            ValueError: the type is none of these.
+            ValueError: the type is neither of them.
 
         Example:
             >>> from mindspore_rec.nn import MLP
@@ -96,8 +94,8 @@ class FusedLayer(nn.Cell):
         return self
 
     def _fuse(self) -> None:
-        """Make the fused forms, for training and for evaluation."""
-        read_environment()  # a GPU without operators is an error, and no silence
+        """Make the fused forms for training and for evaluation."""
+        read_environment()  # a GPU that is set, but cannot be used, is an error
         if has_onednn():
             if not self._made_of:
                 self.__dict__["_made_of"] = self._cells_inside()
@@ -124,15 +122,15 @@ class FusedLayer(nn.Cell):
         raise NotImplementedError
 
     def joined(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return inputs in the order in which the fused form has them side by side."""
+        """Return inputs in the order of their columns in the fused form."""
         return inputs
 
     def learned(self) -> Any:
-        """Return the parameters, in the order in which `add_to` asks for them."""
+        """Return the parameters in the order in which `add_to` adds them."""
         return ()
 
     def further(self) -> Any:
-        """Return the further inputs, in the order in which `add_to` asks for them."""
+        """Return the further inputs in the order in which `add_to` adds them."""
         return ()
 
     def _run_fused(self, arguments: Any) -> Any:
@@ -143,7 +141,7 @@ class FusedLayer(nn.Cell):
 
     @property
     def is_fused(self) -> bool:
-        """Whether the fused form is used; the graph compiler asks once for each graph."""
+        """True if the fused form is used; the graph compiler reads it once for each graph."""
         if self.fused_training is None or not may_fuse(self.cells_in()):
             return False
         if self._is_changed():
@@ -151,7 +149,7 @@ class FusedLayer(nn.Cell):
         return all(layer.is_fused and layer.compute_dtype == "float32" for layer in self.fuses())
 
     def _cells_inside(self) -> list[nn.Cell]:
-        """Return the cells that the operator stands for, the layer itself left out."""
+        """Return the cells that the operator replaces, without the layer itself."""
         return [
             cell
             for cell in self.cells_in()
@@ -159,7 +157,7 @@ class FusedLayer(nn.Cell):
         ]
 
     def _is_changed(self) -> bool:
-        """Return whether a cell inside computes otherwise than the operator; warn once for each."""
+        """Return whether a cell inside has changed since `_fuse`; warn once for each cell."""
         change = changed_inside(self, self._cells_inside(), self._made_of)
         if change is None:
             return False
@@ -175,11 +173,11 @@ class FusedLayer(nn.Cell):
         return True
 
     def _path_of(self, cell: nn.Cell) -> str:
-        """Return the name of a cell inside, as 'layers.1'."""
+        """Return the name of a cell inside, such as 'layers.1'."""
         return next((name for name, each in self.cells_and_names() if each is cell), "")
 
     def fuses(self) -> list[FusedLayer]:
-        """Return the other layers that the fused form is made of."""
+        """Return the other layers in the fused form."""
         return []
 
     def cells_in(self) -> list[nn.Cell]:
@@ -188,29 +186,28 @@ class FusedLayer(nn.Cell):
 
     @property
     def rounding(self) -> str:
-        """Way in which `factor` makes factors: 'none' as they are, 'round' in float32, or 'cast'.
+        """Rounding of factors: 'none', 'round' within float32, or 'cast' to bfloat16.
 
-        An exported network has float32 products, which every runtime knows.
+        An exported network has float32 products, which every runtime can compute.
         """
         if self.compute_dtype == "float32" or _is_exporting():
             return "none"
         return "round" if get_context("device_target") == "CPU" else "cast"
 
     def factor(self, x: Tensor) -> Tensor:
-        """Return a factor of a product of `compute_dtype`; its gradient is float32."""
+        """Return a factor of a product in `compute_dtype`; its gradient is float32."""
         if self.rounding == "none":
             return x
         return self.rounds(x) if self.rounding == "round" else ops.cast(x, ms.bfloat16)
 
     def product(self, y: Tensor) -> Tensor:
-        """Return a product of such factors as float32; the gradient is rounded, being a factor."""
+        """Return a product of rounded factors as float32; its gradient is rounded, too."""
         if self.rounding == "none":
             return y
         return self.rounds_gradient(y) if self.rounding == "round" else ops.cast(y, ms.float32)
 
     def through(self, linear: nn.Dense, x: Tensor) -> Tensor:
-        """Return the output of MindSpore's linear layer, with its activation if it has one, by a
-        product of `compute_dtype`."""
+        """Return the output of a linear layer of MindSpore, with its product in `compute_dtype`."""
         if self.rounding == "none":
             return linear(x)
         weight = ops.transpose(self.factor(linear.weight), (1, 0))
@@ -221,9 +218,9 @@ class FusedLayer(nn.Cell):
 
 
 def may_fuse(cells: list[nn.Cell]) -> bool:
-    """Return whether operators of the native core may stand for these cells of MindSpore.
+    """Return whether operators of the native core may replace these cells.
 
-    They may on the CPU, unless a cell computes in another type than float32 or is exported.
+    They may on the CPU, except in an export and if a cell computes in float16 or bfloat16.
     """
     if get_context("device_target") != "CPU" or _is_exporting():
         return False
@@ -248,7 +245,7 @@ def cells_of_operators(network: nn.Cell) -> set[int]:
 def devices_of_parameters(network: nn.Cell) -> dict[int, str]:
     """Return the device of the operator that reads a parameter, by the parameter's `id`.
 
-    Parameters that MindSpore's own layers read are left out.
+    Parameters of MindSpore's own layers are not in the result.
 
     Example:
         >>> from mindspore_rec.nn import MLP
@@ -271,7 +268,7 @@ def _is_half(cell: nn.Cell) -> bool:
 
 
 def _is_exporting() -> bool:
-    """Return whether `mindspore.export` is on the stack: it writes operators known elsewhere."""
+    """Return whether `mindspore.export` is on the stack."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds and opens oneDNN: the copy that MindSpore ships, or one named in the environment."""
+"""Finds and opens oneDNN: MindSpore's copy, or the library of an environment variable."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ VARIABLE = "MINDSPORE_REC_ONEDNN"
 
 @functools.cache
 def has_onednn() -> bool:
-    """Return whether oneDNN can be used; opens it when first called.
+    """Return whether oneDNN can be used; the first call opens it.
 
     Warns:
-        RuntimeWarning: it cannot, and the dense layers are MindSpore's own, which are slower.
+        RuntimeWarning: oneDNN cannot be used, so the dense layers are MindSpore's own, which are
+            slower.
     """
     setting = os.environ.get(VARIABLE, "")
     if setting == "off":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Binary cross-entropy of logits as one operator, with the gradient as another one."""
+"""Binary cross-entropy of logits as one operator, and its gradient as another operator."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class LogisticLoss(nn.Cell):
     """Mean or sum of binary cross-entropies.
 
     Args:
-        is_mean: whether the result is the mean; the sum otherwise.
+        is_mean: whether the result is the mean, and not the sum.
 
     Inputs:
         logits, labels: float32 Tensors of one shape.
 
     Outputs:
-        Tuple of the loss, a float32 Tensor of shape `(1,)`, and of what the gradient needs.
+        Tuple of the loss, a float32 Tensor of shape `(1,)`, and values for the gradient.
     """
 
     def __init__(self, is_mean: bool) -> None:
@@ -34,7 +34,7 @@ class LogisticLoss(nn.Cell):
         self.backward = native_operator("MsrLogisticLossGradient", 2, refusal_of(4))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> LogisticLoss:
-        """Return another cell of the same loss."""
+        """Return another cell with the same loss."""
         memo[id(self)] = copied = LogisticLoss(self.is_mean)
         return copied
 

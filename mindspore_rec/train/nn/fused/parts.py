@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layers as parts of an operator of several layers, where they read what other layers return."""
+"""Layers as parts of a `FusedGraph`, in which they read the outputs of other layers."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["JoinedPart", "LinearPart"]
 
 
 class LinearPart(nn.Cell):
-    """A linear layer of several inputs, which it joins.
+    """Linear layer of several inputs, which it joins.
 
     Args:
-        layer: the layer, whose own activation is applied in any case.
+        layer: the layer; its own activation is always applied.
         widths: floats per row of each input.
-        activation: activation of the result: the layer's own, or one that another cell applies
-            behind it. Default: 'none'.
+        activation: activation of the result, of the layer itself or of a cell behind it. Default:
+            'none'.
     """
 
     def __init__(self, layer: nn.Dense, widths: tuple[int, ...], activation: str = "none") -> None:
@@ -39,11 +39,11 @@ class LinearPart(nn.Cell):
         return self.activate(y) if self.activates else y
 
     def joined(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return inputs in the order in which the fused form has them side by side."""
+        """Return inputs in the order of their columns in the fused form."""
         return inputs
 
     def learned(self) -> Any:
-        """Return the parameters, in the order in which `add_to` asks for them."""
+        """Return the parameters in the order in which `add_to` adds them."""
         if self.layer.has_bias:
             return self.layer.weight, self.layer.bias
         return (self.layer.weight,)
@@ -60,7 +60,7 @@ class LinearPart(nn.Cell):
 
 
 class JoinedPart(nn.Cell):
-    """A layer of which an input is several values, which are joined.
+    """Layer with several values as one input, which are joined.
 
     Args:
         layer: the layer.
@@ -74,21 +74,21 @@ class JoinedPart(nn.Cell):
         self.out_features = layer.out_features
 
     def joined(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return values in the order in which the fused form has them side by side."""
+        """Return values in the order of their columns in the fused form."""
         values = iter(inputs)
         arguments = tuple(tuple(next(values) for _ in each) for each in self.widths)
         return tuple(value for argument in self.layer.joined(arguments) for value in argument)
 
     def learned(self) -> Any:
-        """Return the parameters, in the order in which `add_to` asks for them."""
+        """Return the parameters in the order in which `add_to` adds them."""
         return self.layer.learned()
 
     def further(self) -> Any:
-        """Return the further inputs, in the order in which `add_to` asks for them."""
+        """Return the further inputs in the order in which `add_to` adds them."""
         return self.layer.further()
 
     def move(self, packed: Tensor, moved: Any) -> None:
-        """Set the moving statistics, as `MLP.move`."""
+        """Set the moving statistics, as `MLP.move` does."""
         self.layer.move(packed, moved)
 
     def add_to(self, program: Program, x: Columns, training: bool, output: Columns) -> Columns:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Describes the layers of a cell as a program of the native core."""
+"""Describes layers as a program of the native core."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["NO_PART", "Columns", "Part", "Program"]
 
 
 class Columns(NamedTuple):
-    """Columns of a value: a matrix of a row a sample.
+    """Columns of a value, which is a matrix with one row per sample.
 
     Attributes:
         value: number of the value.
@@ -50,19 +50,19 @@ _DROPPED_IN_PLACE = ("none", "relu", "leakyrelu")  # as DropsInPlace in csrc/den
 
 
 class Program:
-    """Layers in the order in which they are computed.
+    """Program of layers, in the order of their computation.
 
     Parameters and further inputs are numbered in the order in which they are added, in which the
     cell takes them, too: inputs, parameters, further inputs.
 
-    It runs on the device that is set when it is made (`set_dense_device`).
+    It runs on the device that `set_dense_device` had set when it was made.
 
     Args:
         compute_dtype: type of the products' factors, 'float32' or 'bfloat16'.
 
     Raises:
         ValueError: the environment variable `MINDSPORE_REC_DENSE_DEVICE` is illegal.
-        RuntimeError: it names a GPU that cannot be used.
+        RuntimeError: the variable names a GPU that cannot be used.
 
     Example:
         >>> import numpy as np
@@ -99,7 +99,7 @@ class Program:
         return joined
 
     def value(self, width: int) -> Columns:
-        """Return a new value of `width` columns, for layers to write."""
+        """Return a new value of `width` columns."""
         return Columns(self._native.add_value(width), 0, width)
 
     def parameter(self) -> Part:
@@ -132,7 +132,7 @@ class Program:
             weight: matrix `[width, x.width]`, or `[x.width, width]` if `input_major`.
             bias: vector `[width]`. Default: none.
             activation: 'none' or one of `ACTIVATIONS`. Default: 'none'.
-            input_major: how the weight is stored. Default: False.
+            input_major: whether the weight is stored as `[x.width, width]`. Default: False.
             masks: number of the masks of a dropout, as for `dropout`. Default: 0, none.
             output: columns to write. Default: a new value.
         """
@@ -147,7 +147,7 @@ class Program:
         return (self._extra(), self._extra(), count) if count else _NO_MASKS
 
     def _behind(self, x: Columns, activation: str, masks: int, output: Columns | None) -> Columns:
-        """Add what a layer does not do itself: gelu, and then a dropout; return the output."""
+        """Add the steps that a layer does not contain, gelu and then dropout; return the output."""
         if activation == "gelu":
             y = output if output is not None and not masks else self.value(x.width)
             self._native.add_gelu(x, y)
@@ -195,8 +195,8 @@ class Program:
         Args:
             x: columns of the vectors, side by side.
             vectors: number of vectors.
-            diagonal: whether the products of vectors with themselves are kept.
-            keeps_first: whether a copy of the first vector is in front of the products.
+            diagonal: whether to keep the products of vectors with themselves.
+            keeps_first: whether the output begins with a copy of the first vector.
             output: columns to write. Default: a new value.
         """
         dim = x.width // vectors
@@ -214,7 +214,7 @@ class Program:
         Args:
             x: columns of the fields' vectors, side by side.
             fields: number of fields.
-            sums: whether the units of the sum are summed, too.
+            sums: whether to sum the units of the result, too.
             output: columns to write. Default: a new value.
         """
         y = self.value(1 if sums else x.width // fields) if output is None else output
@@ -222,11 +222,11 @@ class Program:
         return y
 
     def mixture(self, units: Columns, gates: Columns, experts: int, tasks: int) -> Columns:
-        """Add the tasks' sums of the experts' units, weighed by gates, and return its output.
+        """Add the weighted sums of the experts' units, one for each task, and return the output.
 
         Args:
             units: columns of the experts' outputs, side by side.
-            gates: columns of the weights, `experts` for each task.
+            gates: columns of the weights: `experts` columns per task.
             experts: number of experts.
             tasks: number of tasks, whose mixtures are side by side in the output.
         """
@@ -235,8 +235,8 @@ class Program:
         return y
 
     def scale_groups(self, x: Columns, scales: Columns) -> Columns:
-        """Add a layer that multiplies the columns of x, in groups of equal size, and return its
-        output; group k is multiplied by column k of `scales`."""
+        """Multiply group k of x's columns, in equal groups, by column k of `scales`; return the
+        output."""
         y = self.value(x.width)
         self._native.add_scale_groups(x, scales, y)
         return y
@@ -244,7 +244,7 @@ class Program:
     def scale_vectors(
         self, x: Columns, vectors: Part, width: int, output: Columns | None = None
     ) -> Columns:
-        """Add a layer that multiplies vectors by a row's numbers, and return its output.
+        """Multiply each vector by a number of the row, and return the output.
 
         Args:
             x: columns of the numbers.
@@ -259,8 +259,7 @@ class Program:
     def cross_combine(
         self, first: Columns, mapped: Columns, x: Columns, output: Columns | None = None
     ) -> Columns:
-        """Add the layer first * mapped + x, unit by unit, and return its output: `output`, or a new
-        value."""
+        """Add the layer first * mapped + x, unit by unit, and return the columns of its output."""
         y = self.value(x.width) if output is None else output
         self._native.add_cross_combine(first, mapped, x, y)
         return y
@@ -268,7 +267,7 @@ class Program:
     def cross_vectors(
         self, x: Columns, layers: int, weight: Part, bias: Part, output: Columns | None = None
     ) -> Columns:
-        """Add a cross network with a vector a layer, and return its output.
+        """Add a cross network with one weight vector per layer, and return its output.
 
         Args:
             x: columns of the input.
@@ -296,16 +295,16 @@ class Program:
         """Add a batch normalization with its activation and dropout, and return its output.
 
         It reads two parameters, gamma and beta, and two further inputs, the moving mean and
-        variance, all float32 `[x.width]`. In training nothing else may read `x`, and `moved` tells
-        where the new moving mean and behind it the new moving variance are in the cell's last
-        output, `packed`.
+        variance, all float32 `[x.width]`. In training no other layer may read `x`. `moved` gets the
+        place of the new moving mean in the cell's last output, `packed`; the new moving variance
+        follows it.
 
         Args:
             x: columns of the input, a whole value.
             activation: 'none' or one of `ACTIVATIONS`.
             epsilon: number added to the variance.
             momentum: share of the batch in the new moving statistics.
-            training: whether to normalize by the batch; by the moving statistics otherwise.
+            training: whether to normalize by the batch, and not by the moving statistics.
             masks: number of the masks of a dropout, as for `dropout`. Default: 0, none.
             output: columns to write. Default: a new value.
         """
@@ -337,7 +336,7 @@ class Program:
 
 
 def _inside(activation: str, masks: int) -> tuple[str, int, bool]:
-    """Return activation and masks that a layer applies itself, and whether no layer is left."""
+    """Return the activation and masks inside a layer, and whether no step follows it."""
     own = "none" if activation == "gelu" else activation
     inside = masks if activation in _DROPPED_IN_PLACE else 0
     return own, inside, own == activation and inside == masks

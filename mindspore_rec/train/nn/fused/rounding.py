@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rounding to bfloat16 in float32, for layers of MindSpore on backends that cannot multiply it."""
+"""Rounds float32 to bfloat16 values, for devices without products of bfloat16."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["GradientRounding", "Rounding"]
 
 
 class Rounding(nn.Cell):
-    """Round to the nearest bfloat16, ties to even; the gradient passes as it is.
+    """Round to the nearest bfloat16, ties to even; the gradient passes unchanged.
 
     Inputs:
         x: float32 Tensor.
@@ -33,7 +33,7 @@ class Rounding(nn.Cell):
 
 
 class GradientRounding(nn.Cell):
-    """Return x as it is; round its gradient, as `Rounding` does a value."""
+    """Return x unchanged; round its gradient as `Rounding` rounds a value."""
 
     def construct(self, x: Tensor) -> Tensor:
         """Return x."""

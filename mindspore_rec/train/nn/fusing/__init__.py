@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The forward pass of a network as a list of steps, and the steps that one operator computes."""
+"""Lists the steps of a network's forward pass, and chooses the steps that one operator computes."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layers that an operator can compute, and what it must know of them."""
+"""Tells which layers an operator can compute, and their activations."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def is_dense(cell: nn.Cell) -> bool:
 
 
 def activation_of(target: Any) -> str | None:
-    """Return the name that programs have for an activation; None for something else.
+    """Return the name of an activation in programs; None for any other cell or function.
 
     Args:
         target: a cell, or the name of a function, such as 'ops.relu'.
@@ -63,7 +63,7 @@ def activation_of(target: Any) -> str | None:
 
 
 def keeps_state(layer: nn.Cell) -> bool:
-    """Return whether a layer changes something when it is called: statistics, or masks used.
+    """Return whether a call changes the state of a layer: of a normalization or a dropout.
 
     Example:
         >>> from mindspore_rec.nn import MLP

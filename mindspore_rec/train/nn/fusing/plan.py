@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which steps of a forward pass one operator computes, and what is computed before and behind it.
+"""Chooses the steps of a forward pass that one operator computes.
 
-Values that no layer of the operator has a part in (ids, numbers, looked up rows) are of stage 0,
-values of the operator of stage 1, and what reads these otherwise is of stage 2. A step of stage 2
-is computed as it stands in the network, behind the operator, and so is what reads it.
+Each step has a stage. Stage 0 is before the operator: steps that need no layer of it, such as
+lookups. Stage 1 is the operator. Stage 2 is behind the operator: all other steps, which are
+computed as written in the network.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _DRAWS = re.compile("drop|rand|normal|uniform|bernoulli|multinomial|shuffle|gamm
 
 @dataclass
 class Node:
-    """A layer of the operator.
+    """Layer of the operator.
 
     Attributes:
         layer: the layer; None for a sum.
-        arguments: numbers of the values of each argument, which are joined.
-        value: number of the value that it returns.
+        arguments: for each argument, the numbers of the values that are joined in it.
+        value: number of the value that the layer returns.
         activation: activation behind a linear layer, or 'none'.
-        width: floats per row that it returns.
+        width: floats per row of this value.
     """
 
     layer: nn.Cell | None
@@ -50,7 +50,7 @@ class Node:
 
     @property
     def reads(self) -> list[int]:
-        """Numbers of the values that it reads."""
+        """Numbers of the values that the layer reads."""
         return [number for argument in self.arguments for number in argument]
 
 
@@ -61,12 +61,14 @@ class Plan:
     Attributes:
         before: steps before the operator.
         nodes: layers of the operator.
-        inputs: numbers of the values that the operator reads, in their order, with their widths.
+        inputs: width of each value that the operator reads, by the value's number, in order.
         outputs: numbers of the values that it returns.
-        behind: steps behind it, in their order; steps of the operator's kind too, such as a join
-            that is read there.
-        shapes: shape of a row, for outputs of the operator that are no vectors.
-        matrices: numbers of the inputs of the network that must be matrices.
+        behind: steps behind the operator, in order; also joins of its outputs that these steps
+            read.
+        shapes: shape of a row, by the number of each output whose rows are no vectors.
+        matrices: numbers of the inputs that must be matrices.
+        apart: all steps after `before`, in order, for a pass without the operator.
+        has_state: whether one of these steps may change a state or draw numbers.
     """
 
     before: list[Step] = field(default_factory=list)
@@ -76,6 +78,8 @@ class Plan:
     behind: list[Step] = field(default_factory=list)
     shapes: dict[int, tuple[int, ...]] = field(default_factory=dict)
     matrices: list[int] = field(default_factory=list)
+    apart: list[Step] = field(default_factory=list)
+    has_state: bool = False
 
 
 def plan(trace: Trace) -> Plan:
@@ -112,7 +116,7 @@ class _Planner:
             self._demand(step)
         for step in self.trace.steps:
             stage = max((self.stages[each] for each in step.reads), default=_BEFORE)
-            # What keeps a state, or draws numbers, is computed in the order of the trace.
+            # Steps that change a state or draw numbers stay in the order of the trace.
             key = _state_of(step)
             earlier = _BEFORE if key is None else latest.get(key, _BEFORE)
             if max(stage, earlier) != _BEHIND and self._takes(step, stage):
@@ -134,7 +138,7 @@ class _Planner:
     # ---- what is known of values
 
     def _demand(self, step: Step) -> None:
-        """Note the widths of what a layer of several dimensions reads."""
+        """Note the widths of the values that a layer reads."""
         if step.kind != "cell" or not isinstance(step.target, FusedLayer):
             return
         widths = step.target.in_features
@@ -144,7 +148,7 @@ class _Planner:
                     self.widths.setdefault(number, width)
 
     def _note_shape(self, step: Step) -> None:
-        """Note what a step before the operator says of the shape of its result."""
+        """Note the shape of the result of a step before the operator, as far as it is known."""
         width = _last_width(step)
         if width:
             self.widths[step.value] = width
@@ -152,21 +156,21 @@ class _Planner:
             self.are_vectors.add(step.value)
 
     def _parts(self, argument: Any) -> list[int] | None:
-        """Return the values that are joined in an argument; None for no value."""
+        """Return the values that are joined in an argument; None if it is no value."""
         numbers = _only(argument)
         return list(self.joins.get(numbers[0], numbers)) if numbers else None
 
     def _is_matrix(self, number: int) -> bool:
-        """Return whether a value is a matrix; of inputs of the network it is assumed, and noted."""
+        """Return whether a value is a matrix; inputs of the network may be."""
         return number in self.are_vectors or number < self.trace.inputs
 
     def _note_matrices(self, numbers: Sequence[int]) -> None:
         for number in numbers:
-            if number < self.trace.inputs and number not in self.matrices:
+            if self.stages[number] == _BEFORE and number not in self.matrices:
                 self.matrices.append(number)
 
     def _fits(self, parts: list[int], width: int) -> bool:
-        """Return whether joined values are so wide; the width of one of them may be found."""
+        """Return whether joined values have this width; note the width of one unknown value."""
         unknown = {part for part in parts if part not in self.widths}
         known = sum(self.widths.get(part, 0) for part in parts)
         if not unknown:
@@ -179,7 +183,7 @@ class _Planner:
     # ---- steps of the operator
 
     def _takes(self, step: Step, stage: int) -> bool:
-        """Return whether a step is a part of the operator, and make it one."""
+        """Make a step a part of the operator; return whether it can be."""
         if step.kind == "cell" and is_layer(step.target):
             return self._takes_layer(step)
         if stage != _INSIDE:
@@ -229,7 +233,7 @@ class _Planner:
         return True
 
     def _stands_beside(self, layer: nn.Cell | None, arguments: list[list[int]]) -> bool:
-        """Return whether values can be side by side in memory, which they are once only."""
+        """Return whether values can be side by side; each value has one place in memory."""
         if isinstance(layer, FusedLayer):
             arguments = list(layer.joined(tuple(arguments)))
         places = [number for argument in arguments for number in argument]
@@ -305,7 +309,7 @@ class _Planner:
         return True
 
     def _takes_reshape(self, step: Step) -> bool:
-        """Take what makes a vector of each row, of what the operator has as vectors anyway."""
+        """Take a reshape of each row to a vector, which the operator's values are in any case."""
         numbers = _only(step.args[0])
         if not numbers or _last_width(step) not in (0, self._width_of(numbers[0])):
             return False
@@ -322,7 +326,7 @@ class _Planner:
     # ---- what goes in and comes out
 
     def _add_borders(self, made: Plan, behind: list[Step]) -> None:
-        """Add inputs and outputs of the operator, and the steps behind it."""
+        """Add inputs and outputs of the operator, and the steps behind the operator."""
         for node in made.nodes:
             for number in node.reads:
                 if self.stages[number] == _BEFORE:
@@ -352,10 +356,12 @@ class _Planner:
         if not made.outputs:
             raise NothingToFuseError("nothing reads what its layers compute")
         made.matrices = sorted(self.matrices)
+        made.apart = [step for step in self.trace.steps if self.stages[step.value] != _BEFORE]
+        made.has_state = any(map(_may_keep_state, made.apart))
 
 
 def _state_of(step: Step) -> Any:
-    """Return what a step changes or draws from, by a key; None if it does neither."""
+    """Return a key of the state that a step changes or draws from; None if there is none."""
     if step.kind == "cell":
         room = type(step.target).__module__.partition(".")[0]
         if room not in ("mindspore", "mindspore_rec"):
@@ -367,8 +373,17 @@ def _state_of(step: Step) -> Any:
     return "random numbers" if _DRAWS.search(name) else None
 
 
+def _may_keep_state(step: Step) -> bool:
+    """Return whether a step may change a state or draw numbers."""
+    if step.kind != "cell":
+        return _state_of(step) is not None
+    if is_layer(step.target):
+        return keeps_state(step.target)
+    return activation_of(step.target) is None
+
+
 def _only(argument: Any) -> tuple[int, ...]:
-    """Return the number of a value as a tuple; an empty one for something else."""
+    """Return the number of a value as a tuple; an empty tuple if the argument is no value."""
     return (argument.number,) if type(argument) is StandIn else ()
 
 
@@ -379,9 +394,10 @@ def _is_flat(step: Step) -> bool:
 
 
 def _last_width(step: Step) -> int:
-    """Return the width of the vectors that a step makes of each row; 0 if it does not say.
+    """Return the width of a step's result `[B, width]`; 0 if it is unknown.
 
-    `x.reshape((-1, width))` says, and a cell of the user by an attribute `out_features`.
+    It is known for `x.reshape((-1, width))`, and for a user's cell with an attribute
+    `out_features`.
     """
     if step.kind == "cell":
         width = getattr(step.target, "out_features", 0)

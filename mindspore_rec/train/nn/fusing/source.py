@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The source text of a `construct` that calls an operator in the place of layers.
+"""Writes the source text of a `construct` with an operator in the place of layers.
 
-MindSpore's graph compiler reads the source of what it compiles, so the text is a module's.
+MindSpore's graph compiler reads source text, so the text is saved as a module.
 """
 
 from __future__ import annotations
@@ -44,19 +44,20 @@ _PLAIN = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEY
 
 
 class Signature:
-    """The arguments of a `construct`.
+    """Arguments of a `construct`.
 
     Args:
         cell: the cell.
-        inputs: number of arguments of a `construct` that takes `*inputs`; None for others.
+        inputs: number of arguments of a `construct` that takes `*inputs`; None for any other
+            `construct`.
 
     Attributes:
         names: text of each argument, inside the method.
         required: number of arguments without a default.
-        text: the arguments as they stand in the definition.
+        text: the arguments as source text of the definition.
 
     Raises:
-        TraceError: it has arguments that a trace cannot give.
+        TraceError: a trace cannot pass its arguments.
     """
 
     def __init__(self, cell: nn.Cell, inputs: int | None) -> None:
@@ -89,7 +90,7 @@ class Signature:
         self.is_full = ""
 
     def condition(self, count: int) -> str:
-        """Return the condition that the first `count` arguments are given and no others."""
+        """Return the condition that exactly the first `count` arguments are passed."""
         if self.is_full:
             return self.is_full
         optional = self.names[self.required :]
@@ -106,7 +107,7 @@ def forward_lines(
     Args:
         cells: the path of each cell and primitive, as 'self.deep', by its `id`.
         signature: arguments of the `construct`.
-        made: what is computed when.
+        made: the plan of the pass.
         graph: path of the operator.
         results: number of the value that is returned, or a tuple of them.
 
@@ -118,31 +119,28 @@ def forward_lines(
     prefix = "value_"
     while any(name.startswith(prefix) for name in names):
         prefix += "_"
-    lines = []
-    if made.matrices:
-        other = " or ".join(f"{names[number]}.ndim != 2" for number in made.matrices)
-        lines += [f"if {other}:", f"    return {signature.by_layers}"]
+    texts |= {step.value: f"{prefix}{step.value}" for step in (*made.before, *made.apart)}
 
-    def add(step: Step) -> None:
-        line = _text(step, texts, cells)
-        texts[step.value] = f"{prefix}{step.value}"
-        lines.append(f"{texts[step.value]} = {line}")
+    def lines_of(steps: Sequence[Step]) -> list[str]:
+        return [f"{texts[step.value]} = {_text(step, texts, cells)}" for step in steps]
 
-    for step in made.before:
-        add(step)
-    read = ", ".join(texts[number] for number in made.inputs)
-    for number in made.outputs:
-        texts[number] = f"{prefix}{number}"
-    lines.append(f"{', '.join(texts[number] for number in made.outputs)} = {graph}({read})")
+    read = "".join(f"{texts[number]}, " for number in made.inputs)
+    matrices = "".join(f"{number in made.matrices}, " for number in made.inputs)
+    outputs = ", ".join(texts[number] for number in made.outputs)
+    inside = [f"{outputs} = {graph}({read.removesuffix(', ')})"]
     for number, shape in made.shapes.items():
         text = texts[number]
-        lines.append(f"{text} = {text}.reshape((-1, {', '.join(map(str, shape))}))")
-    for step in made.behind:
-        add(step)
+        inside.append(f"{text} = {text}.reshape((-1, {', '.join(map(str, shape))}))")
     returned = results if isinstance(results, tuple) else (results,)
     text = ", ".join(texts[number] for number in returned)
-    lines.append(f"return ({text},)" if isinstance(results, tuple) else f"return {text}")
-    return lines
+    end = f"return ({text},)" if isinstance(results, tuple) else f"return {text}"
+    return [
+        *lines_of(made.before),
+        f"if {graph}.fits(({read}), ({matrices}), {not made.has_state}):",
+        *(f"    {line}" for line in [*inside, *lines_of(made.behind), end]),
+        *lines_of(made.apart),
+        end,
+    ]
 
 
 def construct_of(signature: Signature, blocks: Sequence[tuple[str, Sequence[str]]]) -> Any:
@@ -150,8 +148,8 @@ def construct_of(signature: Signature, blocks: Sequence[tuple[str, Sequence[str]
 
     Args:
         signature: its arguments.
-        blocks: conditions and the lines for each, of which the last ones return; without any
-            condition that holds the layers compute.
+        blocks: conditions, each with its lines, which end with a return. If no condition holds, the
+            layers compute.
     """
     text = _HEADER.format(arguments=signature.text, is_used=IS_USED, by_layers=signature.by_layers)
     for condition, lines in blocks:
@@ -204,7 +202,7 @@ def _value(value: Any, texts: Mapping[int, str]) -> str:
 
 
 def _place(place: Any, texts: Mapping[int, str]) -> str:
-    """Return what stands between square brackets."""
+    """Return the text between the square brackets of an index."""
     if type(place) is tuple and place:
         return ", ".join(_place(each, texts) for each in place)
     if type(place) is not slice:

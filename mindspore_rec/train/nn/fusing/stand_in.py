@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stand-ins for Tensors: a `construct` that is called with them tells what it does with Tensors."""
+"""Stand-ins for Tensors, which record what a `construct` does with them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mindspore import Tensor
 
 __all__ = ["NothingToFuseError", "TraceError", "Recorder", "StandIn"]
 
-# Methods that give Python what is in a Tensor, or put something into it.
+# Methods that read or write a Tensor's elements.
 _OF_CONTENT = (
     "asnumpy",
     "numpy",
@@ -32,20 +32,20 @@ class NothingToFuseError(TraceError):
 
 
 class Recorder(Protocol):
-    """Receiver of the uses of stand-ins."""
+    """Recorder of the uses of stand-ins."""
 
     def record(self, kind: str, target: Any, args: Any, kwargs: dict[str, Any]) -> StandIn:
-        """Note a step, and return the stand-in for its result."""
+        """Record a step, and return the stand-in for its result."""
 
     def replace(self, number: int) -> None:
         """Note that a value may have been changed in place."""
 
 
 class StandIn:
-    """Stand-in for a Tensor of which nothing is known but what is done with it.
+    """Stand-in for a Tensor of unknown shape, type and values.
 
     Args:
-        recorder: what is told of each use.
+        recorder: the object that records each use.
         number: number of the value.
     """
 
@@ -71,6 +71,12 @@ class StandIn:
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise TraceError(f"it sets '{name}' of a Tensor")
+
+    def __str__(self) -> NoReturn:
+        raise TraceError("it makes text of a Tensor")
+
+    def __format__(self, form: str) -> NoReturn:
+        raise TraceError("it makes text of a Tensor")
 
     def __setitem__(self, place: Any, value: Any) -> NoReturn:
         raise TraceError("it sets elements of a Tensor")

@@ -1,26 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
 """Traces the forward pass of a network: its `construct`, called with stand-ins for Tensors.
 
-MindSpore's graph compiler has no part in it: `construct` runs as Python. Layers with a fused form,
-and cells into which a trace cannot look, are single steps; a cell of the user's own is entered.
+MindSpore's graph compiler is not used: `construct` runs as Python. A layer with a fused form is a
+single step, and so is a cell that cannot be traced. The calls inside a user's cell are steps of
+their own.
 """
 
 from __future__ import annotations
 
+import gc
 import inspect
+import sys
 import threading
+import traceback
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
-from mindspore import mint, nn, ops
+from mindspore import Tensor, mint, nn, ops
 
 from mindspore_rec.train.graph.lock import graph_lock
 from mindspore_rec.train.nn.fusing.layers import is_layer
 from mindspore_rec.train.nn.fusing.stand_in import StandIn, TraceError
+from mindspore_rec.train.nn.fusing.surroundings import Surroundings, is_object, is_of_library
 
 __all__ = ["BY_LAYERS", "Step", "Trace", "is_of_user", "may_enter", "trace", "values_in"]
 
@@ -40,11 +47,11 @@ class Step:
 
     Args:
         kind: 'cell', 'primitive', 'function', 'method', 'operator' or 'item'.
-        target: the cell or the primitive; name of the function, as 'ops.concat', or of the method;
-            the operator.
+        target: the cell, the primitive, the operator, or the name of the function or method, such
+            as 'ops.concat'.
         args: arguments by position, with a `StandIn` for each value.
         kwargs: arguments by name.
-        value: number of the value that it returns.
+        value: number of the value that the step returns.
     """
 
     kind: str
@@ -55,25 +62,27 @@ class Step:
 
     @property
     def reads(self) -> tuple[int, ...]:
-        """Numbers of the values that it reads."""
+        """Numbers of the values that the step reads."""
         return values_in((self.args, self.kwargs))
 
 
 @dataclass
 class Trace:
-    """A forward pass.
+    """Steps of a forward pass.
 
     Attributes:
         inputs: number of arguments, which are the values 0, 1, ...
-        steps: the steps in their order.
-        result: what is returned: the number of a value, or a tuple of numbers.
+        steps: the steps in order.
+        result: number of the returned value, or a tuple of numbers.
         entered: the cells whose `construct` is a part of the trace.
+        names: namespace, name and value of each global number that `construct` reads.
     """
 
     inputs: int
     steps: list[Step] = field(default_factory=list)
     result: int | tuple[int, ...] = 0
     entered: list[nn.Cell] = field(default_factory=list)
+    names: list[tuple[dict[str, Any], str, Any]] = field(default_factory=list)
 
 
 def values_in(thing: Any) -> tuple[int, ...]:
@@ -92,38 +101,50 @@ def values_in(thing: Any) -> tuple[int, ...]:
 def trace(network: nn.Cell, arguments: tuple[bool, ...], training: bool) -> Trace:
     """Return the forward pass of a network.
 
-    What the network computes does not change: it is not run, and its modes are as before.
+    The network and its modes do not change.
 
     Args:
         network: the network.
-        arguments: for each argument of `construct` by position whether it is given; None otherwise.
+        arguments: for each argument of `construct`, whether it is a Tensor; None is passed if not.
         training: whether the network trains.
 
     Raises:
-        TraceError: the network does something that cannot be written down as steps.
+        TraceError: the network cannot be written as steps.
     """
     cells = [cell for _, cell in network.cells_and_names()]
     attributes = [dict(vars(cell)) for cell in cells]
-    containers = [(each, each.copy()) for of in attributes for each in of.values() if _holds(each)]
+    contents = [
+        each
+        for of in attributes
+        for name, value in of.items()
+        if is_of_user(name)
+        for each in _contents_of(value)
+    ]
     tracer = _Tracer(network, len(arguments))
-    stand_ins = [StandIn(tracer, k) if is_given else None for k, is_given in enumerate(arguments)]
+    stand_ins = tuple(tracer.stand_in(k) if each else None for k, each in enumerate(arguments))
     with graph_lock, _recording(tracer):
         try:
             for cell in cells:
                 vars(cell)["training"] = training
-            returned = tracer.enter(network, tuple(stand_ins), {})
-            if any(len(container) != len(contents) for container, contents in containers):
-                raise TraceError("it changes a list, dict or set of a cell in construct")
-            return tracer.finish(returned)
+            with tracer.surroundings.watched():
+                returned = tracer.enter(network, stand_ins, {})
+            for each in contents:
+                if each.are_changed():
+                    raise TraceError(f"it changes {each.kind} of a cell in construct")
+            traced = tracer.finish(returned)
         except TraceError:
             raise
         except Exception as error:
-            raise TraceError(f"it raises {type(error).__name__}: {_first_line(error)}") from error
+            raise TraceError(_words_of(error)) from error
         finally:
             for cell, before in zip(cells, attributes, strict=True):
                 _give_back(cell, before)
-            for container, contents in containers:
-                _refill(container, contents)
+            for each in contents:
+                each.restore()
+    del stand_ins, returned
+    if tracer.is_kept():
+        raise TraceError("it keeps a Tensor after its forward pass")
+    return traced
 
 
 class _Tracer:
@@ -133,9 +154,25 @@ class _Tracer:
         self._known = {id(cell) for _, cell in network.cells_and_names()}
         self._next = inputs
         self._replaced: set[int] = set()
+        self._made: list[weakref.ref[StandIn]] = []
+        self.surroundings = Surroundings(
+            {id(each): _recorded(self, each, text) for _, _, each, text in _functions()}
+        )
+
+    def stand_in(self, number: int) -> StandIn:
+        """Return the stand-in for a value."""
+        made = StandIn(self, number)
+        self._made.append(weakref.ref(made))
+        return made
+
+    def is_kept(self) -> bool:
+        """Return whether an object outside the trace keeps a stand-in."""
+        if any(each() is not None for each in self._made):
+            gc.collect()
+        return any(each() is not None for each in self._made)
 
     def replace(self, number: int) -> None:
-        """Note that `+=` and the like may have changed a value in place."""
+        """Note that `+=` or the like may have changed a value in place."""
         self._replaced.add(number)
 
     def _check_alive(self, numbers: tuple[int, ...]) -> None:
@@ -144,14 +181,26 @@ class _Tracer:
 
     def record(self, kind: str, target: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Add a step, and return the stand-in for its result."""
-        step = Step(kind, target, tuple(args), kwargs, self._next)
+        step = Step(kind, target, self._copied(tuple(args)), self._copied(kwargs), self._next)
         self._check_alive(step.reads)
         self._next += 1
         self.trace.steps.append(step)
-        return StandIn(self, step.value)
+        return self.stand_in(step.value)
+
+    def _copied(self, thing: Any) -> Any:
+        """Return arguments with new stand-ins, for a step to keep."""
+        if _is_stand_in(thing):
+            return StandIn(self, thing.number)
+        if type(thing) is dict:
+            return {name: self._copied(each) for name, each in thing.items()}
+        if type(thing) in (tuple, list):
+            return type(thing)(self._copied(each) for each in thing)
+        if type(thing) is slice:
+            return slice(*map(self._copied, (thing.start, thing.stop, thing.step)))
+        return thing
 
     def call(self, cell: nn.Cell, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return what a cell returns: by steps of its own, or as one step."""
+        """Return the result of a cell's call, after recording its inner steps or a single step."""
         if id(cell) not in self._known:
             raise TraceError(f"it calls a {type(cell).__name__} that is no child of a cell")
         if is_layer(cell) and not all(map(_is_stand_in, (*args, *kwargs.values()))):
@@ -161,9 +210,11 @@ class _Tracer:
             try:
                 returned = self.enter(cell, args, kwargs)
             except Exception:  # the cell is one step, whatever is in it
+                if self.surroundings.problem:
+                    raise
                 has_steps = False
             else:
-                # Without layers inside there is nothing to see, unless it returns several values.
+                # Inner steps matter if there are layers inside, or several results.
                 has_steps = isinstance(returned, tuple) or _has_layers(cell)
             if has_steps:
                 return returned
@@ -171,19 +222,24 @@ class _Tracer:
         return self.record("cell", cell, args, kwargs)
 
     def enter(self, cell: nn.Cell, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return what a cell's `construct` returns."""
+        """Return the result of a cell's `construct`."""
         if not _is_plain(cell):
             raise TraceError("its construct is compiled, or it has a bprop or a __call__")
         self.trace.entered.append(cell)
+        self.surroundings.replace(vars(cell), iter([*vars(cell)]))
         before = dict(vars(cell))
         returned = getattr(cell, BY_LAYERS, cell.construct)(*args, **kwargs)
         changed = _give_back(cell, before)
+        self.surroundings.restore(vars(cell))
         if changed:
             raise TraceError(f"{type(cell).__name__} sets its '{changed}' in construct")
         return returned
 
     def finish(self, returned: Any) -> Trace:
-        """Return the trace of a network that returned this."""
+        """Return the trace of a network with this result."""
+        if self.surroundings.problem:
+            raise TraceError(self.surroundings.problem)
+        self.trace.names = self.surroundings.numbers
         several = type(returned) is tuple
         results = returned if several else (returned,)
         if not results or not all(_is_stand_in(each) for each in results):
@@ -199,19 +255,18 @@ def _is_stand_in(thing: Any) -> bool:
 
 
 def may_enter(cell: nn.Cell) -> bool:
-    """Return whether a cell's `construct` is ordinary Python of the user, or a stack's.
+    """Return whether a cell can be traced: a user's cell, or an `nn.SequentialCell`.
 
     Example:
         >>> may_enter(nn.SequentialCell()), may_enter(nn.Dense(2, 1))
         (True, False)
     """
-    room = type(cell).__module__.partition(".")[0]
-    is_of_library = room in ("mindspore", "mindspore_rec")
-    return (isinstance(cell, nn.SequentialCell) or not is_of_library) and _is_plain(cell)
+    is_open = isinstance(cell, nn.SequentialCell) or not is_of_library(type(cell).__module__)
+    return is_open and _is_plain(cell)
 
 
 def _is_plain(cell: nn.Cell) -> bool:
-    """Return whether a cell does nothing beside its `construct`, which is a Python function."""
+    """Return whether a call of a cell only runs its `construct`, a Python function."""
     kind = type(cell)
     construct = inspect.getattr_static(kind, BY_LAYERS, inspect.getattr_static(kind, "construct"))
     is_plain = isinstance(construct, FunctionType) and not hasattr(construct, "__wrapped__")
@@ -223,7 +278,7 @@ def _has_layers(cell: nn.Cell) -> bool:
 
 
 def _give_back(cell: nn.Cell, before: dict[str, Any]) -> str:
-    """Set the attributes of a cell back, and return the name of one that had changed, or ''."""
+    """Restore the attributes of a cell; return the name of a changed attribute, or ''."""
     now = vars(cell)
     changed = ""
     for name in [*now]:
@@ -237,15 +292,36 @@ def _give_back(cell: nn.Cell, before: dict[str, Any]) -> str:
     return changed
 
 
-def _holds(value: Any) -> bool:
-    return type(value) in (list, dict, set)
+class _Contents(NamedTuple):
+    """Contents of a list, dict, set or object of a cell before a trace."""
+
+    container: Any
+    before: Any
+    kind: str
+
+    def are_changed(self) -> bool:
+        """Return whether the container has other contents now."""
+        return self._identities(self.container) != self._identities(self.before)
+
+    def restore(self) -> None:
+        """Give the container its contents back."""
+        if self.are_changed():
+            self.container.clear()
+            extend = type(self.container) is list
+            (self.container.extend if extend else self.container.update)(self.before)
+
+    @staticmethod
+    def _identities(contents: Any) -> Any:
+        if isinstance(contents, dict):
+            return {name: id(value) for name, value in contents.items()}
+        return {*contents} if isinstance(contents, set) else [id(each) for each in contents]
 
 
-def _refill(container: Any, contents: Any) -> None:
-    """Give a list, dict or set the contents that it had."""
-    if len(container) != len(contents):
-        container.clear()
-        (container.extend if type(container) is list else container.update)(contents)
+def _contents_of(value: Any) -> Iterator[_Contents]:
+    if type(value) in (list, dict, set):
+        yield _Contents(value, value.copy(), "a list, dict or set")
+    elif is_object(value):
+        yield _Contents(vars(value), dict(vars(value)), "an object")
 
 
 @cache
@@ -254,7 +330,7 @@ def _of_every_cell() -> frozenset[str]:
 
 
 def is_of_user(name: str) -> bool:
-    """Return whether an attribute of a cell is none that every cell has.
+    """Return whether an attribute is the user's own: not every cell has it.
 
     Example:
         >>> is_of_user("scale"), is_of_user("training")
@@ -263,12 +339,24 @@ def is_of_user(name: str) -> bool:
     return name not in _of_every_cell() and name != "_func_graph_flags"
 
 
+def _words_of(error: Exception) -> str:
+    """Return the sentence for a `construct` that raised an error."""
+    frames = [each for each in traceback.extract_tb(error.__traceback__) if "StandIn" in str(error)]
+    names = ("mindspore", "mindspore_rec")
+    frames = [each for each in frames if names[0] not in Path(each.filename).parts]
+    frames = [each for each in frames if names[1] not in Path(each.filename).parts]
+    if frames:
+        place = f"line {frames[-1].lineno} of {Path(frames[-1].filename).name}"
+        return f"it gives a Tensor to a function that cannot be followed, in {place}"
+    return f"it raises {type(error).__name__}: {_first_line(error)}"
+
+
 def _first_line(error: Exception) -> str:
     lines = str(error).strip().splitlines() or [""]
     return lines[0].rstrip(".")
 
 
-# ---- what is replaced while a trace is made
+# ---- replacements during a trace
 
 
 @cache
@@ -284,7 +372,7 @@ def _functions() -> list[tuple[ModuleType, str, Callable[..., Any], str]]:
 
 @cache
 def _primitives() -> list[tuple[type, Callable[..., Any]]]:
-    """Return each class of `mindspore.ops` whose instances are called, with its `__call__`."""
+    """Return each callable primitive class of `mindspore.ops`, with its `__call__`."""
     return [
         (kind, vars(kind)["__call__"])
         for kind in {id(each): each for each in vars(ops).values()}.values()
@@ -296,7 +384,7 @@ def _primitives() -> list[tuple[type, Callable[..., Any]]]:
 
 @contextmanager
 def _recording(tracer: _Tracer) -> Iterator[None]:
-    """Let calls of cells and of MindSpore's functions with stand-ins be steps, in this thread."""
+    """Record this thread's calls of cells and of MindSpore's functions as steps."""
     with ExitStack() as stack:
         call = nn.Cell.__call__
         stack.callback(setattr, nn.Cell, "__call__", call)
@@ -307,6 +395,17 @@ def _recording(tracer: _Tracer) -> Iterator[None]:
             return tracer.call(cell, args, kwargs)
 
         nn.Cell.__call__ = called
+        getattr_ = nn.Cell.__getattr__
+        stack.callback(setattr, nn.Cell, "__getattr__", getattr_)
+
+        def looked_up(cell: nn.Cell, name: str) -> Any:
+            value = getattr_(cell, name)
+            if isinstance(value, Tensor) and threading.get_ident() == tracer.thread:
+                if not is_of_library(sys._getframe(1).f_globals.get("__name__", "")):
+                    raise TraceError(f"it reads the Parameter '{name}'")
+            return value
+
+        nn.Cell.__getattr__ = looked_up
         for kind, method in _primitives():
             stack.callback(setattr, kind, "__call__", method)
             setattr(kind, "__call__", _recorded_primitive(tracer, method))  # noqa: B010
@@ -327,10 +426,10 @@ def _recorded_primitive(tracer: _Tracer, method: Callable[..., Any]) -> Callable
 
 
 def _check_reads(text: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Check that an operator reads an input: else it would run now, and not in each pass.
+    """Check that an operator reads an input; without one it would run in the trace only.
 
     Raises:
-        TraceError: it changes a Parameter, draws numbers, or makes a Tensor of Python's values.
+        TraceError: it reads no input: it may change a Parameter, draw numbers or make a constant.
     """
     if not values_in((args, kwargs)):
         raise TraceError(f"it calls {text} on something else than its inputs")
