@@ -56,14 +56,13 @@ class RecCheckpoint(Callback):
     deltas into a new full checkpoint. Checkpoints older than the newest `keep` full checkpoints are
     then removed.
 
-    The callback runs after all other callbacks of a step. Changes between steps, such as
-    rows erased after `restore()`, are saved with the next step or when training ends. The
-    state consists of tables (rows, optimizer state, counters), dense parameters, optimizer,
-    position in the data, and `states`. The state also includes the random number generators
-    of Python, NumPy and MindSpore. A training resumed from the saved state gives the same
-    bits as an uninterrupted training, if data and callbacks depend on the saved state
-    alone. Eviction by capacity is an exception: it chooses victims from random samples,
-    which differ after a restart.
+    The callback runs after all other callbacks of a step. Changes between steps, such as rows
+    erased after `restore()`, are saved with the next step or when training ends. The state consists
+    of tables (rows, optimizer state, counters), dense parameters, optimizer, position in the data,
+    and `states`. The state also includes the random number generators of Python, NumPy and
+    MindSpore. A training resumed from the saved state gives the same bits as an uninterrupted
+    training, if data and callbacks depend on the saved state alone. Eviction by capacity is an
+    exception, because it chooses victims from random samples, which differ after a restart.
 
     There are two supported forms of training data. The first form is a source of batches with a
     state, namely a `StreamingDataset` or a `BatchWrapper` (such as `FeatureBatches`) of a source

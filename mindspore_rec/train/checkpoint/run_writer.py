@@ -272,8 +272,8 @@ class RunWriter:
     def close(self) -> None:
         """End the threads after their current writes.
 
-        The results of the last writes are not checked, because the next delta includes their
-        changes.
+        The results of the last writes are not checked, because the next delta includes the changes
+        of a failed write.
         """
         for worker in (self._writer, self._merger):
             if worker is not None:

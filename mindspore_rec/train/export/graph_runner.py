@@ -111,7 +111,7 @@ class GraphRunner(Runner):
 
 
 class Served(nn.Cell):
-    """Cell around a network, whose inputs can be set without changing the network's inputs.
+    """Cell around a network; setting the inputs of the cell does not change the network's inputs.
 
     Args:
         network: the network; its parameters keep their names.

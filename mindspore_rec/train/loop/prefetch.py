@@ -79,12 +79,12 @@ class PrefetchStage:
 
     @property
     def ids_known(self) -> bool:
-        """True if the id columns of a table are known, so that batches are read ahead."""
+        """True if the id columns of a table are known, so that batches can be read ahead."""
         return self._columns.known
 
     @property
     def has_batch(self) -> bool:
-        """True if a batch read ahead can be trained while a stream has no new batch."""
+        """True if a batch was read ahead and can be trained while a stream has no new batch."""
         return bool(self._ahead)
 
     @property
@@ -93,7 +93,7 @@ class PrefetchStage:
         return self._depth > 0
 
     def start(self, feed: Feed) -> None:
-        """Start reading batches of a started feed; all workers prefetch equally many batches."""
+        """Start reading a started feed; all workers prefetch the same number of batches."""
         self._feed = feed
         self._ended = False
 

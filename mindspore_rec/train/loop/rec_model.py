@@ -74,10 +74,10 @@ class RecModel(Model):
     * Tables learn in training and never change in evaluation or prediction. Before the first step
       the model checks that the optimizer covers every table.
     * Batches may differ in size (see `mindspore_rec.graph.CellCaller`).
-    * Ctrl-C finishes the current step, runs the callbacks' `on_train_end` and returns. A second
-      Ctrl-C aborts.
-    * Calls of the network hold `mindspore_rec.graph.graph_lock`, so several threads may predict
-      while another thread trains.
+    * After Ctrl-C, training finishes the current step, runs the callbacks' `on_train_end` and
+      returns. A second Ctrl-C aborts.
+    * Each call of the network takes the lock `mindspore_rec.graph.graph_lock`, so several threads
+      may predict while another thread trains.
     * `train`, `fit` and `online_train` return a `TrainSummary`.
 
     Args:
@@ -104,11 +104,11 @@ class RecModel(Model):
 
     Attributes:
         prefetch_ids: a function that takes a batch's columns as NumPy arrays. The function returns
-            a dict with the ids that the network will look up, by table name. The ids are an array
-            or a list of arrays. The function is needed for tables whose cache prefetches and whose
-            ids the network computes. Set it before training. Default: None, which is for ids that
-            are columns or fields of columns. The first training step then finds the ids of each
-            table.
+            a dict with the ids that the network will look up, by table name. The ids of a table are
+            an array or a list of arrays. The function is needed for tables whose cache prefetches
+            and whose ids the network computes. Set it before training. Default: None, for ids that
+            are columns or fields of columns. The id columns of each table are then found at the
+            first training step.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or not supported.
@@ -243,13 +243,13 @@ class RecModel(Model):
             progress: whether to show progress and the summary on standard error. Without a
                 terminal, lines replace the progress bar. Default: True.
             stop_on_nan: whether to raise an error if a step's loss is NaN or infinite, before any
-                callback (such as a checkpoint) sees that step. A NaN or infinite number in a column
-                of a batch is also an error, which names column and row. The loss may not show such
-                a number, because MindSpore's ReLU turns NaN into 0. Ignored if `StopOnNaN` is among
-                the callbacks. Default: True.
+                callback (such as a checkpoint) is called after the step. A NaN or infinite number
+                in a column of a batch is also an error, which names column and row. The loss can be
+                finite although a column has NaN, because MindSpore's ReLU turns NaN into 0. Ignored
+                if `StopOnNaN` is among the callbacks. Default: True.
 
-        With a cache that prefetches (`CacheConfig.prefetch`), batches are read ahead. The batches
-        are copied, because the source may reuse its arrays. If a callback or Ctrl-C ends the
+        With a cache that prefetches (`CacheConfig.prefetch`), batches are read ahead. Batches read
+        ahead are copied, because the source may reuse its arrays. If a callback or Ctrl-C ends the
         training, batches that were read but not trained are lost. If `max_steps` ends the training,
         no batch is lost.
 
@@ -260,7 +260,7 @@ class RecModel(Model):
             TypeError, ValueError: an argument is of the wrong type or out of range; the data set
                 yields no batch, or a batch with NaN or infinity.
             RuntimeError: a table is not covered by the optimizer; the data set fails.
-            FloatingPointError: the loss is NaN or infinite; rows of that step may hold NaN too.
+            FloatingPointError: the loss is NaN or infinite; rows of that step may contain NaN too.
         """
         hint_sink_mode(dataset_sink_mode)
         epoch = check_int("epoch", epoch, 1, sys.maxsize)
@@ -317,12 +317,12 @@ class RecModel(Model):
     ) -> TrainSummary:
         """Train for a number of epochs, and evaluate at the ends of epochs.
 
-        The results are in the summary's `history`. Callbacks find the results in `metrics` and
-        `eval_results` of `run_context.original_args()`. The results are the metrics and, if the
-        model has a `loss_fn` or `eval_indexes`, `eval_loss`, the mean loss of a batch.
-        `EarlyStopping` and `ReduceLROnPlateau`, of this library or of `mindspore.train`, can
-        monitor each result. Callbacks with methods `on_eval_*` are also called during the
-        evaluations.
+        The summary's `history` has the results of the evaluations. Callbacks find the results in
+        `metrics` and `eval_results` of `run_context.original_args()`. The results are the metrics.
+        If the model has a `loss_fn` or `eval_indexes`, the results include `eval_loss`, the mean
+        loss of a batch. `EarlyStopping` and `ReduceLROnPlateau`, of this library or of
+        `mindspore.train`, can monitor each result. Callbacks with methods `on_eval_*` are also
+        called during the evaluations.
 
         Args:
             epoch: as for `train`.
@@ -344,8 +344,9 @@ class RecModel(Model):
         Raises:
             TypeError, ValueError: an argument is of the wrong type or out of range, or
                 `valid_dataset` is empty. The error is also raised if `valid_dataset` can be read
-                only once although there are several evaluations. The error is also raised for a
-                `valid_dataset` if the model has no metrics, or has a metric called 'eval_loss'.
+                only once although there are several evaluations. The error is also raised if
+                `valid_dataset` is not None and the model has no metrics, or has a metric called
+                'eval_loss'.
             RuntimeError, FloatingPointError: as for `train`.
 
         The method is modelled on `mindspore.train.Model.fit`.
@@ -456,7 +457,7 @@ class RecModel(Model):
             stop_on_nan: as for `train`. Default: True.
 
         With a cache that prefetches, a batch is trained only after `CacheConfig.prefetch` more
-        batches have been read. Use a small number for a stream with pauses.
+        batches have been read. Use a small `CacheConfig.prefetch` for a stream with pauses.
 
         Returns:
             Summary of the run.
@@ -594,7 +595,7 @@ class RecModel(Model):
         }
 
     def _check_trainable(self) -> None:
-        """Check the tables again, because a later optimizer may have bound one of them."""
+        """Check the tables again, because a later optimizer may have bound one of the tables."""
         if self._optimizer is not None:
             check_covered(self._network, self._optimizer)
             return

@@ -94,8 +94,7 @@ class BinaryMetric(Metric):
             for array, name in zip(arrays[:2], self.inputs[:2], strict=True)
         )
         if self.task and all(array.ndim == 1 or array.shape[1] == 1 for array in arrays[:2]):
-            # One column may serve every task, but it is an error if no input has a column of the
-            # task.
+            # Either predictions or labels may have a single column for all tasks, but not both.
             raise ValueError(f"task must be 0 where there is one column only, got {self.task}")
         scores = as_predictions(prediction, self.inputs[0], from_logits=self.from_logits)
         labels = as_labels(label, self.inputs[1])
@@ -122,9 +121,9 @@ class BinaryMetric(Metric):
     def merge(self, others: Iterable[BinaryMetric]) -> None:
         """Add all rows of other metrics, in order, after the rows of this metric.
 
-        The value then equals the value of a single metric over all rows. It is exact for metrics of
-        counts or ranks; other metrics differ by the rounding of float64 sums. The other metrics do
-        not change.
+        The value then equals the value of a single metric over all rows. The equality is exact for
+        metrics of counts or ranks; other metrics differ by the rounding of float64 sums. The
+        metrics in `others` do not change.
 
         Args:
             others: metrics of the same class with the same settings.
