@@ -22,9 +22,9 @@ class EventTime(Callback):
 
     This callback is needed for batches of a Dataset after `get_insert_func`, and for plain columns
     with the times among the network's inputs. Batches of `FeatureBatches` already have an event
-    time, and so have batches of a `StreamingDataset` whose source has `event_time=`. `RecModel`
-    itself sets the event time of such a batch on the tables. The column of times follows the
-    columns of the features, as in batches of `get_insert_func`.
+    time, and so have batches of a `StreamingDataset` whose source has `event_time=`. If a batch has
+    an event time, `RecModel` sets it on the tables. The column of times follows the columns of the
+    features, as in batches of `get_insert_func`.
 
     Args:
         specs: FeatureSpec objects, the features of a batch. One feature must be the timestamp.

@@ -345,15 +345,16 @@ class ReduceLROnPlateau(_Watch):
 
     Evaluations are made by `RecModel.fit` and by an `EvalCallback`. Several evaluations after the
     same step count as one evaluation. Evaluations that do not measure `monitor` do not count. A
-    `RecCheckpoint` among the callbacks saves this callback's state. A restarted training then
-    lowers the rates at the same steps as an uninterrupted training. The BARS results for click
-    models were measured with this method, a factor of 0.1 and a patience of 1.
+    `RecCheckpoint` among the callbacks saves this callback's state. With the saved state, a
+    restarted training lowers the rates at the same steps as an uninterrupted training. The BARS
+    results for click models were measured with this method, a factor of 0.1 and a patience of 1.
 
     Args:
         monitor: name of the metric. Default: 'auc'.
         factor: number in (0, 1) by which rates are multiplied. Default: 0.1.
         patience: number of successive evaluations without improvement after which the rates are
-            lowered, at least 1. The count of evaluations then starts again from 0. Default: 1.
+            lowered, at least 1. After the rates are lowered, the count starts again from 0.
+            Default: 1.
         min_delta: smallest change that counts as an improvement, at least 0. Default: 0.0.
         mode: 'max' if larger values are better, 'min' if smaller values are better. Default: 'max'.
         min_lr: lower limit of the rates, at least 0. Default: 0.0.
@@ -396,7 +397,7 @@ class ReduceLROnPlateau(_Watch):
     runs_last = 0.5
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Check that there are rates to lower."""
+        """Check that the optimizers have rates to lower."""
         _rates_in(run_context.original_args().train_network)
 
     def state_dict(self) -> dict[str, Any]:

@@ -14,9 +14,9 @@ __all__ = ["ResumedCallback", "steps_before"]
 class ResumedCallback(Callback):
     """Callback with a state that belongs to a single training and its restarts.
 
-    When a training begins, state from an earlier training is reset. A `RecCheckpoint` among the
-    callbacks then passes the saved state to `go_on`. A state passed to `load_state_dict` before the
-    training is also passed to `go_on`.
+    When a training begins, state from an earlier training is reset. After the reset, a
+    `RecCheckpoint` among the callbacks passes the saved state to `go_on`. A state passed to
+    `load_state_dict` before the training is also passed to `go_on`.
 
     Subclasses define `_reset`, `state_dict` and `go_on`.
     """

@@ -97,8 +97,8 @@ class TableStats(Callback):
 
     * TensorBoard: scalars `<table>/<key of stats()>` over the training step. TensorBoard's format
       stores float32.
-    * Prometheus: `mindspore_rec_table_rows{table="..."}` and so on. A number that only grows is
-      published as a counter `..._total`, for use with `rate()`.
+    * Prometheus: metrics such as `mindspore_rec_table_rows{table="..."}`. A number that only grows
+      is published as a counter `..._total`, for use with `rate()`.
 
     The statistics are read between two steps. The HTTP endpoint serves the latest statistics until
     the training ends. The Prometheus file remains after the training.

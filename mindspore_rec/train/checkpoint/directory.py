@@ -215,8 +215,9 @@ def load_checkpoint(
 
     Raises:
         FileNotFoundError: there is no checkpoint at `path`.
-        CheckpointError: (a ValueError) a file is damaged, or the network's tables differ from the
-            checkpoint's tables. The message names the file. Nothing has changed.
+        CheckpointError: a file is damaged, or the network's tables differ from the checkpoint's
+            tables. CheckpointError is a ValueError. The message names the file. Nothing has
+            changed.
         ValueError: the checkpoint has no state for a name in `states`, or an object in `states`
             rejects its saved state (a CheckpointError). Nothing has changed.
     """

@@ -53,8 +53,8 @@ class RecCheckpoint(Callback):
     When training begins, a full checkpoint is written if the directory is empty. After the first
     full checkpoint, deltas are written, each with the changes since the previous delta. Training
     waits only while the changes are copied. Another thread merges the last full checkpoint and its
-    deltas into a new full checkpoint. Checkpoints older than the newest `keep` full checkpoints are
-    then removed.
+    deltas into a new full checkpoint. After the merge, checkpoints older than the newest `keep`
+    full checkpoints are removed.
 
     The callback runs after all other callbacks of a step. Changes between steps, such as rows
     erased after `restore()`, are saved with the next step or when training ends. The state consists
@@ -78,7 +78,7 @@ class RecCheckpoint(Callback):
     If a checkpoint cannot be written, for example because the disk is full, a warning is logged and
     training continues. The next delta has all changes since the last delta that was written. While
     a stream has no messages, intervals in seconds continue, and a failed delta is written again
-    after 5 seconds. Intervals in steps wait for the next step.
+    after 5 seconds. Intervals in steps continue at the next step.
 
     Several workers (see `mindspore_rec.launch`) write one run together; each worker writes its own
     rows. Any number of workers can resume the run. A write that fails on one worker fails on all
@@ -252,9 +252,9 @@ class RecCheckpoint(Callback):
             step: step of the state to restore; newer checkpoints are removed. Default: None, the
                 newest state.
             new_data: whether training continues with new data from their start, for example with a
-                stream after files. The position in the data is then not loaded. Use True only at
-                the first start with the new data, because the next checkpoint has the position in
-                the new data. Default: False.
+                stream after files. If True, the position in the data is not loaded. Use True only
+                at the first start with the new data, because the next checkpoint has the position
+                in the new data. Default: False.
 
         Returns:
             Number of training steps of the restored state. None if there is no checkpoint; nothing
@@ -404,7 +404,7 @@ class RecCheckpoint(Callback):
     def _due(self) -> tuple[bool, bool]:
         """Return whether to save now and whether to merge a full checkpoint; equal on all workers.
 
-        If an interval is in seconds, the clock of worker 0 decides.
+        An interval in seconds is measured by the clock of worker 0.
         """
         if self._team.workers == 1 or not (self._full.by_clock or self._delta.by_clock):
             return self._due_here()

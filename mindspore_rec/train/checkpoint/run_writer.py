@@ -34,7 +34,7 @@ logger = logging.getLogger("mindspore_rec")
 
 @dataclass(frozen=True)
 class _Failed:
-    """A delta that could not be written: its path, and the seconds of stall and writing."""
+    """Path, stall seconds and write seconds of a delta that could not be written."""
 
     path: Path
     stall_seconds: float

@@ -23,7 +23,7 @@ class WorkerStates:
     """States of a checkpoint for one worker; the number of workers may have changed.
 
     If the number of workers is unchanged, each worker gets its own states back, bit for bit. If the
-    number has changed, the states are restored as follows.
+    number of workers has changed, the states are restored as follows.
 
     * The training data get the states of all workers, and divide them among the present workers.
     * An object with `load_worker_states(states, worker, workers)` gets the states of all workers.
@@ -61,7 +61,7 @@ class WorkerStates:
         return join_states([each[DATA] for each in self._objects])
 
     def passes(self) -> Any:
-        """Return the position in passes over data, or None; of worker 0 if workers have changed."""
+        """Return the position in passes over data (worker 0's if workers have changed), or None."""
         return self._states[self._reader.worker if self._same else 0].get(PASSES)
 
     def callbacks(self) -> Any:

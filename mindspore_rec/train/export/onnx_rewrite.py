@@ -40,8 +40,8 @@ class NotExportableError(Exception):
 class Cut:
     """A lookup that was cut out of a model.
 
-    The fields are the names of the lookup's Parameter, result and ids in the model. A lookup of
-    bags may also have names of offsets and weights.
+    The fields are the names of the lookup's Parameter, result and ids in the model. For a lookup of
+    bags, `offsets` and `weights` may also be set.
     """
 
     mark: str
@@ -151,8 +151,8 @@ def cut_lookups(
 
     Args:
         model: ONNX model from `mindspore.export`.
-        marks: by the name of each lookup's Parameter, True if the lookup combines bags. Bags are
-            exported as a ReduceSum of the rows.
+        marks: maps the name of each lookup's Parameter to True if the lookup combines bags. Bags
+            are exported as a ReduceSum of the rows.
         parameters: names of the dense parameters, which become inputs of the model.
 
     Returns:

@@ -76,7 +76,7 @@ def explained_by_batch(
 
 
 def _own_sentence(text: str) -> str:
-    """Return MindSpore's message before the list of C++ files; empty for compiler errors.
+    """Return the text before the C++ files in MindSpore's message; empty for compiler errors.
 
     Compiler errors include the position in the network's code; in PyNative mode the traceback shows
     this position.

@@ -104,7 +104,7 @@ class TableOperator(ops.Custom):
         with operator_errors():
             result = super().__call__(*ready)
             if self.raises_at_once and get_context("device_target") == "CPU":
-                # Without this call, PyNative mode would raise the error at a later operation.
+                # Without `sync`, PyNative mode would raise the error at a later operation.
                 _pynative_executor.sync()
             return result
 
@@ -164,7 +164,7 @@ def custom_op(
     op.add_prim_attr("reg_op_name", name)
     op.tell_dtypes(dtype)
     op.raises_at_once = name in _WITH_USERS_KEYS
-    # With this attribute, calls stay in program order, unused calls are kept, and no calls are
+    # With `side_effect_mem`, calls stay in program order, unused calls are kept, and no calls are
     # merged.
     op.add_prim_attr("side_effect_mem", True)
     if multi_output:

@@ -29,7 +29,7 @@ def apply_amp_level(network: nn.Cell, amp_level: str) -> None:
         network: the network.
         amp_level: 'O0' changes nothing. The levels 'O1', 'O2' and 'O3' call
             `set_compute_dtype("bfloat16")` of the layers of `mindspore_rec.nn`. The level 'auto'
-            does the same, but only on a processor that can multiply bfloat16.
+            calls `set_compute_dtype` only on a processor that can multiply bfloat16.
 
     Raises:
         ValueError: the level is unknown, or the network has no layer that the level would change.

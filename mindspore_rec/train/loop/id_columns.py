@@ -65,10 +65,9 @@ class IdColumns:
     """Finds the ids of a batch that each table will look up, before the network runs.
 
     After a step, `recent_lookups` of each table returns a hash of every array of ids that was
-    looked up. The columns of the batch are hashed in the same way: whole columns, runs of
-    consecutive fields, and all columns side by side. Equal hashes show which column belongs to
-    which lookup. Ids that the network computes are in no column, so `prefetch_ids` must return
-    these ids.
+    looked up. The columns of the batch are hashed too: whole columns, runs of consecutive fields,
+    and all columns side by side. Equal hashes show which column belongs to which lookup. Ids that
+    the network computes are in no column, so `prefetch_ids` must return these ids.
 
     Args:
         tables: the tables.
@@ -143,7 +142,7 @@ class IdColumns:
         return ids_by_table
 
     def watch(self, columns: Sequence[np.ndarray]) -> None:
-        """Compare a batch with the lookups of its step; call after each step while `watching`."""
+        """Compare a batch with the lookups of its step; needed after each step while `watching`."""
         for name, watched in self._watched.items():
             if watched.done:
                 continue
@@ -215,7 +214,7 @@ def _windows(place: int, columns: Sequence[np.ndarray], size: int) -> Iterator[_
 
 
 def _side_by_side(columns: Sequence[np.ndarray]) -> np.ndarray | None:
-    """Return all columns of ids concatenated along the fields, or None for fewer than two."""
+    """Return all id columns concatenated along the fields, or None for fewer than two columns."""
     parts = [
         column.reshape(len(column), -1)
         for column in columns

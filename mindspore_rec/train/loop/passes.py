@@ -317,7 +317,7 @@ class Passes:
         )
 
     def _digest(self, batch: Batch) -> int:
-        """Return the digest of a batch, before its rows were divided among workers if possible."""
+        """Return the digest of the undivided batch if known, otherwise the digest of `batch`."""
         whole = getattr(self._source, "fingerprint", None)
         if whole is not None:
             return int(whole[1])
@@ -327,8 +327,8 @@ class Passes:
     def _generators(self) -> dict[str, Any]:
         """Return the states of the random generators at the beginning of a pass.
 
-        On a single worker, a MindSpore Dataset without a seed gets a seed for the pass. Several
-        workers get no new seed, because all workers must have the same seed.
+        If MindSpore's data sets have no seed, a single worker draws a seed for the pass. Several
+        workers draw no seed, because all workers must have the same seed.
         """
         seed = ds.config.get_seed()
         if seed == _NO_SEED and self._workers == 1:

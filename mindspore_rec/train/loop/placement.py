@@ -101,8 +101,8 @@ def placement_report(
 
     Returns:
         The report begins with the lookup, the sum of gradients and the optimizer's step of each
-        table on the host. Then follow each lookup on the device, the dense network for each place
-        of its layers, and the update of the dense parameters.
+        table on the host. The report continues with each lookup on the device, the dense network
+        for each place of its layers, and the update of the dense parameters.
 
     Raises:
         TypeError: `net_or_model` is neither a network nor a Model.

@@ -47,9 +47,9 @@ def prefetched_tables(tables: Iterable[TableParameter]) -> list[TableParameter]:
 class PrefetchStage:
     """Stage that reads batches ahead, promotes their rows, and returns the batches in order.
 
-    Between `start` and `stop`, call for each batch: `next`, `begin_step`, the step, `end_step`. If
-    no table prefetches, the stage only reads one batch at a time. A step is also correct without
-    prefetch, because its lookups then read missing rows themselves.
+    Between `start` and `stop`, call `next`, `begin_step`, the step and `end_step` for each batch.
+    If no table prefetches, the stage only reads one batch at a time. Without prefetch, a step is
+    also correct, because lookups read missing rows from the tiers.
 
     Args:
         tables: all tables of the network, also tables without a cache.
@@ -58,7 +58,7 @@ class PrefetchStage:
 
     Raises:
         TypeError: `prefetch_ids` is not callable.
-        ValueError: `prefetch_ids` is given but no table prefetches.
+        ValueError: `prefetch_ids` is not None but no table prefetches.
     """
 
     def __init__(

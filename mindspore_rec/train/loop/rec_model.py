@@ -91,15 +91,15 @@ class RecModel(Model):
         eval_network: evaluation network as for `Model`. Default: None, `network` with `loss_fn`.
         eval_indexes: output indexes as for `Model`. Default: None.
         amp_level: with 'O1', 'O2' or 'O3', the matrix products of `mindspore_rec.nn` layers read
-            bfloat16. With 'auto', these products read bfloat16 only on a processor that can
+            bfloat16. With 'auto', the matrix products read bfloat16 only on a processor that can
             multiply bfloat16. See `compute_dtype` of the layers. Rows, sums and weights keep their
             types. Default: 'O0', which changes nothing.
         boost_level: only 'O0' is supported, because other levels change the train step.
         fuse: whether to combine several layers of `mindspore_rec.nn` in the network into one
-            operator. `mindspore_rec.nn.fuse` describes this change and its requirements. A warning
-            is given if the layers cannot be combined. True changes the network itself. Default:
-            False.
-        **kwargs: `loss_scale_manager`: a `FixedLossScaleManager` that does not drop updates, with
+            operator. `mindspore_rec.nn.fuse` describes the combination and its requirements. A
+            warning is given if the layers cannot be combined. If True, the network itself is
+            changed. Default: False.
+        **kwargs: `loss_scale_manager`, a `FixedLossScaleManager` that does not drop updates and has
             the same scale as the optimizer's `loss_scale`.
 
     Attributes:
@@ -107,8 +107,8 @@ class RecModel(Model):
             a dict with the ids that the network will look up, by table name. The ids of a table are
             an array or a list of arrays. The function is needed for tables whose cache prefetches
             and whose ids the network computes. Set it before training. Default: None, for ids that
-            are columns or fields of columns. The id columns of each table are then found at the
-            first training step.
+            are columns or fields of columns. With None, the id columns of each table are found at
+            the first training step.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or not supported.
@@ -236,17 +236,18 @@ class RecModel(Model):
             callbacks: one callback or several. Default: None.
             dataset_sink_mode: has no effect, because batches are passed one by one; True logs a
                 warning once. Default: False.
-            sink_size: number of steps per epoch if above 0. An epoch may then end within a pass
-                over the data. Default: -1, an epoch is one pass.
+            sink_size: number of steps per epoch if above 0. With a `sink_size` above 0, an epoch
+                may end within a pass over the data. Default: -1, an epoch is one pass.
             initial_epoch: number of epochs that an earlier run has trained. Default: 0.
             max_steps: maximum number of steps of the run. Default: None, no limit.
             progress: whether to show progress and the summary on standard error. Without a
                 terminal, lines replace the progress bar. Default: True.
-            stop_on_nan: whether to raise an error if a step's loss is NaN or infinite, before any
-                callback (such as a checkpoint) is called after the step. A NaN or infinite number
-                in a column of a batch is also an error, which names column and row. The loss can be
-                finite although a column has NaN, because MindSpore's ReLU turns NaN into 0. Ignored
-                if `StopOnNaN` is among the callbacks. Default: True.
+            stop_on_nan: whether to raise an error if a step's loss is NaN or infinite, before
+                callbacks (such as a checkpoint) are called for the step. A NaN or infinite number
+                in a column of a batch is also an error, whose message names column and row. The
+                loss can be finite although a column has NaN, because MindSpore's ReLU turns NaN
+                into 0. The argument is ignored if `StopOnNaN` is among the callbacks. Default:
+                True.
 
         With a cache that prefetches (`CacheConfig.prefetch`), batches are read ahead. Batches read
         ahead are copied, because the source may reuse its arrays. If a callback or Ctrl-C ends the
@@ -732,7 +733,7 @@ class RecModel(Model):
 
         Raises:
             TypeError: an input is neither an array nor a Tensor.
-            ValueError: `backend` or `config` is given, or no input is given; an input has NaN or
+            ValueError: `backend` or `config` is not None, there is no input, or an input has NaN or
                 infinity.
         """
         if backend is not None or config is not None:

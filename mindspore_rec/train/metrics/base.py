@@ -121,16 +121,16 @@ class BinaryMetric(Metric):
     def merge(self, others: Iterable[BinaryMetric]) -> None:
         """Add all rows of other metrics, in order, after the rows of this metric.
 
-        The value then equals the value of a single metric over all rows. The equality is exact for
-        metrics of counts or ranks; other metrics differ by the rounding of float64 sums. The
-        metrics in `others` do not change.
+        After the merge, the value equals the value of a single metric over all rows. The equality
+        is exact for metrics of counts or ranks; other metrics differ by the rounding of float64
+        sums. The metrics in `others` do not change.
 
         Args:
             others: metrics of the same class with the same settings.
 
         Raises:
-            TypeError: a metric has another class.
-            ValueError: a metric has other settings.
+            TypeError: a metric is of another class than this metric.
+            ValueError: a metric has other settings than this metric.
 
         Examples:
             >>> from mindspore_rec.metrics import AUC
@@ -151,7 +151,8 @@ class BinaryMetric(Metric):
         """Add the rows of states returned by `state_dict`, as `merge` does.
 
         Raises:
-            ValueError: a state is of another class or has other settings; nothing has changed.
+            ValueError: a state has another class or other settings than this metric; nothing has
+                changed.
         """
         all_states = list(states)
         mine = self.state_dict()
