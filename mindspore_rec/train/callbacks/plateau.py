@@ -353,8 +353,8 @@ class ReduceLROnPlateau(_Watch):
         monitor: name of the metric. Default: 'auc'.
         factor: number in (0, 1) by which rates are multiplied. Default: 0.1.
         patience: number of successive evaluations without improvement after which the rates are
-            lowered, at least 1. After the rates are lowered, the count starts again from 0.
-            Default: 1.
+            lowered, at least 1. After the rates are lowered, the count of evaluations starts again
+            from 0. Default: 1.
         min_delta: smallest change that counts as an improvement, at least 0. Default: 0.0.
         mode: 'max' if larger values are better, 'min' if smaller values are better. Default: 'max'.
         min_lr: lower limit of the rates, at least 0. Default: 0.0.

@@ -36,7 +36,7 @@ def batch_source(data: Any, argument: str = "data") -> BatchSource:
         argument: name of the argument in error messages (default "data").
 
     Raises:
-        TypeError: `data` has another type.
+        TypeError: `data` has an unsupported type.
 
     Example:
         >>> batch_source([(1,), (2,)]).length

@@ -34,7 +34,8 @@ class CellCaller:
     compilation. A cell with its own `set_inputs` is not changed.
 
     After `set_train()` of the network, inner cells may be set to evaluation mode by
-    `cell.set_train(False)`. Such inner cells stay in evaluation mode during training.
+    `cell.set_train(False)`. An inner cell in evaluation mode stays in evaluation mode during
+    training.
 
     Args:
         cell: the cell to call.

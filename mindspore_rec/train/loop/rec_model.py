@@ -319,11 +319,11 @@ class RecModel(Model):
         """Train for a number of epochs, and evaluate at the ends of epochs.
 
         The summary's `history` has the results of the evaluations. Callbacks find the results in
-        `metrics` and `eval_results` of `run_context.original_args()`. The results are the metrics.
-        If the model has a `loss_fn` or `eval_indexes`, the results include `eval_loss`, the mean
-        loss of a batch. `EarlyStopping` and `ReduceLROnPlateau`, of this library or of
-        `mindspore.train`, can monitor each result. Callbacks with methods `on_eval_*` are also
-        called during the evaluations.
+        `metrics` and `eval_results` of `run_context.original_args()`. The results of an evaluation
+        are the model's metrics. If the model has a `loss_fn` or `eval_indexes`, the results include
+        `eval_loss`, the mean loss of a batch. `EarlyStopping` and `ReduceLROnPlateau`, of this
+        library or of `mindspore.train`, can monitor each result. Callbacks with methods `on_eval_*`
+        are also called during the evaluations.
 
         Args:
             epoch: as for `train`.

@@ -186,7 +186,7 @@ class BinaryMetric(Metric):
 
     @abstractmethod
     def _value(self) -> float:
-        """Return the value of the metric, after at least one row."""
+        """Return the value of the metric; at least one row has been added."""
 
     def _check_seen(self) -> None:
         if not self._rows:
