@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training: the model with its training loop, the train step, callbacks and placement reports.
 
-`RecModel` trains, evaluates and predicts. Its callbacks are `Callback` objects of MindSpore. They
-may be callbacks of this package (stopping, validation, eviction, statistics) or your own.
+`RecModel` trains, evaluates and predicts. Callbacks are `Callback` objects of MindSpore. Callbacks
+may come from this package (early stopping, validation, eviction, statistics) or from your own code.
 """
 
 from typing import TYPE_CHECKING

@@ -19,14 +19,14 @@ __all__ = ["CountFirstEpoch"]
 class CountFirstEpoch(Callback):
     """Callback that counts keys for admission only in the first epoch of a training.
 
-    With `CountAdmission(2)` alone, an id that occurs once in the data is counted in every epoch.
-    The id is therefore admitted in the second epoch. With this callback each id is counted only in
-    the first epoch. After that epoch the counts are frozen: ids admitted so far keep their rows and
-    are trained, and no other id gets a row. When training ends, the thresholds are restored and
+    With `CountAdmission(2)` alone, an id that occurs once in the data is counted in every epoch, so
+    it is admitted in the second epoch. With this callback each id is counted only in the first
+    epoch. After the first epoch the counts are frozen. Admitted ids keep their rows and are
+    trained; no other id gets a row. When training ends, the admission thresholds are restored and
     counting continues.
 
-    A training resumed from a checkpoint starts a new first epoch. To prevent this, save the state
-    of this callback too, by `RecCheckpoint(..., states={"first_epoch": callback})`.
+    A training resumed from a checkpoint starts a new first epoch. To continue the old first epoch
+    instead, save the callback's state with `RecCheckpoint(..., states={"first_epoch": callback})`.
 
     Args:
         steps: number of steps of the first pass over the data, at least 1. Set `steps` if one epoch
@@ -65,12 +65,12 @@ class CountFirstEpoch(Callback):
         self._over = self._restored = False
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the number of steps of the first pass so far, and whether the pass is over."""
+        """Return the number of steps trained in the first pass, and whether the pass is over."""
         over = self._over or (self._steps is not None and self._trained >= self._steps)
         return {"steps": self._trained, "over": over}
 
     def load_state_dict(self, state: Any) -> None:
-        """Restore the progress of the first pass, for the training that begins next.
+        """Restore the progress of the first pass for the next training.
 
         Raises:
             TypeError, ValueError, KeyError: `state` was not returned by `state_dict`.
@@ -98,7 +98,7 @@ class CountFirstEpoch(Callback):
             self._freeze()
 
     def on_train_step_begin(self, run_context: RunContext) -> None:
-        """Count the step, so that a checkpoint taken at the end of the step includes it."""
+        """Count the step; a checkpoint at the end of the step must include this step."""
         self._trained = self._trained_before + run_context.original_args().cur_step_num
 
     def on_train_step_end(self, run_context: RunContext) -> None:
@@ -122,7 +122,7 @@ class CountFirstEpoch(Callback):
         self._release()
 
     def __exit__(self, *error: Any) -> None:
-        """Restore the thresholds after a failed training."""
+        """Restore the admission thresholds after a failed training."""
         self._release()
 
     def _freeze(self) -> None:

@@ -20,22 +20,22 @@ __all__ = ["EventTime"]
 class EventTime(Callback):
     """Callback that sets the event time of tables before a step, from a column of the step's batch.
 
-    This callback is needed only for batches that carry no event time. These are batches of a
-    Dataset after `get_insert_func`, or plain columns with the times among the network's inputs.
-    Batches of `FeatureBatches` carry an event time, and so do batches of a `StreamingDataset` whose
-    source has `event_time=`. `RecModel` sets this event time on the tables. The times are the input
-    column after the features, as in batches of `get_insert_func`.
+    This callback is needed for batches of a Dataset after `get_insert_func`, and for plain columns
+    with the times among the network's inputs. Batches of `FeatureBatches` already have an event
+    time, and so have batches of a `StreamingDataset` whose source has `event_time=`. If a batch has
+    an event time, `RecModel` sets it on the tables. The column of times follows the columns of the
+    features, as in batches of `get_insert_func`.
 
     Args:
         specs: FeatureSpec objects, the features of a batch. One feature must be the timestamp.
-        tables: the network, or its tables, whose event time is set.
+        tables: the tables whose event time is set, or their network.
         place: index of the column of times in the batch, from 0. Default: the number of features,
             the index at which `get_insert_func` puts the times.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, no feature is the timestamp, or a
-            table that evicts by age is missing. The error is also raised during training, if a
-            batch lacks the column or its times are not seconds since 1970.
+            table that evicts by age is missing. The error is also raised during training if a batch
+            has no column of times, or if the times are not seconds since 1970.
 
     Example:
         >>> from mindspore_rec import EventTime, FeatureSpec, MapParameter

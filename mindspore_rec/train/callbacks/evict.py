@@ -29,17 +29,17 @@ class EvictCallback(Callback):
 
     The callback evicts from tables made with `Eviction(..., trigger="callback")`. Row ages are
     measured when the callback evicts. After an eviction, lookups no longer find rows that are too
-    old. The memory of these rows is freed in slices during the following steps, without a pause.
+    old. The memory of evicted rows is freed in slices during the following steps, without a pause.
     The intervals start again after each eviction. With several workers, all workers evict at the
-    same step. `evict_rows` and `evict_bytes` limit the whole table, the rows of all workers
-    together.
+    same step. `evict_rows` and `evict_bytes` are limits for the whole table, that is, for the rows
+    of all workers together.
 
     Args:
         evict_enable: whether to evict at all. Default: True.
         evict_time_interval: seconds of wall-clock time between two evictions, 1 to 2**31 - 1, or
             None. Default: a day.
-        evict_step_interval: training steps between two evictions, in the same range, or None.
-            Default: 10000.
+        evict_step_interval: training steps between two evictions, 1 to 2**31 - 1, or None. Default:
+            10000.
         evict_rows: evict when a table has more rows than this, checked after each step, or None.
         evict_bytes: evict when the rows and index of a table take more bytes than this, or None.
 
@@ -161,12 +161,12 @@ class EvictCallback(Callback):
 
 
 class EvictedKeysCallback(Callback):
-    """Callback that passes evicted keys to a function or file after each step that evicted keys.
+    """Callback that passes evicted keys to a function or file after each step with evictions.
 
     Args:
-        receiver: function that is called with the table's name and its `EvictedKeys`; or the path
-            of a file to append to. The file gets one line for each key: table, key, reason, step
-            and event time, separated by tabs.
+        receiver: function that takes a table's name and the table's `EvictedKeys`, or the path of a
+            file to append to. One line is appended for each key: table, key, reason, step and event
+            time, separated by tabs.
 
     Raises:
         TypeError: `receiver` is neither a callable nor a path.
@@ -199,7 +199,7 @@ class EvictedKeysCallback(Callback):
             table.collect_evicted(True)
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Pass on the keys evicted since the last call."""
+        """Pass the keys evicted since the last call to the receiver."""
         for table in self._tables:
             evicted = table.take_evicted()
             if len(evicted) == 0:
@@ -214,7 +214,7 @@ class EvictedKeysCallback(Callback):
         self._end()
 
     def __exit__(self, *error: Any) -> None:
-        """Stop collecting after a failed training."""
+        """Stop collecting evicted keys after a failed training."""
         self._end()
 
     def _write(self, name: str, evicted: EvictedKeys) -> None:

@@ -37,7 +37,8 @@ _STEP = "step_"  # begins the names of saved weights
 class _Watch(ResumedCallback):
     """Watches an evaluation metric and counts evaluations without improvement.
 
-    Several evaluations after one step count as one. Evaluations without the metric do not count.
+    Several evaluations after the same step count as one evaluation. Evaluations without the metric
+    do not count.
     """
 
     def __init__(self, monitor: str, patience: int, min_delta: float, mode: str) -> None:
@@ -55,7 +56,7 @@ class _Watch(ResumedCallback):
 
     @property
     def state_name(self) -> str:
-        """Name of the state in checkpoints, which contains the monitor and the mode."""
+        """Name of the state in checkpoints: the name of the class, the monitor and the mode."""
         return f"{type(self).__name__} {self.monitor} {self.mode}"
 
     def state_dict(self) -> dict[str, Any]:
@@ -63,7 +64,7 @@ class _Watch(ResumedCallback):
         return {"best": self.best, "waited": self._waited, "counted": self._counted}
 
     def go_on(self, state: Mapping[str, Any]) -> None:
-        """Continue from a saved state in the training that has begun."""
+        """Restore a saved state after the training has begun."""
         best = state["best"]
         self.best = None if best is None else float(best)
         self._waited, self._counted = int(state["waited"]), int(state["counted"])
@@ -115,7 +116,7 @@ class _Watch(ResumedCallback):
             self._on_no_better(run_context)
 
     def _check_monitor(self, run: Any, metrics: dict[str, float]) -> None:
-        """Raise KeyError if no evaluation of the training can have the monitored metric."""
+        """Raise KeyError if no evaluation of the training can measure the monitored metric."""
         measured = set(metrics)
         for each in run.list_callback:
             names = getattr(each, "metric_names", None)
@@ -144,19 +145,19 @@ class _Watch(ResumedCallback):
 class EarlyStopping(_Watch):
     """Callback that ends training when an evaluation metric has stopped improving.
 
-    At the end of the training, early or not, the weights of the best evaluation are restored: dense
-    parameters, rows, optimizer state and learning rates. These weights are saved in a checkpoint in
-    a temporary directory, which is rewritten at each evaluation that is the best so far. After
-    Ctrl-C the model keeps its last weights.
+    At the end of the training, even without an early stop, the callback restores the weights of the
+    best evaluation (dense parameters, rows, optimizer state and learning rates). The best weights
+    are saved as a checkpoint in a temporary directory. Each better evaluation replaces this
+    checkpoint. After Ctrl-C the model keeps its last weights.
 
-    Evaluations are made by `RecModel.fit` and by an `EvalCallback`. Several evaluations after one
-    step count as one; evaluations that do not measure `monitor` do not count.
+    Evaluations are made by `RecModel.fit` and by an `EvalCallback`. Several evaluations after the
+    same step count as one evaluation. Evaluations that do not measure `monitor` do not count.
 
     A `RecCheckpoint` among the callbacks saves the last state of the model and the state of this
-    callback. The best weights are then kept in the folder `best` of the checkpoint directory and
-    remain there after the training. A training that was killed and restarted therefore ends like an
-    uninterrupted training. A training that stopped early and is started again trains no step and
-    restores the best weights.
+    callback. With a `RecCheckpoint`, the best weights are kept in the folder `best` of the
+    checkpoint directory and remain there after the training. A training that was killed and
+    restarted therefore ends like an uninterrupted training. A training that stopped early and is
+    started again trains no step and restores the best weights.
 
     Args:
         monitor: name of the metric. Default: 'auc'.
@@ -185,7 +186,7 @@ class EarlyStopping(_Watch):
         >>> EarlyStopping("log_loss", patience=2, mode="min").best
     """
 
-    # Called after a RecCheckpoint, because the RecCheckpoint saves the last state at the end.
+    # This callback is called after a RecCheckpoint, which saves the last state at the end.
     runs_last = 2
 
     def __init__(
@@ -216,7 +217,7 @@ class EarlyStopping(_Watch):
         return {**super().state_dict(), **best}
 
     def go_on(self, state: Mapping[str, Any]) -> None:
-        """Continue from a saved state in the training that has begun."""
+        """Restore a saved state after the training has begun."""
         step, metrics = int(state["best_step"]), dict(state["best_metrics"])
         super().go_on(state)
         self.best_step, self._best_metrics = step, metrics
@@ -227,7 +228,7 @@ class EarlyStopping(_Watch):
         self._remove()
 
     def keep_beside(self, folder: Path, newest_step: Callable[[], int]) -> None:
-        """Save the best weights of the coming training in a folder that remains after the training.
+        """Save the best weights of the next training in a folder that remains after the training.
 
         Args:
             folder: folder for the weights; made if missing.
@@ -236,7 +237,7 @@ class EarlyStopping(_Watch):
         self._folder, self._newest_step = folder, newest_step
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Stop if the training had already stopped before a restart.
+        """Stop at once if the training had stopped early before a restart.
 
         Raises:
             ValueError: the best weights so far are missing.
@@ -303,8 +304,8 @@ class EarlyStopping(_Watch):
     def _remove_old(self) -> None:
         """Remove saved weights that neither this process nor the newest checkpoint needs.
 
-        A newest checkpoint that was saved before the evaluation of its step needs the best weights
-        of an earlier step.
+        If the newest checkpoint was saved before the evaluation of its step, a restart needs the
+        best weights of an earlier step.
         """
         assert self._folder is not None
         numbers = [path.name.removeprefix(_STEP) for path in self._folder.glob(f"{_STEP}*")]
@@ -340,19 +341,20 @@ class ReduceLROnPlateau(_Watch):
     All constant learning rates of the optimizers are multiplied by `factor`: the rates of dense
     parameters, of tables and of each parameter group. A checkpoint saves the lowered rates. Rates
     of `FTRL` are not lowered, because its state is in units of 1 / rate. In a `CombinedOptimizer`
-    with `FTRL`, only the rates of the other parts are lowered.
+    with `FTRL`, only the rates of the other optimizers are lowered.
 
-    Evaluations are made by `RecModel.fit` and by an `EvalCallback`. Several evaluations after one
-    step count as one; evaluations that do not measure `monitor` do not count. A `RecCheckpoint`
-    among the callbacks saves this callback's state. A restarted training then lowers the rates at
-    the same steps as an uninterrupted training. The BARS results for click models were measured
-    with this method, a factor of 0.1 and a patience of 1.
+    Evaluations are made by `RecModel.fit` and by an `EvalCallback`. Several evaluations after the
+    same step count as one evaluation. Evaluations that do not measure `monitor` do not count. A
+    `RecCheckpoint` among the callbacks saves this callback's state. With the saved state, a
+    restarted training lowers the rates at the same steps as an uninterrupted training. The BARS
+    results for click models were measured with this method, a factor of 0.1 and a patience of 1.
 
     Args:
         monitor: name of the metric. Default: 'auc'.
         factor: number in (0, 1) by which rates are multiplied. Default: 0.1.
         patience: number of successive evaluations without improvement after which the rates are
-            lowered, at least 1. Counting then starts again from 0. Default: 1.
+            lowered, at least 1. After the rates are lowered, the count of evaluations starts again
+            from 0. Default: 1.
         min_delta: smallest change that counts as an improvement, at least 0. Default: 0.0.
         mode: 'max' if larger values are better, 'min' if smaller values are better. Default: 'max'.
         min_lr: lower limit of the rates, at least 0. Default: 0.0.
@@ -390,11 +392,12 @@ class ReduceLROnPlateau(_Watch):
             raise ValueError(f"min_lr must be at least 0, got {min_lr}")
         self.reductions: list[int] = []
 
-    # Called after EvalCallback, whatever the order of the list, and before a RecCheckpoint saves.
+    # This callback is called after an EvalCallback and before a RecCheckpoint, whatever the order
+    # of the list.
     runs_last = 0.5
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Check that there are rates to lower."""
+        """Check that the optimizers have rates to lower."""
         _rates_in(run_context.original_args().train_network)
 
     def state_dict(self) -> dict[str, Any]:
@@ -402,7 +405,7 @@ class ReduceLROnPlateau(_Watch):
         return {**super().state_dict(), "reductions": list(self.reductions)}
 
     def go_on(self, state: Mapping[str, Any]) -> None:
-        """Continue from a saved state in the training that has begun."""
+        """Restore a saved state after the training has begun."""
         reductions = [int(each) for each in state["reductions"]]
         super().go_on(state)
         self.reductions = reductions

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Callbacks of training: progress, speed, evaluation during training, a stop on NaN.
+"""Callbacks for training: progress, speed, evaluation, and a stop on NaN.
 
 Each callback is a `mindspore.train.Callback` for `RecModel.train` and `RecModel.online_train`, with
 finite or endless data. An evaluation stores its metrics in `run_context.original_args().metrics`,
@@ -55,7 +55,7 @@ class TimeMonitor(Callback):
         every_steps: steps between two lines, at least 1. Default: 100.
 
     Attributes:
-        lines: the logged values: `(step, milliseconds per step, samples per second)`.
+        lines: the logged values, as tuples `(step, milliseconds per step, samples per second)`.
 
     Example:
         >>> TimeMonitor(every_steps=10).lines
@@ -92,8 +92,8 @@ class EvalCallback(ResumedCallback):
     """Callback that evaluates the model during training and at its end.
 
     With a `RecCheckpoint` among the callbacks, evaluation continues after a restart as if the
-    training had not stopped. Steps count from the beginning of the run, and an evaluation that the
-    stop prevented is made after the restart.
+    training had not stopped. Steps are counted from the beginning of the run. An evaluation that
+    was missed because of the stop is made after the restart.
 
     Args:
         model: the RecModel that is trained, made with `metrics`.
@@ -144,7 +144,7 @@ class EvalCallback(ResumedCallback):
         return {"evaluated": self._evaluated}
 
     def go_on(self, state: Mapping[str, Any]) -> None:
-        """Continue from a saved state in the training that has begun."""
+        """Restore a saved state after the training has begun."""
         self._evaluated = int(state["evaluated"])
         self._goes_on = True
 
@@ -195,7 +195,7 @@ class EvalCallback(ResumedCallback):
 def _note(
     history: list[tuple[int, dict[str, float]]], step: int, metrics: dict[str, float]
 ) -> None:
-    """Add an evaluation to the history, or to the last entry if step and common values agree."""
+    """Add an evaluation to the history; extend the last entry if step and common values agree."""
     last_step, last = history[-1] if history else (-1, {})
     if last_step == step and all(
         _same(last[name], metrics[name]) for name in last if name in metrics
@@ -212,8 +212,8 @@ def _same(one: float, other: float) -> bool:
 class StopOnNaN(Callback):
     """Callback that ends training when the loss of a step is NaN or infinite.
 
-    The `stop_reason` of the training summary names the step. Rows updated by the step may contain
-    NaN, so restore the last checkpoint.
+    The `stop_reason` of the training summary names the step. Rows updated by the last step may
+    contain NaN, so restore the last checkpoint.
 
     Example:
         >>> callback = StopOnNaN()
@@ -231,9 +231,9 @@ class StopOnNaN(Callback):
 class ProgressBar(Callback):
     """Callback that shows the samples per second, the loss and the last metrics on standard error.
 
-    For a stream, the callback also shows the lag, the number of the topic's messages that are in no
-    batch yet. On a terminal the display is a progress bar. Without a terminal, for example in a log
-    file, the callback prints a line every `every_seconds` seconds.
+    For a stream, the callback also shows the lag: the number of messages in the topic that have not
+    been read into a batch yet. On a terminal the display is a progress bar. Without a terminal, for
+    example in a log file, the callback prints a line every `every_seconds` seconds.
 
     Args:
         every_seconds: seconds between two lines if there is no terminal, above 0. Default: 30.

@@ -31,15 +31,15 @@ class ProgressiveValidation(Callback):
     """Callback that computes AUC, log loss and calibration of each batch before its training step.
 
     The model predicts each batch in evaluation mode just before the batch's training step. Every
-    row of the stream is therefore first a test row and then a training row, and no separate test
-    data are needed. The metrics are exact over the last `window` rows. The progress bar shows the
-    metrics and `drift`, which are also in `run_context.original_args().metrics`. `drift` is the log
-    loss of the window minus the log loss of all rows so far. A value above 0 shows that the model
-    has become worse.
+    row of the stream is therefore first used for a test and then for training, so no separate test
+    data are needed. The metrics are exact over the last `window` rows. The metrics and `drift` are
+    shown in the progress bar and stored in `run_context.original_args().metrics`. `drift` is the
+    log loss of the window minus the log loss of all rows so far. A `drift` above 0 shows that the
+    model has become worse.
 
-    The callback costs one additional forward pass per step. Each of several workers computes the
-    metrics over the rows of all workers, in the order of the workers, so all workers get the same
-    metrics.
+    The callback costs one additional forward pass per step. With several workers, each worker
+    computes the metrics over the rows of all workers, in the order of the workers. All workers
+    therefore get the same metrics.
 
     Args:
         model: the RecModel that is trained, or a function from a batch's columns to predictions. A

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Callbacks whose state a RecCheckpoint of the same training saves and restores automatically."""
+"""Callbacks with a state that the training's RecCheckpoint saves and restores automatically."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["ResumedCallback", "steps_before"]
 class ResumedCallback(Callback):
     """Callback with a state that belongs to a single training and its restarts.
 
-    When a training begins, state from an earlier training is reset. A `RecCheckpoint` among the
-    callbacks then passes the saved state to `go_on`. A state passed to `load_state_dict` before the
-    training is used too.
+    When a training begins, state from an earlier training is reset. After the reset, a
+    `RecCheckpoint` among the callbacks passes the saved state to `go_on`. A state passed to
+    `load_state_dict` before the training is also passed to `go_on`.
 
     Subclasses define `_reset`, `state_dict` and `go_on`.
     """
@@ -42,7 +42,7 @@ class ResumedCallback(Callback):
         self._given = dict(state)
 
     def go_on(self, state: Mapping[str, Any]) -> None:
-        """Continue from a saved state in the training that has begun."""
+        """Restore a saved state after the training has begun."""
         raise NotImplementedError
 
     def catch_up(self, run_context: Any) -> None:
@@ -62,7 +62,7 @@ class ResumedCallback(Callback):
 
 
 def steps_before(run: Any) -> int:
-    """Return the number of the run's steps before this training, as counted by its RecCheckpoint.
+    """Return the number of steps that the run's RecCheckpoint counted before this training.
 
     Args:
         run: parameters of the training.

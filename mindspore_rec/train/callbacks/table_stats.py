@@ -24,7 +24,7 @@ __all__ = ["TableStats"]
 _PREFIX = "mindspore_rec_table_"
 _RATE = "inserts_per_second"
 
-# For each key of stats(): True if its number only grows, and the description of the number.
+# For each key of stats(), True if the number only grows, and a description of the number.
 _METRICS: dict[str, tuple[bool, str]] = {
     "rows": (False, "Rows in memory."),
     "candidates": (False, "Keys that are counted and not admitted yet."),
@@ -91,17 +91,17 @@ class TableStats(Callback):
     """Callback that publishes the statistics of every table of the network during training.
 
     The statistics are the numbers of `table.stats()` and the number of rows inserted per second.
-    `table.stats()` has rows, bytes by kind, load factor, admissions, rejections and evictions, and
-    for a cache the rows and traffic of each tier. At least one of `log_dir`, `prometheus_file` and
-    `prometheus_port` is needed.
+    `table.stats()` has rows, bytes by kind, load factor, admissions, rejections and evictions. For
+    a cache, `table.stats()` also has the rows and traffic of each tier. At least one of `log_dir`,
+    `prometheus_file` and `prometheus_port` is needed.
 
     * TensorBoard: scalars `<table>/<key of stats()>` over the training step. TensorBoard's format
       stores float32.
-    * Prometheus: `mindspore_rec_table_rows{table="..."}` and so on. A number that only grows is a
-      counter `..._total`, so `rate()` can be applied to it.
+    * Prometheus: metrics such as `mindspore_rec_table_rows{table="..."}`. A number that only grows
+      is published as a counter `..._total`, for use with `rate()`.
 
-    The statistics are read between two steps. The HTTP endpoint serves the last statistics from the
-    beginning to the end of the training. The file remains after the training.
+    The statistics are read between two steps. The HTTP endpoint serves the latest statistics until
+    the training ends. The Prometheus file remains after the training.
 
     Args:
         every_steps: steps between two reports, at least 1. One more report follows at the end of

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Validation for `RecModel.fit`: a callback, which is first in the list, and a loss metric."""
+"""Validation for `RecModel.fit`: a loss metric, and a callback that is called before all others."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Validation(EvalCallback):
     """Callback that evaluates at the ends of epochs, as `mindspore.train.Model.fit` does.
 
     Later callbacks find the measured metrics as `eval_results` and `metrics` of the run. After an
-    epoch without evaluation the run has no such entries. No evaluation is made after Ctrl-C or if
-    the loss is not finite.
+    epoch without evaluation, the run has neither `eval_results` nor `metrics`. No evaluation is
+    made after Ctrl-C or if the loss is not finite.
 
     Args:
         model: the RecModel that is trained.
@@ -68,7 +68,7 @@ class Validation(EvalCallback):
         return [*super().metric_names(), *["eval_loss"] * self._model._has_eval_loss]
 
     def on_train_epoch_begin(self, run_context: RunContext) -> None:
-        """Give the last evaluation's metrics to the progress bar again."""
+        """Show the last evaluation's metrics in the progress bar again."""
         self._show_last(run_context.original_args())
 
     def on_train_epoch_end(self, run_context: RunContext) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the arguments for saving more than tables and dense parameters."""
+"""Checks of the arguments that add states or a predictor's network to a checkpoint."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def check_builder(
         inputs: inputs of the network as strings such as 'ids:INT64:-1,26'.
 
     Raises:
-        ValueError: an argument has the wrong form, or is not None without a builder.
+        ValueError: an argument has the wrong form, or is set although there is no builder.
 
     Example:
         >>> check_builder("shop.net:build", {"dim": 8}, ["ids:INT64:-1,26"])

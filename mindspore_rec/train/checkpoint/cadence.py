@@ -16,7 +16,8 @@ class Cadence:
     """Interval between two actions, in steps or seconds; without an interval no action is due.
 
     Args:
-        argument: name of the arguments in error messages, without `_steps` or `_seconds`.
+        argument: name of the two arguments in error messages, without the ending `_steps` or
+            `_seconds`.
         steps: steps between two actions, at least 1, or None. The action is due at multiples of
             `steps`.
         seconds: seconds between two actions, above 0, or None.

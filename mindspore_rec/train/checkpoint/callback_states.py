@@ -22,7 +22,7 @@ BEST = "best"  # folder for best weights in the run's directory
 
 
 class CallbackStates:
-    """States of all callbacks of a training that have a `state_name` and are not in `given`.
+    """States of a training's callbacks that have a `state_name` and are not in `given`.
 
     Args:
         callbacks: all callbacks of the training.
@@ -54,7 +54,7 @@ class CallbackStates:
         return unused
 
     def begin(self, directory: Path, newest_step: Callable[[], int]) -> None:
-        """Give callbacks that save weights a folder in the run's directory.
+        """Assign a folder in the run's directory to each callback that saves weights.
 
         Args:
             directory: directory of the run.

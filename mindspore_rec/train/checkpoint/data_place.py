@@ -62,7 +62,8 @@ class SavedPlace:
 
     Args:
         stream: state of the data; None if the saved data have no state.
-        passes: position within the passes over data without a state; None if no position was saved.
+        passes: pass and batch to continue at, for data without a state; None if no position was
+            saved.
         path: path of the checkpoint.
         step: number of steps before the checkpoint.
         new_data: whether the training continues with other data, read from their start.
@@ -136,7 +137,7 @@ class DataPlace:
             )
 
     def begin(self, run: Any, saved: SavedPlace | None) -> None:
-        """Begin a training at the position `saved`; `state` and `passes` then return its position.
+        """Begin a training at the position `saved`, and record its position from then on.
 
         Args:
             run: parameters of the training.
@@ -174,7 +175,7 @@ class DataPlace:
             passes.go_on(saved.passes, saved.path)
 
     def watch(self, data: Any) -> None:
-        """Start to refuse streams that the training reads but `state` does not cover."""
+        """Raise an error from now on if training reads a stream that `state` does not cover."""
         if self._starts_over or data is None:
             return
         source = batch_source(data, NAME)

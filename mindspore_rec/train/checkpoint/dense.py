@@ -43,8 +43,8 @@ def set_dense(cell: nn.Cell, arrays: Arrays, source: Path) -> None:
         source: path from which the values were read, for error messages.
 
     Raises:
-        CheckpointError: a parameter has no value, or its value has another shape or kind of dtype.
-            In this case no parameter is changed.
+        CheckpointError: a parameter has no value, or its value has the wrong shape or kind of
+            dtype. All parameters are unchanged after this error.
     """
     pairs = matched(dense_parameters(cell), arrays, source)
     new: dict[str, Any] = {

@@ -70,18 +70,19 @@ def save_checkpoint(
     Args:
         model: a `RecModel`, another `Model`, or a Cell. A network cell saves only its weights; a
             training cell saves everything.
-        path: directory to make; its parent must exist.
+        path: directory to make; its parent directory must exist.
         overwrite: whether to replace an existing checkpoint. At every moment, even after a crash,
             `path` is either the old or the new checkpoint. Default: False.
-        states: objects by name with `state_dict()` and `load_state_dict(state)` that belong to the
-            model, for example a `QuantileScale`. Default: none.
+        states: further objects of the model by name, for example a `QuantileScale`. Each object has
+            the methods `state_dict()` and `load_state_dict(state)`. Default: none.
 
     Raises:
         TypeError: an argument is of the wrong type.
         FileExistsError: `path` exists already; or, with `overwrite`, `path` is not a checkpoint
             that this function wrote. Nothing was written.
         OSError: a file cannot be written; an existing checkpoint is unchanged.
-        RuntimeError: the loaded weights lack the rows of a table; see `keep_rows()`.
+        RuntimeError: weights without a table's rows were loaded into the network; see
+            `keep_rows()`.
 
     Example:
         >>> import tempfile
@@ -136,7 +137,7 @@ def _replace(made: Path, target: Path) -> None:
     try:
         sync(target.parent)
     except OSError:
-        # A caller that gets this error must find the old checkpoint.
+        # The caller gets this error, so the old checkpoint is put back.
         _exchange(made, target)
         with suppress(OSError):
             sync(target.parent)
@@ -189,9 +190,9 @@ def load_checkpoint(
 ) -> None:
     """Load a checkpoint into a network.
 
-    Every file is checked before anything changes. The present rows of the tables are dropped.
-    Optimizer state is loaded for tables that have an optimizer. The optimizer must be of the saved
-    kind.
+    Every file is checked before a table or parameter changes. The present rows of the tables are
+    dropped. Optimizer state is loaded for tables that have an optimizer. The optimizer must be of
+    the same kind as at the save.
 
     Several workers (see `mindspore_rec.launch`) call this function at the same time. Each worker
     checks and loads the parts that it needs. The checkpoint may have been written by any number of
@@ -204,8 +205,8 @@ def load_checkpoint(
             `RecCheckpoint`. From the directory of a `RecCheckpoint`, the newest state is loaded.
         worker: index of this process, from 0. Set `worker` if several processes share the tables
             but were not started by one launcher. Default: None, the number of this worker.
-        workers: number of processes that share the tables. This number may differ from the number
-            of processes that wrote the checkpoint. Each process loads the rows of its own keys, so
+        workers: number of processes that share the tables. `workers` may differ from the number of
+            processes that wrote the checkpoint. Each process loads the rows of its own keys, so
             every row is loaded once. Default: None, the number of workers; 1 without a launcher.
         states: objects to restore, under the same names as in `states` of `save_checkpoint` or
             `RecCheckpoint`. Other objects are unchanged. Without `states`, a `RuntimeWarning` names
@@ -214,8 +215,9 @@ def load_checkpoint(
 
     Raises:
         FileNotFoundError: there is no checkpoint at `path`.
-        CheckpointError: (a ValueError) a file is damaged, or the network's tables differ from the
-            checkpoint's tables. The message names the file. Nothing has changed.
+        CheckpointError: a file is damaged, or the network's tables differ from the checkpoint's
+            tables. CheckpointError is a ValueError. The message names the file. Nothing has
+            changed.
         ValueError: the checkpoint has no state for a name in `states`, or an object in `states`
             rejects its saved state (a CheckpointError). Nothing has changed.
     """
@@ -231,7 +233,7 @@ def load_checkpoint(
     }
     reader = Share(worker, workers) if by_hand else team.shares.of_network
     chain = team.each(lambda: _checked_chain(Path(path), cell, shares))
-    # Load states before tables: if an object rejects its state, no row has changed.
+    # Load states before tables, so that no row has changed if an object rejects its state.
     if states is None:
         left = team.each(lambda: _names_of_states(chain[-1], reader))
     else:
@@ -243,7 +245,7 @@ def load_checkpoint(
 
 
 def _names_of_states(entry: Entry, reader: Share) -> list[str]:
-    """Return the names of the saved states; an empty list except on the first worker."""
+    """Return the names of the saved states on the first worker; an empty list on other workers."""
     return sorted(WorkerStates(entry, reader).names) if reader.worker == 0 else []
 
 
@@ -260,7 +262,7 @@ def _warn_of_states(names: list[str], path: Any) -> None:
 
 
 def _checked_chain(path: Path, cell: nn.Cell, shares: TableShares) -> list[Entry]:
-    """Return the chain to load, after checking the files that this worker reads."""
+    """Return the checkpoint chain to load, after checking the files that this worker reads."""
     chain = chain_at(path)
     verify_chain(chain, lambda manifest: files_of(manifest, shares))
     check_load(cell, chain, shares)

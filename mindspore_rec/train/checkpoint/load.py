@@ -24,14 +24,15 @@ __all__ = ["check_load", "load_chain"]
 
 
 def load_chain(cell: nn.Cell, chain: Sequence[Entry], shares: TableShares | None = None) -> None:
-    """Load the last state of a chain: tables, parameters and optimizer state.
+    """Load the last state of a checkpoint chain: tables, parameters and optimizer state.
 
-    Everything is checked before anything changes. The present rows of the tables are dropped.
+    All checks are made before a table or parameter changes. The present rows of the tables are
+    dropped.
 
     Args:
-        cell: a network, which gets only weights, or a training cell, which gets everything.
-        chain: checkpoints from `newest_chain`. `verify_chain` must have checked the files of these
-            checkpoints.
+        cell: a network, to load only weights, or a training cell, to load everything.
+        chain: checkpoints from `newest_chain`. `verify_chain` must have checked the files of the
+            chain.
         shares: the keys whose rows are loaded, by table name; None for a table that has no keys on
             this worker. Default: None, all keys of all tables.
 

@@ -18,20 +18,20 @@ class Publication:
 
     Args:
         announce: function, such as an `Announcer`, that worker 0 calls from another thread when a
-            checkpoint is written. Its argument is a dict with `run`, `kind`, `step`, `state`,
-            `parent`, `path`, `watermark` and `saved_at`. Exceptions of the function are logged.
-            Default: no function is called.
+            checkpoint is written. The function's argument is a dict with `run`, `kind`, `step`,
+            `state`, `parent`, `path`, `watermark` and `saved_at`. Exceptions of the function are
+            logged. Default: no function is called.
         builder: function that makes the network for `serving.Predictor`, as
             'package.module:function'. When training begins, another process calls the builder once
             and writes the network as ONNX, for predictors without MindSpore (`docs/serving.md`).
-            Default: None, each predictor is constructed with a network.
+            Default: None; each predictor must then be constructed with a network.
         builder_arguments: keyword arguments of `builder`, JSON values. Default: none.
         builder_inputs: inputs of the builder's network, as strings such as 'ids:INT64:-1,26', for
             predictors. Default: None, the inputs of the network's `set_inputs`.
 
     Raises:
-        TypeError, ValueError: an argument has the wrong type or form, or is not None without a
-            builder.
+        TypeError, ValueError: an argument has the wrong type or form, or is set although there is
+            no builder.
 
     Example:
         >>> Publication(builder="shop.net:build", builder_inputs=["ids:INT64:-1,26"]).network

@@ -50,33 +50,35 @@ _RETRY_SECONDS = 5.0  # after a failed write, while a stream is silent
 class RecCheckpoint(Callback):
     """Callback that saves the whole training state at intervals, in the background.
 
-    When training begins, a full checkpoint is written if the directory is empty. After that, deltas
-    are written, each with the changes since the previous delta. Training waits only while the
-    changes are copied. Another thread merges the last full checkpoint and its deltas into a new
-    full checkpoint. Checkpoints older than the newest `keep` full checkpoints are then removed.
+    When training begins, a full checkpoint is written if the directory is empty. After the first
+    full checkpoint, deltas are written, each with the changes since the previous delta. Training
+    waits only while the changes are copied. Another thread merges the last full checkpoint and its
+    deltas into a new full checkpoint. After the merge, checkpoints older than the newest `keep`
+    full checkpoints are removed.
 
     The callback runs after all other callbacks of a step. Changes between steps, such as rows
     erased after `restore()`, are saved with the next step or when training ends. The state consists
     of tables (rows, optimizer state, counters), dense parameters, optimizer, position in the data,
-    and `states`. It also includes the random number generators of Python, NumPy and MindSpore. A
-    training resumed from this state gives the same bits as an uninterrupted training, if its data
-    and callbacks depend on nothing but the state. Eviction by capacity is an exception: it chooses
-    victims from random samples, which differ after a restart.
+    and `states`. The state also includes the random number generators of Python, NumPy and
+    MindSpore. A training resumed from the saved state gives the same bits as an uninterrupted
+    training, if data and callbacks depend on the saved state alone. Eviction by capacity is an
+    exception, because it chooses victims from random samples, which differ after a restart.
 
     There are two supported forms of training data. The first form is a source of batches with a
-    state, such as a `StreamingDataset`, or a `BatchWrapper` (such as `FeatureBatches`) of a source
-    with a state. The second form is data with a length that yield the same batches in each program,
-    such as a list or a finite Dataset. After `restore()`, `RecModel` resumes in the middle of a
-    pass over data with a length. Batches already trained are read and skipped. `epoch` includes the
-    epochs before the restart, so a restarted program trains only the remaining batches and epochs.
-    It is an error if the batches differ from the batches before the restart. All other data, such
-    as a generator or a `GeneratorDataset` over a stream, are rejected before the first step, unless
-    `data_starts_over` is True. The error message says why the data cannot be resumed.
+    state, namely a `StreamingDataset` or a `BatchWrapper` (such as `FeatureBatches`) of a source
+    with a state. The second form is data that have a length and yield the same batches after each
+    start of the program, such as a list or a finite Dataset. After `restore()`, `RecModel` resumes
+    in the middle of a pass over data with a length. Batches already trained are read and skipped.
+    The argument `epoch` includes the epochs before the restart, so a restarted program trains only
+    the remaining batches and epochs. It is an error if the batches differ from the batches before
+    the restart. All other data, such as a generator or a `GeneratorDataset` over a stream, are
+    rejected before the first step, unless `data_starts_over` is True. The error message says why
+    the data cannot be resumed.
 
     If a checkpoint cannot be written, for example because the disk is full, a warning is logged and
     training continues. The next delta has all changes since the last delta that was written. While
     a stream has no messages, intervals in seconds continue, and a failed delta is written again
-    after 5 seconds. Intervals in steps wait for the next step.
+    after 5 seconds. Intervals in steps continue at the next step.
 
     Several workers (see `mindspore_rec.launch`) write one run together; each worker writes its own
     rows. Any number of workers can resume the run. A write that fails on one worker fails on all
@@ -86,8 +88,8 @@ class RecCheckpoint(Callback):
 
     Args:
         directory: directory of the run; made if missing. Only one process, or the workers of one
-            job, may write to the directory at a time. Several workers need a directory in a file
-            system that all of them share.
+            job, may write to the directory at a time. With several workers, the directory must be
+            in a file system that all workers share.
         every_steps: steps between two full checkpoints, at least 1; or
         every_seconds: seconds between two full checkpoints, above 0. Either `every_steps` or
             `every_seconds` is required.
@@ -96,21 +98,23 @@ class RecCheckpoint(Callback):
         delta_every_steps: steps between two deltas, at least 1; or
         delta_every_seconds: seconds between two deltas, above 0. Default: None; a delta is then
             written only before a full checkpoint is merged.
-        states: objects by name with `state_dict()` and `load_state_dict(state)` that belong to the
-            state, for example a `ProgressiveValidation`. The states of `train_dataset`,
-            `EarlyStopping`, `ReduceLROnPlateau` and `EvalCallback` are saved automatically.
+        states: further objects to save by name, for example a `ProgressiveValidation`. Each object
+            has the methods `state_dict()` and `load_state_dict(state)`. The states of
+            `train_dataset`, `EarlyStopping`, `ReduceLROnPlateau` and `EvalCallback` are saved
+            automatically.
         data_starts_over: whether the data start from the beginning after a restart. If True, the
             position in the data is not saved, and any data are accepted. Default: False.
-        row_checks: settings of the detection of rows that change without an update. Default:
-            `RowChecks()`, by the digests of the rows in each delta.
+        row_checks: settings for the detection of rows that change without an update. Default:
+            `RowChecks()`, which uses a digest of each row.
         publication: network and checkpoint messages for predictors of the run. Default: None,
             predictors get only the checkpoints.
 
     Attributes:
         directory: directory of the run.
         step: number of training steps since the run began, over all restarts. The number also grows
-            by 1 when the end of a training saves rows or weights that changed after the last save.
-        saves: a `Save` of each checkpoint that this object wrote.
+            by 1 if rows or weights that changed after the last save are saved at the end of a
+            training.
+        saves: one `Save` for each checkpoint that this object wrote.
         failures: number of writes that failed.
         scrub_rounds: number of times that all rows have been checked in the present training.
 
@@ -211,7 +215,7 @@ class RecCheckpoint(Callback):
 
     @property
     def saves(self) -> list[Save]:
-        """A `Save` of each checkpoint that this object wrote."""
+        """One `Save` for each checkpoint that this object wrote."""
         return self._writer.saves
 
     @property
@@ -235,7 +239,7 @@ class RecCheckpoint(Callback):
         *,
         new_data: bool = False,
     ) -> int | None:
-        """Restore the newest state before training; all workers call this at the same time.
+        """Restore the newest state before training; all workers call this method together.
 
         Args:
             model: the RecModel or training cell, built as before the save.
@@ -244,13 +248,13 @@ class RecCheckpoint(Callback):
             step: step of the state to restore; newer checkpoints are removed. Default: None, the
                 newest state.
             new_data: whether training continues with new data from their start, for example with a
-                stream after files. The position in the data is then not loaded. Use True only at
-                the first start with the new data, because the next checkpoint has the position in
-                the new data. Default: False.
+                stream after files. If True, the position in the data is not loaded. Use True only
+                at the first start with the new data, because the next checkpoint has the position
+                in the new data. Default: False.
 
         Returns:
             Number of training steps of the restored state. None if there is no checkpoint; nothing
-            has changed then.
+            is changed then.
 
         Raises:
             ValueError: a file is damaged (a CheckpointError), there is no checkpoint of `step`, or
@@ -286,7 +290,7 @@ class RecCheckpoint(Callback):
         self._writer.go_on(last, tables_of(cell))
         set_random_state(generators)
         self._restored = SavedPlace(states.data(), states.passes(), last.path, last.step, new_data)
-        # Metrics measured on the old data say nothing about the new data.
+        # Metrics measured on the old data do not apply to the new data.
         self._saved_callbacks = {} if new_data else states.callbacks()
         self.step = last.step
         return last.step
@@ -394,9 +398,9 @@ class RecCheckpoint(Callback):
         return full or (writer.saved_step != self.step and (delta or failed)), full
 
     def _due(self) -> tuple[bool, bool]:
-        """Return whether to save now and to merge a full checkpoint, the same on all workers.
+        """Return whether to save now and whether to merge a full checkpoint; equal on all workers.
 
-        If an interval is in seconds, the clock of worker 0 decides.
+        An interval in seconds is measured by the clock of worker 0.
         """
         if self._team.workers == 1 or not (self._full.by_clock or self._delta.by_clock):
             return self._due_here()
@@ -413,8 +417,8 @@ class RecCheckpoint(Callback):
         """Save the last state and wait until the write has finished.
 
         Rows that changed after the save of the last step are saved under the next step number. In a
-        training without any step, limits and weights that changed after `restore()` are saved in
-        the same way.
+        training without any step, limits and weights that changed after `restore()` are also saved
+        under the next step number.
 
         Raises:
             OSError: the state cannot be written.
@@ -458,8 +462,8 @@ class RecCheckpoint(Callback):
 
     def _all_states(self, run: Any) -> dict[str, Any]:
         objects = {name: each.state_dict() for name, each in self._states.items()}
-        # Save the data's state after the last trained batch, because the source may have been read
-        # ahead.
+        # Save the state of the data after the last trained batch, because later batches may have
+        # been read already.
         objects.update(self._data.state(run.get("train_batch")))
         return {"objects": objects, "random": random_state(), **self._data.passes(run)} | (
             self._callbacks.states()

@@ -27,7 +27,7 @@ __all__ = [
 
 
 def lock(root: Path) -> FileLock:
-    """Return a lock that makes this process the only writer until it is closed.
+    """Return a lock that makes this process the only writer until the lock is closed.
 
     Forked child processes, such as a data set's workers, do not share the lock.
 
@@ -94,7 +94,7 @@ def open_to_write(root: Path, newest: int) -> FileLock:
 
 
 def chain_of_all(root: Path, team: Team, step: int | None = None) -> list[Entry]:
-    """Return the chain to a state, as found by worker 0 in the directory; see `newest_chain`."""
+    """Return the checkpoint chain of a state, which worker 0 reads; see `newest_chain`."""
     names = team.first(lambda: [each.path.name for each in newest_chain(root, step)])
     return team.each(lambda: [entry_at(root / name) for name in names])
 
@@ -102,9 +102,9 @@ def chain_of_all(root: Path, team: Team, step: int | None = None) -> list[Entry]
 def _remove(old: Iterable[Entry]) -> None:
     """Remove checkpoints, newest first, so that no delta remains without its parent."""
     for entry in sorted(old, key=lambda each: -each.step):
-        # The directory is renamed first, so that a half-removed directory is never taken for a
-        # checkpoint. The rename is synced before the removal: without the sync, a power loss could
-        # bring back the old name although files are gone.
+        # A checkpoint is renamed before its removal, so that a half-removed directory is never
+        # taken for a checkpoint. The rename is synced before the removal: without the sync, a power
+        # loss could bring back the old name although files are gone.
         hidden = entry.path.with_name(f"{TEMPORARY}{entry.path.name}.removed")
         os.rename(entry.path, hidden)
         sync(entry.path.parent)

@@ -34,7 +34,7 @@ logger = logging.getLogger("mindspore_rec")
 
 @dataclass(frozen=True)
 class _Failed:
-    """A delta that could not be written: its path, and the seconds of stall and writing."""
+    """Path, stall seconds and write seconds of a delta that could not be written."""
 
     path: Path
     stall_seconds: float
@@ -63,7 +63,7 @@ class Save:
 
 
 class RunWriter:
-    """Writer of a run: first full checkpoint, deltas, and full checkpoints merged from deltas.
+    """Writer of a run's checkpoints: the first full checkpoint, deltas and merged full checkpoints.
 
     One thread writes deltas, and another thread merges full checkpoints. If a delta cannot be
     written, the next delta includes its changes. All workers call the same methods in the same
@@ -123,7 +123,7 @@ class RunWriter:
         self._run, self._state, self.saved_step = entry.run, entry.state, entry.step
 
     def begin(self, group: WorkerGroup) -> None:
-        """Start the threads; each has its own channel to the same thread of other workers."""
+        """Start the threads; each thread has a channel to the same thread on the other workers."""
         self._team = Team(group)
         if group.size > 1:
             self._writers = Team(group.channel("checkpoint"), patient=True)
@@ -181,7 +181,7 @@ class RunWriter:
         stall = time.perf_counter() - begin
 
         def write() -> list[tuple[TableParameter, int]]:
-            """Write the delta; return the marks up to which changes are saved, or an empty list."""
+            """Write the delta; return the marks of the saved changes, or an empty list."""
             self._take_failed()
             saved_marks: list[tuple[TableParameter, int]] = []
             if self.saved_step != step:  # if equal, the saved state is older than the marks
@@ -200,7 +200,7 @@ class RunWriter:
         self._writer.begin(write)
 
     def finish_write(self) -> None:
-        """Wait for the delta being written; after a failure the next delta includes its changes."""
+        """Wait for the delta being written; after a failure, its changes go into the next delta."""
         assert self._writer is not None
         try:
             marks = self._writer.wait() or []
@@ -214,9 +214,9 @@ class RunWriter:
     def _take_failed(self) -> None:
         """Count a failed delta as saved if its directory exists, before the next delta is written.
 
-        In this case, the rename of the directory could be neither synced nor undone. A predictor
-        may already serve the delta, so the directory must stay. The next delta must have this delta
-        as its parent, because a chain cannot contain two deltas with the same parent.
+        If the directory exists, its rename could be neither synced nor undone. A predictor may
+        already serve the delta, so the directory must stay. The next delta must have this delta as
+        its parent, because a chain cannot contain two deltas with the same parent.
 
         Raises:
             OSError: the directory's name still cannot be synced, so the next delta must not be
@@ -272,7 +272,8 @@ class RunWriter:
     def close(self) -> None:
         """End the threads after their current writes.
 
-        The results of these writes are not checked, because the next delta includes their changes.
+        The results of the last writes are not checked, because the next delta includes the changes
+        of a failed write.
         """
         for worker in (self._writer, self._merger):
             if worker is not None:
@@ -328,7 +329,7 @@ class RunWriter:
         self._note(path, written, stall, took)
 
     def _note(self, path: Path, written: Mapping[str, Any], stall: float, took: float) -> None:
-        """Record a written checkpoint; worker 0 announces it and does not repeat a failed call."""
+        """Record a written checkpoint; worker 0 announces it once, even if the call fails."""
         self.saves.append(
             Save(written["step"], written["kind"], written["rows"], stall, took, written["bytes"])
         )
@@ -344,7 +345,7 @@ class RunWriter:
     def _fields(self, kind: str, step: int, watermark: int | None) -> Callable[[], dict[str, Any]]:
         """Return a function that creates the manifest's fields with a new state id.
 
-        The parent of a delta is the newest state when that function is called.
+        The parent of a delta is the newest state at the call of the returned function.
         """
         now = time.time()
         return lambda: {

@@ -42,7 +42,7 @@ __all__ = ["DENSE", "Delta", "check_has_rows", "describe", "write_full"]
 
 
 def describe(table: TableParameter) -> dict[str, Any]:
-    """Return a table's manifest entry without its files: shape, clock and age limits."""
+    """Return the shape, clock and age limits of a table for its entry in the manifest."""
     eviction = getattr(table, "eviction", None)
     return {
         "dim": table.dim,
@@ -89,7 +89,8 @@ def write_full(
         tables: the cell's tables by name.
         states: states of other objects.
         directory: directory for the files.
-        shares: the part that this worker writes and returns. Default: None, everything.
+        shares: the part of the network that this worker writes and returns. Default: None,
+            everything.
 
     Raises:
         OSError: a file cannot be written.
@@ -135,8 +136,8 @@ class Delta:
         cell: the training cell.
         tables: the cell's tables by name.
         marks: marks of the tables by name; changes since these marks are copied.
-        states: states of other objects to write; not copied.
-        shares: the part that this worker writes. Default: None, everything.
+        states: states of other objects to write, which are not copied.
+        shares: the part of the network that this worker writes. Default: None, everything.
 
     Raises:
         RuntimeError: a table's rows are missing; a row belongs to another worker.

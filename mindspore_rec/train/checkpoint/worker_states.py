@@ -23,9 +23,9 @@ class WorkerStates:
     """States of a checkpoint for one worker; the number of workers may have changed.
 
     If the number of workers is unchanged, each worker gets its own states back, bit for bit. If the
-    number has changed, the states are restored as follows.
+    number of workers has changed, the states are restored as follows.
 
-    * The training data get the states of all workers and divide these states.
+    * The training data get the states of all workers, and divide them among the present workers.
     * An object with `load_worker_states(states, worker, workers)` gets the states of all workers.
     * Any other object is restored only if its state was the same on all workers.
     * Random generators of a new worker get states derived from worker 0's states.
@@ -55,13 +55,13 @@ class WorkerStates:
             raise CheckpointError(f"{self._path} has other objects than other workers' files")
 
     def data(self) -> Any:
-        """Return the training data's state for loading; None if the checkpoint has none."""
+        """Return the training data's state for loading; None if no state was saved."""
         if DATA not in self.names:
             return None
         return join_states([each[DATA] for each in self._objects])
 
     def passes(self) -> Any:
-        """Return the position in passes over data, or None; worker 0's if workers have changed."""
+        """Return the position in passes over data (worker 0's if workers have changed), or None."""
         return self._states[self._reader.worker if self._same else 0].get(PASSES)
 
     def callbacks(self) -> Any:
@@ -100,7 +100,7 @@ class WorkerStates:
             owner.load_state_dict(state_for(join_states(states), worker, workers))
 
     def random(self) -> dict[str, Any]:
-        """Return the states of the random generators after testing them.
+        """Check and return the states of the random generators.
 
         Raises:
             CheckpointError: the states are damaged.

@@ -36,7 +36,7 @@ def batch_source(data: Any, argument: str = "data") -> BatchSource:
         argument: name of the argument in error messages (default "data").
 
     Raises:
-        TypeError: `data` has another type.
+        TypeError: `data` has an unsupported type.
 
     Example:
         >>> batch_source([(1,), (2,)]).length
@@ -65,9 +65,9 @@ class IterableBatches(BatchSource):
     """Source of the batches of an iterable.
 
     Args:
-        data: iterable of tuples, lists or dicts of arrays, of single arrays, or of rows: Arrow
-            RecordBatches, Tables or DataFrames. Columns of dicts and rows are in the order of the
-            first batch. Columns of rows are Arrow arrays.
+        data: iterable of batches. A batch is a tuple, list or dict of arrays, a single array, or
+            rows in an Arrow RecordBatch, a Table or a DataFrame. Columns of dicts and rows are in
+            the order of the first batch. Columns of rows are Arrow arrays.
 
     Raises:
         ValueError: while reading, a batch has other columns than the first batch.
@@ -168,7 +168,7 @@ class IterableBatches(BatchSource):
         return None if share is None else batch_source(share)
 
     def covered_streams(self) -> list[Any]:
-        """Return the iterable and the chain of its `source` attributes; empty without a state."""
+        """Return the iterable and the sources that it wraps; an empty list without a state."""
         streams: list[Any] = []
         each: Any = self._data if self.has_state else None
         while each is not None and not any(each is known for known in streams):
@@ -215,8 +215,9 @@ class DatasetBatches(BatchSource):
         # The names are read only if needed, because MindSpore copies the pipeline to return the
         # names.
         names = tuple(self.column_names) if self._numpy else None
-        # The iterator does not run in a separate thread, although Ctrl-C could then return at once.
-        # In a separate thread, an error inside the pipeline crashes MindSpore 2.10.
+        # The iterator does not run in a separate thread, although a separate thread would let
+        # Ctrl-C return at once. In a separate thread, an error inside the pipeline crashes
+        # MindSpore 2.10.
         for columns in self._dataset.create_tuple_iterator(
             num_epochs=1, output_numpy=self._numpy, do_copy=False
         ):
@@ -229,11 +230,11 @@ class DatasetBatches(BatchSource):
 
     @property
     def length(self) -> int | None:
-        """Number of batches in a pass; None if endless or unknown without reading the data.
+        """Number of batches in a pass; None if endless, or if the data must be read to count them.
 
         `Dataset.get_dataset_size()` reads a generator without a length to its end, and would never
-        return for an unbounded generator. It is therefore not called for generators without a
-        length.
+        return for an unbounded generator. `get_dataset_size()` is therefore not called for
+        generators without a length.
         """
         if not _has_length(self._dataset):
             return None
@@ -258,7 +259,7 @@ class DatasetBatches(BatchSource):
             None if the data set has no shards; the rows of each batch must then be divided.
 
         Raises:
-            ValueError: the data set has other shards.
+            ValueError: the shards of the data set do not match the workers.
         """
         shards = _shards(self._dataset)
         if not shards:
@@ -299,7 +300,7 @@ def _generators(dataset: Dataset) -> list[GeneratorDataset]:
 
 
 def _shards(dataset: Dataset) -> set[tuple[int, int]]:
-    """Return `(num_shards, shard_id)` of each source of the data set that reads one shard."""
+    """Return `(num_shards, shard_id)` of each sharded source in the data set."""
     sampler = getattr(dataset, "sampler", None)
     shards = set()
     for each in (dataset, sampler):

@@ -29,11 +29,11 @@ class FeatureBatches(BatchWrapper):
 
     Each batch has the keys of each feature, followed by the columns that no feature reads. The
     label therefore stays the last column. The timestamp is not a column of the batch: its latest
-    value is the batch's event time. Just before the batch's step, `RecModel` sets this event time
-    on the tables in which its network looks up the features. For a Dataset, the threads of the
+    value is the batch's event time. Just before a batch's step, `RecModel` sets the batch's event
+    time on the tables in which the network looks up the features. For a Dataset, the threads of the
     pipeline compute the keys ahead of the step.
 
-    A batch is skipped if the pipeline's `prepare` removes all its rows.
+    A batch is skipped if the pipeline's `prepare` removes all rows of the batch.
 
     If the source is a stream, `FeatureBatches` has the stream's state, so a `RecCheckpoint` can
     resume at the saved position.
@@ -47,9 +47,9 @@ class FeatureBatches(BatchWrapper):
         specs: the features of a batch, as FeatureSpec objects or as a FeaturePipeline. A
             FeaturePipeline learns only in training, and its learned statistics are part of the
             state.
-        tables: the network or its tables, for a training loop without `RecModel`. Iterating over
-            this object then sets the tables' event time with each batch. Default: the tables of the
-            network that `RecModel` trains.
+        tables: the network or its tables, for a training loop without `RecModel`. If `tables` is
+            set, iterating over this object sets the tables' event time with each batch. Default:
+            the tables of the network that `RecModel` trains.
         is_train: whether to set the event time and to learn. Use False for evaluation; a source
             with column names then needs no timestamp column. `RecModel.eval` rejects a pipeline
             that would learn. Default: True.
@@ -63,8 +63,9 @@ class FeatureBatches(BatchWrapper):
     Raises:
         TypeError, ValueError: an argument is of the wrong type, or features do not fit each other,
             the tables or a batch. The error is also raised if a training loop iterates over this
-            object without `tables` although a feature is the timestamp.
-        RuntimeError: a batch of a Dataset does not fit; the message is the same as of ValueError.
+            object, a feature is the timestamp, and `tables` is None.
+        RuntimeError: raised in place of ValueError, with the same message, if a batch of a Dataset
+            does not fit.
 
     Example:
         >>> import mindspore as ms
@@ -181,7 +182,7 @@ class FeatureBatches(BatchWrapper):
 
         Raises:
             ValueError: a feature is the timestamp, and a table that evicts by age is missing or no
-                table is looked up by a feature.
+                feature is looked up in a table.
         """
         if not self._timed:
             return self.source.event_tables(tables)

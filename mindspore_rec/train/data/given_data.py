@@ -101,7 +101,8 @@ def no_batch(argument: str, source: BatchSource, worker: str = "") -> ValueError
     Args:
         argument: name of the data.
         source: the data.
-        worker: name of the worker whose share has no batch. Default: "", the only worker.
+        worker: name of the worker whose share has no batch. Default: "", for a training with one
+            worker.
 
     Example:
         >>> from mindspore_rec.stream import batch_source

@@ -46,7 +46,7 @@ class InsertFunc:
         self.time_place = None if self._time is None else len(self.pipeline.column_names)
 
     def __call__(self, batch: Any) -> Any:
-        """Return an object of the same kind with keys for features; see `get_insert_func`."""
+        """Return the batch or Dataset with keys in place of features; see `get_insert_func`."""
         if isinstance(batch, Dataset):
             return map_dataset(self.pipeline, batch, self._learn, with_time=self._time is not None)
         if not isinstance(batch, (Mapping, tuple, list)):

@@ -64,8 +64,8 @@ class WorkerSplit(BatchWrapper):
         by: "rows", "batches" or "worker".
 
     Attributes:
-        fingerprint: number of rows and digest of the last batch before its rows were divided. Both
-            must be equal on all workers. The value is None if no check is needed.
+        fingerprint: number of rows and digest of the last batch before its rows were divided.
+            Number and digest must be equal on all workers. The value is None if no check is needed.
     """
 
     def __init__(self, source: BatchSource, by: str = "rows") -> None:
@@ -75,7 +75,7 @@ class WorkerSplit(BatchWrapper):
         self._place: tuple[int, int] | None = None
 
     def split_by_worker(self, worker: int, workers: int) -> BatchSource:
-        """Return this object, which from now on yields the share of that worker."""
+        """Return this object, which yields only the share of this worker from now on."""
         if self.by == "worker" and workers > 1 and self.source.learns:
             raise ValueError(
                 "features that learn of the batches need the same batches on all workers, and "

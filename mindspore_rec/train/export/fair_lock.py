@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FairLock: takes the graph lock in order of arrival."""
+"""FairLock: a lock by which threads take the graph lock in order of arrival."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["FairLock"]
 
 
 class FairLock:
-    """Lock that takes `graph_lock` in order of arrival, so that predictions cannot block updates.
+    """Lock that hands out `graph_lock` in order of arrival, so predictions cannot block updates.
 
     A plain lock goes to the fastest thread, often the thread that has just released the lock. A
     thread that already holds `graph_lock` acquires this lock without waiting.

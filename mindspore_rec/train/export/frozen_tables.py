@@ -59,7 +59,7 @@ class FrozenTable(nn.Cell):
         return self.rows_of(ids)
 
     def rows_of(self, ids: Tensor) -> Tensor:
-        """Return the rows of ids. Other methods call this, as a graph cannot call its own cell."""
+        """Return the rows of ids, for other methods, as a graph cannot call its own cell."""
         flat = ids.astype(ms.int64).reshape((-1,))
         place = ops.minimum(ops.searchsorted(self.keys, flat), self.count - 1)
         known = ops.gather(self.keys, place, 0) == flat

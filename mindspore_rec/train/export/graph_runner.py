@@ -28,7 +28,7 @@ class GraphRunner(Runner):
     """Runs a network in evaluation mode with MindSpore, in one thread at a time.
 
     After an operator's error, such as an id outside a vocabulary, a MindSpore graph returns no more
-    outputs. The graph is then recompiled for the next call.
+    outputs. After such an error, the graph is recompiled for the next call.
 
     Args:
         network: the network.
@@ -111,7 +111,7 @@ class GraphRunner(Runner):
 
 
 class Served(nn.Cell):
-    """Cell around a network, whose inputs can be set without changing the network's inputs.
+    """Cell around a network; setting the inputs of the cell does not change the network's inputs.
 
     Args:
         network: the network; its parameters keep their names.

@@ -55,8 +55,8 @@ class LookupMark(nn.Cell):
             rows = rows * ops.expand_dims(weights * self.weight, -1)
         if offsets is None:
             return rows.sum(1)
-        # This value depends on all inputs of the lookup and has the right shape. It is never
-        # computed.
+        # The returned value depends on all inputs of the lookup and has the right shape. The value
+        # is never computed.
         return ops.gather(self.starts, offsets, 0) + rows.sum(0)
 
     def construct(self, ids: Tensor, descriptor: Tensor, like: Tensor, anchor: Tensor) -> Tensor:

@@ -89,7 +89,7 @@ def export_mindir(
 
 
 def _tried_inputs(network: nn.Cell, specs: Sequence[TensorSpec], rows: int) -> list[np.ndarray]:
-    """Return random inputs; ids have rows or, except for static tables, may have no row."""
+    """Return random inputs; ids may be without a row, except in static tables."""
     rng = np.random.default_rng(rows)
     tables = tables_of(network)
     least = min((table.vocabulary for table in tables if table.vocabulary), default=0)

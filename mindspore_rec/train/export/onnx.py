@@ -43,7 +43,7 @@ def export_network(
     Args:
         cell: the network, in evaluation mode.
         inputs: inputs of the network; the first dimension of each input is the batch.
-        model, features: values for the fields of `NetworkFile` with these names.
+        model, features: values for the fields `model` and `features` of `NetworkFile`.
 
     Raises:
         NotExportableError: the network cannot be exported.

@@ -2,8 +2,9 @@
 """Rewrite an ONNX model from `mindspore.export` for serving.
 
 MindSpore exports a model for one batch size. The export uses an unusual size, `BATCH`; this module
-replaces `BATCH` in shapes by "any". A lookup was exported as a Gather of a Parameter that stands
-for the table. Lookups are cut out, and their results become inputs.
+replaces `BATCH` in shapes by "any". In the exported model, a lookup is a Gather of a Parameter that
+replaces the table. This module cuts lookups out of the model and turns the results of lookups into
+inputs.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ class NotExportableError(Exception):
 class Cut:
     """A lookup that was cut out of a model.
 
-    It has the name of the Parameter that stood for the lookup, the lookup's result and its ids.
-    Lookups of bags may also have offsets and weights.
+    The fields are the names of the lookup's Parameter, result and ids in the model. For a lookup of
+    bags, `offsets` and `weights` may also be set.
     """
 
     mark: str
@@ -150,14 +151,15 @@ def cut_lookups(
 
     Args:
         model: ONNX model from `mindspore.export`.
-        marks: for each Parameter name that stands for a lookup, True if the lookup combines bags.
-            Bags are exported as a ReduceSum of the rows.
-        parameters: names of the dense parameters; parameters in the model become inputs.
+        marks: maps the name of each lookup's Parameter to True if the lookup combines bags. Bags
+            are exported as a ReduceSum of the rows.
+        parameters: names of the dense parameters, which become inputs of the model.
 
     Returns:
-        Three values. The first is the dense model, which takes lookup results, other inputs and
-        parameters. The second is the model that computes the ids of lookups, which is empty if all
-        ids are inputs. The third is the list of lookups in the order of the model.
+        Three values. The first value is the dense model, whose inputs are lookup results, other
+        inputs and parameters. The second value is the model that computes the ids of lookups; it is
+        empty if all ids are inputs. The third value is the list of lookups in the order of the
+        model.
 
     Raises:
         NotExportableError: ids depend on rows or on parameters.
@@ -210,10 +212,10 @@ def _bag(
     """Return the names of the bags' result, offsets and weights in the exported model.
 
     Args:
-        mark: the Parameter that stands for the lookup.
+        mark: name of the lookup's Parameter.
         rows: result of the lookup's Gather.
-        readers: nodes that read a value, by its name.
-        makers: node that computes a value, by its name.
+        readers: for the name of each value, the nodes that read the value.
+        makers: for the name of each value, the node that computes the value.
     """
     (reader,) = readers[rows]
     weights = None
@@ -234,7 +236,7 @@ def _bag(
 
 
 def _other(node: Any, name: str) -> str:
-    """Return the input that is not `name`, of a node with two inputs."""
+    """Return the input other than `name` of a node with two inputs."""
     return str(node.input[1] if node.input[0] == name else node.input[0])
 
 

@@ -35,8 +35,8 @@ def open_by_mindspore(
         entry: checkpoint that will be loaded into the network.
         network: the network, or a function that makes it. If None, the checkpoint's builder makes
             the network. A network made here has its own tables, which its runner frees.
-        inputs: inputs of the network. Default: the inputs from its `set_inputs` or from the
-            checkpoint.
+        inputs: inputs of the network. Default: the inputs from the network's `set_inputs` or from
+            the checkpoint.
         choose_mode: True to set MindSpore's graph mode, if no other code in the process has set the
             mode.
 
@@ -62,7 +62,7 @@ def open_by_mindspore(
 
 
 def cell_and_features(made: Any) -> tuple[nn.Cell, FeaturePipeline | None]:
-    """Return the Cell and the FeaturePipeline made by a builder; None without a FeaturePipeline.
+    """Return the Cell and the FeaturePipeline (or None) that a builder made.
 
     Raises:
         TypeError: `made` is neither a Cell nor a Cell with a FeaturePipeline.

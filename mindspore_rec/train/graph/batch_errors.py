@@ -22,7 +22,7 @@ from mindspore_rec.train.graph.said import beside_text
 
 __all__ = ["LABEL_HAS_FEWER_AXES", "LABEL_HAS_MORE_AXES", "explained_by_batch"]
 
-# Messages that a cell around network and loss raises during its compilation.
+# Messages that a cell with a network and a loss raises during compilation.
 LABEL_HAS_FEWER_AXES = "the shape of the label has fewer axes than that of the prediction"
 LABEL_HAS_MORE_AXES = "the shape of the label has more axes than that of the prediction"
 
@@ -76,7 +76,7 @@ def explained_by_batch(
 
 
 def _own_sentence(text: str) -> str:
-    """Return MindSpore's message before the list of C++ files; empty for compiler errors.
+    """Return the text before the C++ files in MindSpore's message; empty for compiler errors.
 
     Compiler errors include the position in the network's code; in PyNative mode the traceback shows
     this position.
@@ -163,7 +163,7 @@ class _Reason:
 
     def _no_ids(self, table: str, kind: str) -> str:
         places = [i for i in range(self._inputs()) if _dtype(self._batch[i]) == kind]
-        # If there are several such columns, prefer columns of whole numbers, which may be ids read
+        # If several columns have this dtype, prefer columns of whole numbers, which may be ids read
         # as floats.
         places = [i for i in places if _all_whole(self._batch[i])] or places
         if not places:

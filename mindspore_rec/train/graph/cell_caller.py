@@ -29,12 +29,13 @@ class CellCaller:
 
     In GRAPH_MODE a graph is compiled for each shape. The first two shapes (a full batch and the
     shorter last batch of an epoch) get their own graphs, which are fastest. At the third shape, the
-    dimensions that have varied become dynamic, and one more graph serves every size. This graph is
-    about 10 to 30 % slower per step but needs no further compilation. A cell with its own
-    `set_inputs` is not changed.
+    dimensions that have varied become dynamic, and one more graph serves every size. The dynamic
+    graph is about 10 to 30 % slower per step than the first two graphs but needs no further
+    compilation. A cell with its own `set_inputs` is not changed.
 
-    After `set_train()` of the network, inner cells may be set to evaluation by
-    `cell.set_train(False)`. These cells stay in evaluation mode during training.
+    After `set_train()` of the network, inner cells may be set to evaluation mode by
+    `cell.set_train(False)`. An inner cell in evaluation mode stays in evaluation mode during
+    training.
 
     Args:
         cell: the cell to call.
@@ -116,8 +117,8 @@ class CellCaller:
             seen.append(signature)
         self.compilations += 1
         # Collect garbage now, because MindSpore also collects garbage during a compilation. If an
-        # older network were freed there, MindSpore would drop its record of the arguments and
-        # compile the graph again at the next call.
+        # older network were freed during a compilation, MindSpore would forget the arguments of the
+        # new graph and compile the graph again at the next call.
         gc.collect()
 
     def _make_dynamic(self, signatures: list[_Signature]) -> None:

@@ -23,7 +23,8 @@ def input_specs(
 ) -> tuple[TensorSpec, ...] | None:
     """Return the specs of the network's inputs, or None if the inputs are unknown.
 
-    The specs are the first known value of `given`, the network's `set_inputs` and `recorded`.
+    The specs come from `given`. If `given` is None, the specs come from the network's `set_inputs`
+    or, without `set_inputs`, from `recorded`.
 
     Raises:
         TypeError, ValueError: the specs do not describe the arguments of `construct`.

@@ -51,12 +51,12 @@ if _malloc == "keep":
 
 set_engine(MindSporeEngine())
 
-# MindSpore opens and closes the library for each shape inference. An open handle makes this cheap.
+# MindSpore opens and closes the library for each shape inference. An open handle makes opening and
+# closing cheap.
 _held = ctypes.CDLL(LIBRARY)
 
 
-# Operators that get keys from users. A call of such an operator raises errors about its keys at
-# once.
+# Operators whose calls raise errors at once, because the keys come from users.
 _WITH_USERS_KEYS = frozenset(
     f"Msr{name}"
     for name in (
@@ -69,8 +69,8 @@ _WITH_USERS_KEYS = frozenset(
 class TableOperator(ops.Custom):
     """Operator of the native library, which also accepts NumPy arrays outside a graph.
 
-    A call initialises lazily initialised Tensors; MindSpore does this only for inputs of graphs.
-    Keys and values may be NumPy arrays if `takes_arrays` was called.
+    A call also initialises lazily initialised Tensors; MindSpore itself initialises only the inputs
+    of graphs. Keys and values may be NumPy arrays if `takes_arrays` was called.
     """
 
     raises_at_once = False  # whether a call outside a graph waits for its own errors
@@ -90,8 +90,8 @@ class TableOperator(ops.Custom):
     def tell_dtypes(self, dtypes: Any) -> None:
         """Distinguish operators with the same function but different output dtypes.
 
-        PyNative mode caches dtypes by function and attributes. Without this attribute, an operator
-        would get the cached dtypes of another operator.
+        PyNative mode caches dtypes by function and attributes. Without the attribute set here, an
+        operator would get the cached dtypes of another operator.
 
         Args:
             dtypes: dtype of the output, or a tuple of dtypes.
@@ -104,7 +104,7 @@ class TableOperator(ops.Custom):
         with operator_errors():
             result = super().__call__(*ready)
             if self.raises_at_once and get_context("device_target") == "CPU":
-                # Without this call, PyNative mode would raise the error at a later operation.
+                # Without `sync`, PyNative mode would raise the error at a later operation.
                 _pynative_executor.sync()
             return result
 
@@ -115,7 +115,8 @@ class TableOperator(ops.Custom):
             array = np.ascontiguousarray(np.atleast_1d(value) if value.ndim == 0 else value)
             return Tensor(_keys(array, *self._table) if i == 0 else _values(array, self._table[0]))
         if self.raises_at_once and isinstance(value, (int, float, list, tuple)):
-            # For such values, MindSpore would infer a result shape smaller than the data written.
+            # For numbers, lists and tuples, MindSpore would infer a result shape smaller than the
+            # written data.
             raise TypeError(f"ids, keys and values must be Tensors, got {type(value).__name__}")
         return value
 
@@ -163,7 +164,7 @@ def custom_op(
     op.add_prim_attr("reg_op_name", name)
     op.tell_dtypes(dtype)
     op.raises_at_once = name in _WITH_USERS_KEYS
-    # With this attribute, calls stay in program order, unused calls are kept, and no calls are
+    # With `side_effect_mem`, calls stay in program order, unused calls are kept, and no calls are
     # merged.
     op.add_prim_attr("side_effect_mem", True)
     if multi_output:
@@ -185,8 +186,8 @@ def set_num_threads(num_threads: int) -> None:
         ValueError: `num_threads` is out of range.
 
     Warns:
-        RuntimeWarning: the system lets the process start only fewer threads; only these threads are
-            used.
+        RuntimeWarning: the system lets the process start fewer threads than `num_threads`;
+            operators then use only the started threads.
 
     Example:
         >>> import mindspore_rec

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Errors with a one-sentence message that keep MindSpore's long text in an attribute.
 
-A user of a terminal sees the last line of an error first, so the sentence must be there.
+A user of a terminal sees the last line of an error first, so the sentence must be in the last line.
 MindSpore's text is the exception's attribute `mindspore_text`. The text is also logged at level
 DEBUG by the logger "mindspore_rec".
 """

@@ -32,7 +32,8 @@ def as_tensors(
 
     Returns:
         Tensors. On the CPU in GRAPH_MODE, the Tensors share memory with the arrays unless `copy` is
-        True. Sharing is safe there because a step has ended when its call returns.
+        True. Sharing is safe on the CPU in GRAPH_MODE, because a step has ended when its call
+        returns.
 
     Raises:
         TypeError: a column is neither an array nor a Tensor, or does not contain numbers.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MindSpore's levels of mixed precision, as the input type of matrix products in dense layers."""
+"""Map MindSpore's mixed-precision levels to the input type of matrix products in dense layers."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def apply_amp_level(network: nn.Cell, amp_level: str) -> None:
     """Set the input type of the matrix products in a network's dense layers to a level's type.
 
     At every level, sums, stored weights, table rows and optimizer states keep their types. No loss
-    scale is needed, because bfloat16 has the range of float32. Therefore 'O1', 'O2' and 'O3' are
-    the same.
+    scale is needed, because bfloat16 has the range of float32. Therefore 'O1', 'O2' and 'O3' have
+    the same effect.
 
     Args:
         network: the network.
         amp_level: 'O0' changes nothing. The levels 'O1', 'O2' and 'O3' call
-            `set_compute_dtype("bfloat16")` of the layers of `mindspore_rec.nn`. With 'auto', this
-            is done only on a processor that can multiply bfloat16.
+            `set_compute_dtype("bfloat16")` of the layers of `mindspore_rec.nn`. The level 'auto'
+            calls `set_compute_dtype` only on a processor that can multiply bfloat16.
 
     Raises:
         ValueError: the level is unknown, or the network has no layer that the level would change.

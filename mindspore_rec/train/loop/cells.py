@@ -31,7 +31,7 @@ _OF_EACH = (
 
 @ops.constexpr
 def _check_axes(prediction: int, label: int) -> None:
-    """Check that prediction and label have equally many axes; runs once per compiled graph.
+    """Check that prediction and label have the same number of axes, once per compiled graph.
 
     With a `raise` inside the graph, MindSpore 2.10 would warn about every graph.
     """
@@ -42,10 +42,10 @@ def _check_axes(prediction: int, label: int) -> None:
 
 
 class _OfClasses:
-    """Makes a class loss in PyNative mode reject a class that the prediction does not have.
+    """Base of cells that reject labels outside the prediction's classes in PyNative mode.
 
-    In PyNative mode MindSpore runs further operators after a failed operator, without its result,
-    and may crash. In graph mode the operator's own error is raised.
+    In PyNative mode, MindSpore continues after a failed operator without the operator's result, and
+    may crash. In graph mode the operator's own error is raised.
     """
 
     loss_fn: nn.Cell
@@ -70,7 +70,8 @@ def _check_classes(prediction: Tensor, label: Tensor, ignored: int | None) -> No
 class LossCell(_OfClasses, nn.Cell):
     """Network with its loss: `loss_fn(network(*inputs), label)`.
 
-    `mindspore.nn.WithLossCell` takes one input column; a recommendation model has several.
+    `mindspore.nn.WithLossCell` takes one input column; a recommendation model has several input
+    columns.
 
     Args:
         network: computes the prediction from all columns except the last column.

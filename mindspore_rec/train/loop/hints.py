@@ -115,7 +115,8 @@ def hint_untrained(network: nn.Cell) -> bool:
         network: the network.
 
     Returns:
-        True if no later call can warn: the network has no tables, or a table has steps or rows.
+        True if no later call can warn, that is, if the network has no tables or a table already has
+        steps or rows.
     """
     tables = tables_of(network)
     if not tables or any(table.step or table.stats()["rows"] for table in tables):
@@ -159,7 +160,7 @@ def hint_vocabulary(network: nn.Cell, batch: Sequence[Any]) -> None:
 
 
 def _vocabulary(cell: nn.Cell) -> int:
-    """Return a cell's vocabulary size if the cell silently accepts other ids; otherwise 0."""
+    """Return a cell's vocabulary size if the cell silently accepts ids outside it; otherwise 0."""
     if isinstance(cell, VocabularyLookup):
         table: Any = cell.embedding_table
         silent = getattr(table, "out_of_range", "zeros") == "zeros"

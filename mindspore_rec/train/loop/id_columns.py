@@ -26,9 +26,9 @@ _native_module: Any = _native
 
 @dataclass(frozen=True)
 class _Window:
-    """Consecutive fields `column[:, start:stop]` of an id column, or a column without fields.
+    """Consecutive fields `column[:, start:stop]` of an id column, or a whole column.
 
-    Column -1 stands for all columns of ids of one or two dimensions, concatenated side by side.
+    Column -1 means all id columns with one or two dimensions, concatenated side by side.
     """
 
     column: int
@@ -47,7 +47,7 @@ class _Window:
 
 @dataclass
 class _Watched:
-    """Lookups of one table; each lookup has the windows of the batch that may have its ids."""
+    """Lookups of one table; for each lookup, the windows of a batch that may contain its ids."""
 
     lookups: list[list[_Window]] = field(default_factory=list)
     steps: int = 0
@@ -65,16 +65,15 @@ class IdColumns:
     """Finds the ids of a batch that each table will look up, before the network runs.
 
     After a step, `recent_lookups` of each table returns a hash of every array of ids that was
-    looked up. The columns of the batch are hashed in the same way: whole columns, runs of
-    consecutive fields, and all columns side by side. Equal hashes show which column belongs to
-    which lookup. Ids that the network computes are in no column, so `prefetch_ids` must return
-    these ids.
+    looked up. The columns of the batch are hashed too: whole columns, runs of consecutive fields,
+    and all columns side by side. Equal hashes show which column belongs to which lookup. Ids that
+    the network computes are in no column, so `prefetch_ids` must return these ids.
 
     Args:
         tables: the tables.
         prefetch_ids: a function of the batch's columns that returns ids by table name, each an
-            array or a list of arrays. The columns of all other tables are found by hash. Default:
-            None, all columns are found by hash.
+            array or a list of arrays. For all other tables, the id columns are found by hash.
+            Default: None; the id columns of all tables are found by hash.
 
     Raises:
         TypeError: `prefetch_ids` is not callable.
@@ -143,7 +142,7 @@ class IdColumns:
         return ids_by_table
 
     def watch(self, columns: Sequence[np.ndarray]) -> None:
-        """Compare a batch with the lookups of its step; call after each step while `watching`."""
+        """Compare a batch with the lookups of its step; needed after each step while `watching`."""
         for name, watched in self._watched.items():
             if watched.done:
                 continue
@@ -182,7 +181,7 @@ def _warn_of_missing(name: str, matches: list[list[_Window]]) -> None:
 
 
 def _matches(columns: Sequence[np.ndarray], digest: int, size: int) -> list[_Window]:
-    """Return the windows with this content; several columns together only if no column matches."""
+    """Return the windows with this content; try all columns side by side if no column matches."""
     for places in (range(len(columns)), [-1]):
         windows = [
             window
@@ -215,7 +214,7 @@ def _windows(place: int, columns: Sequence[np.ndarray], size: int) -> Iterator[_
 
 
 def _side_by_side(columns: Sequence[np.ndarray]) -> np.ndarray | None:
-    """Return all columns of ids concatenated along the fields, or None for fewer than two."""
+    """Return all id columns concatenated along the fields, or None for fewer than two columns."""
     parts = [
         column.reshape(len(column), -1)
         for column in columns

@@ -46,7 +46,7 @@ class TrainLoop:
         callbacks: a callback, or a manager of several callbacks.
         interruption: records a request to stop by Ctrl-C or SIGTERM.
         stage: prefetch stage, which reads batches ahead.
-        event_tables: tables whose event time is set to a batch's event time just before its step.
+        event_tables: tables whose event time is set from each batch, just before the batch's step.
         max_steps: maximum number of steps of the run; None for no limit.
         peers: the workers of the training, all of which run the same steps.
 
@@ -101,7 +101,7 @@ class TrainLoop:
         """Train for `epochs` epochs.
 
         An epoch has `epoch_steps` steps, or is one pass over the source if `epoch_steps` is None.
-        After a restored checkpoint, training may resume in the middle of a pass.
+        If a checkpoint was restored, training may resume in the middle of a pass.
 
         Raises:
             ValueError: a pass over the source yields no batch.
@@ -151,7 +151,7 @@ class TrainLoop:
             self._step(batch, begin)
         self._settle()
         run.interrupted = self._peers.interrupted(self._interruption)
-        # These values are set before the callbacks of the epoch's end, because a callback may
+        # Set `taken` and `complete` before the callbacks of the epoch's end, because a callback may
         # request a stop.
         taken = passes.taken
         complete = run.epoch_complete = ended or taken in (steps, run.batch_num)
@@ -199,7 +199,7 @@ class TrainLoop:
 
     @contextmanager
     def _reading(self, stream: Generator[Batch, None, None], source: BatchSource) -> Iterator[None]:
-        """Read batches of `stream` in the context; drop batches read ahead at the end."""
+        """Read batches of `stream` inside the context; drop the remaining batches at its end."""
 
         def find_names() -> Sequence[str]:
             return source.column_names
@@ -297,7 +297,7 @@ class TrainLoop:
             )
 
     def _begin_step(self, batch: Batch) -> Sequence[int]:
-        """Announce the step to the tables of all workers; return the row count of each worker."""
+        """Announce the step to the tables of all workers; return the batch size of each worker."""
         samples = self._peers.begin_step(self._run.cur_step_num, batch)
         self._run.batch_samples = samples[self._peers.rank]
         return samples
@@ -336,7 +336,7 @@ class TrainLoop:
 
 
 class _Begun:
-    """Context that calls `on_train_begin`, and `on_train_end` if there was no error."""
+    """Context that calls `on_train_begin` first, and `on_train_end` last if there was no error."""
 
     def __init__(self, callbacks: Callback, context: RunContext) -> None:
         self._callbacks = callbacks

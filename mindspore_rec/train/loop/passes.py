@@ -35,9 +35,9 @@ _OTHERS = "for other data, which begin at their start, say restore(model, data, 
 
 
 class Passes:
-    """Passes over training data, for a checkpoint that resumes in the middle of a pass.
+    """Position in the passes over training data, so that a checkpoint can resume within a pass.
 
-    Positions are recorded only after `keep` is called, at the cost of a digest of each batch.
+    Positions are recorded only after a call of `keep`. Recording needs a digest of each batch.
 
     Args:
         source: this worker's share of the data.
@@ -132,7 +132,8 @@ class Passes:
             path: path of the checkpoint with the state, for error messages.
 
         Raises:
-            ValueError: the data or their division differ from the state; the state is damaged.
+            ValueError: the data or the division of the data differ from the state, or the state is
+                damaged.
         """
         at = _place_of(state, path)
         if not at.batches:
@@ -288,9 +289,9 @@ class Passes:
         return place
 
     def _next(self, batches: Iterator[Batch]) -> Batch | None:
-        """Return the next batch; a batch read ahead must not draw random numbers.
+        """Return the next batch; reading a batch ahead must not draw random numbers.
 
-        If the batch drew random numbers, the generator states after a step would not match the
+        If reading ahead drew random numbers, the generator states after a step would not match the
         step's batch.
         """
         if not self._has_batch():
@@ -316,7 +317,7 @@ class Passes:
         )
 
     def _digest(self, batch: Batch) -> int:
-        """Return a digest that identifies a batch and, if known, covers the rows of all workers."""
+        """Return the digest of the undivided batch if known, otherwise the digest of `batch`."""
         whole = getattr(self._source, "fingerprint", None)
         if whole is not None:
             return int(whole[1])
@@ -326,8 +327,8 @@ class Passes:
     def _generators(self) -> dict[str, Any]:
         """Return the states of the random generators at the beginning of a pass.
 
-        On a single worker, a MindSpore Dataset without a seed gets a seed for the pass. Several
-        workers get no new seed, because all workers must have the same seed.
+        If MindSpore's data sets have no seed, a single worker draws a seed for the pass. Several
+        workers draw no seed, because all workers must have the same seed.
         """
         seed = ds.config.get_seed()
         if seed == _NO_SEED and self._workers == 1:
@@ -411,7 +412,7 @@ def _dataset_seed(seed: int) -> Iterator[None]:
 
 @contextmanager
 def _as_of(generators: Mapping[str, Any]) -> Iterator[None]:
-    """Set all generators to their states at the start of a pass; undo this at the end."""
+    """Set all random generators to `generators` in the context; restore their states at the end."""
     now = random_state()
     with _dataset_seed(generators[_SEED]):
         set_random_state(dict(generators))

@@ -4,7 +4,7 @@
 Lookups by `EmbeddingLookup(target="CPU")` and `HashEmbeddingLookup` run on the host. A table's
 optimizer step runs on the host, where the rows are. The optimizer's `target = "CPU"` moves the
 update of dense parameters to the host. Everything else runs on the device. With `set_dense_device`,
-dense layers that run as operators run on a GPU, which is used in addition to the device.
+dense layers that run as operators use a GPU in addition to the device.
 """
 
 from __future__ import annotations
@@ -100,9 +100,9 @@ def placement_report(
         optimizer: the optimizer of a network. Default: None, no optimizer.
 
     Returns:
-        For each table on the host: its lookup, the gradient's sum and the optimizer's step. Then
-        each lookup on the device, the dense network by the place of its layers, and the update of
-        the dense parameters.
+        The report begins with the lookup, the sum of gradients and the optimizer's step of each
+        table on the host. The report continues with each lookup on the device, the dense network
+        for each place of its layers, and the update of the dense parameters.
 
     Raises:
         TypeError: `net_or_model` is neither a network nor a Model.
@@ -123,7 +123,7 @@ def _network_and_optimizer(
     net_or_model: Any, optimizer: nn.Optimizer | None
 ) -> tuple[nn.Cell, nn.Optimizer | None]:
     if isinstance(net_or_model, Model):
-        # Model has no public way to read its parts.
+        # MindSpore's Model has no public attribute for its network and optimizer.
         return net_or_model._network, optimizer or net_or_model._optimizer
     if isinstance(net_or_model, nn.Cell):
         return net_or_model, optimizer
@@ -178,8 +178,8 @@ def _table_rows(table: Any, optimizer: Any, before: _Times) -> list[Placement]:
 def _step_name(table: Any, optimizer: Any) -> str | None:
     if optimizer is None:
         return None
-    # A combined optimizer comes before its parts, so the last cell with the table updates the
-    # table.
+    # A combined optimizer is listed before its parts, so the last cell with a binding of the table
+    # updates the table.
     name = None
     for _, cell in optimizer.cells_and_names():
         if table.id in getattr(cell, "table_bindings", {}):

@@ -47,9 +47,9 @@ def prefetched_tables(tables: Iterable[TableParameter]) -> list[TableParameter]:
 class PrefetchStage:
     """Stage that reads batches ahead, promotes their rows, and returns the batches in order.
 
-    Between `start` and `stop`, call for each batch: `next`, `begin_step`, the step, `end_step`. If
-    no table prefetches, the stage only reads one batch at a time. A step is also correct without
-    prefetch, because its lookups then read missing rows themselves.
+    Between `start` and `stop`, call `next`, `begin_step`, the step and `end_step` for each batch.
+    If no table prefetches, the stage only reads one batch at a time. Without prefetch, a step is
+    also correct, because lookups read missing rows from the tiers.
 
     Args:
         tables: all tables of the network, also tables without a cache.
@@ -58,7 +58,7 @@ class PrefetchStage:
 
     Raises:
         TypeError: `prefetch_ids` is not callable.
-        ValueError: `prefetch_ids` is given but no table prefetches.
+        ValueError: `prefetch_ids` is not None but no table prefetches.
     """
 
     def __init__(
@@ -79,12 +79,12 @@ class PrefetchStage:
 
     @property
     def ids_known(self) -> bool:
-        """True if the id columns of a table are known, so that batches are read ahead."""
+        """True if the id columns of a table are known, so that batches can be read ahead."""
         return self._columns.known
 
     @property
     def has_batch(self) -> bool:
-        """True if a batch read ahead can be trained while a stream has no new batch."""
+        """True if a batch was read ahead and can be trained while a stream has no new batch."""
         return bool(self._ahead)
 
     @property
@@ -93,7 +93,7 @@ class PrefetchStage:
         return self._depth > 0
 
     def start(self, feed: Feed) -> None:
-        """Start reading batches of a started feed; all workers prefetch equally many batches."""
+        """Start reading a started feed; all workers prefetch the same number of batches."""
         self._feed = feed
         self._ended = False
 

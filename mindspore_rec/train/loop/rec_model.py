@@ -74,10 +74,10 @@ class RecModel(Model):
     * Tables learn in training and never change in evaluation or prediction. Before the first step
       the model checks that the optimizer covers every table.
     * Batches may differ in size (see `mindspore_rec.graph.CellCaller`).
-    * Ctrl-C finishes the current step, runs the callbacks' `on_train_end` and returns. A second
-      Ctrl-C aborts.
-    * Calls of the network hold `mindspore_rec.graph.graph_lock`, so several threads may predict
-      while another thread trains.
+    * After Ctrl-C, training finishes the current step, runs the callbacks' `on_train_end` and
+      returns. A second Ctrl-C aborts.
+    * Each call of the network takes the lock `mindspore_rec.graph.graph_lock`, so several threads
+      may predict while another thread trains.
     * `train`, `fit` and `online_train` return a `TrainSummary`.
 
     Args:
@@ -91,24 +91,24 @@ class RecModel(Model):
         eval_network: evaluation network as for `Model`. Default: None, `network` with `loss_fn`.
         eval_indexes: output indexes as for `Model`. Default: None.
         amp_level: with 'O1', 'O2' or 'O3', the matrix products of `mindspore_rec.nn` layers read
-            bfloat16. With 'auto', these products read bfloat16 only on a processor that can
+            bfloat16. With 'auto', the matrix products read bfloat16 only on a processor that can
             multiply bfloat16. See `compute_dtype` of the layers. Rows, sums and weights keep their
             types. Default: 'O0', which changes nothing.
         boost_level: only 'O0' is supported, because other levels change the train step.
         fuse: whether to combine several layers of `mindspore_rec.nn` in the network into one
-            operator. `mindspore_rec.nn.fuse` describes this change and its requirements. A warning
-            is given if the layers cannot be combined. False leaves the network unchanged. Default:
-            True.
-        **kwargs: `loss_scale_manager`: a `FixedLossScaleManager` that does not drop updates, with
+            operator. `mindspore_rec.nn.fuse` describes the combination and its requirements. A
+            warning is given if the layers cannot be combined. False leaves the network unchanged.
+            Default: True.
+        **kwargs: `loss_scale_manager`, a `FixedLossScaleManager` that does not drop updates and has
             the same scale as the optimizer's `loss_scale`.
 
     Attributes:
         prefetch_ids: a function that takes a batch's columns as NumPy arrays. The function returns
-            a dict with the ids that the network will look up, by table name. The ids are an array
-            or a list of arrays. The function is needed for tables whose cache prefetches and whose
-            ids the network computes. Set it before training. Default: None, which is for ids that
-            are columns or fields of columns. The first training step then finds the ids of each
-            table.
+            a dict with the ids that the network will look up, by table name. The ids of a table are
+            an array or a list of arrays. The function is needed for tables whose cache prefetches
+            and whose ids the network computes. Set it before training. Default: None, for ids that
+            are columns or fields of columns. With None, the id columns of each table are found at
+            the first training step.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or not supported.
@@ -236,20 +236,21 @@ class RecModel(Model):
             callbacks: one callback or several. Default: None.
             dataset_sink_mode: has no effect, because batches are passed one by one; True logs a
                 warning once. Default: False.
-            sink_size: number of steps per epoch if above 0. An epoch may then end within a pass
-                over the data. Default: -1, an epoch is one pass.
+            sink_size: number of steps per epoch if above 0. With a `sink_size` above 0, an epoch
+                may end within a pass over the data. Default: -1, an epoch is one pass.
             initial_epoch: number of epochs that an earlier run has trained. Default: 0.
             max_steps: maximum number of steps of the run. Default: None, no limit.
             progress: whether to show progress and the summary on standard error. Without a
                 terminal, lines replace the progress bar. Default: True.
-            stop_on_nan: whether to raise an error if a step's loss is NaN or infinite, before any
-                callback (such as a checkpoint) sees that step. A NaN or infinite number in a column
-                of a batch is also an error, which names column and row. The loss may not show such
-                a number, because MindSpore's ReLU turns NaN into 0. Ignored if `StopOnNaN` is among
-                the callbacks. Default: True.
+            stop_on_nan: whether to raise an error if a step's loss is NaN or infinite, before
+                callbacks (such as a checkpoint) are called for the step. A NaN or infinite number
+                in a column of a batch is also an error, whose message names column and row. The
+                loss can be finite although a column has NaN, because MindSpore's ReLU turns NaN
+                into 0. The argument is ignored if `StopOnNaN` is among the callbacks. Default:
+                True.
 
-        With a cache that prefetches (`CacheConfig.prefetch`), batches are read ahead. The batches
-        are copied, because the source may reuse its arrays. If a callback or Ctrl-C ends the
+        With a cache that prefetches (`CacheConfig.prefetch`), batches are read ahead. Batches read
+        ahead are copied, because the source may reuse its arrays. If a callback or Ctrl-C ends the
         training, batches that were read but not trained are lost. If `max_steps` ends the training,
         no batch is lost.
 
@@ -260,7 +261,7 @@ class RecModel(Model):
             TypeError, ValueError: an argument is of the wrong type or out of range; the data set
                 yields no batch, or a batch with NaN or infinity.
             RuntimeError: a table is not covered by the optimizer; the data set fails.
-            FloatingPointError: the loss is NaN or infinite; rows of that step may hold NaN too.
+            FloatingPointError: the loss is NaN or infinite; rows of that step may contain NaN too.
         """
         hint_sink_mode(dataset_sink_mode)
         epoch = check_int("epoch", epoch, 1, sys.maxsize)
@@ -317,12 +318,12 @@ class RecModel(Model):
     ) -> TrainSummary:
         """Train for a number of epochs, and evaluate at the ends of epochs.
 
-        The results are in the summary's `history`. Callbacks find the results in `metrics` and
-        `eval_results` of `run_context.original_args()`. The results are the metrics and, if the
-        model has a `loss_fn` or `eval_indexes`, `eval_loss`, the mean loss of a batch.
-        `EarlyStopping` and `ReduceLROnPlateau`, of this library or of `mindspore.train`, can
-        monitor each result. Callbacks with methods `on_eval_*` are also called during the
-        evaluations.
+        The summary's `history` has the results of the evaluations. Callbacks find the results in
+        `metrics` and `eval_results` of `run_context.original_args()`. The results of an evaluation
+        are the model's metrics. If the model has a `loss_fn` or `eval_indexes`, the results include
+        `eval_loss`, the mean loss of a batch. `EarlyStopping` and `ReduceLROnPlateau`, of this
+        library or of `mindspore.train`, can monitor each result. Callbacks with methods `on_eval_*`
+        are also called during the evaluations.
 
         Args:
             epoch: as for `train`.
@@ -344,8 +345,9 @@ class RecModel(Model):
         Raises:
             TypeError, ValueError: an argument is of the wrong type or out of range, or
                 `valid_dataset` is empty. The error is also raised if `valid_dataset` can be read
-                only once although there are several evaluations. The error is also raised for a
-                `valid_dataset` if the model has no metrics, or has a metric called 'eval_loss'.
+                only once although there are several evaluations. The error is also raised if
+                `valid_dataset` is not None and the model has no metrics, or has a metric called
+                'eval_loss'.
             RuntimeError, FloatingPointError: as for `train`.
 
         The method is modelled on `mindspore.train.Model.fit`.
@@ -456,7 +458,7 @@ class RecModel(Model):
             stop_on_nan: as for `train`. Default: True.
 
         With a cache that prefetches, a batch is trained only after `CacheConfig.prefetch` more
-        batches have been read. Use a small number for a stream with pauses.
+        batches have been read. Use a small `CacheConfig.prefetch` for a stream with pauses.
 
         Returns:
             Summary of the run.
@@ -594,7 +596,7 @@ class RecModel(Model):
         }
 
     def _check_trainable(self) -> None:
-        """Check the tables again, because a later optimizer may have bound one of them."""
+        """Check the tables again, because a later optimizer may have bound one of the tables."""
         if self._optimizer is not None:
             check_covered(self._network, self._optimizer)
             return
@@ -731,7 +733,7 @@ class RecModel(Model):
 
         Raises:
             TypeError: an input is neither an array nor a Tensor.
-            ValueError: `backend` or `config` is given, or no input is given; an input has NaN or
+            ValueError: `backend` or `config` is not None, there is no input, or an input has NaN or
                 infinity.
         """
         if backend is not None or config is not None:

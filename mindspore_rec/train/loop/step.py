@@ -43,14 +43,15 @@ class ScaledLoss(nn.Cell):
 class TrainStep(nn.Cell):
     """Cell that computes the loss and its gradients, and applies one optimizer step.
 
-    Use this cell instead of `mindspore.nn.TrainOneStepCell`. That cell computes the network once
-    for the loss and again for the gradients. The graph compiler merges the two computations of pure
-    operators. It never merges lookups that insert and count, so tables would count every key twice.
+    Use this cell instead of `mindspore.nn.TrainOneStepCell`. `TrainOneStepCell` computes the
+    network once for the loss and again for the gradients. The graph compiler merges the two
+    computations of pure operators. The graph compiler never merges lookups that insert and count,
+    so tables would count every key twice.
 
     Args:
         network: cell that returns the loss.
         optimizer: an optimizer that covers all tables of the network.
-        loss_scale: factor of the loss in the backward pass, > 0. This factor must equal the
+        loss_scale: factor of the loss in the backward pass, > 0. The factor must equal the
             optimizer's `loss_scale`. Default: 1.0.
         fuse: whether to combine several layers of `mindspore_rec.nn` in the network into one
             operator, as `mindspore_rec.nn.fuse` does. A warning is given if the layers cannot be
@@ -101,8 +102,8 @@ class TrainStep(nn.Cell):
         self.network = network
         self.optimizer = optimizer
         self.loss_scale = float(loss_scale)
-        # A cell is used instead of a method. MindSpore keeps the object of a differentiated method
-        # forever, and with it the network's tables.
+        # Differentiate a cell instead of a method, because MindSpore would never free the method's
+        # object and the network's tables.
         scaled = network if self.loss_scale == 1.0 else ScaledLoss(network, self.loss_scale)
         self.value_and_grad = ms.value_and_grad(scaled, None, optimizer.parameters)
 

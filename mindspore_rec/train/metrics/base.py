@@ -94,8 +94,7 @@ class BinaryMetric(Metric):
             for array, name in zip(arrays[:2], self.inputs[:2], strict=True)
         )
         if self.task and all(array.ndim == 1 or array.shape[1] == 1 for array in arrays[:2]):
-            # One column may serve every task, but it is an error if no input has a column of the
-            # task.
+            # Either predictions or labels may have a single column for all tasks, but not both.
             raise ValueError(f"task must be 0 where there is one column only, got {self.task}")
         scores = as_predictions(prediction, self.inputs[0], from_logits=self.from_logits)
         labels = as_labels(label, self.inputs[1])
@@ -122,16 +121,16 @@ class BinaryMetric(Metric):
     def merge(self, others: Iterable[BinaryMetric]) -> None:
         """Add all rows of other metrics, in order, after the rows of this metric.
 
-        The value then equals the value of a single metric over all rows. It is exact for metrics of
-        counts or ranks; other metrics differ by the rounding of float64 sums. The other metrics do
-        not change.
+        After the merge, the value equals the value of a single metric over all rows. The equality
+        is exact for metrics of counts or ranks; other metrics differ by the rounding of float64
+        sums. The metrics in `others` do not change.
 
         Args:
             others: metrics of the same class with the same settings.
 
         Raises:
-            TypeError: a metric has another class.
-            ValueError: a metric has other settings.
+            TypeError: a metric is of another class than this metric.
+            ValueError: a metric has other settings than this metric.
 
         Examples:
             >>> from mindspore_rec.metrics import AUC
@@ -152,7 +151,8 @@ class BinaryMetric(Metric):
         """Add the rows of states returned by `state_dict`, as `merge` does.
 
         Raises:
-            ValueError: a state is of another class or has other settings; nothing has changed.
+            ValueError: a state has another class or other settings than this metric; nothing has
+                changed.
         """
         all_states = list(states)
         mine = self.state_dict()
@@ -186,7 +186,7 @@ class BinaryMetric(Metric):
 
     @abstractmethod
     def _value(self) -> float:
-        """Return the value of the metric, after at least one row."""
+        """Return the value of the metric; at least one row has been added."""
 
     def _check_seen(self) -> None:
         if not self._rows:
