@@ -39,8 +39,8 @@ class TrainSummary:
         samples: number of rows in the batches of all completed steps.
         epochs: number of completed epochs.
         seconds: wall time of the run.
-        step_seconds: seconds spent in steps and in waiting for their data. Steps that compiled a
-            graph do not count, and neither do callbacks (such as evaluation).
+        step_seconds: seconds spent in steps and in waiting for their data. The time excludes steps
+            that compiled a graph, and callbacks such as evaluation.
         step_samples: number of rows in the batches of the steps that `step_seconds` counts.
         loss: loss of the last step; NaN before the first step.
         metrics: metrics of the last evaluation.
@@ -84,7 +84,7 @@ class TrainSummary:
 
     @property
     def waiting_share(self) -> float:
-        """Mean share of the run that other workers waited for the slowest worker, 0 to 1."""
+        """Mean share of the run's time that workers waited for the slowest worker, 0 to 1."""
         if len(self.waits) < 2 or not self.seconds:
             return 0.0
         others = (sum(self.waits) - min(self.waits)) / (len(self.waits) - 1)

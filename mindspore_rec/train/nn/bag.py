@@ -35,14 +35,14 @@ class EmbeddingBag(nn.Cell):
             `hash_embedding_<n>` for a hash table. Default: None, for `table`.
         mode: 'sum', 'mean' or 'sqrtn'. Default: 'sum'.
         table: an existing HashTable or StaticParameter to share, in place of `config`.
-        padding_key: id that is left out of its bag. Default: none.
-        faae_coefficient: number by which each occurrence of an id is counted, as for `TableLookup`;
-            only for hash tables. Default: 1.
+        padding_key: id that is left out of all bags. Default: none.
+        faae_coefficient: number that each occurrence of an id adds to the id's count, as for
+            `TableLookup`; only for hash tables. Default: 1.
 
     Inputs:
         ids: int32 or int64, `[bags, length]`, or `[n]` together with offsets.
         offsets: int32 or int64 `[bags]`, the start of each bag in ids. The first offset is 0, and
-            no offset is less than the offset before.
+            offsets never decrease.
         per_sample_weights: float32 weights of the shape of ids. No gradient flows to the weights.
 
     Outputs:

@@ -22,7 +22,7 @@ _HIGHEST_RANK = 8192
 
 
 class CrossNetMix(CrossLayers):
-    r"""Cross network of DCN-V2 whose maps are mixtures of low-rank experts.
+    r"""Cross network of DCN-V2 in which each layer's map is a mixture of low-rank experts.
 
     .. math::
         x_{l+1} = \sum_{e=1}^{E} g(x_l)_e \, x_0 \odot (U_l^e \, h_l^e(x_l) + b_l) + x_l, \quad
@@ -60,8 +60,8 @@ class CrossNetMix(CrossLayers):
             Default: 'float32'.
 
     Inputs:
-        x: float32 Tensor `[B, in_features]`, or one Tensor `[B, ...]` per width, with that many
-            floats per row.
+        x: float32 Tensor `[B, in_features]`, or one Tensor `[B, ...]` per width w, with w floats
+            per row.
 
     Outputs:
         float32 Tensor `[B, out_features]`.
@@ -119,7 +119,7 @@ class CrossNetMix(CrossLayers):
         return crossed
 
     def gate_weights(self, x: Tensor) -> Tensor:
-        """Return the experts' weights in a layer with the input x, float32 `[B, experts]`.
+        """Return the experts' gate weights for a layer with input x, float32 `[B, experts]`.
 
         The weights of each row sum to 1.
         """
@@ -195,7 +195,7 @@ class CrossNetMix(CrossLayers):
 
 
 class _LowRankExperts(nn.Cell):
-    """Weights of one layer's experts."""
+    """Weight matrices and bias of one layer's experts."""
 
     def __init__(self, width: int, experts: int, rank: int, activation: str | None) -> None:
         super().__init__()

@@ -41,8 +41,8 @@ class SeededDropout(nn.Cell):
         [0.0, 2.0]
     """
 
-    # There are more masks than rows in most batches. The number of masks is prime, so that any
-    # stride visits every mask before it repeats one.
+    # Most batches have fewer rows than there are masks. The number of masks is prime, so that any
+    # stride visits every mask before any mask repeats.
     masks = 4093
     stride = 1237
 
@@ -66,7 +66,7 @@ class SeededDropout(nn.Cell):
         return x * ops.gather(self.scaled, (row + used) % self.masks, 0)
 
     def take(self) -> Tensor:
-        """Return the number of the mask before the next batch's first mask, int32 `[1]`."""
+        """Return the index of the mask before the next batch's first mask, int32 `[1]`."""
         used = (self.used + self.stride) % self.masks
         ops.assign(self.used, used)
         return used

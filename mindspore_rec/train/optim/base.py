@@ -46,8 +46,8 @@ class SparseOptimizer(nn.Optimizer):
        gradients. If MindSpore does not run on the CPU, its operators update all dense parameters.
 
     A table's step visits only the rows of the batch, each row once. Gradients of a key that occurs
-    several times, in one or several lookups, are summed first. This is the "lazy" form of each
-    optimizer rule, in which rows outside the batch do not decay and keep their moments.
+    several times, in one or several lookups, are summed first. Tables use the "lazy" form of each
+    optimizer rule: rows outside the batch do not decay and keep their moments.
 
     If several workers train together, a step first exchanges their gradients. Dense gradients are
     averaged over the workers. Gradients of tables go to the workers that own the rows. Dense
@@ -58,9 +58,9 @@ class SparseOptimizer(nn.Optimizer):
 
     A subclass passes its native rule and its dense state to `__init__` and defines `dense_step`.
     The subclass also defines `prepare` if some values are computed once per step. By default,
-    `dense_step` updates all dense parameters. With `native_dense = True`, the native rule does the
-    same update, and `dense_step` updates only dense parameters that the native core does not
-    update.
+    `dense_step` updates all dense parameters. With `native_dense = True`, the native core updates
+    dense parameters by the same formula, and `dense_step` updates only the remaining dense
+    parameters.
 
     Args:
         params: parameters of layers and tables, such as `net.trainable_params()`, or parameter
@@ -73,8 +73,8 @@ class SparseOptimizer(nn.Optimizer):
         clip_global_norm: finite number > 0, or None for no clipping.
         rule: name of the native rule.
         constants: constants of the rule.
-        state: initial value of each state of the dense parameters, by attribute name. A state has
-            the shape of its parameter.
+        state: initial values of the dense parameters' states, by attribute name. A state has the
+            shape of its parameter.
 
     Raises:
         TypeError: an argument has a wrong type.
@@ -214,7 +214,7 @@ class SparseOptimizer(nn.Optimizer):
     # ---- the step
 
     # The step does not use ms.jit, although ms.jit would make it 2 to 4 times faster in PyNative
-    # mode. In MindSpore 2.10 a jitted function keeps the memory that a Parameter had before
+    # mode. In MindSpore 2.10 a jitted function keeps using the memory that a Parameter had before
     # set_data. After a checkpoint is loaded, the optimizer would update memory that nobody reads.
     def construct(self, gradients: Any) -> Any:
         """Update all parameters.
@@ -233,7 +233,7 @@ class SparseOptimizer(nn.Optimizer):
         return done
 
     def scale_and_update(self, gradients: Any) -> Any:
-        """Do a step, clipped by the norm of all gradients, without counting the step."""
+        """Do a step with gradients clipped by their global norm, without counting the step."""
         if self.clip_global_norm is None:
             return self.update(gradients, self.reciprocal_scale, not self.need_scale)
         norm = ops.sqrt(self.squared_norm(gradients))
@@ -311,7 +311,7 @@ class SparseOptimizer(nn.Optimizer):
             )
 
     def squared_norm(self, gradients: Any) -> Any:
-        """Return the sum of squares of all gradients, free of the loss scale: float32, 0-d."""
+        """Return the sum of squares of all gradients without the loss scale: float32, 0-d."""
         self._check_count(gradients)
         dense: Any = ()
         for i in self._dense_index:

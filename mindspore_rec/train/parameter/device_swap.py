@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Move rows out of a device cache and into it, with operators that every device has."""
+"""Move rows into and out of a device cache, with operators that every device has."""
 
 from __future__ import annotations
 
@@ -108,5 +108,5 @@ class Swap:
 
 
 def _padded(rows: int) -> int:
-    # Few different sizes let the device's memory pool reuse its blocks.
+    # With few different sizes, the device's memory pool can reuse its blocks.
     return max(1024, 1 << (rows - 1).bit_length()) if rows else 1

@@ -80,7 +80,7 @@ class DynamicTable(TableParameter):
     # ---- eviction
 
     def set_eviction(self, eviction: Eviction | None) -> None:
-        """Set the rules of eviction; rows that are due under the old rules are evicted first.
+        """Set the rules of eviction; first, evict rows that are due under the old rules.
 
         Args:
             eviction: the rules, or None for no eviction. The order cannot change to or from
@@ -100,8 +100,8 @@ class DynamicTable(TableParameter):
 
         Args:
             at_once: True to free all memory before the call returns, False to free memory in slices
-                over the following training steps. With either value, no lookup sees a row that is
-                too old.
+                over the following training steps. With either value, lookups never return the value
+                of an expired row.
 
         Raises:
             ValueError: the table has no rule of eviction, or has a rule in seconds and no event
@@ -112,7 +112,7 @@ class DynamicTable(TableParameter):
         self._synchronised().evict(bool(at_once))
 
     def evict_due(self) -> None:
-        """Free all rows that are due for eviction; no lookup sees such rows any more.
+        """Free all rows that are due for eviction; lookups ignore such rows even before.
 
         Without this call, the following training steps free the due rows in slices.
         """
@@ -126,7 +126,7 @@ class DynamicTable(TableParameter):
             scores: float32 `[n]`, without NaN.
 
         Returns:
-            Number of the keys that have a row.
+            Number of `keys` that have a row.
 
         Raises:
             TypeError, ValueError: a type or shape is wrong, a score is NaN, or the table has no
@@ -143,7 +143,7 @@ class DynamicTable(TableParameter):
         )
 
     def collect_evicted(self, on: bool) -> None:
-        """Start or stop collecting evicted keys for `take_evicted`; a stop drops collected keys."""
+        """Start or stop collecting evicted keys for `take_evicted`; a stop drops all collected keys."""
         self._synchronised().collect_evicted(bool(on))
 
     def take_evicted(self) -> EvictedKeys:
@@ -187,10 +187,10 @@ class DynamicTable(TableParameter):
     ) -> tuple[Tensor, Tensor]:
         """Return the rows of a training lookup outside a graph, and handles for training the rows.
 
-        Keys are inserted and counted as in any training lookup. A handle is the place of a row:
+        Keys are inserted and counted as in any training lookup. A handle is the location of a row:
         `optimizer.apply_by_handle(grads, handles)` finds the row without its id. Handles are valid
-        until a row leaves the table (evict, erase, clear) or an optimizer of another kind takes
-        over. An invalid handle raises `StaleHandleError`. A made-up handle also raises
+        until a row leaves the table (evict, erase, clear) or the table is bound to an optimizer
+        with another rule. An invalid handle raises `StaleHandleError`. A made-up handle also raises
         `StaleHandleError`, because only the table can make the tag inside a handle.
 
         Args:
@@ -205,7 +205,7 @@ class DynamicTable(TableParameter):
             RuntimeError: weights of the network were loaded without the rows of this table; see
                 `keep_rows`.
 
-        The method follows the lookup by address in Rec SDK's dynamic expansion.
+        The method is modelled on the lookup by address in Rec SDK's dynamic expansion.
         """
         rows, handles = self._synchronised().lookup_with_handles(_array(ids), padding_key)
         return Tensor.from_numpy(rows), Tensor.from_numpy(handles)

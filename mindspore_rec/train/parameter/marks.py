@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ChangeMarks: marks of moments, by holder; a table records changes since the oldest mark."""
+"""ChangeMarks: points in time, one per holder; a table records changes since the oldest point."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["ChangeMarks"]
 
 
 class ChangeMarks:
-    """Marks of a table, by holder; the table records its changes since the oldest mark.
+    """Marks (points in time) of a table, one per holder; records changes since the oldest mark.
 
     A holder is a name or an object. The mark of a deleted object is dropped when the next mark is
     set.
@@ -39,7 +39,7 @@ class ChangeMarks:
         self._held_by: WeakKeyDictionary[object, int] = WeakKeyDictionary()
 
     def new(self) -> int:
-        """Return a mark of this moment; `hold` makes the table record changes since the mark."""
+        """Return a mark of this moment; with `hold` the table records changes since the mark."""
         return self._table.mark()
 
     def held(self, holder: object) -> int | None:
@@ -74,7 +74,7 @@ class ChangeMarks:
         self._table.keep_digest()
 
     def kept_digest(self) -> int | None:
-        """Return the digest that the table keeps, as in `HostRows.digest`, or None.
+        """Return the table's digest, computed as in `HostRows.digest`, or None if there is none.
 
         The call costs as much as a copy of the keys that changed since the last mark.
         """

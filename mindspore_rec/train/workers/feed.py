@@ -85,7 +85,7 @@ class Feed(Protocol):
         """Raise the error that ended the data, if there was one."""
 
     def on_wait(self) -> None:
-        """Handle a wait for the next batch of the source; called several times per second.
+        """Called several times per second while the reader waits for the source's next batch.
 
         Raises:
             KeyboardInterrupt, ReadGivenUpError: the reader wants no further batch.
@@ -141,7 +141,7 @@ class OwnFeed:
             raise error
 
     def on_wait(self) -> None:
-        """Handle a wait for the next batch of the source."""
+        """End the wait for the source's next batch with an error, or call `on_idle`."""
         if self._reader.interrupted():
             raise KeyboardInterrupt
         if self._reader.has_batch():

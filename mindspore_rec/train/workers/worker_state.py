@@ -20,13 +20,13 @@ _COMPARE_EVERY = 100  # steps, the first included
 
 
 class WorkerState:
-    """State of a network that steps change without gradients; kept equal on all workers.
+    """Parameters of a network that steps change without gradients; kept equal on all workers.
 
     Layers of this package normalize over the rows of all workers, with the same bits. MindSpore's
     normalizations use only the rows of one worker. The moving statistics of these normalizations
-    are averaged over the workers after each step, weighted by numbers of rows. So all workers
-    predict alike, and an idle worker does not count. Other parameters without a gradient are
-    compared every 100 steps.
+    are averaged over the workers after each step, weighted by numbers of rows. So all workers give
+    equal predictions, and idle workers do not count in the averages. Other parameters without a
+    gradient are compared every 100 steps.
 
     Args:
         group: the workers.
