@@ -22,12 +22,13 @@ class StreamingAUC(BinaryMetric):
     """AUC from the numbers of positives and negatives in fixed bins of the prediction.
 
     Between the logits -16 and 16, all bins have the same width in logits, ``32 / (num_bins - 2)``.
-    The first bin counts logits below -16, and the last bin counts logits above 16. So bins around a
-    click rate of 0.001 are as fine as bins around 0.5. A pair of a positive and a negative in one
-    bin counts one half, so the value is not exact. The value is at most :meth:`error_bound` away
-    from the exact AUC of the same rows and weights. The bound is computed from the counts and holds
-    for any predictions. With the default bins and logits of standard deviation 1.5, the bound is
-    about 0.0002. If all predictions fall into one bin, the bound is 0.5, which is useless.
+    The first bin counts logits below -16, and the last bin counts logits above 16. Therefore click
+    rates near 0.001 are resolved as finely as click rates near 0.5. A pair of a positive and a
+    negative row in the same bin counts one half, so the value is not exact. The value is at most
+    :meth:`error_bound` away from the exact AUC of the same rows and weights. The bound is computed
+    from the counts and is valid for any predictions. With the default bins and logits of standard
+    deviation 1.5, the bound is about 0.0002. If all predictions fall into one bin, the bound is
+    0.5, which is useless.
 
     Predictions are not rounded before they are binned. The value is NaN while all counted rows have
     the same label. Memory: 16 bytes per bin, and 4 bytes per row of the window.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TrainSummary: figures of a training run."""
+"""TrainSummary: statistics of a training run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["TableSummary", "TrainSummary"]
 @takes_old(Renamed("dim", "embedding_dim", replaces=True))
 @dataclass(frozen=True)
 class TableSummary:
-    """Figures of one table at the end of a run.
+    """Statistics of one table at the end of a run.
 
     Args:
         name: name of the table.
@@ -32,7 +32,7 @@ class TableSummary:
 
 @dataclass
 class TrainSummary:
-    """Figures of a run of `RecModel.train` or `RecModel.online_train`; `print` shows a report.
+    """Statistics of a run of `RecModel.train` or `RecModel.online_train`; `print` shows a report.
 
     Args:
         steps: number of completed optimizer steps.
@@ -45,7 +45,7 @@ class TrainSummary:
         loss: loss of the last step; NaN before the first step.
         metrics: metrics of the last evaluation.
         history: a pair `(step, metrics)` per evaluation.
-        tables: figures of each table at the end of the run.
+        tables: statistics of each table at the end of the run.
         interrupted: whether a signal (Ctrl-C, SIGTERM) ended the run.
         stop_reason: reason why a callback or the stream ended the run, or ''.
         workers: number of workers; steps, samples and loss are over all workers.
@@ -91,7 +91,7 @@ class TrainSummary:
         return min(others / self.seconds, 1.0)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the figures as JSON values."""
+        """Return the statistics as JSON values."""
         figures = {name: value for name, value in vars(self).items() if name != "tables"}
         figures["samples_per_second"] = round(self.samples_per_second, 1)
         figures["history"] = [{"step": step, **metrics} for step, metrics in self.history]

@@ -17,7 +17,7 @@ __all__ = ["EmbeddingBag"]
 
 
 class EmbeddingBag(nn.Cell):
-    r"""Look up bags of ids and combine the rows of each bag, all in one operator.
+    r"""Look up bags of ids and combine the rows of each bag, in one operator.
 
     For a bag of ids :math:`i` with weights :math:`w_i` (1 if none are given) and rows :math:`e_i`:
 
@@ -26,8 +26,8 @@ class EmbeddingBag(nn.Cell):
         \text{mean} = \frac{\sum w_i e_i}{\sum w_i} \quad
         \text{sqrtn} = \frac{\sum w_i e_i}{\sqrt{\sum w_i^2}}
 
-    TensorFlow's `embedding_lookup_sparse` has the same formulas. A bag without ids gives zeros. The
-    operator never writes the separate rows of a batch to memory.
+    The formulas are the same as in TensorFlow's `embedding_lookup_sparse`. For a bag without ids,
+    the result is zeros. The operator never writes the separate rows of a batch to memory.
 
     Args:
         config: description of a new table: a static table if it has `vocab_size`, else a hash

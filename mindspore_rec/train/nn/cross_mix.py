@@ -35,14 +35,14 @@ class CrossNetMix(CrossLayers):
         h_l^e(x) = {V_l^e}^\top x
 
     Each layer and expert has its own matrices :math:`U, V` of `[in_features, rank]` and :math:`C`
-    of `[rank, rank]`. All layers share the gates G, `[experts, in_features]` without bias; with one
-    expert there are no gates. Every matrix starts with the normal initialization of Glorot & Bengio
-    (2010), with the fan-in and fan-out of a single expert. Biases start with 0.
-    `mindspore.set_seed` seeds the initialization.
+    of `[rank, rank]`. All layers share the gates G, `[experts, in_features]` without bias; a
+    network with one expert per layer has no gates. Every matrix starts with the normal
+    initialization of Glorot & Bengio (2010), with the fan-in and fan-out of a single expert. Biases
+    start with 0. `mindspore.set_seed` seeds the initialization.
 
-    The experts of a layer are computed together: by one matrix product for all V, one for all U,
-    and one batched product for all C. On the CPU one operator computes all layers, forward and
-    backward, with matrix products by oneDNN.
+    The experts of a layer are computed together: by one matrix product for all V, one matrix
+    product for all U, and one batched product for all C. On the CPU one operator computes all
+    layers, forward and backward, with matrix products by oneDNN.
 
     Source: Wang et al., "DCN V2: Improved Deep & Cross Network and Practical Lessons for Web-scale
     Learning to Rank Systems", WWW 2021, https://doi.org/10.1145/3442381.3450078. The shared gates

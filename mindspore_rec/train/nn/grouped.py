@@ -48,7 +48,8 @@ class GroupedEmbedding(nn.Cell):
         RuntimeError: the ids have the wrong number of columns, or the cell is in training and no
             optimizer trains the tables.
 
-    The cell follows the merged (grouped) embeddings of Rec SDK and the table batching of FBGEMM.
+    The cell is modelled on the merged (grouped) embeddings of Rec SDK and the table batching of
+    FBGEMM.
 
     Example:
         >>> import mindspore as ms

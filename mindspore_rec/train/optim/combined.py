@@ -103,7 +103,7 @@ class CombinedOptimizer(nn.Optimizer):
             self.learning_rate = ParameterTuple(rates)
 
     def construct(self, gradients: Any) -> Any:
-        """Update all parameters; `gradients` has one gradient per parameter, in the same order."""
+        """Update all parameters with one gradient each, in the order of `parameters`."""
         done: Any = ()
         if self._over_workers:
             gradients = self._worker_exchange(gradients, self.global_step)

@@ -18,8 +18,8 @@ from mindspore_rec.train.optim.dense_step import as_float32
 
 __all__ = ["WorkerExchange", "require_same_settings", "start_alike"]
 
-# Number of steps between two comparisons of the workers' dense parameters. The first comparison is
-# in the first step.
+# Number of steps between two comparisons of the workers' dense parameters. The first comparison
+# takes place in the first step.
 COMPARE_EVERY = 100
 
 

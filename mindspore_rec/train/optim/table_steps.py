@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An optimizer's steps of its tables, with one operator per table."""
+"""Optimizer steps of tables, with one operator per table."""
 
 from __future__ import annotations
 

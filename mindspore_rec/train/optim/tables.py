@@ -63,7 +63,7 @@ def bind_table(optimizer: Cell, owner: Any, rule: str, constants: Mapping[str, A
 def check_covered(net: Cell, optimizer: Any) -> None:
     """Raise RuntimeError if `optimizer` does not train every table of `net`.
 
-    A table learns only from an optimizer of `mindspore_rec.optim` that has the table's parameter.
+    A table is trained only by an optimizer of `mindspore_rec.optim` that has the table's parameter.
     With another optimizer, such as `mindspore.nn.Adam` with the same parameter, the table would
     silently keep its initial values.
 
@@ -73,7 +73,7 @@ def check_covered(net: Cell, optimizer: Any) -> None:
         optimizer: the optimizer that trains the network, a list of optimizers, or None.
 
     Raises:
-        RuntimeError: no optimizer covers a table, or a table was bound to an optimizer created
+        RuntimeError: no optimizer trains a table, or a table was bound to an optimizer created
             later; the message names all such tables.
 
     Example:

@@ -75,7 +75,7 @@ class Swap:
     def run(
         self, out_slots: np.ndarray, in_slots: np.ndarray, values: np.ndarray, states: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Copy the rows at `out_slots` out, then write new rows to `in_slots`.
+        """Copy out the rows at `out_slots`, then write new rows to `in_slots`.
 
         Args:
             out_slots: int32 `[n]`.

@@ -28,8 +28,8 @@ class EvictedKeys:
         keys: int64 `[n]`.
         reasons: str `[n]`, 'idle_steps', 'idle_seconds', 'capacity' or 'norm'.
         steps: int64 `[n]`, the table's step at the eviction.
-        times: uint32 `[n]`, the watermark at the eviction, in seconds since 1970; 0 without event
-            times.
+        times: uint32 `[n]`, the watermark of event times at the eviction, in seconds since 1970; 0
+            without event times.
     """
 
     keys: np.ndarray
@@ -87,7 +87,7 @@ class DynamicTable(TableParameter):
                 'lfu_decay' and 'score', because these orders need memory in every row.
 
         Raises:
-            ValueError: the order would change to or from 'lfu_decay' or 'score'.
+            ValueError: the change of the order is to or from 'lfu_decay' or 'score'.
         """
         eviction = check_eviction(eviction)
         self._synchronised().set_eviction(
@@ -143,7 +143,7 @@ class DynamicTable(TableParameter):
         )
 
     def collect_evicted(self, on: bool) -> None:
-        """Start or stop collecting evicted keys for `take_evicted`; a stop drops all collected keys."""
+        """Start or stop collecting evicted keys for `take_evicted`; a stop drops collected keys."""
         self._synchronised().collect_evicted(bool(on))
 
     def take_evicted(self) -> EvictedKeys:
@@ -155,7 +155,7 @@ class DynamicTable(TableParameter):
     # ---- explanation
 
     def explain(self, key: int) -> Explanation:
-        """Return the table's information about a key, in a form for printing.
+        """Return an explanation of a key, which prints as a sentence.
 
         Args:
             key: any int64.
@@ -190,7 +190,7 @@ class DynamicTable(TableParameter):
         Keys are inserted and counted as in any training lookup. A handle is the location of a row:
         `optimizer.apply_by_handle(grads, handles)` finds the row without its id. Handles are valid
         until a row leaves the table (evict, erase, clear) or the table is bound to an optimizer
-        with another rule. An invalid handle raises `StaleHandleError`. A made-up handle also raises
+        with another rule. An invalid handle raises `StaleHandleError`. A forged handle also raises
         `StaleHandleError`, because only the table can make the tag inside a handle.
 
         Args:
@@ -201,7 +201,7 @@ class DynamicTable(TableParameter):
             rows, float32 Tensor `[*ids.shape, dim]`, and handles, int64 Tensor `[*ids.shape, 2]`.
 
         Raises:
-            NoOptimizerError: no optimizer covers the table.
+            NoOptimizerError: no optimizer trains the table.
             RuntimeError: weights of the network were loaded without the rows of this table; see
                 `keep_rows`.
 

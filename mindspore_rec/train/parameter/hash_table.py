@@ -204,7 +204,7 @@ class HashTable(DynamicTable):
             key_tensor: keys, int32 or int64, of any shape.
             insert_default_value: True for a training lookup, which counts keys and inserts a row
                 with the initial value for each admitted key without a row. The result is
-                differentiable if an optimizer covers the table. False for a read: for a key without
+                differentiable if an optimizer trains the table. False for a read: for a key without
                 a row, the result is `unknown_value`; the table does not change, and no gradient
                 flows.
 
@@ -431,9 +431,9 @@ class HashTable(DynamicTable):
             )
 
     def clone(self, init: Any = "same") -> HashTable:
-        """Return an empty table with the same description and a new name, `<name>.clone<n>`.
+        """Return an empty table with this table's description and a new name, `<name>.clone<n>`.
 
-        The new table has its own tiers, with the same sizes and locations.
+        The new table has its own tiers, with the sizes and locations of this table's tiers.
 
         Args:
             init: initial value of the clone's rows, as `initializer` of `TableConfig`; or 'same'

@@ -62,9 +62,9 @@ class ChangeMarks:
 
         The table drops the digest when memory runs out, when a static table is cleared, and when
         eviction by age is turned on or off. The table also drops the digest when a damaged row in a
-        lower tier is replaced. The table also drops the digest when a clock was reset to no event
-        time and then gets an event time. After the next mark, call this method again to make a new
-        digest.
+        lower tier is replaced. The table also drops the digest when its event-time clock, after a
+        reset to no event time, is set again. After the next mark, call this method again to make a
+        new digest.
 
         Raises:
             ValueError: no mark was taken.

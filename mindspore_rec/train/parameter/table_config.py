@@ -117,7 +117,8 @@ class TableConfig:
 
     Raises:
         TypeError: an argument is of the wrong type.
-        ValueError: an argument is out of range, or an argument is for the other kind of table.
+        ValueError: an argument is out of range, or does not apply to this kind of table (hash or
+            static).
 
     Example:
         >>> import mindspore as ms
@@ -304,7 +305,7 @@ class TableConfig:
 
 
 def check_key_dtype(where: str, key_dtype: Any) -> None:
-    """Raise TypeError if a dtype is not a dtype of keys.
+    """Raise TypeError if a dtype is not a legal dtype of keys.
 
     Args:
         where: text before the argument's name in the message.

@@ -39,7 +39,7 @@ def open_tables(name: str, all_scopes: bool = False) -> list[TableParameter]:
 
     Args:
         name: name of the tables.
-        all_scopes: whether to include tables in other name scopes. Default: False.
+        all_scopes: whether to include tables of all name scopes. Default: False.
     """
     scope = None if all_scopes else current_scope()
     named = _named(name, scope)

@@ -75,7 +75,7 @@ class TableTraining(NativeAccess):
             weight_decay: >= 0. Default: 0.
             grad_scale: factor of the gradients. Default: 1.
             step: number of the optimizer's step, from 1. Default: 1.
-            binding: the number from `bind_optimizer`; 0 for any optimizer that is bound.
+            binding: the number from `bind_optimizer`; 0 for whichever optimizer is bound.
         """
         self._synchronised().apply(learning_rate, weight_decay, grad_scale, step, binding)
 
