@@ -20,7 +20,8 @@ def check_rates(optimizer: nn.Optimizer, steps: int | None, epochs: int = 1) -> 
             optimizer has already made steps, because a resumed training may skip some steps.
         epochs: number of epochs of the training. Default: 1.
 
-    Number of remaining steps; None if the optimizer has no list of rates.
+    Returns:
+        Number of remaining steps; None if the optimizer has no list of rates.
 
     Raises:
         ValueError: a list of learning rates is shorter than `steps`.
