@@ -31,7 +31,7 @@ class GroupedEmbedding(nn.Cell):
         tables: a HashTable or StaticParameter for each column, all with rows of the same size. A
             table may serve several columns, which are then looked up from left to right.
         config: a `TableConfig` for each column, in place of `tables`, all with the same
-            `embedding_dim` and with different names. Each config makes a new table: a
+            `embedding_dim` and with different names. For each config, the cell makes a new table: a
             StaticParameter if the config has `vocab_size`, else a HashTable. Default: none.
         padding_key: id whose lookup returns zeros and trains no row, in all tables. Default: none.
         faae_coefficient: number that each occurrence of an id adds to the id's count, as for
@@ -140,7 +140,7 @@ def _check_tables(tables: list[TableParameter]) -> None:
 
 
 def _new_tables(configs: list[TableConfig]) -> list[TableParameter]:
-    """Make a table from each config; if one cannot be made, close the tables made before."""
+    """Make a table from each config; if a table cannot be made, close the tables made earlier."""
     names: set[str] = set()
     for config in configs:
         if not isinstance(config, TableConfig):

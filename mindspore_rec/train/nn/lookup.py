@@ -30,7 +30,7 @@ def check_coefficient(value: int) -> int:
 
     The name is Rec SDK's: the coefficient of "feature admission and eviction". Each occurrence of
     an id in a lookup adds this coefficient to the id's count. Admission by count and eviction by
-    frequency use these counts of ids.
+    frequency use the counts of ids.
 
     Example:
         >>> check_coefficient(3)
@@ -140,7 +140,7 @@ class TableLookup(nn.Cell):
             limit. Default: no limit.
         padding_key: id whose lookup returns zeros and trains no row. Default: none.
         faae_coefficient: number that each occurrence of an id adds to the id's count, 1 to 2**20.
-            Admission by count and eviction by frequency use these counts of ids. Default: 1.
+            Admission by count and eviction by frequency use the counts of ids. Default: 1.
         output_dtype: dtype of the returned rows and of their gradient, like FBGEMM's argument
             `output_dtype`. The dtype is `float32`, or `bfloat16` for a table with bfloat16 values
             and a lookup without `max_norm`. With `bfloat16`, the lookup returns the stored bits,

@@ -161,8 +161,8 @@ class Adam(LazyAdam):
 
     `mindspore.nn.Adam` and `LazyAdam` differ for rows of a table that are outside the batch.
     `mindspore.nn.Adam` would decay the moments of rows outside the batch and update these rows. An
-    update of these rows would need a pass over the whole table in each step. `LazyAdam` leaves rows
-    outside the batch unchanged. Arguments, formula and errors are as for `LazyAdam`.
+    update of rows outside the batch would need a pass over the whole table in each step. `LazyAdam`
+    leaves rows outside the batch unchanged. Arguments, formula and errors are as for `LazyAdam`.
 
     Example:
         >>> from mindspore import nn

@@ -155,7 +155,7 @@ class DynamicTable(TableParameter):
     # ---- explanation
 
     def explain(self, key: int) -> Explanation:
-        """Return an explanation of a key, which prints as a sentence.
+        """Return an explanation of a key; the explanation prints as a sentence.
 
         Args:
             key: any int64.
@@ -163,7 +163,8 @@ class DynamicTable(TableParameter):
         Returns:
             An `Explanation` with presence, tier, count, threshold, last step and time seen, and
             norm. For a key without a row, the `Explanation` also has the reason: the key was not
-            admitted, or its row was evicted. The table remembers its last few thousand evictions.
+            admitted, or its row was evicted. The table stores information about its last few
+            thousand evictions.
 
         Example:
             >>> from mindspore_rec import CountAdmission, MapParameter
@@ -195,7 +196,7 @@ class DynamicTable(TableParameter):
 
         Args:
             ids: int32 or int64 array or Tensor of any shape.
-            padding_key: id that has no row and reads as zeros. Default: none.
+            padding_key: id without a row; for this id, the returned row is zeros. Default: none.
 
         Returns:
             rows, float32 Tensor `[*ids.shape, dim]`, and handles, int64 Tensor `[*ids.shape, 2]`.

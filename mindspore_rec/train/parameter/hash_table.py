@@ -41,9 +41,9 @@ class HashTable(DynamicTable):
     every value dtype; `put` and `erase` return the table. In a graph, write `self.map[key] =
     value`. The compiler cannot assign through a local name (`m = self.map`, then `m[key] = value`),
     but `m.put(key, value)` works. To freeze a table, set `requires_grad` of the table, not of its
-    Parameter. Lookups only read a frozen table, even `get`. Outside a graph, keys and values may be
-    NumPy arrays, with int32 or int64 keys and float32 values. If the key dtype is int32, keys must
-    be in the range of int32.
+    Parameter. All lookups of a frozen table, even `get`, leave the table unchanged. Outside a
+    graph, keys and values may be NumPy arrays, with int32 or int64 keys and float32 values. If the
+    key dtype is int32, keys must be in the range of int32.
 
     Args:
         config: description of the table, without `vocab_size`. The default name is

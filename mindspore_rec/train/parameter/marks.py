@@ -54,11 +54,11 @@ class ChangeMarks:
     def keep_digest(self) -> None:
         """Make the table keep its digest while rows change, as long as some holder has a mark.
 
-        The digest takes 8 bytes per row in host memory, or 16 bytes if rows are evicted by age.
-        Rows in lower tiers take no bytes. Rows are hashed when they are exported, demoted or
-        promoted, and when a mark is taken. Training does not hash rows. The first call hashes all
-        rows, and reads rows in lower tiers to hash them. If the table already keeps a digest, the
-        call does nothing.
+        The digest takes 8 bytes per row in host memory, or 16 bytes if rows are evicted by age. For
+        rows in lower tiers, the digest takes no memory. Rows are hashed when they are exported,
+        demoted or promoted, and when a mark is taken. Training does not hash rows. The first call
+        hashes all rows, and reads rows in lower tiers to hash them. If the table already keeps a
+        digest, the call does nothing.
 
         The table drops the digest when memory runs out, when a static table is cleared, and when
         eviction by age is turned on or off. The table also drops the digest when a damaged row in a
@@ -69,7 +69,7 @@ class ChangeMarks:
         Raises:
             ValueError: no mark was taken.
             RuntimeError: a lower tier fails, or the newest values of some rows are on a device.
-                After such an error the table keeps no digest.
+                After a RuntimeError the table keeps no digest.
         """
         self._table.keep_digest()
 

@@ -44,7 +44,7 @@ _HASH_ONLY = ("admission", "eviction", "unknown_value", "serving_unknown_value")
 class TableConfig:
     """Description of an embedding table: size, initial values and lifetime of its rows.
 
-    Everything that makes a table takes a TableConfig as `config=`: `MapParameter`,
+    Every class or function that makes a table accepts a TableConfig as `config=`: `MapParameter`,
     `StaticParameter`, `HashEmbeddingLookup`, `EmbeddingLookup`, `EmbeddingBag`, `GroupedEmbedding`,
     `create_table` and `convert`. With `config=`, leave out all other arguments that describe a
     table. The arguments that describe a table have the names and defaults of MindSpore, MindRec and

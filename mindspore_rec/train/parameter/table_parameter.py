@@ -120,9 +120,9 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
 
     If two tables have the same name, the newer table is used. So a notebook cell that makes a
     network can run twice. The older table keeps its rows, but any use of the older table raises
-    RuntimeError until the newer table is closed. If both tables would have rows in tiers below host
-    memory, making the newer table raises ValueError. Networks that a predictor makes have a
-    separate name scope.
+    RuntimeError until the newer table is closed. If two tables with the same name would both have
+    rows in tiers below host memory, making the newer table raises ValueError. Networks that a
+    predictor makes have a separate name scope.
 
     Attributes:
         anchor: the Parameter that represents the table in `net.trainable_params()`.
@@ -132,7 +132,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         dim: number of floats in a row.
         cache: the CacheConfig, or None if all rows are in host memory.
         device: the `DeviceTier`, or None if no rows are on the device.
-        marks: the `ChangeMarks` of the table, which records changes since its oldest mark.
+        marks: the `ChangeMarks` of the table; the table records changes since the oldest mark.
     """
 
     def __init__(self, config: TableConfig) -> None:
@@ -336,9 +336,10 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         read (`host_misses`). For other lookups, the result has the numbers of distinct keys
         (`evaluated_keys`), keys in host memory (`evaluated_host_hits`) and keys in lower tiers
         (`evaluated_below_hits`). `prefetched_rows` is the number of prefetched rows,
-        `written_down_rows` the number of rows written to lower tiers. Waiting times in seconds are
-        `lookup_wait_seconds` for rows in training lookups, `evaluation_wait_seconds` for rows in
-        other lookups, and `prefetch_wait_seconds` of batches for their prefetch.
+        `written_down_rows` the number of rows written to lower tiers. `lookup_wait_seconds` is the
+        time that training lookups waited for rows, and `evaluation_wait_seconds` is the time
+        that other lookups waited for rows. `prefetch_wait_seconds` is the time that batches waited
+        for their prefetch.
 
         Each lower tier has numbers with the prefix `remote_` or `ssd_`. The numbers of a lower tier
         are `rows`, `hits` (rows found in the tier), `written_rows`, `spilled_rows` (rows written to
@@ -365,8 +366,8 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         """Declare that the current rows of the table belong to the network's other weights.
 
         Checkpoints of MindSpore's own `save_checkpoint` and `ModelCheckpoint` have no rows. After
-        `mindspore.load_param_into_net` has loaded such a checkpoint, lookups are an error until
-        this method is called. `mindspore_rec.load_checkpoint`, `import_data` and
+        `mindspore.load_param_into_net` has loaded a checkpoint without rows, lookups raise an error
+        until this method is called. `mindspore_rec.load_checkpoint`, `import_data` and
         `StaticParameter.set_data` load rows, and make lookups legal again. `import_data` and
         `set_data` may also be called before the other weights are loaded.
 

@@ -82,7 +82,7 @@ class Feed(Protocol):
         """
 
     def check(self) -> None:
-        """Raise the error that ended the data, if there was one."""
+        """Raise the error, if any, that ended the data."""
 
     def on_wait(self) -> None:
         """Called several times per second while the reader waits for the source's next batch.
@@ -135,7 +135,7 @@ class OwnFeed:
         return (row_count(batch.columns),)
 
     def check(self) -> None:
-        """Raise the error that ended the data, if there was one."""
+        """Raise the error, if any, that ended the data."""
         if self._error is not None:
             error, self._error = self._error, None
             raise error

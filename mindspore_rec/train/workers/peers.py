@@ -72,7 +72,7 @@ class Alone:
         return outputs
 
     def settle(self, run: Any, context: RunContext, interruption: Interruption) -> None:
-        """Tell all workers if one worker stops, and the reason."""
+        """If one worker stops, tell all workers and share the reason."""
 
     def interrupted(self, interruption: Interruption) -> bool:
         """Return True if a signal has stopped the training on some worker."""

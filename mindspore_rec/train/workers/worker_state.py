@@ -24,9 +24,9 @@ class WorkerState:
 
     Layers of this package normalize over the rows of all workers, with bit-identical results on all
     workers. MindSpore's normalizations use only the rows of one worker. The moving statistics of
-    these normalizations are averaged over the workers after each step, weighted by numbers of rows.
-    So all workers give equal predictions, and idle workers do not count in the averages. Other
-    parameters without a gradient are compared every 100 steps.
+    MindSpore's normalizations are averaged over the workers after each step, weighted by numbers of
+    rows. So all workers give equal predictions, and idle workers do not count in the averages.
+    Other parameters without a gradient are compared every 100 steps.
 
     Args:
         group: the workers.
