@@ -41,7 +41,7 @@ class SparseOptimizer(nn.Optimizer):
     2. Clip: ``g = g * c`` with ``c = clip_global_norm / max(norm, clip_global_norm)``. Here
        ``norm`` is the Euclidean norm of all gradients of the optimizer. For the norm, gradients of
        tables are summed by key.
-    3. Add the weight decay: ``g = g + weight_decay * w`` (decoupled in AdamW).
+    3. Add the weight decay, which AdamW decouples: ``g = g + weight_decay * w``.
     4. Apply the rule in the native core: one operator for all dense parameters, and one operator
        for each table. MindSpore's operators update dense parameters that are not float32 or have
        centralized gradients. If MindSpore does not run on the CPU, MindSpore's operators update all
@@ -174,7 +174,7 @@ class SparseOptimizer(nn.Optimizer):
         self, rule: str, constants: Mapping[str, Any], states: tuple[str, ...]
     ) -> None:
         native = native_dense_places(self, self._dense_index)
-        # Dense parameters that the native core updates, and the other dense parameters.
+        # Dense parameters that the native core updates, and the remaining dense parameters.
         self._native_index = tuple(self._dense_index[j] for j in native)
         self._other_dense = tuple(j for j in range(len(self._dense_index)) if j not in set(native))
         self._other_index = tuple(self._dense_index[j] for j in self._other_dense)

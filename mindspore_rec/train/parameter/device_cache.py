@@ -112,7 +112,7 @@ class DeviceTier(nn.Cell):
         return Parameter(Tensor.from_numpy(array), name=name, requires_grad=False)
 
     def bind(self) -> None:
-        """Allocate memory for the optimizer's state; call this after an optimizer was bound."""
+        """Allocate the optimizer's state; call this method after an optimizer was bound."""
         width = self._native.device_state_width
         rows = self.rows + EXTRA_ROWS
         if self.shared:

@@ -56,7 +56,7 @@ class DynamicTable(TableParameter):
     # ---- admission
 
     def set_threshold(self, threshold: int | None) -> None:
-        """Set the threshold of admission by count, also during training.
+        """Set the threshold of admission by count; the call is legal during training.
 
         Args:
             threshold: as for `CountAdmission`. A lower threshold admits counted keys at their next

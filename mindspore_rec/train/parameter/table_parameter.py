@@ -335,9 +335,9 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         (`looked_up_keys`), keys in host memory (`host_hits`) and keys that the lookup itself had to
         read (`host_misses`). For other lookups, the result has the numbers of distinct keys
         (`evaluated_keys`), keys in host memory (`evaluated_host_hits`) and keys in lower tiers
-        (`evaluated_below_hits`). `prefetched_rows` is the number of prefetched rows,
-        `written_down_rows` the number of rows written to lower tiers. `lookup_wait_seconds` is the
-        time that training lookups waited for rows, and `evaluation_wait_seconds` is the time
+        (`evaluated_below_hits`). `prefetched_rows` is the number of prefetched rows, and
+        `written_down_rows` is the number of rows written to lower tiers. `lookup_wait_seconds` is
+        the time that training lookups waited for rows, and `evaluation_wait_seconds` is the time
         that other lookups waited for rows. `prefetch_wait_seconds` is the time that batches waited
         for their prefetch.
 
@@ -380,7 +380,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         native.rows_missing = False
 
     def miss_rows(self) -> None:
-        """Make lookups an error, because weights were loaded that belong to other rows."""
+        """Make lookups raise an error, because the loaded weights belong to other rows."""
         native = self._synchronised()
         # Rows that were set in the step of the load, before the load, belong to the loaded weights.
         native.rows_missing = self._rows_given != native.step

@@ -105,7 +105,7 @@ class TableTraining(NativeAccess):
         self._synchronised().prefetch_done(number)
 
     def recent_lookups(self) -> list[tuple[int, int]]:
-        """Return hash and number of the ids per training lookup of the last step that had any."""
+        """Return hash and number of ids of each training lookup, for the last step with lookups."""
         return self._synchronised().recent_lookups()
 
     # ---- time
