@@ -63,7 +63,7 @@ class Calibration(BinaryMetric):
         """Return the predicted and observed rates for each bin of predicted probability.
 
         Raises:
-            RuntimeError: no rows have been seen.
+            RuntimeError: no rows have been added.
         """
         self._check_seen()
         return curve_of_sums(self._edges, self._sums)

@@ -22,7 +22,7 @@ __all__ = ["GAUC"]
 
 
 class GAUC(BinaryMetric):
-    """Average of the AUCs of all groups, weighted by each group's rows (impressions).
+    """Average of the AUCs of all groups, weighted by the groups' numbers of rows (impressions).
 
     For definition and source, see `mindspore_rec.metrics.functional.gauc`. Groups with labels of
     only one class are skipped and have no weight. The value is NaN if no group has both classes.
@@ -30,8 +30,8 @@ class GAUC(BinaryMetric):
 
     ``update`` takes a third input, the group of every row: int64 keys ``[B]`` or ``[B, 1]``.
     ``mindspore.Model`` passes the group only if an ``eval_network`` returns it and ``eval_indexes``
-    is None. ``RecModel.fit`` works in the same way; ``Model.fit`` of MindSpore 2.10 fails without
-    ``eval_indexes``.
+    is None. ``RecModel.fit`` passes the group under the same conditions, but ``Model.fit`` of
+    MindSpore 2.10 fails without ``eval_indexes``.
 
     The metric stores 13 bytes per row, and needs about 80 more bytes per row while :meth:`eval`
     sorts.

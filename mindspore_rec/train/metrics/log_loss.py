@@ -52,7 +52,7 @@ class LogLoss(BinaryMetric):
 
 
 class NormalizedEntropy(LogLoss):
-    """Log loss divided by the log loss of a constant prediction: the mean label of the rows seen.
+    """Log loss divided by the log loss of a model that always predicts the mean label.
 
     Definition and source: :func:`mindspore_rec.common.metrics.functional.normalized_entropy`. The
     value is 0 for perfect predictions and 1 for predictions no better than the mean label. The

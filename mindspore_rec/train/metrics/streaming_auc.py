@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AUC in bounded memory: over all rows, over the last rows, or with fading weights of old rows."""
+"""AUC in bounded memory: over all rows, over the last rows, or with lower weight for older rows."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ class StreamingAUC(BinaryMetric):
     """AUC from the numbers of positives and negatives in fixed bins of the prediction.
 
     Between the logits -16 and 16, all bins have the same width in logits, ``32 / (num_bins - 2)``.
-    The first and the last bin take the logits below -16 and above 16. So bins around a click rate
-    of 0.001 are as fine as bins around 0.5. A pair of a positive and a negative in one bin counts
-    one half, so the value is not exact. The value is at most :meth:`error_bound` away from the
-    exact AUC of the same rows and weights. The bound is computed from the counts and holds for any
-    predictions. With the default bins and logits of standard deviation 1.5, the bound is about
-    0.0002. If all predictions fall into one bin, the bound is 0.5, which is useless.
+    The first bin counts logits below -16, and the last bin counts logits above 16. Therefore click
+    rates near 0.001 are resolved as finely as click rates near 0.5. A pair of a positive and a
+    negative row in the same bin counts one half, so the value is not exact. The value is at most
+    :meth:`error_bound` away from the exact AUC of the same rows and weights. The bound is computed
+    from the counts and is valid for any predictions. With the default bins and logits of standard
+    deviation 1.5, the bound is about 0.0002. If all predictions fall into one bin, the bound is
+    0.5, which is useless.
 
     Predictions are not rounded before they are binned. The value is NaN while all counted rows have
     the same label. Memory: 16 bytes per bin, and 4 bytes per row of the window.
@@ -67,8 +68,9 @@ class StreamingAUC(BinaryMetric):
         self.window = window if window is None else check_integer(window, "window", minimum=1)
         self.half_life = half_life if half_life is None else _check_half_life(half_life)
         logits = np.linspace(-_MAX_LOGIT, _MAX_LOGIT, self.num_bins - 1)
-        # A search among the edges keeps the order of any two predictions. The logits of two close
-        # predictions could be rounded to the wrong order, which would break the error bound.
+        # Searching the edges for a prediction keeps the order of any two predictions. The logits of
+        # two close predictions could be rounded to the wrong order, which would break the error
+        # bound.
         self._edges = logits if from_logits else sigmoid(logits)
         super().__init__(from_logits=from_logits, task=task)
 
@@ -91,7 +93,7 @@ class StreamingAUC(BinaryMetric):
 
     @property
     def order_matters(self) -> bool:
-        """True if a window or a half life is set: then old rows weigh less."""
+        """True if a window or a half life is set, so that old rows count less than new rows."""
         return self.window is not None or self.half_life is not None
 
     def _new_counter(self) -> _Counter:
@@ -154,7 +156,7 @@ class _TotalCounter:
 
 
 class _WindowCounter:
-    """Counts of the last ``window`` rows; a ring buffer has the codes of these rows."""
+    """Counts of the last ``window`` rows; a ring buffer stores the codes of these rows."""
 
     def __init__(self, num_codes: int, window: int) -> None:
         self.counts = np.zeros(num_codes, dtype=np.int64)

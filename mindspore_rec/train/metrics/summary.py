@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TrainSummary: figures of a training run."""
+"""TrainSummary: statistics of a training run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["TableSummary", "TrainSummary"]
 @takes_old(Renamed("dim", "embedding_dim", replaces=True))
 @dataclass(frozen=True)
 class TableSummary:
-    """Figures of one table at the end of a run.
+    """Statistics of one table at the end of a run.
 
     Args:
         name: name of the table.
@@ -32,20 +32,20 @@ class TableSummary:
 
 @dataclass
 class TrainSummary:
-    """Figures of a run of `RecModel.train` or `RecModel.online_train`; `print` shows a report.
+    """Statistics of a run of `RecModel.train` or `RecModel.online_train`; `print` shows a report.
 
     Args:
         steps: number of completed optimizer steps.
         samples: number of rows in the batches of all completed steps.
         epochs: number of completed epochs.
         seconds: wall time of the run.
-        step_seconds: seconds spent in steps and in waiting for their data. Steps that compiled a
-            graph do not count, and neither do callbacks (such as evaluation).
+        step_seconds: seconds spent in steps and in waiting for their data. The time excludes steps
+            that compiled a graph, and callbacks such as evaluation.
         step_samples: number of rows in the batches of the steps that `step_seconds` counts.
         loss: loss of the last step; NaN before the first step.
         metrics: metrics of the last evaluation.
         history: a pair `(step, metrics)` per evaluation.
-        tables: figures of each table at the end of the run.
+        tables: statistics of each table at the end of the run.
         interrupted: whether a signal (Ctrl-C, SIGTERM) ended the run.
         stop_reason: reason why a callback or the stream ended the run, or ''.
         workers: number of workers; steps, samples and loss are over all workers.
@@ -84,14 +84,14 @@ class TrainSummary:
 
     @property
     def waiting_share(self) -> float:
-        """Mean share of the run that other workers waited for the slowest worker, 0 to 1."""
+        """Mean share of the run's time that workers waited for the slowest worker, 0 to 1."""
         if len(self.waits) < 2 or not self.seconds:
             return 0.0
         others = (sum(self.waits) - min(self.waits)) / (len(self.waits) - 1)
         return min(others / self.seconds, 1.0)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the figures as JSON values."""
+        """Return the statistics as JSON values."""
         figures = {name: value for name, value in vars(self).items() if name != "tables"}
         figures["samples_per_second"] = round(self.samples_per_second, 1)
         figures["history"] = [{"step": step, **metrics} for step, metrics in self.history]

@@ -17,7 +17,7 @@ __all__ = ["EmbeddingBag"]
 
 
 class EmbeddingBag(nn.Cell):
-    r"""Look up bags of ids and combine the rows of each bag, all in one operator.
+    r"""Look up bags of ids and combine the rows of each bag, in one operator.
 
     For a bag of ids :math:`i` with weights :math:`w_i` (1 if none are given) and rows :math:`e_i`:
 
@@ -26,8 +26,8 @@ class EmbeddingBag(nn.Cell):
         \text{mean} = \frac{\sum w_i e_i}{\sum w_i} \quad
         \text{sqrtn} = \frac{\sum w_i e_i}{\sqrt{\sum w_i^2}}
 
-    TensorFlow's `embedding_lookup_sparse` has the same formulas. A bag without ids gives zeros. The
-    operator never writes the separate rows of a batch to memory.
+    The formulas are the same as in TensorFlow's `embedding_lookup_sparse`. For a bag without ids,
+    the result is zeros. The operator never writes the separate rows of a batch to memory.
 
     Args:
         config: description of a new table: a static table if it has `vocab_size`, else a hash
@@ -35,14 +35,14 @@ class EmbeddingBag(nn.Cell):
             `hash_embedding_<n>` for a hash table. Default: None, for `table`.
         mode: 'sum', 'mean' or 'sqrtn'. Default: 'sum'.
         table: an existing HashTable or StaticParameter to share, in place of `config`.
-        padding_key: id that is left out of its bag. Default: none.
-        faae_coefficient: number by which each occurrence of an id is counted, as for `TableLookup`;
-            only for hash tables. Default: 1.
+        padding_key: id that is left out of all bags. Default: none.
+        faae_coefficient: number that each occurrence of an id adds to the id's count, as for
+            `TableLookup`; only for hash tables. Default: 1.
 
     Inputs:
         ids: int32 or int64, `[bags, length]`, or `[n]` together with offsets.
         offsets: int32 or int64 `[bags]`, the start of each bag in ids. The first offset is 0, and
-            no offset is less than the offset before.
+            offsets never decrease.
         per_sample_weights: float32 weights of the shape of ids. No gradient flows to the weights.
 
     Outputs:

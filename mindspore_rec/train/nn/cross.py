@@ -39,12 +39,13 @@ class CrossNet(CrossLayers):
             joined without an extra copy.
         layers: number of cross layers L, 1 to 64. Default: 2.
         compute_dtype: type to which the factors of products with rows are rounded, as for `MLP`.
-            The rounding is the same as in other layers, but saves no time: a product with a single
-            vector takes as long as reading the rows. Default: 'float32'.
+            Unlike in other layers, rounding saves no time: a product with a single vector takes as
+            long as reading the rows. Default: 'float32'.
 
     Inputs:
-        x: float32 Tensor `[B, in_features]`, or one Tensor `[B, ...]` per width, with that many
-            floats per row. A bfloat16 Tensor, as from a lookup with `output_dtype`, is also legal.
+        x: float32 Tensor `[B, in_features]`, or for several widths, one Tensor `[B, ...]` per width
+            w, with w floats per row. A bfloat16 Tensor is also legal, for example from a lookup
+            with `output_dtype=bfloat16`.
 
     Outputs:
         float32 Tensor `[B, out_features]`.
@@ -123,8 +124,9 @@ class CrossNetV2(CrossLayers):
             Default: 'float32'.
 
     Inputs:
-        x: float32 Tensor `[B, in_features]`, or one Tensor `[B, ...]` per width, with that many
-            floats per row. A bfloat16 Tensor, as from a lookup with `output_dtype`, is also legal.
+        x: float32 Tensor `[B, in_features]`, or for several widths, one Tensor `[B, ...]` per width
+            w, with w floats per row. A bfloat16 Tensor is also legal, for example from a lookup
+            with `output_dtype=bfloat16`.
 
     Outputs:
         float32 Tensor `[B, out_features]`.

@@ -22,7 +22,7 @@ _HIGHEST_RANK = 8192
 
 
 class CrossNetMix(CrossLayers):
-    r"""Cross network of DCN-V2 whose maps are mixtures of low-rank experts.
+    r"""Cross network of DCN-V2 in which each layer's map is a mixture of low-rank experts.
 
     .. math::
         x_{l+1} = \sum_{e=1}^{E} g(x_l)_e \, x_0 \odot (U_l^e \, h_l^e(x_l) + b_l) + x_l, \quad
@@ -35,14 +35,14 @@ class CrossNetMix(CrossLayers):
         h_l^e(x) = {V_l^e}^\top x
 
     Each layer and expert has its own matrices :math:`U, V` of `[in_features, rank]` and :math:`C`
-    of `[rank, rank]`. All layers share the gates G, `[experts, in_features]` without bias; with one
-    expert there are no gates. Every matrix starts with the normal initialization of Glorot & Bengio
-    (2010), with the fan-in and fan-out of a single expert. Biases start with 0.
-    `mindspore.set_seed` seeds the initialization.
+    of `[rank, rank]`. All layers share the gates G, `[experts, in_features]` without bias; a
+    network with one expert per layer has no gates. Every matrix starts with the normal
+    initialization of Glorot & Bengio (2010), with the fan-in and fan-out of a single expert. Biases
+    start with 0. `mindspore.set_seed` seeds the initialization.
 
-    The experts of a layer are computed together: by one matrix product for all V, one for all U,
-    and one batched product for all C. On the CPU one operator computes all layers, forward and
-    backward, with matrix products by oneDNN.
+    The experts of a layer are computed together: by one matrix product for all V, one matrix
+    product for all U, and one batched product for all C. On the CPU one operator computes all
+    layers, forward and backward, with matrix products by oneDNN.
 
     Source: Wang et al., "DCN V2: Improved Deep & Cross Network and Practical Lessons for Web-scale
     Learning to Rank Systems", WWW 2021, https://doi.org/10.1145/3442381.3450078. The shared gates
@@ -60,8 +60,8 @@ class CrossNetMix(CrossLayers):
             Default: 'float32'.
 
     Inputs:
-        x: float32 Tensor `[B, in_features]`, or one Tensor `[B, ...]` per width, with that many
-            floats per row.
+        x: float32 Tensor `[B, in_features]`, or for several widths, one Tensor `[B, ...]` per width
+            w, with w floats per row.
 
     Outputs:
         float32 Tensor `[B, out_features]`.
@@ -119,7 +119,7 @@ class CrossNetMix(CrossLayers):
         return crossed
 
     def gate_weights(self, x: Tensor) -> Tensor:
-        """Return the experts' weights in a layer with the input x, float32 `[B, experts]`.
+        """Return the experts' gate weights for a layer with input x, float32 `[B, experts]`.
 
         The weights of each row sum to 1.
         """
@@ -195,7 +195,7 @@ class CrossNetMix(CrossLayers):
 
 
 class _LowRankExperts(nn.Cell):
-    """Weights of one layer's experts."""
+    """Weight matrices and bias of one layer's experts."""
 
     def __init__(self, width: int, experts: int, rank: int, activation: str | None) -> None:
         super().__init__()

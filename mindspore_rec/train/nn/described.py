@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hash table of a cell, from the arguments of MindRec's signature or from `table=`."""
+"""Get the hash table of a cell, from MindRec's arguments or from the argument `table=`."""
 
 from __future__ import annotations
 
@@ -62,12 +62,14 @@ def shared_table(table: Any, embedding_size: int, describing: list[str]) -> Hash
 
     Args:
         table: the argument `table=` of the cell.
-        embedding_size: the argument `embedding_size` of the cell; REQUIRED if it was left out.
+        embedding_size: the argument `embedding_size` of the cell; `REQUIRED` if the argument was
+            left out.
         describing: names of the passed arguments that describe a table.
 
     Raises:
         TypeError: `table` is not a HashTable.
-        ValueError: an argument describes a new table, or `embedding_size` is not the table's size.
+        ValueError: an argument describes a new table, or `embedding_size` differs from the table's
+            row size.
     """
     if not isinstance(table, HashTable):
         raise TypeError(f"table must be a MapParameter, got {type(table).__name__}")

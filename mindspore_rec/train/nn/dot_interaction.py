@@ -46,9 +46,9 @@ class DotInteraction(FusedLayer):
         dense: float32 Tensor `[B, embedding_dim]`; only if the cell's `dense` is True.
 
     Outputs:
-        float32 Tensor `[B, n (n - 1) / 2]` for n vectors: `fields`, or `fields + 1` with `dense`.
-        With `diagonal` there are n (n + 1) / 2 products. With `dense` there are embedding_dim more
-        columns.
+        float32 Tensor `[B, n (n - 1) / 2]`, where n is `fields`, or `fields + 1` with `dense`. With
+        `diagonal` there are n (n + 1) / 2 products. With `dense` the output has `embedding_dim`
+        more columns.
 
     Attributes:
         out_features: width of the output.
@@ -131,8 +131,8 @@ class _PairDots(nn.Cell):
         i, j = np.tril_indices(vectors, 0 if diagonal else -1)
         self.vectors = vectors
         self.triangle = Tensor((i * vectors + j).astype(np.int32))
-        # For the gradient: the index of the product at each entry of the whole matrix, and the
-        # factor of this product's gradient.
+        # The gradient needs, for each entry of the whole matrix, the index of the entry's product
+        # and the factor of this product's gradient.
         product = np.zeros((vectors, vectors), np.int32)
         product[i, j] = product[j, i] = np.arange(len(i))
         times = np.ones((vectors, vectors), np.float32)
@@ -146,7 +146,7 @@ class _PairDots(nn.Cell):
         return ops.gather(dots, self.triangle, 1)
 
     def bprop(self, x: Tensor, out: Tensor, grad: Tensor) -> tuple[Tensor]:
-        # The default gradient of Gather scatters and then multiplies twice, which takes twice the
-        # time.
+        # The default gradient of Gather takes twice the time of this method, because it scatters
+        # and then multiplies twice.
         matrix = ops.gather(grad, self.product, 1) * self.times
         return (self.combine(matrix.reshape((-1, self.vectors, self.vectors)), x),)

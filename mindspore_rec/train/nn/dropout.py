@@ -13,11 +13,12 @@ __all__ = ["SeededDropout", "check_rate"]
 
 
 class SeededDropout(nn.Cell):
-    """Dropout with masks that are drawn in advance; each row of a batch takes the next mask.
+    """Dropout with masks that are drawn in advance; each row of a batch uses the next mask.
 
     This cell replaces `mindspore.nn.Dropout`. The dropout kernel of MindSpore 2.10 for the CPU
     draws from one generator in several threads, so that two runs with the same seed differ. Masks
-    drawn in advance are also cheaper than a new mask in each step. The masks take 16 KiB per unit.
+    drawn in advance are also faster than a new mask in each step. The masks take 16 KiB of memory
+    per unit.
 
     Args:
         width: number of units per row, at least 1.
@@ -41,8 +42,8 @@ class SeededDropout(nn.Cell):
         [0.0, 2.0]
     """
 
-    # There are more masks than rows in most batches. The number of masks is prime, so that any
-    # stride visits every mask before it repeats one.
+    # Most batches have fewer rows than there are masks. The number of masks is prime, so that any
+    # stride visits every mask before any mask repeats.
     masks = 4093
     stride = 1237
 
@@ -66,7 +67,7 @@ class SeededDropout(nn.Cell):
         return x * ops.gather(self.scaled, (row + used) % self.masks, 0)
 
     def take(self) -> Tensor:
-        """Return the number of the mask before the next batch's first mask, int32 `[1]`."""
+        """Return the index of the mask before the next batch's first mask, int32 `[1]`."""
         used = (self.used + self.stride) % self.masks
         ops.assign(self.used, used)
         return used

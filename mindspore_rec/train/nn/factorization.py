@@ -39,8 +39,8 @@ class FactorizationMachine(FusedLayer):
     Predictive Analytics", SIGIR 2017, https://doi.org/10.1145/3077136.3080777.
 
     Args:
-        fields: number of vectors F per row, 2 to 4096; or the number of vectors in each of several
-            inputs, with the sum F. The inputs are joined without an extra copy.
+        fields: number of vectors F per row, 2 to 4096; for several inputs, the number of vectors in
+            each input, with the sum F. The inputs are joined without an extra copy.
         embedding_dim: width D of a vector, 1 to 8192.
         reduction: 'sum' for the sum over d, one number per row; 'none' for the D terms of this sum.
             Default: 'sum'.
@@ -81,8 +81,8 @@ class FactorizationMachine(FusedLayer):
         self.sums = check_one_of("reduction", reduction, _REDUCTIONS) == "sum"
         self.in_features = tuple(part * self.dim for part in self.parts)
         self.out_features = 1 if self.sums else self.dim
-        # The sum over fields is a product with stacked unit matrices. CPU kernels take several
-        # times as long to reduce [B, F, D] over the middle axis.
+        # The sum over fields is a product with stacked unit matrices. On the CPU, a reduction of
+        # [B, F, D] over the middle axis is several times slower.
         self.stacked = Tensor(np.tile(np.eye(self.dim, dtype=np.float32), (self.fields, 1)))
         self._fuse()
 
@@ -106,5 +106,5 @@ class FactorizationMachine(FusedLayer):
     def add_to(
         self, program: Program, x: Columns, training: bool, output: Columns | None = None
     ) -> Columns:
-        """Add the sum over pairs to a program, and return its columns."""
+        """Add the sum over pairs to a program, and return the columns of the sum."""
         return program.factorized_pairs(x, self.fields, self.sums, output)

@@ -25,16 +25,16 @@ class GroupedEmbedding(nn.Cell):
 
     With one operator, many small tables cost little more than one large table. Separate lookups
     would slice the ids, wake the threads and concatenate the rows once per table. Separate lookups
-    give the same rows and train the tables in the same way, bit for bit.
+    would return the same rows and train the tables to the same values, bit for bit.
 
     Args:
         tables: a HashTable or StaticParameter for each column, all with rows of the same size. A
             table may serve several columns, which are then looked up from left to right.
         config: a `TableConfig` for each column, in place of `tables`, all with the same
-            `embedding_dim` and with different names. Each config makes a new table: a
+            `embedding_dim` and with different names. For each config, the cell makes a new table: a
             StaticParameter if the config has `vocab_size`, else a HashTable. Default: none.
-        padding_key: id whose row reads as zeros and is never trained, in all tables. Default: none.
-        faae_coefficient: number by which each occurrence of an id is counted, as for
+        padding_key: id whose lookup returns zeros and trains no row, in all tables. Default: none.
+        faae_coefficient: number that each occurrence of an id adds to the id's count, as for
             `HashEmbeddingLookup`; one number for all columns, or one per column. Default: 1.
 
     Inputs:
@@ -45,10 +45,11 @@ class GroupedEmbedding(nn.Cell):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
-        RuntimeError: the ids have the wrong number of columns, or no optimizer covers the tables in
-            training.
+        RuntimeError: the ids have the wrong number of columns, or the cell is in training and no
+            optimizer trains the tables.
 
-    The cell follows the merged (grouped) embeddings of Rec SDK and the table batching of FBGEMM.
+    The cell is modelled on the merged (grouped) embeddings of Rec SDK and the table batching of
+    FBGEMM.
 
     Example:
         >>> import mindspore as ms
@@ -114,7 +115,8 @@ class GroupedEmbedding(nn.Cell):
         """Return the rows of ids, float32 `[..., tables, dim]`."""
         if isinstance(ids, (int, float, tuple, list)):
             raise TypeError("ids must be a Tensor, not a Python number, tuple or list")
-        # The gradient of a sum goes to all its terms, so the one token reaches every anchor.
+        # The operator has one gradient token, and the gradient of a sum passes this token to every
+        # anchor.
         anchor = self._sum(self.anchors)
         if self.training:
             return self._train(ids, self.descriptors, self.like, anchor)[0]
@@ -138,7 +140,7 @@ def _check_tables(tables: list[TableParameter]) -> None:
 
 
 def _new_tables(configs: list[TableConfig]) -> list[TableParameter]:
-    """Make a table from each config; if one cannot be made, close the tables made before."""
+    """Make a table from each config; if a table cannot be made, close the tables made earlier."""
     names: set[str] = set()
     for config in configs:
         if not isinstance(config, TableConfig):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TableLookup: look up ids in one table; and checks of the arguments that all lookups share."""
+"""TableLookup: look up ids in one table; also the argument checks of all lookups."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def check_coefficient(value: int) -> int:
     """Return a `faae_coefficient`, an int in `[1, 2**20]`.
 
     The name is Rec SDK's: the coefficient of "feature admission and eviction". Each occurrence of
-    an id in a lookup is counted this many times. Admission by count and eviction by frequency use
-    these counts of ids.
+    an id in a lookup adds this coefficient to the id's count. Admission by count and eviction by
+    frequency use the counts of ids.
 
     Example:
         >>> check_coefficient(3)
@@ -62,8 +62,8 @@ def check_output_dtype(output_dtype: Any, table: TableParameter, max_norm: float
         max_norm: the lookup's `max_norm`.
 
     Raises:
-        ValueError: `output_dtype` is not one of these dtypes, or the table or `max_norm` does not
-            allow it.
+        ValueError: `output_dtype` is another dtype, or is bfloat16 although the table or `max_norm`
+            does not allow bfloat16.
 
     Example:
         >>> from mindspore_rec import MapParameter
@@ -100,7 +100,7 @@ def check_padding_key(value: int | None) -> int | None:
 
 
 def check_sparse(sparse: bool) -> None:
-    """Raise ValueError unless `sparse` is True, which stands for gradients per key.
+    """Raise ValueError unless `sparse` is True, MindSpore's setting for gradients per key.
 
     Example:
         >>> check_sparse(True)
@@ -114,11 +114,11 @@ def check_sparse(sparse: bool) -> None:
 
 
 def clip_rows(rows: Tensor, max_norm: float) -> Tensor:
-    """Scale rows whose L2 norm is above `max_norm` to that norm.
+    """Scale rows with an L2 norm above `max_norm` down to the norm `max_norm`.
 
     Args:
         rows: float32 Tensor `[..., dim]`.
-        max_norm: the norm, above 0.
+        max_norm: largest norm of a returned row, above 0.
 
     Example:
         >>> print(clip_rows(Tensor([[3.0, 4.0]]), 1.0))
@@ -138,13 +138,13 @@ class TableLookup(nn.Cell):
         table: an existing HashTable or StaticParameter to share, in place of `config`.
         max_norm: upper limit of the L2 norm of returned rows; the lookup scales longer rows to this
             limit. Default: no limit.
-        padding_key: id whose row reads as zeros and is never trained. Default: none.
-        faae_coefficient: number by which each occurrence of an id is counted, 1 to 2**20. Admission
-            by count and eviction by frequency use these counts of ids. Default: 1.
-        output_dtype: dtype of the returned rows and of their gradient, as FBGEMM's argument of this
-            name. The dtype is `float32`, or `bfloat16` for a table with bfloat16 values and a
-            lookup without `max_norm`. With `bfloat16`, rows keep their stored bits and take half as
-            many bytes (`docs/precision.md`). Default: `float32`.
+        padding_key: id whose lookup returns zeros and trains no row. Default: none.
+        faae_coefficient: number that each occurrence of an id adds to the id's count, 1 to 2**20.
+            Admission by count and eviction by frequency use the counts of ids. Default: 1.
+        output_dtype: dtype of the returned rows and of their gradient, like FBGEMM's argument
+            `output_dtype`. The dtype is `float32`, or `bfloat16` for a table with bfloat16 values
+            and a lookup without `max_norm`. With `bfloat16`, the lookup returns the stored bits,
+            which take half the bytes of float32 (`docs/precision.md`). Default: `float32`.
 
     Inputs:
         ids: int32 or int64 Tensor of any shape, static or dynamic.
@@ -157,10 +157,10 @@ class TableLookup(nn.Cell):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
-        RuntimeError: ids have the wrong dtype or are outside the vocabulary, or no optimizer covers
-            the table in training.
+        RuntimeError: ids have the wrong dtype or are outside the vocabulary, or the cell is in
+            training and no optimizer trains the table.
 
-    `HashEmbeddingLookup` has the arguments of MindRec for this lookup, `EmbeddingLookup` has the
+    `HashEmbeddingLookup` has the arguments of MindRec for this lookup; `EmbeddingLookup` has the
     arguments of MindSpore.
 
     Example:

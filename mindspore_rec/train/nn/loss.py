@@ -26,9 +26,9 @@ class BCEWithLogitsLoss(nn.LossBase):
     On the CPU one operator computes the loss and its gradient. The gradient is :math:`\sigma(x_i) -
     y_i`, divided by the number of logits for the mean; the backward pass scales this gradient. The
     loss is summed in float64, in an order that does not depend on the number of threads. The cell
-    uses `mindspore.nn.BCEWithLogitsLoss` with a `weight` or `pos_weight`, for reduction 'none', for
-    types other than float32, on other devices, in `mindspore.export` and with
-    `MINDSPORE_REC_ONEDNN=off`.
+    uses `mindspore.nn.BCEWithLogitsLoss` if the operator does not support the case: with a `weight`
+    or `pos_weight`, for reduction 'none', for types other than float32, on devices other than the
+    CPU, in `mindspore.export` and with `MINDSPORE_REC_ONEDNN=off`.
 
     The operator has first derivatives only; a second derivative raises `NotImplementedError`.
 
@@ -40,14 +40,14 @@ class BCEWithLogitsLoss(nn.LossBase):
 
     Inputs:
         - **input** (Tensor): logits of any shape, float32, float16 or bfloat16.
-        - **target** (Tensor): labels of the same shape, usually in [0, 1].
+        - **target** (Tensor): labels of the same shape as `input`, usually in [0, 1].
 
     Outputs:
         Tensor of shape `()`, or of the shape of `input` for reduction 'none'. Without logits the
         mean is NaN and the sum is 0.
 
     Raises:
-        TypeError: a weight is a Parameter, or an input is not a Tensor of these types.
+        TypeError: a weight is a Parameter, or an input is not a Tensor of a supported dtype.
         ValueError: the reduction is unknown, or the shapes of the inputs differ.
         RuntimeError: the shapes of the inputs differ and are known only when the graph runs.
         NotImplementedError: a second derivative is computed.
@@ -75,7 +75,7 @@ class BCEWithLogitsLoss(nn.LossBase):
 
     @property
     def is_fused(self) -> bool:
-        """True if one operator computes float32 inputs; the graph compiler asks once per graph."""
+        """True if one operator computes the loss of float32 inputs; evaluated once per graph."""
         return self.fused is not None and may_fuse([self])
 
     def construct(self, input: Tensor, target: Tensor) -> Tensor:
@@ -92,7 +92,7 @@ def _is_float32(x: Any) -> bool:
 
 
 class _MeanOfLosses(nn.Cell):
-    """Mean over the element losses of a `mindspore.nn.BCEWithLogitsLoss`."""
+    """Mean of a `mindspore.nn.BCEWithLogitsLoss` over all elements."""
 
     def __init__(self, loss: nn.BCEWithLogitsLoss) -> None:
         super().__init__()

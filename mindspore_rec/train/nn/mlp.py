@@ -35,14 +35,14 @@ class MLP(FusedLayer):
         h_0 = x, \quad h_k = \text{drop}(a(\text{norm}(W_k h_{k-1} + b_k))), \quad
         y = W_{n+1} h_n + b_{n+1}
 
-    Here norm is batch normalization or the identity. The last, linear layer exists if
-    `out_features` is set; without it :math:`y = h_n`. Weights of layers with a rectifier as
+    Here norm is batch normalization or the identity. The last, linear layer exists only if
+    `out_features` is set; without this layer :math:`y = h_n`. Weights of layers with a rectifier as
     activation start with the initialization of He et al. (2015). Weights of other layers and of the
     last layer start with the initialization of Glorot & Bengio (2010). Biases start with 0.
     `mindspore.set_seed` seeds the initialization.
 
     On the CPU one operator computes the whole stack, forward and backward, with matrix products by
-    oneDNN; docs/dense.md lists the conditions. Batches are normalized as by `nn.BatchNorm1d`,
+    oneDNN; docs/dense.md lists the conditions. Batch normalization is as in `nn.BatchNorm1d`,
     except that a batch of one row does not change the moving variance.
 
     Args:
@@ -61,8 +61,9 @@ class MLP(FusedLayer):
             Default: 'float32'.
 
     Inputs:
-        x: float32 Tensor `[B, in_features]`, or one Tensor `[B, ...]` per width, with that many
-            floats per row. A bfloat16 Tensor, as from a lookup with `output_dtype`, is also legal.
+        x: float32 Tensor `[B, in_features]`, or for several widths, one Tensor `[B, ...]` per width
+            w, with w floats per row. A bfloat16 Tensor is also legal, for example from a lookup
+            with `output_dtype=bfloat16`.
 
     Outputs:
         float32 Tensor `[B, out_features]`, or `[B, hidden[-1]]`.

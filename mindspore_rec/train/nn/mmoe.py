@@ -64,8 +64,8 @@ class MMoE(FusedLayer):
             'bfloat16', as for `MLP`. Softmax and mixtures are float32. Default: 'float32'.
 
     Inputs:
-        x: float32 Tensor `[B, in_features]`, or one Tensor `[B, ...]` per width, with that many
-            floats per row.
+        x: float32 Tensor `[B, in_features]`, or for several widths, one Tensor `[B, ...]` per width
+            w, with w floats per row.
 
     Outputs:
         Tuple of one float32 Tensor `[B, hidden[-1]]` per task.
@@ -116,7 +116,7 @@ class MMoE(FusedLayer):
         self.first = MLP(inputs, [self.experts * width], activation, compute_dtype=compute_dtype)
         self.width = width
         self.later_widths = tuple(later)
-        # One product per expert is faster on the CPU than BatchMatMul with its transposes.
+        # On the CPU, one product per expert is faster than BatchMatMul with its transposes.
         self.later = nn.CellList(
             [
                 _later_layers(width, later, activation, dropout, compute_dtype)
@@ -165,7 +165,7 @@ class MMoE(FusedLayer):
         return self._outputs_of(join(inputs, self.in_features))
 
     def gate_weights(self, *inputs: Tensor) -> Tensor:
-        """Return each task's weights of the experts, with sum 1: float32 `[B, tasks, experts]`."""
+        """Return the experts' weights for each task, with sum 1: float32 `[B, tasks, experts]`."""
         check_inputs(inputs, self.in_features)
         return self._gates_of(join(inputs, self.in_features))
 

@@ -28,7 +28,7 @@ class NumberEmbedding(FusedLayer):
     layer of networks.
 
     Args:
-        numbers: N, the count of numbers per row, 1 to 65536.
+        numbers: the number N of input values per row, 1 to 65536.
         embedding_dim: width D of a vector, 1 to 8192.
         std: standard deviation of the normal distribution of the initial vectors, at least 0.
             `mindspore.set_seed` seeds the initialization. Default: 0.01.

@@ -51,7 +51,7 @@ _HASH_ONLY = (
 
 
 class InConfig:
-    """Convert old arguments that describe the table of an EmbeddingBag to a `TableConfig`."""
+    """Convert an EmbeddingBag's old arguments about its table to a `TableConfig`."""
 
     def apply(self, function: str, named: dict[str, Any]) -> None:
         """Replace the old arguments in `named` by a description or a table.
@@ -99,7 +99,7 @@ def _of_arguments(
 ) -> TableConfig | StaticParameter | None:
     """Return a table's description, or a new static table; None if `table` or `config` is set.
 
-    An EmbeddingBag of version 0.4 had these arguments, and `mode`.
+    In version 0.4, an EmbeddingBag had the arguments of this function, and `mode`.
     """
     explicit = given_arguments(_of_arguments, locals())
     describing = describing_arguments(_of_arguments, locals())

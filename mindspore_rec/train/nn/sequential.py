@@ -28,9 +28,9 @@ class FusedSequential(FusedLayer):
     """The layers of an `nn.SequentialCell`, with one operator forward and one backward on the CPU.
 
     The cell has the layers of the stack, with the same names and the same Parameter objects. So the
-    same checkpoint fits the cell and the stack. The stack itself computes the output on other
-    devices, without oneDNN, in `mindspore.export`, and for an input that is not float32 `[B,
-    in_channels]`.
+    same checkpoint fits the cell and the stack. The stack itself computes the output on devices
+    other than the CPU, without oneDNN, in `mindspore.export`, and for an input that is not float32
+    `[B, in_channels]`.
 
     Args:
         stack: float32 `nn.Dense` layers, each with at most one activation, and no other cells. The
@@ -40,10 +40,10 @@ class FusedSequential(FusedLayer):
             'bfloat16'. Default: 'float32'.
 
     Inputs:
-        x: Tensor, as the stack takes it.
+        x: Tensor, any input of the stack.
 
     Outputs:
-        Tensor, as the stack returns it.
+        Tensor, the output of the stack.
 
     Raises:
         TypeError: `stack` is not an `nn.SequentialCell`.

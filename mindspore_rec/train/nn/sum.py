@@ -14,12 +14,13 @@ __all__ = ["Sum"]
 
 
 class Sum(FusedLayer):
-    r"""Sum of several inputs, such as the logits of a network's branches, from left to right.
+    r"""Sum of several inputs from left to right, such as the logits of a network's branches.
 
     .. math::
         y = (x_1 + x_2) + \dots + x_n
 
-    In a `FusedGraph` the sum is part of the fused operator; elsewhere MindSpore's operators add.
+    In a `FusedGraph` the sum is part of the fused operator; elsewhere MindSpore's operators compute
+    the sum.
 
     Args:
         inputs: number of inputs n, 1 to 65536.

@@ -11,7 +11,7 @@ __all__ = ["tables_of"]
 
 
 def tables_of(net: nn.Cell) -> list[TableParameter]:
-    """Return all tables of a network, each once, in the order of its cells.
+    """Return all tables of a network, each once, in the order of the network's cells.
 
     Args:
         net: any Cell.

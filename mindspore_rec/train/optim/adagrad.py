@@ -20,9 +20,9 @@ class Adagrad(SparseOptimizer):
         a &= a + g^2 \\
         w &= w - lr \frac{g}{\sqrt{a}}
 
-    The formula is `mindspore.nn.Adagrad`'s. Rows outside the batch do not change, which is exact:
-    in ordinary Adagrad a gradient of 0 changes nothing. Source: Duchi et al., "Adaptive Subgradient
-    Methods for Online Learning and Stochastic Optimization", JMLR 2011.
+    The formula is `mindspore.nn.Adagrad`'s. Rows outside the batch do not change, exactly as in
+    ordinary Adagrad, in which a gradient of 0 changes nothing. Source: Duchi et al., "Adaptive
+    Subgradient Methods for Online Learning and Stochastic Optimization", JMLR 2011.
 
     Args:
         params: parameters of layers and tables, such as `net.trainable_params()`, or parameter
@@ -77,7 +77,7 @@ class Adagrad(SparseOptimizer):
 
 
 class RowWiseAdagrad(SparseOptimizer):
-    r"""Adagrad with one accumulator per row: 4 bytes of state per row of any width.
+    r"""Adagrad with one accumulator per row: 4 bytes of state for a row of any width.
 
     For a row of a table, with :math:`D` floats:
 
@@ -85,10 +85,10 @@ class RowWiseAdagrad(SparseOptimizer):
         a &= a + \frac{1}{D} \sum_{j=1}^{D} g_j^2 \\
         w &= w - lr \frac{g}{\sqrt{a} + epsilon}
 
-    Dense parameters get ordinary Adagrad with an accumulator for each element:
-    :math:`a = a + g^2`, :math:`w = w - lr \, g / (\sqrt{a} + epsilon)`. Source: FBGEMM's
-    ``EXACT_ROWWISE_ADAGRAD``, and Mudigere et al., "Software-Hardware Co-design for Fast and
-    Scalable Training of Deep Learning Recommendation Models", ISCA 2022.
+    Dense parameters use ordinary Adagrad with an accumulator for each element: :math:`a = a + g^2`,
+    :math:`w = w - lr \, g / (\sqrt{a} + epsilon)`. Source: FBGEMM's ``EXACT_ROWWISE_ADAGRAD``, and
+    Mudigere et al., "Software-Hardware Co-design for Fast and Scalable Training of Deep Learning
+    Recommendation Models", ISCA 2022.
 
     Args:
         params: parameters of layers and tables, such as `net.trainable_params()`, or parameter

@@ -92,11 +92,11 @@ class LazyAdam(AdamBase):
         v &= \beta_2 v + (1 - \beta_2) g^2 \\
         w &= w - lr \frac{\sqrt{1 - \beta_2^t}}{1 - \beta_1^t} \frac{m}{\sqrt{v} + eps}
 
-    With Nesterov's momentum the numerator is :math:`\beta_1 m + (1 - \beta_1) g`. In a table, rows
-    outside the batch keep their value and moments. As in the deprecated `mindspore.nn.LazyAdam`,
-    which has the same formula, :math:`t` is the optimizer's step. Dense parameters get ordinary
-    Adam. Source: Kingma & Ba, "Adam: A Method for Stochastic Optimization", ICLR 2015; the lazy
-    form is TensorFlow's LazyAdamOptimizer.
+    With Nesterov's momentum, the numerator of the update is :math:`\beta_1 m + (1 - \beta_1) g`. In
+    a table, rows outside the batch keep their value and moments. As in the deprecated
+    `mindspore.nn.LazyAdam`, which has the same formula, :math:`t` is the number of the optimizer's
+    step. Dense parameters use ordinary Adam. Source: Kingma & Ba, "Adam: A Method for Stochastic
+    Optimization", ICLR 2015; the lazy form is TensorFlow's LazyAdamOptimizer.
 
     Args:
         params: parameters of layers and tables, such as `net.trainable_params()`, or parameter
@@ -159,10 +159,10 @@ class LazyAdam(AdamBase):
 class Adam(LazyAdam):
     """Adam: `mindspore.nn.Adam` for dense parameters, and `LazyAdam` for tables.
 
-    The two optimizers differ for rows of a table outside the batch. `mindspore.nn.Adam` would decay
-    the moments of rows outside the batch and update these rows. Such an update takes a pass over
-    the whole table in each step. `LazyAdam` leaves rows outside the batch unchanged. Arguments,
-    formula and errors are as for `LazyAdam`.
+    `mindspore.nn.Adam` and `LazyAdam` differ for rows of a table that are outside the batch.
+    `mindspore.nn.Adam` would decay the moments of rows outside the batch and update these rows. An
+    update of rows outside the batch would need a pass over the whole table in each step. `LazyAdam`
+    leaves rows outside the batch unchanged. Arguments, formula and errors are as for `LazyAdam`.
 
     Example:
         >>> from mindspore import nn

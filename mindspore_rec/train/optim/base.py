@@ -37,30 +37,32 @@ class SparseOptimizer(nn.Optimizer):
 
     A step, for every parameter ``w`` with raw gradient ``g``:
 
-    1. ``g = g / loss_scale``;
-    2. ``g = g * c`` with ``c = clip_global_norm / max(norm, clip_global_norm)``, where ``norm`` is
-       the Euclidean norm of all gradients of the optimizer, with gradients of tables summed by key;
-    3. ``g = g + weight_decay * w`` (decoupled in AdamW);
-    4. the rule, in the native core: one operator for all dense parameters, one for each table.
-       MindSpore's operators update dense parameters that are not float32 or have centralized
-       gradients. If MindSpore does not run on the CPU, its operators update all dense parameters.
+    1. Divide by the loss scale: ``g = g / loss_scale``.
+    2. Clip: ``g = g * c`` with ``c = clip_global_norm / max(norm, clip_global_norm)``. Here
+       ``norm`` is the Euclidean norm of all gradients of the optimizer. For the norm, gradients of
+       tables are summed by key.
+    3. Add the weight decay, which AdamW decouples: ``g = g + weight_decay * w``.
+    4. Apply the rule in the native core: one operator for all dense parameters, and one operator
+       for each table. MindSpore's operators update dense parameters that are not float32 or have
+       centralized gradients. If MindSpore does not run on the CPU, MindSpore's operators update all
+       dense parameters.
 
-    A table's step visits only the rows of the batch, each row once. Gradients of a key that occurs
-    several times, in one or several lookups, are summed first. This is the "lazy" form of each
-    optimizer rule, in which rows outside the batch do not decay and keep their moments.
+    A step of a table updates only the rows of the batch, each row once. If a key occurs several
+    times, in one or several lookups, its gradients are summed before the update. Tables use the
+    "lazy" form of each optimizer rule: rows outside the batch do not decay and keep their moments.
 
     If several workers train together, a step first exchanges their gradients. Dense gradients are
-    averaged over the workers. Gradients of tables go to the workers that own the rows. Dense
-    parameters start with the values of worker 0 on all workers.
+    averaged over the workers. Gradients of tables are sent to the workers that own the rows. On all
+    workers, dense parameters start with the values of worker 0.
 
     Without parameter groups, dense parameters with 'beta' or 'gamma' in their names do not decay,
     as in `mindspore.nn.Optimizer`. Tables decay regardless of their names. `step` counts from 1.
 
     A subclass passes its native rule and its dense state to `__init__` and defines `dense_step`.
-    The subclass also defines `prepare` if some values are computed once per step. By default,
-    `dense_step` updates all dense parameters. With `native_dense = True`, the native rule does the
-    same update, and `dense_step` updates only dense parameters that the native core does not
-    update.
+    The subclass also defines `prepare` if `dense_step` needs values that are computed once per
+    step. By default, `dense_step` updates all dense parameters. With `native_dense = True`, the
+    native core updates dense parameters by the same formula, and `dense_step` updates only the
+    remaining dense parameters.
 
     Args:
         params: parameters of layers and tables, such as `net.trainable_params()`, or parameter
@@ -73,8 +75,8 @@ class SparseOptimizer(nn.Optimizer):
         clip_global_norm: finite number > 0, or None for no clipping.
         rule: name of the native rule.
         constants: constants of the rule.
-        state: initial value of each state of the dense parameters, by attribute name. A state has
-            the shape of its parameter.
+        state: initial values of the dense parameters' states, by attribute name. A state has the
+            shape of its parameter.
 
     Raises:
         TypeError: an argument has a wrong type.
@@ -172,7 +174,7 @@ class SparseOptimizer(nn.Optimizer):
         self, rule: str, constants: Mapping[str, Any], states: tuple[str, ...]
     ) -> None:
         native = native_dense_places(self, self._dense_index)
-        # Dense parameters that the native core updates, and the other dense parameters.
+        # Dense parameters that the native core updates, and the remaining dense parameters.
         self._native_index = tuple(self._dense_index[j] for j in native)
         self._other_dense = tuple(j for j in range(len(self._dense_index)) if j not in set(native))
         self._other_index = tuple(self._dense_index[j] for j in self._other_dense)
@@ -191,7 +193,7 @@ class SparseOptimizer(nn.Optimizer):
     # ---- what a rule defines
 
     def prepare(self, step: Tensor) -> Any:
-        """Compute values for `dense_step` from the step number (float32, 0-d, from 1)."""
+        """Compute values for `dense_step` from the number of the step (float32, 0-d, from 1)."""
         return ()
 
     def dense_step(self, j: int, w: Any, g: Any, lr: Any, decay: Any, prepared: Any) -> Any:
@@ -214,8 +216,8 @@ class SparseOptimizer(nn.Optimizer):
     # ---- the step
 
     # The step does not use ms.jit, although ms.jit would make it 2 to 4 times faster in PyNative
-    # mode. In MindSpore 2.10 a jitted function keeps the memory that a Parameter had before
-    # set_data. After a checkpoint is loaded, the optimizer would update memory that nobody reads.
+    # mode. In MindSpore 2.10 a jitted function keeps using the memory that a Parameter had before
+    # set_data. After a checkpoint is loaded, a jitted step would update memory that nobody reads.
     def construct(self, gradients: Any) -> Any:
         """Update all parameters.
 
@@ -233,7 +235,7 @@ class SparseOptimizer(nn.Optimizer):
         return done
 
     def scale_and_update(self, gradients: Any) -> Any:
-        """Do a step, clipped by the norm of all gradients, without counting the step."""
+        """Do a step with gradients clipped by their global norm, without counting the step."""
         if self.clip_global_norm is None:
             return self.update(gradients, self.reciprocal_scale, not self.need_scale)
         norm = ops.sqrt(self.squared_norm(gradients))
@@ -311,7 +313,7 @@ class SparseOptimizer(nn.Optimizer):
             )
 
     def squared_norm(self, gradients: Any) -> Any:
-        """Return the sum of squares of all gradients, free of the loss scale: float32, 0-d."""
+        """Return the sum of squares of all gradients without the loss scale: float32, 0-d."""
         self._check_count(gradients)
         dense: Any = ()
         for i in self._dense_index:

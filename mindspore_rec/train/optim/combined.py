@@ -19,11 +19,11 @@ __all__ = ["CombinedOptimizer"]
 
 
 class CombinedOptimizer(nn.Optimizer):
-    """One optimizer made of several, such as FTRL for a wide and LazyAdam for a deep network.
+    """One optimizer made of several, such as FTRL for the wide and LazyAdam for the deep part.
 
-    The list `parameters` has the parameters of one part after another. A step of the combination is
-    one step of each part, and all parts share one `global_step`. The combination owns its parts: do
-    not call the parts separately any more.
+    The list `parameters` contains all parameters of the first part, then all parameters of the
+    second part, and so on. A step of the combination is one step of each part, and all parts share
+    one `global_step`. The combination owns its parts: do not call the parts separately any more.
 
     Args:
         optimizers: optimizers of this package, with the same loss scale and without a common
@@ -103,7 +103,7 @@ class CombinedOptimizer(nn.Optimizer):
             self.learning_rate = ParameterTuple(rates)
 
     def construct(self, gradients: Any) -> Any:
-        """Update all parameters; `gradients` has one gradient per parameter, in the same order."""
+        """Update all parameters with one gradient each, in the order of `parameters`."""
         done: Any = ()
         if self._over_workers:
             gradients = self._worker_exchange(gradients, self.global_step)
@@ -121,7 +121,7 @@ class CombinedOptimizer(nn.Optimizer):
         return done
 
     def apply_by_handle(self, grads: Any, handles: Any) -> None:
-        """Raise TypeError: call this method of the part that trains the table."""
+        """Raise TypeError; call this method on the part that trains the table instead."""
         raise TypeError("apply_by_handle must be called on the optimizer that trains the table")
 
     def _span(self, gradients: Any, k: int) -> Any:

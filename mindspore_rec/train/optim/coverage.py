@@ -33,7 +33,7 @@ def split_tables(owners: Sequence[Any]) -> tuple[tuple[int, ...], tuple[int, ...
 
 
 def decay_flags(optimizer: Any, owners: Sequence[Any]) -> tuple[bool, ...]:
-    """Return a flag per parameter, True if it decays; without groups tables of any name decay.
+    """Return a flag per parameter, True if the parameter decays; without groups, all tables decay.
 
     Args:
         optimizer: the optimizer, with the flags that `nn.Optimizer` has set.

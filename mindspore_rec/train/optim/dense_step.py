@@ -90,7 +90,7 @@ class DenseStep(nn.Cell):
             scale: factor of the gradients, one float32 number.
             step: number of the step from 1, one int32 number.
             numbers: learning rates of the parameters `rates_of`, then weight decays of the
-                parameters `decays_of`, float32, one number each.
+                parameters `decays_of`, with one float32 number per parameter.
 
         Returns:
             A Tensor on which later operators can depend.

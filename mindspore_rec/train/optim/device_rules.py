@@ -26,7 +26,7 @@ Rule = Callable[[Any, Any, Any, Numbers], tuple[Any, Any]]
 
 
 def _number(value: float) -> Tensor:
-    # The number is a Tensor, because some graph operators treat a Python float as a float64.
+    # Return the number as a Tensor, because some graph operators treat a Python float as a float64.
     return Tensor(value, ms.float32)
 
 

@@ -18,8 +18,8 @@ __all__ = ["DeviceStep"]
 class DeviceStep(nn.Cell):
     """Cell that updates rows with a gradient on the device: gather, apply the rule, scatter.
 
-    The number of rows with a gradient changes from step to step, and so do shapes in this part of
-    the graph. The graph is compiled only once.
+    The number of rows with a gradient changes from step to step, and so do Tensor shapes in this
+    part of the graph. The graph is compiled only once.
 
     Args:
         owner: the table; its device tier does not share memory with the host.
@@ -50,8 +50,8 @@ class DeviceStep(nn.Cell):
 
     def slots(self, token: Tensor) -> Tensor:
         """Return the slots of the rows with a gradient, int32 `[n]`, `n >= 1`."""
-        # The range has one element per slot. Shape inference has no other way to learn a length
-        # that depends on the data.
+        # The range has one element per slot, because shape inference can learn a data-dependent
+        # length only from `ops.Range`.
         count = self._count(token, self._descriptor).reshape(())
         return self._touched(self._range(self._zero, count, self._one), self._descriptor)
 

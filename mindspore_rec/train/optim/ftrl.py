@@ -27,8 +27,8 @@ class FTRL(SparseOptimizer):
     formula. Source: McMahan et al., "Ad Click Prediction: a View from the Trenches", KDD 2013.
 
     :math:`z` sums terms divided by the learning rate, so that a change of the rate would rescale
-    the weights. So a learning rate schedule is an error, as in `mindspore.nn.FTRL`. Parameter
-    groups may have different rates.
+    the weights. Therefore a learning rate schedule is an error, as in `mindspore.nn.FTRL`.
+    Parameter groups may have different rates.
 
     Args:
         params: parameters of layers and tables, such as `net.trainable_params()`, or parameter

@@ -81,7 +81,8 @@ class Momentum(SparseOptimizer):
         """Update a dense parameter."""
         if not self._nesterov:
             return self._opt(w, self.moments[j], lr, g, self._momentum)
-        # ApplyMomentum(use_nesterov=True) is not used, because it ignores the flag on the CPU.
+        # ApplyMomentum(use_nesterov=True) is not used, because ApplyMomentum ignores this flag on
+        # the CPU.
         m = self._add(self._mul(self.moments[j], self._momentum), g)
         ahead = self._add(g, self._mul(m, self._momentum))
         return self._assign(self.moments[j], m), self._assign_sub(w, self._mul(lr, ahead))

@@ -18,8 +18,8 @@ from mindspore_rec.train.optim.dense_step import as_float32
 
 __all__ = ["WorkerExchange", "require_same_settings", "start_alike"]
 
-# Number of steps between two comparisons of the workers' dense parameters. The first comparison is
-# in the first step.
+# Number of steps between two comparisons of the workers' dense parameters. The first comparison
+# takes place in the first step.
 COMPARE_EVERY = 100
 
 
@@ -109,7 +109,8 @@ def require_same_settings(tables: Sequence[Any], settings: Mapping[str, Any]) ->
         settings: settings of the optimizer, by name.
 
     Raises:
-        ValueError: a setting of some worker differs from worker 0; that worker raises first.
+        ValueError: a setting of some worker differs from worker 0's setting; the differing worker
+            raises the error first.
 
     Example:
         >>> require_same_settings([], {"learning_rate": 0.1})

@@ -16,12 +16,12 @@ def check_rates(optimizer: nn.Optimizer, steps: int | None, epochs: int = 1) -> 
 
     Args:
         optimizer: the optimizer.
-        steps: number of steps of the training; None if unknown. `steps` is not checked for an
-            optimizer that has already made steps, since a resumed training may skip some steps.
+        steps: number of steps of the training; None if unknown. `steps` is not checked if the
+            optimizer has already made steps, because a resumed training may skip some steps.
         epochs: number of epochs of the training. Default: 1.
 
     Returns:
-        Number of steps; None without a list of rates.
+        Number of remaining steps; None if the optimizer has no list of rates.
 
     Raises:
         ValueError: a list of learning rates is shorter than `steps`.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An optimizer's steps of its tables, with one operator per table."""
+"""Optimizer steps of tables, with one operator per table."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class TableSteps(nn.Cell):
         self._count = len(owners)
         self._descriptors = tuple(owner.descriptor for owner in owners)
         self._bindings = tuple(Tensor(np.array([binding], np.int64)) for binding in bindings)
-        # A table with rows in device memory that the host does not share does its step on the
-        # device.
+        # If a table's rows are in device memory that the host does not share, the table's step runs
+        # on the device.
         on_device = [owner.device is not None and not owner.device.shared for owner in owners]
         self._device_place = tuple(
             sum(on_device[:j]) if on_device[j] else -1 for j in range(len(owners))

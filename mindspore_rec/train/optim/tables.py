@@ -13,8 +13,8 @@ from mindspore.nn import Cell
 
 __all__ = ["bind_table", "check_covered", "table_of", "trainable_tables"]
 
-# Maps a native table id to the optimizer that trains the table, the rule, and the number of this
-# binding.
+# Maps a native table id to a tuple: the optimizer that trains the table, its rule, and the number
+# of the binding.
 _trainers: dict[int, tuple[weakref.ref[Cell], str, int]] = {}
 
 
@@ -30,16 +30,16 @@ def trainable_tables(parameters: Iterable[Parameter]) -> dict[int, Any]:
 
 
 def bind_table(optimizer: Cell, owner: Any, rule: str, constants: Mapping[str, Any]) -> int:
-    """Bind a table to the optimizer that trains it; an earlier optimizer can no longer step it.
+    """Bind a table to the optimizer that trains it; an earlier optimizer can no longer update it.
 
-    Rows keep their values. Rows keep their optimizer state if the rule stays the same; a new rule
-    starts with a new state.
+    Rows keep their values. Rows keep their optimizer state if the rule stays the same; with another
+    rule, the state is new.
 
     Args:
         optimizer: the optimizer.
         owner: the owner of the table, a MapParameter or a StaticParameter.
         rule: name of the native rule.
-        constants: the rule's constants, as `TableParameter.bind_optimizer` takes them.
+        constants: the rule's constants, as in `TableParameter.bind_optimizer`.
 
     Returns:
         The number that identifies the optimizer to the table in each step.
@@ -63,7 +63,7 @@ def bind_table(optimizer: Cell, owner: Any, rule: str, constants: Mapping[str, A
 def check_covered(net: Cell, optimizer: Any) -> None:
     """Raise RuntimeError if `optimizer` does not train every table of `net`.
 
-    A table learns only from an optimizer of `mindspore_rec.optim` that has the table's parameter.
+    A table is trained only by an optimizer of `mindspore_rec.optim` that has the table's parameter.
     With another optimizer, such as `mindspore.nn.Adam` with the same parameter, the table would
     silently keep its initial values.
 
@@ -73,8 +73,8 @@ def check_covered(net: Cell, optimizer: Any) -> None:
         optimizer: the optimizer that trains the network, a list of optimizers, or None.
 
     Raises:
-        RuntimeError: no optimizer covers a table, or an optimizer created later has taken a table
-            over; the message names all such tables.
+        RuntimeError: no optimizer trains a table, or a table was bound to an optimizer created
+            later; the message names all such tables.
 
     Example:
         >>> from mindspore import nn

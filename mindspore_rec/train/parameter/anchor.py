@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Parameter that represents a table; it detects when MindSpore saves or loads without rows.
+"""The Parameter that represents a table; detects saves and loads without the table's rows.
 
 MindSpore's `save_checkpoint`, `ModelCheckpoint` and `load_param_into_net` handle Parameters only:
 the anchor of a table, but not its rows. A checkpoint without rows would load silently into a table
-with other rows or none. So each anchor has a random number that identifies the table among all
-processes. If a load sets another number, the loaded weights belong to other rows. After such a
-load, lookups of the table are an error until its rows are loaded, too.
+with other rows or no rows. So each anchor has a random number that identifies the table among all
+processes. If a load sets a number other than the anchor's number, the loaded weights belong to
+other rows. After a load of weights for other rows, lookups of the table raise an error until the
+table's rows are also loaded.
 
-The number of an anchor is so small that its square is 0 in float32. So anchors add nothing to a sum
-of squares over all parameters, such as a penalty.
+The random number of an anchor is so small that its square is 0 in float32. So anchors add nothing
+to a sum of squares over all parameters, such as a penalty.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ def new_anchor(owner: Any, name: str, requires_grad: bool) -> Parameter:
     table = weakref.ref(owner)
 
     def load(data: Any, *args: Any, **kwargs: Any) -> Parameter:
-        # The anchor keeps its number, since later checkpoints belong to this table.
+        # Loading does not change the anchor's number, because later checkpoints contain the rows of
+        # this table.
         live_table = table()
         if live_table is not None:
             if _same(data, number):
@@ -60,8 +62,8 @@ def new_anchor(owner: Any, name: str, requires_grad: bool) -> Parameter:
             _warn_once(table())
         return anchor
 
-    # MindSpore calls these methods to load a Parameter, and before it saves a Cell with the
-    # Parameter.
+    # MindSpore calls `set_data` or `assign_value` to load a Parameter, and `init_data` before it
+    # saves a Cell with the Parameter.
     anchor.set_data = load
     anchor.assign_value = load
     anchor.init_data = init_data

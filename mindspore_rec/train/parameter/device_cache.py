@@ -5,14 +5,15 @@ The cache is a Parameter `[device_rows + 3, dim]` of values, and a matrix of opt
 last three rows of the cache are the value of an unknown key, the value of padding, and a scratch
 row. A training lookup maps ids to slots of the cache on the host. One swap exchanges the least used
 rows of the cache for missing rows, and the graph gathers rows by slot. The table on the host still
-owns counts, ages and admission. The newest value of a cached row is in the cache. A cached row is
-written back to the host before evaluation, an export, a checkpoint or a lower tier reads the row.
+stores counts and ages, and decides about admission. The newest value of a cached row is in the
+cache. A cached row is written back to the host before evaluation, an export, a checkpoint or a
+lower tier reads the row.
 
 There are two forms of one tier, with the same results:
 
 * *shared*: the device is the CPU. Native code swaps and updates rows in the memory of the
-  Parameter. The kernels are the same as on the host, so all bits are the same. The program need not
-  call `prepare` or `sync`.
+  Parameter. The kernels are the same as on the host, so the results have the same bits as on the
+  host. The program need not call `prepare` or `sync`.
 * *graph*: any other device. The method `prepare` swaps rows with Gather and ScatterUpdate. The
   program must call `prepare` for the ids of each lookup, after the previous step. ScatterAdd sums
   the gradients, and elementwise operators apply the optimizer's formula. Rows agree with the
@@ -91,8 +92,8 @@ class DeviceTier(nn.Cell):
         zeros = ops.zeros_like
 
         def slots_bprop(ids, descriptor, anchor, values, out, dout):  # type: ignore[no-untyped-def]
-            # Slots have no gradient. A constant is returned as its own gradient, because nothing
-            # reads that gradient.
+            # Slots have no gradient. The gradient of a constant input is the constant itself,
+            # because nothing reads this gradient.
             return zeros(ids), descriptor, zeros(anchor), values
 
         self._slots = custom_op(
@@ -111,7 +112,7 @@ class DeviceTier(nn.Cell):
         return Parameter(Tensor.from_numpy(array), name=name, requires_grad=False)
 
     def bind(self) -> None:
-        """Allocate memory for the optimizer's state; call this after an optimizer was bound."""
+        """Allocate the optimizer's state; call this method after an optimizer was bound."""
         width = self._native.device_state_width
         rows = self.rows + EXTRA_ROWS
         if self.shared:
@@ -138,7 +139,7 @@ class DeviceTier(nn.Cell):
         """Do the host's part of a training lookup in advance: count and admit keys, promote rows.
 
         If the device is not the CPU, call this method for each lookup of a step, after the previous
-        step and before the step itself. On the CPU the call may be left out.
+        step and before the step itself. On the CPU, calling `prepare` is optional.
 
         Args:
             ids: ids of the lookup, an int32 or int64 array or Tensor.
@@ -147,7 +148,8 @@ class DeviceTier(nn.Cell):
 
         Raises:
             ValueError: the lookups of the step have more distinct keys than the tier has rows; the
-                message has the number of rows that are needed. The table does not change.
+                message contains the required number of rows. After this error the table is
+                unchanged.
         """
         array = ids.asnumpy() if isinstance(ids, Tensor) else np.ascontiguousarray(ids)
         moves = self._native.prepare_device(array, padding_key, faae_coefficient)
@@ -156,8 +158,8 @@ class DeviceTier(nn.Cell):
     def sync(self) -> None:
         """Write rows that changed on the device back to the host.
 
-        On the CPU the call is not necessary. On other devices, evaluation in a graph raises an
-        error if this call is missing. Methods that read the table outside a graph make the call
+        On the CPU, calling `sync` is not necessary. On other devices, evaluation in a graph raises
+        an error if `sync` was not called. Methods that read the table outside a graph call `sync`
         themselves.
         """
         self._move(*self._native.fetch_dirty())

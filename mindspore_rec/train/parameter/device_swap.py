@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Move rows out of a device cache and into it, with operators that every device has."""
+"""Move rows into and out of a device cache, with operators that every device has."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Swap:
     def run(
         self, out_slots: np.ndarray, in_slots: np.ndarray, values: np.ndarray, states: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Copy the rows at `out_slots` out, then write new rows to `in_slots`.
+        """Copy out the rows at `out_slots`, then write new rows to `in_slots`.
 
         Args:
             out_slots: int32 `[n]`.
@@ -108,5 +108,5 @@ class Swap:
 
 
 def _padded(rows: int) -> int:
-    # Few different sizes let the device's memory pool reuse its blocks.
+    # With few different sizes, the device's memory pool can reuse its blocks.
     return max(1024, 1 << (rows - 1).bit_length()) if rows else 1

@@ -28,8 +28,8 @@ class EvictedKeys:
         keys: int64 `[n]`.
         reasons: str `[n]`, 'idle_steps', 'idle_seconds', 'capacity' or 'norm'.
         steps: int64 `[n]`, the table's step at the eviction.
-        times: uint32 `[n]`, the watermark at the eviction, in seconds since 1970; 0 without event
-            times.
+        times: uint32 `[n]`, the watermark of event times at the eviction, in seconds since 1970; 0
+            without event times.
     """
 
     keys: np.ndarray
@@ -56,7 +56,7 @@ class DynamicTable(TableParameter):
     # ---- admission
 
     def set_threshold(self, threshold: int | None) -> None:
-        """Set the threshold of admission by count, also during training.
+        """Set the threshold of admission by count; the call is legal during training.
 
         Args:
             threshold: as for `CountAdmission`. A lower threshold admits counted keys at their next
@@ -80,14 +80,14 @@ class DynamicTable(TableParameter):
     # ---- eviction
 
     def set_eviction(self, eviction: Eviction | None) -> None:
-        """Set the rules of eviction; rows that are due under the old rules are evicted first.
+        """Set the rules of eviction; first, evict rows that are due under the old rules.
 
         Args:
             eviction: the rules, or None for no eviction. The order cannot change to or from
                 'lfu_decay' and 'score', because these orders need memory in every row.
 
         Raises:
-            ValueError: the order would change to or from 'lfu_decay' or 'score'.
+            ValueError: the change of the order is to or from 'lfu_decay' or 'score'.
         """
         eviction = check_eviction(eviction)
         self._synchronised().set_eviction(
@@ -100,8 +100,8 @@ class DynamicTable(TableParameter):
 
         Args:
             at_once: True to free all memory before the call returns, False to free memory in slices
-                over the following training steps. With either value, no lookup sees a row that is
-                too old.
+                over the following training steps. With either value, lookups never return the value
+                of an expired row.
 
         Raises:
             ValueError: the table has no rule of eviction, or has a rule in seconds and no event
@@ -112,7 +112,7 @@ class DynamicTable(TableParameter):
         self._synchronised().evict(bool(at_once))
 
     def evict_due(self) -> None:
-        """Free all rows that are due for eviction; no lookup sees such rows any more.
+        """Free all rows that are due for eviction; lookups ignore such rows even before.
 
         Without this call, the following training steps free the due rows in slices.
         """
@@ -126,7 +126,7 @@ class DynamicTable(TableParameter):
             scores: float32 `[n]`, without NaN.
 
         Returns:
-            Number of the keys that have a row.
+            Number of `keys` that have a row.
 
         Raises:
             TypeError, ValueError: a type or shape is wrong, a score is NaN, or the table has no
@@ -155,7 +155,7 @@ class DynamicTable(TableParameter):
     # ---- explanation
 
     def explain(self, key: int) -> Explanation:
-        """Return the table's information about a key, in a form for printing.
+        """Return an explanation of a key; the explanation prints as a sentence.
 
         Args:
             key: any int64.
@@ -163,7 +163,8 @@ class DynamicTable(TableParameter):
         Returns:
             An `Explanation` with presence, tier, count, threshold, last step and time seen, and
             norm. For a key without a row, the `Explanation` also has the reason: the key was not
-            admitted, or its row was evicted. The table remembers its last few thousand evictions.
+            admitted, or its row was evicted. The table stores information about its last few
+            thousand evictions.
 
         Example:
             >>> from mindspore_rec import CountAdmission, MapParameter
@@ -187,25 +188,25 @@ class DynamicTable(TableParameter):
     ) -> tuple[Tensor, Tensor]:
         """Return the rows of a training lookup outside a graph, and handles for training the rows.
 
-        Keys are inserted and counted as in any training lookup. A handle is the place of a row:
+        Keys are inserted and counted as in any training lookup. A handle is the location of a row:
         `optimizer.apply_by_handle(grads, handles)` finds the row without its id. Handles are valid
-        until a row leaves the table (evict, erase, clear) or an optimizer of another kind takes
-        over. An invalid handle raises `StaleHandleError`. A made-up handle also raises
+        until a row leaves the table (evict, erase, clear) or the table is bound to an optimizer
+        with another rule. An invalid handle raises `StaleHandleError`. A forged handle also raises
         `StaleHandleError`, because only the table can make the tag inside a handle.
 
         Args:
             ids: int32 or int64 array or Tensor of any shape.
-            padding_key: id that has no row and reads as zeros. Default: none.
+            padding_key: id without a row; for this id, the returned row is zeros. Default: none.
 
         Returns:
             rows, float32 Tensor `[*ids.shape, dim]`, and handles, int64 Tensor `[*ids.shape, 2]`.
 
         Raises:
-            NoOptimizerError: no optimizer covers the table.
+            NoOptimizerError: no optimizer trains the table.
             RuntimeError: weights of the network were loaded without the rows of this table; see
                 `keep_rows`.
 
-        The method follows the lookup by address in Rec SDK's dynamic expansion.
+        The method is modelled on the lookup by address in Rec SDK's dynamic expansion.
         """
         rows, handles = self._synchronised().lookup_with_handles(_array(ids), padding_key)
         return Tensor.from_numpy(rows), Tensor.from_numpy(handles)

@@ -24,9 +24,9 @@ class Explanation:
     Attributes:
         table: the table's name.
         key: the key.
-        present: whether the key has a row that evaluation sees.
-        tier: tier of the row: 'host', 'remote' or 'ssd'; '' if the key has no row. A row in flight
-            to a lower tier counts as 'host'.
+        present: whether the key has a row that evaluation can read.
+        tier: tier of the row: 'host', 'remote' or 'ssd'; '' if the key has no row. For a row in
+            flight to a lower tier, the tier is 'host'.
         count: number of the key's training occurrences, times `faae_coefficient`; occurrences
             before admission count, too. The count is an estimate if admission is by sketch.
         threshold: threshold of admission by count; -1 if there is no threshold.
@@ -34,9 +34,9 @@ class Explanation:
         last_time: event time of the step `last_step`, in seconds since 1970; None without a row or
             without event times.
         norm: L2 norm of the value; None without a row.
-        score: frequency of the row with eviction order 'lfu_decay', or score with order 'score';
-            None with other orders.
-        reason: text on the reason why the key has no row; '' if the key has a row.
+        score: the row's frequency with eviction order 'lfu_decay', or the row's score with order
+            'score'; None with other orders.
+        reason: text that explains why the key has no row; '' if the key has a row.
         evicted_step: step of the key's last eviction; None if the table remembers no eviction.
         evicted_time: event time of the step `evicted_step`, or None.
     """

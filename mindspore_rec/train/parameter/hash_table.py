@@ -41,9 +41,9 @@ class HashTable(DynamicTable):
     every value dtype; `put` and `erase` return the table. In a graph, write `self.map[key] =
     value`. The compiler cannot assign through a local name (`m = self.map`, then `m[key] = value`),
     but `m.put(key, value)` works. To freeze a table, set `requires_grad` of the table, not of its
-    Parameter. A frozen table is only read, also by `get`. Outside a graph, keys and values may be
-    NumPy arrays, with int32 or int64 keys and float32 values. If the key dtype is int32, keys must
-    be in the range of int32.
+    Parameter. All lookups of a frozen table, even `get`, leave the table unchanged. Outside a
+    graph, keys and values may be NumPy arrays, with int32 or int64 keys and float32 values. If the
+    key dtype is int32, keys must be in the range of int32.
 
     Args:
         config: description of the table, without `vocab_size`. The default name is
@@ -55,8 +55,9 @@ class HashTable(DynamicTable):
 
     Raises:
         TypeError: an argument is of the wrong type.
-        ValueError: an argument is out of range, or a tier contains rows of an earlier run. Another
-            cause is an open table with the same name, if both tables have tiers below host memory.
+        ValueError: an argument is out of range, or a tier contains rows of an earlier run. A
+            ValueError also occurs if an open table has the same name and both tables have tiers
+            below host memory.
         OSError, RemoteError: a tier cannot be opened.
 
     Calling the table calls `get`. `MapParameter` is a HashTable with MindSpore's arguments.
@@ -201,10 +202,11 @@ class HashTable(DynamicTable):
 
         Args:
             key_tensor: keys, int32 or int64, of any shape.
-            insert_default_value: True for a training lookup: occurrences of keys are counted, and
-                an admitted key without a row gets a row with its initial value. The result is
-                differentiable if an optimizer covers the table. False for a read: the table does
-                not change, keys without a row read `unknown_value`, and no gradient flows.
+            insert_default_value: True for a training lookup, which counts keys and inserts a row
+                with the initial value for each admitted key without a row. The result is
+                differentiable if an optimizer trains the table. False for a read: for a key without
+                a row, the result is `unknown_value`; the table does not change, and no gradient
+                flows.
 
         Returns:
             float32 Tensor `[*key_tensor.shape, *value_shape]`.
@@ -220,9 +222,9 @@ class HashTable(DynamicTable):
     def put(self, key_tensor: Tensor, value_tensor: Tensor | float) -> HashTable:
         """Set the values of keys, regardless of admission; the last value of a repeated key wins.
 
-        With a cache, the keys are stored in several parts, in order, if they are more than a
-        quarter of the cache's host rows. If a tier fails, the message has the number of keys that
-        were stored.
+        With a cache, a call with more keys than a quarter of the cache's host rows stores the keys
+        in several parts, in order. If a tier fails, the error message contains the number of stored
+        keys.
 
         Args:
             key_tensor: keys, int32 or int64, of any shape.
@@ -239,9 +241,9 @@ class HashTable(DynamicTable):
     def erase(self, key_tensor: Tensor) -> HashTable:
         """Remove keys with their values, optimizer states and counts; ignore absent keys.
 
-        With a cache, the keys are erased in several parts, in order, if they are more than a
-        quarter of the cache's host rows. If a tier fails, the message has the number of keys that
-        were erased.
+        With a cache, a call with more keys than a quarter of the cache's host rows erases the keys
+        in several parts, in order. If a tier fails, the error message contains the number of erased
+        keys.
         """
         self._erase(key_tensor, self.descriptor)
         return self
@@ -270,8 +272,8 @@ class HashTable(DynamicTable):
         return self.get_keys(), self.get_values()
 
     def _rows(self) -> Tensor:
-        # The range has one element per row. Shape inference has no other way to learn a length that
-        # depends on the data.
+        # The range has one element per row, because shape inference can learn a data-dependent
+        # length only from `ops.Range`.
         return self._range(self._zero, self._size(self.descriptor).reshape(()), self._one)
 
     def __getitem__(self, key_tensor: Tensor) -> Tensor:
@@ -314,9 +316,9 @@ class HashTable(DynamicTable):
             incremental: False to export every row, with status 0 (unchanged). True to export the
                 changes since the last export; the first export has all rows. Rows with status 1
                 (modified) come first. Keys with status 2 (erased or evicted) follow and have no
-                values. A row is modified if it was put, trained, or looked up in training. With
-                several workers, `incremental` must be False; `RecCheckpoint` writes the changes of
-                all workers.
+                values. A row counts as modified if it was put, trained, or looked up in training.
+                With several workers, `incremental` must be False; `RecCheckpoint` writes the
+                changes of all workers.
 
         Returns:
             keys `[n]` of the key dtype, values float32 `[number of rows, *value_shape]`,
@@ -339,7 +341,7 @@ class HashTable(DynamicTable):
     def export_slice_data(
         self, incremental: bool = False, slice_bytes: int = SLICE_BYTES
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
-        """Return the next slice of `export_data`; repeat the call until the last element is True.
+        """Return the next slice of `export_data`; repeat the call until the last result is True.
 
         The first call determines the keys of all slices. Each call reads the current values of its
         slice.
@@ -429,9 +431,9 @@ class HashTable(DynamicTable):
             )
 
     def clone(self, init: Any = "same") -> HashTable:
-        """Return an empty table with the same description and a new name, `<name>.clone<n>`.
+        """Return an empty table with this table's description and a new name, `<name>.clone<n>`.
 
-        The new table has its own tiers, with the same sizes and locations.
+        The new table has its own tiers, with the sizes and locations of this table's tiers.
 
         Args:
             init: initial value of the clone's rows, as `initializer` of `TableConfig`; or 'same'

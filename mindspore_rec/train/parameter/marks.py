@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ChangeMarks: marks of moments, by holder; a table records changes since the oldest mark."""
+"""ChangeMarks: points in time, one per holder; a table records changes since the oldest point."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["ChangeMarks"]
 
 
 class ChangeMarks:
-    """Marks of a table, by holder; the table records its changes since the oldest mark.
+    """Marks (points in time) of a table, one per holder; records changes since the oldest mark.
 
     A holder is a name or an object. The mark of a deleted object is dropped when the next mark is
     set.
@@ -39,7 +39,7 @@ class ChangeMarks:
         self._held_by: WeakKeyDictionary[object, int] = WeakKeyDictionary()
 
     def new(self) -> int:
-        """Return a mark of this moment; `hold` makes the table record changes since the mark."""
+        """Return a mark of this moment; with `hold` the table records changes since the mark."""
         return self._table.mark()
 
     def held(self, holder: object) -> int | None:
@@ -54,27 +54,27 @@ class ChangeMarks:
     def keep_digest(self) -> None:
         """Make the table keep its digest while rows change, as long as some holder has a mark.
 
-        The digest takes 8 bytes per row in host memory, or 16 bytes if rows are evicted by age.
-        Rows in lower tiers take no bytes. Rows are hashed when they are exported, demoted or
-        promoted, and when a mark is taken. Training does not hash rows. The first call hashes all
-        rows, and reads rows in lower tiers to hash them. If the table already keeps a digest, the
-        call does nothing.
+        The digest takes 8 bytes per row in host memory, or 16 bytes if rows are evicted by age. For
+        rows in lower tiers, the digest takes no memory. Rows are hashed when they are exported,
+        demoted or promoted, and when a mark is taken. Training does not hash rows. The first call
+        hashes all rows, and reads rows in lower tiers to hash them. If the table already keeps a
+        digest, the call does nothing.
 
         The table drops the digest when memory runs out, when a static table is cleared, and when
         eviction by age is turned on or off. The table also drops the digest when a damaged row in a
-        lower tier is replaced. The table also drops the digest when a clock was reset to no event
-        time and then gets an event time. After the next mark, call this method again to make a new
-        digest.
+        lower tier is replaced. The table also drops the digest when its event-time clock, after a
+        reset to no event time, is set again. After the next mark, call this method again to make a
+        new digest.
 
         Raises:
             ValueError: no mark was taken.
             RuntimeError: a lower tier fails, or the newest values of some rows are on a device.
-                After such an error the table keeps no digest.
+                After a RuntimeError the table keeps no digest.
         """
         self._table.keep_digest()
 
     def kept_digest(self) -> int | None:
-        """Return the digest that the table keeps, as in `HostRows.digest`, or None.
+        """Return the table's digest, computed as in `HostRows.digest`, or None if there is none.
 
         The call costs as much as a copy of the keys that changed since the last mark.
         """

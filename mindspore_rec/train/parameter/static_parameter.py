@@ -119,7 +119,8 @@ class StaticParameter(TableParameter):
         """Set the initial values of a new table.
 
         If MindSpore loads weights right after this call, the table's rows count as missing. In
-        contrast, rows from `set_data` count as part of weights that are loaded right afterwards.
+        contrast, rows that `set_data` sets belong to the weights that MindSpore loads right
+        afterwards.
 
         Args:
             values: float32 `[vocab_size, embedding_dim]`.

@@ -44,14 +44,14 @@ _HASH_ONLY = ("admission", "eviction", "unknown_value", "serving_unknown_value")
 class TableConfig:
     """Description of an embedding table: size, initial values and lifetime of its rows.
 
-    Everything that makes a table takes a TableConfig as `config=`: `MapParameter`,
+    Every class or function that makes a table accepts a TableConfig as `config=`: `MapParameter`,
     `StaticParameter`, `HashEmbeddingLookup`, `EmbeddingLookup`, `EmbeddingBag`, `GroupedEmbedding`,
-    `create_table` and `convert`. With `config=`, leave out the other arguments that describe a
+    `create_table` and `convert`. With `config=`, leave out all other arguments that describe a
     table. The arguments that describe a table have the names and defaults of MindSpore, MindRec and
     Rec SDK.
 
-    There are two kinds of tables. A *hash table* takes any id of its key dtype and grows as ids
-    arrive. A *static table* has a `vocab_size` and takes the ids 0 .. vocab_size - 1.
+    There are two kinds of tables. A *hash table* accepts any id of its key dtype and grows as ids
+    arrive. A *static table* has a `vocab_size` and accepts the ids 0 .. vocab_size - 1.
 
     Two configs are equal if all their fields are equal; initializers are compared as distributions,
     so that 'zeros' equals 0. `dataclasses.replace(config, name="other")` describes another table
@@ -77,37 +77,38 @@ class TableConfig:
         requires_grad: whether training changes the table; a frozen table is only read. Default:
             True.
         admission: policy that decides when a key gets a row: a `CountAdmission`, `SketchAdmission`
-            or `ProbabilityAdmission`. A key without a row reads `unknown_value` and is not trained.
-            Only for hash tables. Default: `CountAdmission(1)`, the first occurrence in training.
+            or `ProbabilityAdmission`. For a key without a row, lookups return `unknown_value`, and
+            training skips the key. Only for hash tables. Default: `CountAdmission(1)`, which admits
+            a key at the first occurrence in training.
         eviction: rules for the removal of rows, an `Eviction`. Only for hash tables. Default: no
             eviction.
         unknown_value: value of a key without a row: a number, or `embedding_dim` numbers (list,
             tuple, array or Tensor; stored as a tuple). Only for hash tables. Default: the number of
             `initializer`, or zeros if `initializer` is a distribution.
         serving_unknown_value: value of a key without a row in evaluation and prediction, of the
-            same types. Only for hash tables. Default: `unknown_value`.
+            same types as `unknown_value`. Only for hash tables. Default: `unknown_value`.
         vocab_size: number of ids of a static table, 1 to 2**35. Default: None, for a hash table.
         out_of_range: effect of an id outside the vocabulary of a static table: 'error' raises an
             error with the id, 'zeros' returns zeros. Default: 'error'.
         cache: tiers of memory for the rows, a `CacheConfig`. Default: all rows in host memory.
-        placement: distribution of the rows over several workers; no effect without a launcher.
-            With 'sharded', a hash of the key assigns each row to one worker, and all workers have
-            about the same number of rows. With 'owner', one worker has all rows, for small tables.
-            With 'replicated', every worker has all rows and trains them in the same way, for small
-            tables with frequent lookups. Workers do not exchange rows of replicated tables, but
-            keys and gradients go to all workers. Capacities (`max_rows`, `max_bytes`,
-            `max_candidates`) are totals over all workers. Default: 'sharded'.
+        placement: distribution of the rows over several workers; no effect without a launcher. With
+            'sharded', a hash of the key assigns each row to one worker, and all workers have about
+            the same number of rows. Use 'owner' for small tables: one worker has all rows. Use
+            'replicated' for small tables with frequent lookups: every worker has all rows and
+            trains them in the same way. Workers do not exchange rows of replicated tables, but keys
+            and gradients go to all workers. Capacities (`max_rows`, `max_bytes`, `max_candidates`)
+            are totals over all workers. Default: 'sharded'.
         owner: number of the worker that has all rows with `placement` 'owner', >= 0, taken modulo
             the number of workers. Default: a hash of the name.
         gradient_dtype: dtype of gradients that are sent between workers, `float32` or `bfloat16`.
-            With `bfloat16`, gradients take half the bytes and are rounded to 8 bits. Default:
-            `float32`.
+            With `bfloat16`, gradients take half the bytes of float32 and are rounded to 8
+            significant bits. Default: `float32`.
         state_dtype: dtype of optimizer states that are moving averages (in Adam, Momentum,
             RMSProp), `float32` or `bfloat16`. Default: `float32`.
         accumulator_dtype: dtype of optimizer states that are sums of all gradients so far (in
             Adagrad, row-wise Adagrad, FTRL), `float32` or `bfloat16`. With `bfloat16`, small
-            increments of a large sum survive the rounding to 8 bits only by chance. Default:
-            `float32`.
+            increments of a large sum survive the rounding to 8 significant bits only by chance.
+            Default: `float32`.
         rounding: rounding of 2-byte values and states after an optimizer step: 'stochastic' or
             'nearest'. Stochastic rounding chooses one of the two neighbours at random, with the
             computed number as the mean, so that small updates are not lost. The random choice
@@ -116,7 +117,8 @@ class TableConfig:
 
     Raises:
         TypeError: an argument is of the wrong type.
-        ValueError: an argument is out of range, or an argument is for the other kind of table.
+        ValueError: an argument is out of range, or does not apply to this kind of table (hash or
+            static).
 
     Example:
         >>> import mindspore as ms
@@ -238,7 +240,7 @@ class TableConfig:
     def native_arguments(self) -> dict[str, Any]:
         """Return the keyword arguments of `_native.Table` for a table with this description.
 
-        The cache is not included: `mindspore_rec.common.tiers.attach` gives a table its tiers.
+        The cache is not included: `mindspore_rec.common.tiers.attach` adds the tiers to a table.
 
         Raises:
             ValueError: the config has no name.
@@ -303,7 +305,7 @@ class TableConfig:
 
 
 def check_key_dtype(where: str, key_dtype: Any) -> None:
-    """Raise TypeError if a dtype is not a dtype of keys.
+    """Raise TypeError if a dtype is not a legal dtype of keys.
 
     Args:
         where: text before the argument's name in the message.

@@ -39,7 +39,7 @@ def open_tables(name: str, all_scopes: bool = False) -> list[TableParameter]:
 
     Args:
         name: name of the tables.
-        all_scopes: whether to include tables in other name scopes. Default: False.
+        all_scopes: whether to include tables of all name scopes. Default: False.
     """
     scope = None if all_scopes else current_scope()
     named = _named(name, scope)
@@ -51,7 +51,7 @@ def open_tables(name: str, all_scopes: bool = False) -> list[TableParameter]:
 
 
 def _named(name: str, scope: int | None) -> list[TableParameter]:
-    # The loop is over a list, since other threads may make tables during the loop.
+    # Loop over a list, because other threads may make tables during the loop.
     tables = [reference() for reference in _open.valuerefs()]
     return [
         table
@@ -115,14 +115,14 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
 
     The rows are in the native core. The network has a one-element Parameter, the *anchor*, through
     which optimizers find the table (`anchor.mindspore_rec_table`). The gradient of the anchor makes
-    the graph compute all gradients of the table before its step. The anchor's gradient is also a
-    token, and the step raises an error if arithmetic has changed the token.
+    the graph compute all gradients of the table before the table's optimizer step. The anchor's
+    gradient is also a token, and the step raises an error if arithmetic has changed the token.
 
     If two tables have the same name, the newer table is used. So a notebook cell that makes a
     network can run twice. The older table keeps its rows, but any use of the older table raises
-    RuntimeError until the newer table is closed. If both tables would have rows in tiers below host
-    memory, making the newer table raises ValueError. Networks that a predictor makes have a
-    separate name scope.
+    RuntimeError until the newer table is closed. If two tables with the same name would both have
+    rows in tiers below host memory, making the newer table raises ValueError. Networks that a
+    predictor makes have a separate name scope.
 
     Attributes:
         anchor: the Parameter that represents the table in `net.trainable_params()`.
@@ -132,7 +132,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         dim: number of floats in a row.
         cache: the CacheConfig, or None if all rows are in host memory.
         device: the `DeviceTier`, or None if no rows are on the device.
-        marks: the `ChangeMarks` of the table, which records changes since its oldest mark.
+        marks: the `ChangeMarks` of the table; the table records changes since the oldest mark.
     """
 
     def __init__(self, config: TableConfig) -> None:
@@ -168,8 +168,9 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         refuse = custom_op("MsrRefuseGradient", ms.float32)
         zeros = ops.zeros_like
 
-        # A constant may be returned as its own gradient, because nothing reads that gradient. The
-        # gradient of ids must be zero, because it flows on if the ids were computed from floats.
+        # The gradient of a constant input may be the constant itself, because nothing reads that
+        # gradient. The gradient of ids must be zero: if ids were computed from floats, this
+        # gradient flows on to the floats.
         def lookup_bprop(ids, descriptor, like, anchor, out, dout):  # type: ignore[no-untyped-def]
             return zeros(ids), descriptor, like, accumulate(dout[0], out[1], descriptor)
 
@@ -227,11 +228,11 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         """Return a lookup descriptor: the settings of a lookup, as an input of its operators.
 
         Args:
-            padding_key: id whose row reads as zeros and is never trained. Default: none.
+            padding_key: id whose lookup returns zeros and trains no row. Default: none.
             combiner: way to combine the rows of a bag, 'sum', 'mean' or 'sqrtn'. Default: 'sum'.
             weighted: whether ids have weights. Default: False.
-            faae_coefficient: number by which each occurrence of an id is counted, for admission and
-                for eviction by frequency. Default: 1.
+            faae_coefficient: number that each occurrence of an id adds to the id's count, for
+                admission and for eviction by frequency. Default: 1.
 
         Returns:
             int64 Tensor `[7]`: number of the table, 1 if there is a padding key, padding key,
@@ -328,16 +329,17 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         rows that are due for eviction but not yet removed. Numbers of bytes are for allocated
         memory, including room for growth.
 
-        With a cache there are more numbers. `host_rows` is the number of rows in host memory, at
-        most `host_capacity_rows`; `below_rows` is the number of rows only in lower tiers. Training
-        lookups count their distinct keys (`looked_up_keys`), keys in host memory (`host_hits`) and
-        keys that the lookup itself had to read (`host_misses`). Other lookups count their distinct
-        keys (`evaluated_keys`), keys in host memory (`evaluated_host_hits`) and keys in lower tiers
-        (`evaluated_below_hits`). `prefetched_rows` is the number of prefetched rows,
-        `written_down_rows` the number of rows written to lower tiers. Waiting times are the seconds
-        that training lookups waited for rows (`lookup_wait_seconds`), that other lookups waited for
-        rows (`evaluation_wait_seconds`), and that batches waited for their prefetch
-        (`prefetch_wait_seconds`).
+        For a table with a cache, the result also has numbers about tiers. `host_rows` is the number
+        of rows in host memory, at most `host_capacity_rows`; `below_rows` is the number of rows
+        only in lower tiers. For training lookups, the result has the numbers of distinct keys
+        (`looked_up_keys`), keys in host memory (`host_hits`) and keys that the lookup itself had to
+        read (`host_misses`). For other lookups, the result has the numbers of distinct keys
+        (`evaluated_keys`), keys in host memory (`evaluated_host_hits`) and keys in lower tiers
+        (`evaluated_below_hits`). `prefetched_rows` is the number of prefetched rows, and
+        `written_down_rows` is the number of rows written to lower tiers. `lookup_wait_seconds` is
+        the time that training lookups waited for rows, and `evaluation_wait_seconds` is the time
+        that other lookups waited for rows. `prefetch_wait_seconds` is the time that batches waited
+        for their prefetch.
 
         Each lower tier has numbers with the prefix `remote_` or `ssd_`. The numbers of a lower tier
         are `rows`, `hits` (rows found in the tier), `written_rows`, `spilled_rows` (rows written to
@@ -364,10 +366,10 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         """Declare that the current rows of the table belong to the network's other weights.
 
         Checkpoints of MindSpore's own `save_checkpoint` and `ModelCheckpoint` have no rows. After
-        `mindspore.load_param_into_net` has loaded such a checkpoint, lookups are an error until
-        this method is called. `mindspore_rec.load_checkpoint`, `import_data` and
-        `StaticParameter.set_data` load rows and also end the error. `import_data` and `set_data`
-        may also be called before the other weights are loaded.
+        `mindspore.load_param_into_net` has loaded a checkpoint without rows, lookups raise an error
+        until this method is called. `mindspore_rec.load_checkpoint`, `import_data` and
+        `StaticParameter.set_data` load rows, and make lookups legal again. `import_data` and
+        `set_data` may also be called before the other weights are loaded.
 
         Example:
             >>> from mindspore_rec import MapParameter
@@ -378,9 +380,9 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         native.rows_missing = False
 
     def miss_rows(self) -> None:
-        """Make lookups an error after weights were loaded that belong to other rows."""
+        """Make lookups raise an error, because the loaded weights belong to other rows."""
         native = self._synchronised()
-        # Rows that were set in the same step, before the weights, belong to the weights.
+        # Rows that were set in the step of the load, before the load, belong to the loaded weights.
         native.rows_missing = self._rows_given != native.step
 
     def close(self) -> None:

@@ -18,9 +18,10 @@ class TableTraining(NativeAccess):
     # ---- optimizer
 
     def bind_optimizer(self, rule: str, **constants: Any) -> int:
-        """Let an optimizer step the table; an earlier optimizer can no longer step the table.
+        """Let an optimizer update the table; an earlier optimizer can no longer update the table.
 
-        Rows keep their optimizer state if the rule stays the same; a new rule starts a new state.
+        Rows keep their optimizer state if the rule stays the same; with another rule, the state is
+        new.
 
         Args:
             rule: name of the native rule, such as 'adam'.
@@ -47,7 +48,7 @@ class TableTraining(NativeAccess):
         self._synchronised().accumulate_by_handle(handles, gradients)
 
     def gradient_squared_norm(self) -> float:
-        """Return the squared norm of the gradients since the last step, which are summed by key."""
+        """Sum the gradients since the last step by key, and return the squared norm of the sums."""
         return self._synchronised().gradient_squared_norm()
 
     def discard_gradients(self) -> None:
@@ -74,7 +75,7 @@ class TableTraining(NativeAccess):
             weight_decay: >= 0. Default: 0.
             grad_scale: factor of the gradients. Default: 1.
             step: number of the optimizer's step, from 1. Default: 1.
-            binding: the number from `bind_optimizer`; 0 for any optimizer that is bound.
+            binding: the number from `bind_optimizer`; 0 for whichever optimizer is bound.
         """
         self._synchronised().apply(learning_rate, weight_decay, grad_scale, step, binding)
 
@@ -100,15 +101,15 @@ class TableTraining(NativeAccess):
         return self._synchronised().prefetch_wait(number)
 
     def end_prefetch(self, number: int) -> None:
-        """Allow the table to demote the rows of this prefetch and of earlier prefetches again."""
+        """Allow the table to demote the rows of prefetch `number` and of all earlier prefetches."""
         self._synchronised().prefetch_done(number)
 
     def recent_lookups(self) -> list[tuple[int, int]]:
-        """Return hash and number of ids per training lookup of the last step with such lookups."""
+        """Return hash and number of ids of each training lookup, for the last step with lookups."""
         return self._synchronised().recent_lookups()
 
     # ---- time
 
     def op_times(self) -> dict[str, tuple[int, int]]:
-        """Return number and nanoseconds of calls per operator ('lookup', 'accumulate', 'step')."""
+        """Return calls and total nanoseconds per operator ('lookup', 'accumulate', 'step')."""
         return self._synchronised().op_times()

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversion of the arguments of MindSpore, MindRec and Rec SDK to a TableConfig.
 
-A class or function that makes tables has the arguments of its counterpart in these libraries, and
-the argument `config`. Either `config` or the other arguments describe a table.
+A class or function that makes tables has the argument `config`, and the arguments of its
+counterpart in MindSpore, MindRec or Rec SDK. Either `config` or the other arguments describe a
+table.
 """
 
 from __future__ import annotations
@@ -210,7 +211,8 @@ def eviction_by_filter(where: str, eviction: Any, evict_filter_value: Any) -> Ev
         where: text before an argument's name in messages.
         eviction: an Eviction, or None.
         evict_filter_value: number of steps after which an unseen row is evicted, at least 1.
-            `sys.maxsize`, the default upstream, and all numbers above half of it mean never.
+            `sys.maxsize`, the upstream default, means never, and so does any number above half of
+            `sys.maxsize`.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, or both arguments

@@ -34,7 +34,7 @@ class State(IntEnum):
 
 
 class Flag(IntFlag):
-    """Further facts that a worker sends in a round."""
+    """Facts about a worker, sent in a round in addition to its `State`."""
 
     STOP = 1  # end the training before the next step
     NEEDS_BATCH = 2  # has no batch with rows, now or before
@@ -47,7 +47,7 @@ class Word(NamedTuple):
     """Message of one worker in one round.
 
     Args:
-        purpose: code of the letter for the round's purpose, 't' or 'e'; the same on all workers.
+        purpose: character code of 't' (training) or 'e' (evaluation); the same on all workers.
         state: a `State`.
         flags: `Flag` values.
         number: number of the round; the same on all workers.

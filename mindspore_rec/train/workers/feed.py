@@ -82,10 +82,10 @@ class Feed(Protocol):
         """
 
     def check(self) -> None:
-        """Raise the error that ended the data, if there was one."""
+        """Raise the error, if any, that ended the data."""
 
     def on_wait(self) -> None:
-        """Handle a wait for the next batch of the source; called several times per second.
+        """Called several times per second while the reader waits for the source's next batch.
 
         Raises:
             KeyboardInterrupt, ReadGivenUpError: the reader wants no further batch.
@@ -135,13 +135,13 @@ class OwnFeed:
         return (row_count(batch.columns),)
 
     def check(self) -> None:
-        """Raise the error that ended the data, if there was one."""
+        """Raise the error, if any, that ended the data."""
         if self._error is not None:
             error, self._error = self._error, None
             raise error
 
     def on_wait(self) -> None:
-        """Handle a wait for the next batch of the source."""
+        """End the wait for the source's next batch with an error, or call `on_idle`."""
         if self._reader.interrupted():
             raise KeyboardInterrupt
         if self._reader.has_batch():

@@ -36,17 +36,17 @@ def current_group() -> Group:
 
 
 class Alone:
-    """The only worker of a training, which exchanges no messages and does not change its steps.
+    """Single worker of a training: exchanges no messages and leaves the steps unchanged.
 
     Attributes:
         feed: its batches.
         rank: its number, 0.
         workers: number of workers, 1.
         name: name of the worker in messages, ''.
-        share: share of the data for `Passes`, "whole".
+        share: "whole", the share of the data for `Passes`.
         reads_on: the attribute `reads_on` of the source.
-        bad: None; with several workers, the worker whose last loss is NaN or infinite. The loop of
-            a single worker reads the loss itself.
+        bad: None; with several workers, the worker whose last loss is NaN or infinite. With a
+            single worker, the training loop checks the loss itself.
     """
 
     rank, workers, name, share = 0, 1, "", "whole"
@@ -72,14 +72,14 @@ class Alone:
         return outputs
 
     def settle(self, run: Any, context: RunContext, interruption: Interruption) -> None:
-        """Tell all workers if one worker stops, and the reason."""
+        """If one worker stops, tell all workers and share the reason."""
 
     def interrupted(self, interruption: Interruption) -> bool:
         """Return True if a signal has stopped the training on some worker."""
         return interruption.requested
 
     def stop_reason(self, own: str) -> str:
-        """Return the reason why the data ended, from the first worker with such a reason."""
+        """Return the reason why the data ended, from the first worker that has a reason."""
         return own
 
     def finish(self, summary: TrainSummary) -> None:
@@ -93,7 +93,7 @@ class Peers(Alone):
         group: all workers.
         source: this worker's share of the training data.
         summed: whether the loss is a sum over the rows of a batch instead of a mean.
-        state: state of the network that steps change in addition to the optimizer.
+        state: state of the network that steps change without gradients.
     """
 
     feed: WorkerFeed
@@ -135,8 +135,8 @@ class Peers(Alone):
         assert isinstance(batch, WorkerBatch)
         outputs = self._with_loss(outputs, batch)
         if ms.get_context("mode") == ms.PYNATIVE_MODE:
-            # Operators of this step use its numbers of rows, so they must end before the next step
-            # begins.
+            # Operators of a step use the step's numbers of rows, so these operators must end before
+            # the next step begins.
             _pynative_executor.sync()
         self._state.end_step(step, batch.samples)
         return outputs
@@ -173,7 +173,7 @@ class Peers(Alone):
         return self._interrupted
 
     def stop_reason(self, own: str) -> str:
-        """Return the reason why the data ended, from the first worker with such a reason."""
+        """Return the reason why the data ended, from the first worker that has a reason."""
         return next((reason for reason in self._agreement.json(own) if reason), "")
 
     def finish(self, summary: TrainSummary) -> None:

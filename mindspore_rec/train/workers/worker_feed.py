@@ -149,7 +149,7 @@ class WorkerFeed:
         return self.stopped
 
     def check(self) -> None:
-        """Raise the error that ended the data, if there was one.
+        """Raise the error, if any, that ended the data.
 
         Raises:
             Exception: the error of this worker's data.

@@ -19,13 +19,14 @@ __all__ = ["WorkerMetrics", "whole_outputs"]
 class WorkerMetrics:
     """Metrics that cover the rows of all workers at the end of an evaluation.
 
-    With one worker, all metrics see the outputs of this worker, and nothing is merged.
+    With one worker, all metrics are updated with the outputs of this worker, and nothing is merged.
 
-    With several workers, metrics of `mindspore_rec.metrics` see this worker's rows and are merged
-    at the end. Metrics of MindSpore, and metrics that depend on the order of rows, see the outputs
-    of all workers in every step. So such metrics have the same values as in one process that
-    evaluates the batches of all workers as one batch. A loss is then the mean of the workers'
-    losses, weighted by numbers of rows.
+    With several workers, metrics of `mindspore_rec.metrics` are updated with this worker's rows and
+    merged at the end. Metrics of MindSpore, and metrics that depend on the order of rows, are
+    updated with the outputs of all workers in every step. So MindSpore's and order-dependent
+    metrics have the same values as in one process that evaluates the batches of all workers as one
+    batch. With several workers, a loss is the mean of the workers' losses, weighted by numbers of
+    rows.
 
     Args:
         group: the workers.

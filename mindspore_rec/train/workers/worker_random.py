@@ -19,12 +19,12 @@ _UNSEEDED = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)  # on the CPU all process
 
 
 def draw_apart(group: Group, network: nn.Cell) -> None:
-    """Seed MindSpore's random operators by worker; warn if masks differ from a single process.
+    """Seed MindSpore's random operators by worker; warn if masks differ from one process's masks.
 
     With the same `mindspore.set_seed` on all workers, `nn.Dropout` would drop the same units in the
-    rows of every worker. Layers of this package that run as one operator need no change: each row
-    gets the mask of its index in the whole batch of all workers. Random functions in a `construct`,
-    such as `ops.dropout`, are not detected.
+    rows of every worker. Layers of this package that run as one operator need no change: a row's
+    mask depends only on the row's index in the whole batch of all workers. Random functions in a
+    `construct`, such as `ops.dropout`, are not detected.
 
     Args:
         group: the workers.
@@ -32,8 +32,8 @@ def draw_apart(group: Group, network: nn.Cell) -> None:
 
     Warns:
         RuntimeWarning: on worker 0, at most one warning for MindSpore's cells, and one for layers
-        of this package that run as MindSpore's layers. A warning names the first such cell and the
-        remedy.
+        of this package that run as MindSpore's layers. A warning names the first affected cell and
+        the remedy.
     """
     drawing = _drawing(network)
     for cell in drawing.values():
@@ -47,7 +47,7 @@ def draw_apart(group: Group, network: nn.Cell) -> None:
 def _warn(group: Group, drawing: dict[str, nn.Cell]) -> None:
     if not drawing:
         return
-    # Cells that draw equal numbers on all workers come first, because they are worse.
+    # Name a cell that draws equal numbers on all workers first, because equal numbers are worse.
     name, cell = min(drawing.items(), key=lambda named: not isinstance(named[1], _UNSEEDED))
     alike = " and the same numbers on each" if isinstance(cell, _UNSEEDED) else ""
     warnings.warn(

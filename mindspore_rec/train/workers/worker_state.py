@@ -20,13 +20,13 @@ _COMPARE_EVERY = 100  # steps, the first included
 
 
 class WorkerState:
-    """State of a network that steps change without gradients; kept equal on all workers.
+    """Parameters of a network that steps change without gradients; kept equal on all workers.
 
-    Layers of this package normalize over the rows of all workers, with the same bits. MindSpore's
-    normalizations use only the rows of one worker. The moving statistics of these normalizations
-    are averaged over the workers after each step, weighted by numbers of rows. So all workers
-    predict alike, and an idle worker does not count. Other parameters without a gradient are
-    compared every 100 steps.
+    Layers of this package normalize over the rows of all workers, with bit-identical results on all
+    workers. MindSpore's normalizations use only the rows of one worker. The moving statistics of
+    MindSpore's normalizations are averaged over the workers after each step, weighted by numbers of
+    rows. So all workers give equal predictions, and idle workers do not count in the averages.
+    Other parameters without a gradient are compared every 100 steps.
 
     Args:
         group: the workers.
@@ -34,7 +34,7 @@ class WorkerState:
 
     Warns:
         RuntimeWarning: on worker 0, if the network has a normalization of MindSpore, or if other
-        parameters differ.
+            parameters differ between workers.
     """
 
     def __init__(self, group: Group, network: nn.Cell) -> None:
