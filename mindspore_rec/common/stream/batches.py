@@ -159,9 +159,9 @@ class BatchSource(ABC):
         """Return the position in the data as JSON values, which include `batches`.
 
         Args:
-            batches: number of batches after which the state is returned: the `number` of the last
-                batch of these. A training that reads batches ahead must pass `batches`. Default:
-                None, the state after all batches read so far.
+            batches: return the state after the batch whose `number` is `batches`. A training that
+                reads batches ahead must pass `batches`. Default: None, the state after all batches
+                read so far.
 
         Raises:
             ValueError: the source has no state, or no longer keeps the requested state.

@@ -18,8 +18,8 @@ class DeadLetters:
     The key of a dead letter is ``topic/partition/offset`` of the bad message. The headers are
     ``reason``, ``detail``, ``topic``, ``partition``, ``offset``, ``timestamp`` (milliseconds) and
     ``size`` (bytes) as text. A dead letter's value is the bad message's value, cut off if the value
-    is long. After a restart, some messages are read again. A bad message that is already in the
-    dead-letter topic is found by a look-up, and is not sent again.
+    is long. After a restart, some messages are read again. The dead-letter topic is then looked up,
+    so that no bad message is sent twice.
 
     Args:
         producer: writer of the topic.

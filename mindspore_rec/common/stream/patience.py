@@ -18,8 +18,9 @@ class Verdict(NamedTuple):
 
     Args:
         kind: "wait", "cut", "leave" or "end". With "wait", the stream waits longer. With "cut", the
-            batch ends here, below its size. With "leave", the partition that has the turn is left
-            out. With "end", the stream ends without the rows of the batch.
+            batch ends here, with fewer rows than the batch size. With "leave", the partition that
+            has the turn is left out of the turns. With "end", the stream ends, and the rows of the
+            unfinished batch are not returned.
         reason: reason why the stream ends after this action; "" if the stream continues.
         seconds: maximum seconds to wait; only for "wait".
     """
@@ -30,7 +31,7 @@ class Verdict(NamedTuple):
 
 
 class Patience:
-    """Clock of a stream: the times of reading, of waiting rows and of partitions without messages.
+    """Timer of a stream: it measures reading, rows' waits for a full batch, and silent partitions.
 
     Times are seconds of a clock that the caller reads, such as `time.monotonic`.
 
@@ -95,8 +96,8 @@ class Patience:
 
         Args:
             now: the time.
-            looked: start time of the newest poll whose messages are here. Idle time counts only up
-                to this time, because messages may have arrived unseen during a pause of the
+            looked: start time of the newest poll whose messages have arrived. Idle time counts only
+                up to this time, because messages may have arrived unseen during a pause of the
                 process.
             may_decide: whether a decision may be made here. No decision may be made inside a
                 message, or before a message that an earlier run may have taken.

@@ -2,8 +2,8 @@
 """Forms that replies of a server must have.
 
 A Redis server answers a command in one form. A proxy or another kind of server may answer in
-another form. An answer in another form must raise an error of the tier, and not an error deep in
-its code.
+another form. For an answer in another form, the tier must raise its own error before it uses the
+answer.
 """
 
 from __future__ import annotations

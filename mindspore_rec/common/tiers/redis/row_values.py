@@ -2,7 +2,7 @@
 """Rows as values on the server: the bytes of a row, then a checksum.
 
 Version 0.1 wrote only the bytes of a row. Values without a checksum are recognised by their length,
-and are legal with `leftover="keep"`. Each row that is written later has a checksum.
+and are legal with `leftover="keep"`. Each row that this version writes has a checksum.
 """
 
 from __future__ import annotations
