@@ -197,7 +197,8 @@ def read_rows(
         most: maximum number of rows of a part. Default: 65,536, the rows of a record batch.
 
     Raises:
-        CheckpointError: the rows differ from `dtype`, `rows` or `legal`, or are not sorted by key.
+        CheckpointError: the file's rows do not fit `dtype`, `rows` and `legal`, or are not sorted
+            by key.
     """
     for batch in _row_batches(path, dtype, rows, legal):
         for first in range(0, batch.num_rows, most):

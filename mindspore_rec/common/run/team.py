@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Team: the workers of a checkpoint, each of which writes or reads one part.
 
-An action that fails on one worker fails on all workers, so that all continue in the same way.
+An action that fails on one worker fails on all workers, so that all workers continue in the same
+way.
 """
 
 from __future__ import annotations
@@ -73,9 +74,9 @@ class Team:
         Raises:
             OSError: the function raised an OSError on a worker, and no error of another kind on any
                 worker.
-            Exception: the function raised another error on a worker. The failed worker raises the
-                same error. All other workers raise an error of the same kind that names the failed
-                worker.
+            Exception: the function raised an error other than OSError on a worker. The failed
+                worker raises the same error. All other workers raise an error of the same kind,
+                whose message names the failed worker.
         """
         if self._channel is None:
             return [work()]
@@ -92,7 +93,7 @@ class Team:
         return [report["result"] for report in reports]
 
     def each(self, work: Callable[[], T]) -> T:
-        """Call a function on every worker, and return this worker's result, which has any type.
+        """Call a function on every worker, and return this worker's result, of any type.
 
         Raises:
             Exception: as for `all`.

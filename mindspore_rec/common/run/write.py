@@ -57,8 +57,8 @@ def write_checkpoint(
             no function.
 
     Returns:
-        The manifest's fields, without the description of files and tables, and the total numbers of
-        `rows` and `bytes`.
+        The manifest's fields except the entries of files and tables, and also the totals `rows` and
+        `bytes`.
 
     Raises:
         FileExistsError: `target` exists already.

@@ -70,7 +70,7 @@ class _Table:
         return _Table(self.data, place + self._read("<I", place)) if place else None
 
     def vector(self, field: int, size: int) -> tuple[int, int]:
-        """Return offset and count of a vector's elements of `size` bytes; 0, 0 without a vector."""
+        """Return offset and number of a vector's elements, of `size` bytes each; or 0, 0."""
         place = self._place(field)
         if not place:
             return 0, 0

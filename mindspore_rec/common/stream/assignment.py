@@ -17,8 +17,8 @@ class Assignment:
 
     Args:
         client: client that reads the topic.
-        partitions: as for `StreamSource`. None means all partitions, also partitions that are added
-            to the topic later.
+        partitions: as for `StreamSource`. None means all partitions, including partitions that are
+            added to the topic later.
         start: as for `StreamSource`.
 
     Attributes:

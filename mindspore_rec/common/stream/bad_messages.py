@@ -15,7 +15,7 @@ __all__ = ["BadMessages"]
 
 
 class BadMessages:
-    """Counter that also sends each bad message of a stream to the dead-letter topic.
+    """Object that counts a stream's bad messages and sends them to the dead-letter topic.
 
     Args:
         policy: the dead-letter topic, and the limit of the share of bad messages.

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """DataSender and DataReceiver: send rows from feature workers to trainers through a Kafka topic.
 
-The topic stores the rows between N senders and M receivers, each at its own pace. A receiver may
-restart from any saved state. A message has the name of its sender and a number. So a receiver drops
-messages that a sender sends again after a crash.
+The topic stores the rows between N senders and M receivers, which may work at different speeds. A
+receiver may restart from any saved state. A message has the name of its sender and a number. So a
+receiver drops messages that a sender sends again after a crash.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class DataSender:
         self._producer.flush()
 
     def take_over(self) -> None:
-        """Replace all other senders of this name, whose new messages receivers then ignore.
+        """Become the only sender of this name. Receivers then ignore other senders' new messages.
 
         Earlier messages of other senders stay valid. `FeatureWorker` calls this method.
 
@@ -193,7 +193,7 @@ class DataSender:
         self._message_rows, self.num_shards, self._full_batch = (settings[n] for n in _SETTINGS)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the sender's position. Save it together with the position in the sender's input.
+        """Return the sender's position, to be saved with the position in the sender's input.
 
         Raises:
             RuntimeError: some rows did not get into the channel.

@@ -17,14 +17,15 @@ class Message(NamedTuple):
     Args:
         offset: number of the message in the partition. Later messages have greater offsets,
             possibly with gaps.
-        timestamp: time of the message in the log, in milliseconds since 1970; -1 is unknown.
+        timestamp: time of the message in the log, in milliseconds since 1970; -1 if the time is
+            unknown.
         value: the bytes; None for a message without a value.
         headers: names and bytes of the message's headers.
         key: the bytes of the message's key, or None.
         skipped: number of offsets just before the message that the reader skips because of
-            transactions. These offsets are markers of transactions, and messages of aborted
-            transactions if the reader omits such messages. All other missing offsets belong to
-            messages that the log has removed.
+            transactions. The skipped offsets belong to markers of transactions, and to messages of
+            aborted transactions if the reader omits such messages. All other missing offsets belong
+            to messages that the log has removed.
     """
 
     offset: int
@@ -57,12 +58,13 @@ class LogClient(Protocol):
         """Return each partition's first offset, and the offset after its last message."""
 
     def seek(self, offsets: Mapping[int, int]) -> None:
-        """Read from these offsets on, and only the partitions in `offsets`."""
+        """Read only the partitions in `offsets`, each from its offset on."""
 
     def poll(self, seconds: float, paused: Sequence[int]) -> dict[int, list[Message]]:
-        """Return new messages by partition, in order. Wait up to `seconds` if there are none.
+        """Return new messages by partition, in order.
 
-        Messages of a paused partition are returned later.
+        Wait up to `seconds` if there are no messages. Messages of a paused partition are returned
+        later.
         """
 
     def position(self, partition: int) -> int:

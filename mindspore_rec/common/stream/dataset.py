@@ -36,10 +36,10 @@ class StreamingDataset(BatchSource):
     `mindspore.dataset.GeneratorDataset` and a generator expression over the dataset.
 
     If the source has `event_time=`, or a feature of the transform is the timestamp, each batch has
-    the latest time of its events. `RecModel` sets this time on tables just before the batch's step,
-    even if batches are read ahead. If a feature of the transform is the timestamp, the time is set
-    on the tables of the transform's features. Without such a feature, the time is set on all hash
-    tables.
+    the latest time of its events. `RecModel` sets a batch's time on tables just before the batch's
+    step, even if batches are read ahead. If a feature of the transform is the timestamp, the time
+    is set on the tables of the transform's features. If no feature is the timestamp, the time is
+    set on all hash tables.
 
     Args:
         source: a `KafkaSource`, `DataReceiver` or other `StreamSource`.
@@ -175,8 +175,8 @@ class StreamingDataset(BatchSource):
 
         Returns:
             This stream, or None if the rows of batches must be divided instead. None is returned if
-            there are fewer partitions than workers, or if the transform learns, so that every
-            worker must see all rows.
+            there are fewer partitions than workers, or if the transform learns. A transform that
+            learns needs all rows on every worker.
         """
         if self.learns or len(self.source.wanted_partitions) < workers:
             return None
@@ -222,7 +222,7 @@ class StreamingDataset(BatchSource):
                 is known for the last 1024 batches. Default: None, the state after the last batch.
 
         Raises:
-            ValueError: the state after that batch is not known.
+            ValueError: the state after `batches` batches is not known.
         """
         with self._lock:
             places = list(self._places)

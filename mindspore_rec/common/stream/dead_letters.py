@@ -18,13 +18,14 @@ class DeadLetters:
     The key of a dead letter is ``topic/partition/offset`` of the bad message. The headers are
     ``reason``, ``detail``, ``topic``, ``partition``, ``offset``, ``timestamp`` (milliseconds) and
     ``size`` (bytes) as text. A dead letter's value is the bad message's value, cut off if the value
-    is long. After a restart, some messages are read again. The dead-letter topic is then looked up,
-    so that no bad message is sent twice.
+    is long. After a restart, some messages are read again. Bad messages are then looked up in the
+    dead-letter topic, so that no bad message is sent twice.
 
     Args:
         producer: writer of the topic.
         topic: name of the topic.
-        client: reader of the topic, which looks up messages; None without such a look-up.
+        client: reader of the topic, which looks up sent messages; None if messages are not looked
+            up.
     """
 
     def __init__(self, producer: LogProducer, topic: str, client: LogClient | None = None) -> None:
@@ -98,7 +99,7 @@ class DeadLetters:
 
     @property
     def marks(self) -> dict[str, int]:
-        """Offset, by partition of the dead-letter topic, from which a later run must look up."""
+        """Offsets in the dead-letter topic, by partition, from which a later run reads letters."""
         return self._old_marks if self._there else self._new_marks
 
     def close(self) -> None:

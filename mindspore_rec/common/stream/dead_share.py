@@ -30,7 +30,7 @@ class DeadShare:
 
     Args:
         policy: maximum share of bad messages, and the reaction to a greater share.
-        topic: name of the topic, for the message.
+        topic: name of the topic, for the error message.
 
     Example:
         >>> share = DeadShare(DeadLetterPolicy(dead_share_messages=10), "clicks")
@@ -65,7 +65,7 @@ class DeadShare:
     def bad(self, reason: str, detail: str) -> None:
         """Count a bad message. Raise TooManyDeadLettersError if too many messages are bad."""
         # Each message's detail may be different, for example if details have offsets. After many
-        # different details, only the reason of a further detail is counted.
+        # different details, messages with a new detail are counted only by reason.
         kind = f"{reason}: {detail}"
         self._bad[kind if kind in self._bad or len(self._bad) < 20 else reason] += 1
         self._look()

@@ -68,7 +68,7 @@ class Decisions:
 
     @property
     def path(self) -> Path | None:
-        """File of the journal; None if it is in memory only."""
+        """File of the journal; None if the journal is only in memory."""
         return self._journal.path
 
     def __len__(self) -> int:
@@ -226,8 +226,8 @@ class Decisions:
         journal = self._journal
         if not self.lacking:
             return self._saved
-        # The state's journal was lost. The present journal begins at this state or at an earlier
-        # state.
+        # The loaded state's journal was lost. The present journal begins at the loaded state or at
+        # an earlier state.
         return sum(journal[i].taken < self.order.taken for i in range(len(journal)))
 
     def state_dict(self) -> dict[str, Any]:

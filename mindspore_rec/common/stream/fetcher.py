@@ -36,7 +36,7 @@ class Fetcher:
         limits: limits beyond which messages are refused. A partition pauses if its waiting messages
             take more than its share of `buffer_bytes`.
         event_time: column with the time of events; None without such a column.
-        interleaver: interleaver to which the thread adds blocks, with the lock of `changed`.
+        interleaver: interleaver to which the thread adds blocks, under the lock of `changed`.
         changed: condition that is notified of each block and of an error.
         sequence_of: function that returns the sequence of a message; None if messages have no
             sequences.
@@ -132,8 +132,8 @@ class Fetcher:
                 return
             for p, offset in {**order.offsets, **order.waiting}.items():
                 self._next.setdefault(p, offset)
-        # Seek to the offsets after the last polled messages. The client then records skipped
-        # offsets after these messages again.
+        # Seek to the offsets after the last polled messages. The client then records the skipped
+        # offsets after the polled messages again.
         behind = {p: messages[-1].offset + 1 for p, messages in self._undecoded.items()}
         self._client.seek({**self._next, **behind})
 

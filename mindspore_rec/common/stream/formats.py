@@ -49,9 +49,9 @@ class BadMessageError(ValueError):
     Args:
         reason: "empty", "size", "format", "schema", "null", "time" or "value". An "empty" message
             has no bytes. A "size" message has too many bytes, encoded or decoded. A "format"
-            message is not in this format. A "schema" message has columns or types that differ from
-            the schema. A "null" message lacks a required value. A "time" message has an event from
-            the future. A "value" message has a number out of its range.
+            message is not in the expected format. A "schema" message has columns or types that
+            differ from the schema. A "null" message lacks a required value. A "time" message has an
+            event from the future. A "value" message has a number outside its column's range.
         detail: description of the defect.
     """
 
@@ -98,9 +98,9 @@ class Format(ABC):
     Args:
         schema: the required columns with their types. A field that is not nullable must have no
             missing value. Columns that are not in the schema are dropped.
-        max_decoded_bytes: maximum number of bytes that a message's rows take in memory, at least 1.
-            A message is bad if its rows take more than this limit and more than twice the message's
-            encoded size (default 64 MiB).
+        max_decoded_bytes: maximum number of bytes that a message's rows take in memory, at least 1
+            (default 64 MiB). A message is bad if its rows take more than this limit and more than
+            twice the message's encoded size.
 
     Attributes:
         sequence_of: function that returns a message's producer and number, or None. Producer and
@@ -437,7 +437,7 @@ def _width(kind: pa.DataType) -> int:
 
 
 def _elements(kind: pa.DataType) -> list[pa.DataType]:
-    """Return the types of the elements of lists in a type."""
+    """Return the element types of all lists inside a type."""
     if pa.types.is_struct(kind):
         return [each for i in range(kind.num_fields) for each in _elements(kind.field(i).type)]
     if not pa.types.is_nested(kind):

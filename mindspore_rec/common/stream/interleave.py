@@ -110,7 +110,7 @@ class Interleaver:
         waiting: partitions that take no turns yet, each with its first offset.
         row: number of rows already taken from the next message in the partition that has the turn.
         idle: partitions that get no turns.
-        taken: number of messages taken in the stream's life.
+        taken: number of messages taken over all runs of the stream.
         last: for each partition and producer, the last taken sequence number.
         duplicates: number of messages left out because their sequence number was already taken.
         epochs: for each partition and producer, the greatest epoch so far.

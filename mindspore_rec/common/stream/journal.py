@@ -25,9 +25,9 @@ class Decision(NamedTuple):
     Args:
         taken: number of messages that the stream had taken, over all runs, before the decision.
         kind: "leave", "join", "cut" or "add". With "leave", the partition is idle and gets no
-            turns. With "join", the partition gets turns again. With "cut", the batch ends here,
-            with fewer rows than the batch size. With "add", a partition that the topic got after
-            the stream began gets turns from now on.
+            turns. With "join", the partition gets turns again. With "cut", the batch ends before
+            the next message, with fewer rows than the batch size. With "add", a partition that the
+            topic got after the stream began gets turns from now on.
         partition: number of the partition; -1 for "cut".
     """
 
@@ -89,7 +89,7 @@ class Journal:
             self._sync_name(path)
 
     def of_worker(self, worker: int, workers: int) -> Journal:
-        """Return the journal of one of several workers, with the decisions on its partitions.
+        """Return the separate journal of one of several workers, for this worker's partitions.
 
         Args:
             worker: number of the worker, from 0.

@@ -20,7 +20,7 @@ class NotedBatches:
     header name with replacement characters.
 
     Args:
-        consumer: consumer of kafka-python 3, before its first message.
+        consumer: consumer of kafka-python 3 that has not read a message yet.
     """
 
     def __init__(self, consumer: Any) -> None:
@@ -45,7 +45,7 @@ class NotedBatches:
 
 
 def _noting(base: Any, note: Callable[[int, Any], None]) -> type:
-    """Return a subclass of the consumer's class for fetched records, which also records batches."""
+    """Return a subclass of the consumer's `PartitionRecords` that notes skipped batches."""
     from kafka.record.default_records import DefaultRecordBatch
 
     class Batch(DefaultRecordBatch):

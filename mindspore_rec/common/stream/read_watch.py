@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """ReadWatch: detect streams that a training reads but whose position no checkpoint saves.
 
-A stream can be hidden inside any data that pass on its batches, such as an iterable with a length.
-The watch detects the stream when the stream is read.
+Data that pass on a stream's batches, such as an iterable with a length, can hide the stream. The
+watch detects the stream when the stream is read.
 """
 
 from __future__ import annotations

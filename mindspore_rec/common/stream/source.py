@@ -70,8 +70,8 @@ class StreamSource:
 
     Two limits trade exact repetition for low latency: with `skip_idle_seconds` and
     `max_wait_seconds`, a batch depends on the arrival times of messages. If you set one of these
-    limits, pass a `journal`, which stores the decisions that depend on time for a restart. Without
-    a journal, a restarted stream still yields each row once, but maybe in other batches.
+    limits, pass a `journal`. For a restart, the journal stores the decisions that depended on time.
+    Without a journal, a restarted stream still yields each row once, but maybe in other batches.
 
     A new partition of the topic is read from its beginning. A new partition gets turns when it has
     a message, and when all messages that were in the topic before reading began are in batches. The
@@ -328,7 +328,7 @@ class StreamSource:
             return self._decisions.next is None and bool(self._decisions.waiting())
 
     def add_waiting_partitions(self) -> None:
-        """Give turns to new partitions with messages, beginning with the next taken message."""
+        """Give turns to new partitions that have messages, from the next taken message on."""
         if self._fetcher is None:
             return
         with self._changed:
@@ -464,7 +464,7 @@ class StreamSource:
         return rows
 
     def _known_message_next(self) -> bool:
-        """Return True if the next message, fetched or not yet, was in the topic when reading began."""
+        """Return True if the next message (fetched or not) was in the topic when reading began."""
         current, fetcher = self._order.current, self._fetcher
         if current is None or fetcher is None:
             return False
@@ -642,7 +642,7 @@ class StreamSource:
         Args:
             batches: number of batches, over all runs, after which the position is returned. A
                 training that reads batches ahead needs this argument. The last 1024 positions are
-                kept. Default: after the last batch.
+                kept. Default: the position after the last batch.
 
         Raises:
             ValueError: the position after these batches is not kept.
@@ -699,7 +699,7 @@ class StreamSource:
         self._restored = True
 
     def _has_less_than(self, state: Any) -> bool:
-        """Return True with several workers if this worker reads only some of a state's partitions."""
+        """Return True if this worker is one of several and reads only part of a state's partitions."""
         saved = state.get("partitions", ()) if isinstance(state, Mapping) else ()
         return set(self._assigned.partitions) < set(saved) and worker_group().size > 1
 

@@ -37,18 +37,18 @@ class FeatureWorker:
     with the same numbers. Receivers drop repeated messages.
 
     A worker may be restarted with another `batch_size`, `turn_messages`, `message_rows` or
-    `full_batch`, or after shards were added. A worker with new settings repeats the messages after
-    the state with the old settings, and uses the new settings from the next batch on. Other
-    settings of the source, such as `value_ranges`, may change only after an orderly end, when no
-    message was sent after the state. The transform may change if it makes the same number of rows
-    from a batch as before.
+    `full_batch`, or after shards were added. A worker with new settings uses the old settings to
+    repeat the messages after the state, and the new settings from the next batch on. Other settings
+    of the source, such as `value_ranges`, may change only after an orderly end, when no message was
+    sent after the state. The transform may change if it makes the same number of rows from a batch
+    as before.
 
     The source's journal stores decisions that depend on time (`max_wait_seconds`,
     `skip_idle_seconds`, and the last batch of `StopWhen.idle_seconds`). If the source has no
     journal on disk, a file with the state's name plus `.journal` stores these decisions.
 
     Only one worker at a time may use a state: its file is locked from the constructor to the end of
-    `run`. The lock may have no effect on an earlier worker on another host that runs again. Only
+    `run`. The lock may have no effect on an earlier worker that runs again on another host. Only
     the worker that began last is valid, and receivers ignore new messages of earlier workers with
     the same `sender_name`. The earlier workers end with a `ReplacedError`, and change neither the
     state nor the journal. The topic `<channel>.workers` records the order in which workers began.

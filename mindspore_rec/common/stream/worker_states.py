@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Join the states of a training's workers to one value of a checkpoint, and split them again.
+"""Join the states of a training's workers to one value of a checkpoint, and split the value again.
 
 If all workers have the same state, for example because they split the rows of the same batches, the
 checkpoint has one state. Workers that read different partitions have one state each. The states of
@@ -85,7 +85,7 @@ def state_for(state: Any, worker: int, workers: int) -> Any:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Return True if two values are equal. Arrays in them must have equal elements and dtypes."""
+    """Return True if two values are equal, including the elements and dtypes of their arrays."""
     if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
         both = isinstance(one, np.ndarray) and isinstance(other, np.ndarray)
         return both and one.dtype == other.dtype and np.array_equal(one, other)

@@ -205,7 +205,7 @@ def _remove(path: Path) -> None:
 
 
 def _lock(path: Path, purpose: str) -> FileLock:
-    """Lock the store at `path`, so that nobody can open the store.
+    """Lock the store at `path`, so that no process can open the store.
 
     Raise OSError if the store is open.
     """

@@ -111,7 +111,7 @@ class Client:
     Args:
         nodes: servers and their connections.
         subject: name of the tier in error messages.
-        retry_seconds: seconds of retries after which a call raises.
+        retry_seconds: seconds of retries after which a call raises an error.
 
     Attributes:
         retries: number of retries since the client was made.
@@ -256,7 +256,7 @@ class Client:
         return first
 
     def _failed(self, error: Exception, command: Command | None = None) -> Exception:
-        """Record a redirection or a change of the cluster, and judge the error with `_judge`."""
+        """Record a redirection or a change of the cluster, and pass the error to `_judge`."""
         moved = isinstance(error, redis.exceptions.MovedError)
         if command is not None and isinstance(error, redis.exceptions.AskError) and not moved:
             command.asked = (error.host or self.nodes.homes[command.bucket][0], error.port)

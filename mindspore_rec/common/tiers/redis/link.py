@@ -68,7 +68,7 @@ class Target:
         tls: whether connections use TLS.
         options: further arguments of redis-py's Connection.
         timeout: seconds for one answer of a server.
-        retry_seconds: seconds of retries after which a call raises.
+        retry_seconds: seconds of retries after which a call raises an error.
     """
 
     shown: str
@@ -230,7 +230,7 @@ class Link:
         self._connection.send_packed_command([packed], check_health=False)
 
     def receive(self) -> Any:
-        """Return the next reply, or raise it if it is an error."""
+        """Return the next reply. If the reply is an error, raise this error."""
         try:
             return self._connection.read_response()
         except redis.ResponseError as error:

@@ -14,7 +14,7 @@ from mindspore_rec.common.tiers.redis.wire import SEQUENCE, TOKEN, Packed, pack,
 
 
 class Markers:
-    """The expected markers of a table's buckets, and the commands that read and write them.
+    """The expected markers of a table's buckets, and the commands that read and write markers.
 
     Args:
         names: keys of the buckets on the server.

@@ -39,7 +39,7 @@ class RowValues:
         """Set `rows[order[i]]` from value i, which belongs to the key `keys[order[i]]`.
 
         Returns:
-            Bytes of the values.
+            Number of bytes of the values.
 
         Raises:
             RowDamagedError: a value has an illegal length, or a row does not match its checksum.

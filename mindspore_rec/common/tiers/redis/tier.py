@@ -15,7 +15,7 @@ checksum. With other values of `leftover`, a value without a checksum is illegal
 Guarantees.
 * Each read or scan of a damaged row raises `RowDamagedError` with the keys. A row is damaged if a
   bit of the row or its checksum changed on the server, or if the row is stored under a wrong key.
-  Overwriting or erasing a damaged row and clearing the tier are legal.
+  A damaged row may be overwritten or erased, and the tier may be cleared.
 * A read never returns an old row. The marker is read with each read of rows, and on each new
   connection before the connection transfers rows. `RowsLostError` is raised if a server restarted
   empty or with an older state (a snapshot, a lagging replica), or if a bucket was deleted. A value
@@ -88,8 +88,8 @@ class RedisTier:
         leftover: action if the server already has rows of this table: `"refuse"` raises an error,
             `"discard"` deletes the rows, and `"keep"` uses the rows. Default: `"refuse"`.
         timeout: seconds that one answer of a server may take. Default: the URL's value, or 5.
-        retry_seconds: seconds of retries after which a call raises. Default: the URL's value, or
-            30.
+        retry_seconds: seconds of retries after which a call raises an error. Default: the URL's
+            value, or 30.
         worker: number of this worker, which has its own rows. Default: 0.
         workers: number of workers. Rows that another number of workers wrote are not found.
             Default: 1.
