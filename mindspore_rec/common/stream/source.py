@@ -699,7 +699,7 @@ class StreamSource:
         self._restored = True
 
     def _has_less_than(self, state: Any) -> bool:
-        """Return True if this worker is one of several and reads only part of a state's partitions."""
+        """Return True if a state has this worker's partitions and also other workers' partitions."""
         saved = state.get("partitions", ()) if isinstance(state, Mapping) else ()
         return set(self._assigned.partitions) < set(saved) and worker_group().size > 1
 
