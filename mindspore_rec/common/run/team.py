@@ -75,8 +75,8 @@ class Team:
             OSError: the function raised an OSError on a worker, and no error of another kind on any
                 worker.
             Exception: the function raised an error other than OSError on a worker. The failed
-                worker raises the same error. All other workers raise an error of the same kind,
-                whose message names the failed worker.
+                worker raises the function's error. All other workers raise an error of the same
+                kind, whose message names the failed worker.
         """
         if self._channel is None:
             return [work()]

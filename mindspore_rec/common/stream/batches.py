@@ -185,8 +185,8 @@ class BatchSource(ABC):
         """Mark `passes` passes as already read, for data with a different order in each pass.
 
         A training that resumes in a later pass calls `skip_passes` before its first batch. By
-        default, the method does nothing. This is right if all passes have the same order, or if
-        random generators of Python or NumPy determine the order.
+        default, the method does nothing. The default is right if all passes have the same order, or
+        if random generators of Python or NumPy determine the order.
         """
 
     @property
@@ -203,7 +203,7 @@ class BatchSource(ABC):
     def learns(self) -> bool:
         """True if reading a batch changes learned statistics.
 
-        Only a training should read such data.
+        Only a training should read data that change learned statistics.
         """
         return False
 

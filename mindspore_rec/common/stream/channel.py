@@ -313,7 +313,7 @@ class DataReceiver(StreamSource):
         schema: the columns with their types. Default: the columns of the first message.
         batch_size: number of rows of a batch, at least 1 (default 4096).
         dead_letters: topic for messages that are not rows of the schema, or a `DeadLetterPolicy`
-            with the topic. Default: None, the first such message is an error.
+            with the topic. Default: None, the first bad message is an error.
         kafka_options: settings of `kafka.KafkaConsumer`. Default: none.
         **options: as for `StreamSource`.
 

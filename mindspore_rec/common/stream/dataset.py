@@ -31,9 +31,9 @@ class StreamingDataset(BatchSource):
     The dataset's state consists of the position in the stream and the transform's state, both after
     the same batch. `state_dict(batches=...)` returns the state after the trained batches, even if
     more batches have been read ahead. `RecCheckpoint` saves the state if the training data are this
-    object or a `BatchWrapper` around it, such as `FeatureBatches`. `RecCheckpoint` refuses data
-    that hide the dataset, because the number of trained batches is then unknown. Examples are a
-    `mindspore.dataset.GeneratorDataset` and a generator expression over the dataset.
+    object or a `BatchWrapper` around this object, such as `FeatureBatches`. `RecCheckpoint` refuses
+    data that hide the dataset, because the number of trained batches is then unknown. Examples are
+    a `mindspore.dataset.GeneratorDataset` and a generator expression over the dataset.
 
     If the source has `event_time=`, or a feature of the transform is the timestamp, each batch has
     the latest time of its events. `RecModel` sets a batch's time on tables just before the batch's

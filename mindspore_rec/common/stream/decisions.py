@@ -246,7 +246,7 @@ class Decisions:
         return {"decisions_ahead": [list(each) for each in self._ahead]} if self._ahead else {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a saved position. `order` must already be at this position."""
+        """Continue from a saved position. `order` must already be at the saved position."""
         self._saved = int(state["decisions"])
         self._saved_added = int(state.get("decisions_added", 0))
         self._saved_checksum = state.get("decisions_crc32")

@@ -18,11 +18,11 @@ __all__ = ["Interruption"]
 class Interruption:
     """Context: the first SIGINT or SIGTERM requests a stop, the second raises KeyboardInterrupt.
 
-    While the loop waits for data (`waiting` is True), there is no step to finish. During such a
-    wait, the first signal already raises KeyboardInterrupt, so that a silent source does not delay
-    the stop. A MindSpore data pipeline still delays the stop, because Python handles no signal
-    inside the pipeline before the next batch. A stream shares locks with its threads. So the stream
-    raises KeyboardInterrupt only at its next check (`without_signals`).
+    While the loop waits for data (`waiting` is True), there is no step to finish. The first signal
+    then raises KeyboardInterrupt at once, so that a silent source does not delay the stop. A
+    MindSpore data pipeline still delays the stop, because Python handles no signal inside the
+    pipeline before the next batch. A stream shares locks with its threads. So the stream raises
+    KeyboardInterrupt only at its next check (`without_signals`).
 
     Outside the main thread, where Python delivers no signals, the context changes nothing.
 

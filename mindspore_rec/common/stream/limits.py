@@ -23,7 +23,8 @@ class StreamLimits:
             is bad.
         value_ranges: for each column of numbers, the least and the greatest legal value, as in
             ``{"click": (0, 1)}``. A message with a value outside the range, or with NaN, is bad.
-            Default: no ranges. The stream's format needs a schema with these columns.
+            Default: no ranges. The stream's format needs a schema with the columns of
+                `value_ranges`.
         max_future_seconds: maximum seconds, at least 0, by which an event may be later than its
             message's timestamp. A message with a later event is bad. Default: None, no limit. The
             stream needs `event_time`.

@@ -69,9 +69,10 @@ class StreamSource:
     uninterrupted run.
 
     Two limits trade exact repetition for low latency: with `skip_idle_seconds` and
-    `max_wait_seconds`, a batch depends on the arrival times of messages. If you set one of these
-    limits, pass a `journal`. For a restart, the journal stores the decisions that depended on time.
-    Without a journal, a restarted stream still yields each row once, but maybe in other batches.
+    `max_wait_seconds`, a batch depends on the arrival times of messages. If you set
+    `skip_idle_seconds` or `max_wait_seconds`, pass a `journal`. For a restart, the journal stores
+    the decisions that depended on time. Without a journal, a restarted stream still yields each row
+    once, but maybe in other batches.
 
     A new partition of the topic is read from its beginning. A new partition gets turns when it has
     a message, and when all messages that were in the topic before reading began are in batches. The
@@ -699,7 +700,7 @@ class StreamSource:
         self._restored = True
 
     def _has_less_than(self, state: Any) -> bool:
-        """Return True if a state has this worker's partitions and also other workers' partitions."""
+        """Return True if a state has this worker's partitions and other workers' partitions."""
         saved = state.get("partitions", ()) if isinstance(state, Mapping) else ()
         return set(self._assigned.partitions) < set(saved) and worker_group().size > 1
 

@@ -45,7 +45,7 @@ class FeatureWorker:
 
     The source's journal stores decisions that depend on time (`max_wait_seconds`,
     `skip_idle_seconds`, and the last batch of `StopWhen.idle_seconds`). If the source has no
-    journal on disk, a file with the state's name plus `.journal` stores these decisions.
+    journal on disk, a file with the state's name plus `.journal` stores the decisions.
 
     Only one worker at a time may use a state: its file is locked from the constructor to the end of
     `run`. The lock may have no effect on an earlier worker that runs again on another host. Only
@@ -136,8 +136,8 @@ class FeatureWorker:
                 "with the numbers of those that they have. Put the state back, or choose another "
                 "sender_name, which sends everything anew"
             )
-        # After this call, an earlier worker on any host sends no valid message and saves no state.
-        # So no earlier worker changes the state or the journal any more.
+        # After `take_over`, an earlier worker on any host sends no valid message and saves no
+        # state. So no earlier worker changes the state or the journal any more.
         sender.take_over()
         source = self._dataset.source
         journal = source.journal_path or path.with_name(f"{path.name}.journal")
@@ -297,8 +297,8 @@ class FeatureWorker:
             "settings": self._settings(),
             "journal": self._journaled,
         }
-        # A worker that takes over removes this file. An old worker can then no longer rename the
-        # removed file, and so does not replace the new worker's state.
+        # A worker that takes over removes the partial file. An old worker can then no longer rename
+        # the partial file, and so does not replace the new worker's state.
         beside = self._path.with_name(f".{self._path.name}.{self._life}.partial")
         with open(beside, "w", encoding="utf-8") as file:
             file.write(json.dumps(state))

@@ -45,8 +45,8 @@ class CacheConfig:
             `rediss://` with TLS. For a cluster, the URL has one or more of the cluster's nodes:
             `redis+cluster://host:port[,host:port...]` or `rediss+cluster://`. Default: no remote
             tier.
-        remote_rows: maximum number of rows in the remote tier. Rows over this limit are demoted to
-            the SSD tier. Default: no limit.
+        remote_rows: maximum number of rows in the remote tier. Rows over `remote_rows` are demoted
+            to the SSD tier. Default: no limit.
         ssd: the SSD tier, an `SsdConfig`. Default: no SSD tier.
         policy: rows that are demoted from host memory first: 'lru' for the least recently trained
             rows, 'lfu' for the rows least often looked up in training. Default: 'lru'.
