@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write files and names to disk."""
+"""Sync files and directories to disk."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["sync"]
 
 
 def sync(path: Path) -> None:
-    """Write a file, or the names in a directory, to disk.
+    """Sync a file's contents, or a directory's file names, to disk.
 
     Raises:
         OSError: the path cannot be opened or written.

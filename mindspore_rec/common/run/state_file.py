@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of states other than tables and parameters: nested dicts and lists of values and arrays.
+"""Read and write states other than tables and parameters: nested dicts and lists with arrays.
 
-`states.safetensors` has the arrays by their path, and `states.json` has all other values. Each
-worker writes its own two files, which are named `states_<worker>.*` for workers other than 0.
+`states.safetensors` stores each array under its path in the nested state, and `states.json` stores
+all other values. Each worker writes its own two files, which are named `states_<worker>.*` for
+workers other than 0.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def read_states(directory: Path, worker: int = 0) -> dict[str, Any]:
 
 
 def without_arrays(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
-    """Return a state as JSON values, and put its arrays into `arrays` by path.
+    """Return a state as JSON values, and store the state's arrays in `arrays` under their paths.
 
     Raises:
         TypeError: as `write_states`.
@@ -83,7 +84,7 @@ def without_arrays(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
 
 
 def with_arrays(value: Any, arrays: dict[str, np.ndarray]) -> Any:
-    """Return the state from the results of `without_arrays`."""
+    """Restore a state from the JSON values and the arrays of `without_arrays`."""
     if isinstance(value, dict):
         if set(value) == {_ARRAY}:
             return arrays[value[_ARRAY]]

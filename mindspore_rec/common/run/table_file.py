@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of a table's rows: Arrow IPC, which pandas, Polars and DuckDB can open.
 
-The columns are `key` int64, `value` and `state` (optimizer state) fixed-size lists of float32 or of
-the table's type (`row_format.py`), and `count`, `last_step` and `last_time` uint32. Rows are sorted
-by key, in record batches of 65,536 rows. So equal tables have equal files, even if their rows are
-in different tiers. Writing and reading need memory only for a part of the table.
+The column `key` is int64. The columns `value` and `state` (optimizer state) are fixed-size lists of
+float32 or of the table's type (`row_format.py`). The columns `count`, `last_step` and `last_time`
+are uint32. Rows are sorted by key, in record batches of 65,536 rows. So equal tables have equal
+files, even if their rows are in different tiers. Writing and reading need memory only for a part of
+the table.
 
-In memory, rows are NumPy structured arrays with these columns as fields.
+In memory, rows are NumPy structured arrays with the file's columns as fields.
 """
 
 from __future__ import annotations
@@ -80,13 +81,13 @@ def row_type(
 
 
 def described_type(table: dict[str, Any]) -> np.dtype:
-    """Return the structured dtype of a table's rows, from its entry in a manifest."""
+    """Return the structured dtype of a table's rows, from the table's entry in a manifest."""
     dtypes = (table.get("value_dtype", "float32"), table.get("state_dtype", "float32"))
     return row_type(table["dim"], table["state_width"], *dtypes)
 
 
 def file_dtypes(table: HostTable) -> dict[str, str]:
-    """Return the types of a table's numbers for a manifest, which omits float32."""
+    """Return the dtypes of a table's values and states for a manifest. Float32 is left out."""
     value, state = table.row_dtypes
     if table.scored:
         state = "float32"  # the frequency or score is among them
@@ -125,7 +126,7 @@ def to_arrays(rows: np.ndarray, with_state: bool = True) -> Arrays:
 def write_table(table: HostTable, path: Path, share: Share = ALL) -> tuple[int, str]:
     """Write every row of a table, and return the number of rows and their digest.
 
-    The digest is summed as rows leave the table, before they are sorted and written.
+    The digest is computed while the rows are exported, before the rows are sorted and written.
 
     Raises:
         RuntimeError: a row's key does not belong to `share`.
@@ -196,7 +197,8 @@ def read_rows(
         most: maximum number of rows of a part. Default: 65,536, the rows of a record batch.
 
     Raises:
-        CheckpointError: the file has other contents.
+        CheckpointError: the file's rows do not fit `dtype`, `rows` and `legal`, or are not sorted
+            by key.
     """
     for batch in _row_batches(path, dtype, rows, legal):
         for first in range(0, batch.num_rows, most):
@@ -246,7 +248,8 @@ def check_rows(
     """Check a file as `read_rows` does, without copying the rows.
 
     Raises:
-        CheckpointError: `read_rows` would raise it, or a key does not belong to `share`.
+        CheckpointError: `read_rows` would raise a CheckpointError, or a key does not belong to
+            `share`.
     """
     for batch in _row_batches(path, dtype, rows, legal):
         check_share(path, batch["key"].to_numpy(), share)
@@ -296,7 +299,7 @@ def read_keys(path: Path, rows: int, legal: tuple[int, int] = ALL_KEYS) -> np.nd
     """Return the keys that `write_keys` wrote.
 
     Raises:
-        CheckpointError: the file has other contents, or another number of keys.
+        CheckpointError: the file does not have `rows` legal keys in ascending order.
     """
     parts = [np.array(batch["key"].to_numpy()) for batch in read_batches(path, KEYS, rows)]
     keys = np.concatenate([np.empty(0, np.int64), *parts])
@@ -314,7 +317,10 @@ def _schema(dtype: np.dtype) -> pa.Schema:
 
 
 def to_batch(rows: np.ndarray, with_state: bool = True, flat: bool = False) -> pa.RecordBatch:
-    """Return rows as columns of float32. With `flat`, each number of a value is one column."""
+    """Return rows as columns of float32.
+
+    With `flat`, each number of a row's value is a separate column.
+    """
     rows = widened(rows)
     fields = [field for field in _schema(rows.dtype) if with_state or field.name != "state"]
     if not flat:

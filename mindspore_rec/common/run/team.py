@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Team: the workers that write or read a checkpoint together, each its own part.
+"""Team: the workers of a checkpoint, each of which writes or reads one part.
 
-An action that fails on one worker fails on all workers, so that all continue in the same way.
+An action that fails on one worker fails on all workers, so that all workers continue in the same
+way.
 """
 
 from __future__ import annotations
@@ -32,15 +33,16 @@ T = TypeVar("T")
 
 
 class Team:
-    """Workers that do an action at the same time, each with its own part of the action.
+    """Workers that do an action together. Each worker does one part of the action.
 
-    All workers call the same methods in the same order. A method returns when all workers are
-    ready. If one worker has failed, the method raises an error on all workers.
+    All workers call the same methods in the same order. A method returns after all workers have
+    finished the action. If the action fails on one worker, the method raises an error on all
+    workers.
 
     Args:
-        channel: messages between the workers. Default: None, there is only one worker.
-        patient: whether a worker may wait for slower workers longer than the limit of a wait. If
-            True, a thread reports every ten seconds that a worker is still working, and only the
+        channel: channel for messages between the workers. Default: None, there is only one worker.
+        patient: whether a worker may wait for slower workers longer than the channel's time limit.
+            If True, a thread reports every ten seconds that a worker is still working, and only the
             team may use the channel. Default: False.
 
     Attributes:
@@ -70,10 +72,11 @@ class Team:
             work: function whose result consists of JSON values.
 
         Raises:
-            OSError: the function raised an OSError on a worker, and no other error on any worker.
-            Exception: the function raised another error on a worker. The failed worker raises the
-                same error. All other workers raise an error of the same kind that names the failed
+            OSError: the function raised an OSError on a worker, and no error of another kind on any
                 worker.
+            Exception: the function raised an error other than OSError on a worker. The failed
+                worker raises the function's error. All other workers raise an error of the same
+                kind, whose message names the failed worker.
         """
         if self._channel is None:
             return [work()]
@@ -90,7 +93,7 @@ class Team:
         return [report["result"] for report in reports]
 
     def each(self, work: Callable[[], T]) -> T:
-        """Call a function on every worker, and return this worker's result, which has any type.
+        """Call a function on every worker, and return this worker's result, of any type.
 
         Raises:
             Exception: as for `all`.
@@ -120,7 +123,8 @@ class Team:
         failed = [(worker, each) for worker, each in enumerate(errors) if each is not None]
         if not failed:
             return
-        # Errors other than OSError come first, because all workers must raise them.
+        # An OSError is raised only if no worker has an error of another kind. So OSErrors are
+        # sorted last.
         failed.sort(key=lambda pair: issubclass(_kind(pair[1]), OSError))
         worker, first = failed[0]
         if mine is not None and issubclass(type(mine), OSError) == issubclass(
@@ -138,7 +142,7 @@ def _gathered(channel: Channel, value: Any) -> list[Any]:
 
 
 class _Messenger:
-    """Thread that exchanges reports until every worker has made its last report."""
+    """Thread that exchanges reports until every worker has sent its last report."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel

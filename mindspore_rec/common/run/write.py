@@ -2,9 +2,9 @@
 """Write a checkpoint's directory, by one worker or by several workers together.
 
 Worker 0 makes a directory under a temporary name. Each worker writes, syncs and describes its own
-files in the directory. When all workers are ready, worker 0 writes the manifest and renames the
-directory, without reading the files. So the directory is complete or absent, even if a worker dies
-at any time.
+files in the directory. After all workers have written their files, worker 0 writes the manifest and
+renames the directory, without reading the files. So the directory is complete or absent, even if a
+worker dies at any time.
 """
 
 from __future__ import annotations
@@ -52,12 +52,13 @@ def write_checkpoint(
         write: function that writes this worker's files into a directory, and returns the tables'
             entries of the manifest.
         team: the workers. Default: one worker.
-        add: function that adds files that the manifest does not describe to the directory. Only
-            worker 0 calls `add`, before the directory gets its final name. Default: no function.
+        add: function that writes further files, without an entry in the manifest, into the
+            directory. Only worker 0 calls `add`, before the directory gets its final name. Default:
+            no function.
 
     Returns:
-        The manifest's fields, without the description of files and tables, and the total numbers of
-        `rows` and `bytes`.
+        The manifest's fields except the entries of files and tables, and also the totals `rows` and
+        `bytes`.
 
     Raises:
         FileExistsError: `target` exists already.
@@ -86,7 +87,7 @@ def _begin(target: Path) -> str:
 
 
 def _write_part(beside: Path, write: Callable[[Path], Described], worker: int) -> dict[str, Any]:
-    """Write this worker's files, and return descriptions of the files and its parts of tables."""
+    """Write this worker's files, and return descriptions of the files and the worker's tables."""
     if not beside.is_dir():
         raise OSError(
             f"{beside}, which worker 0 made, is not there: the directory of checkpoints must be "

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topics: sources, journal, channel, feature worker and announcements."""
+"""Read and write topics: sources, journal, channel, feature worker and announcements."""

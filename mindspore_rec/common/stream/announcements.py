@@ -27,7 +27,7 @@ _RETRY_SECONDS = 1.0
 
 
 class Announcer:
-    """Sender of the announcements of `Publication(announce=...)` to a topic, as JSON.
+    """Sender that writes the announcements of `Publication(announce=...)` to a topic, as JSON.
 
     A separate thread sends the announcements, so a slow or missing broker does not delay training.
     An announcement that cannot be sent is dropped with a warning in the log.
@@ -67,7 +67,7 @@ class Announcer:
             logger.warning("an announcement is dropped: %d wait already", _MOST_WAITING)
 
     def close(self, seconds: float = 10.0) -> None:
-        """Send the queued announcements for at most `seconds` seconds, and end the thread."""
+        """Wait up to `seconds` until the queued announcements are sent, and end the thread."""
         try:
             self._waiting.put(None, timeout=seconds)
         except queue.Full:
@@ -98,7 +98,7 @@ class Announcer:
 class AnnouncementReader:
     """Reader that calls a function for each announcement that arrives from now on.
 
-    The reader waits for a missing broker, and skips announcements sent meanwhile.
+    The reader waits for a missing broker, and does not receive announcements sent during the wait.
 
     Args:
         brokers: "host:port", or several addresses.

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compute the decoded size of an Arrow IPC stream from its metadata, before decoding it.
 
-A small stream may decode to many bytes: a compressed body declares the size of its buffers,
-dictionaries and views may repeat a text many times, and null columns may have any length. So this
-module reads the metadata of every message (flatbuffers by Message.fbs and Schema.fbs of Apache
-Arrow) and adds up the sizes. A stream of legal size is then passed to Arrow, which verifies the
-metadata itself.
+A small stream may decode to many bytes. A compressed body declares its decoded size, dictionaries
+and views may repeat a text many times, and null columns may have any length. So this module reads
+the metadata of every message (flatbuffers, as defined in Apache Arrow's Message.fbs and Schema.fbs)
+and adds up the sizes. A stream of legal size is then passed to Arrow, which verifies the metadata
+itself.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _REFUSED_TYPES = {14: "union", 22: "run-end encoded", 25: "list view", 26: "larg
 
 
 class TooLargeError(ValueError):
-    """Error of a whole stream that decodes to more bytes than allowed."""
+    """Error for a complete stream that decodes to more bytes than allowed."""
 
 
 class _Table:
-    """A flatbuffers table. A read outside the bytes raises an error."""
+    """A flatbuffers table. A read outside the table's data raises an error."""
 
     def __init__(self, data: memoryview, at: int) -> None:
         self.data, self.at = data, at
@@ -70,7 +70,7 @@ class _Table:
         return _Table(self.data, place + self._read("<I", place)) if place else None
 
     def vector(self, field: int, size: int) -> tuple[int, int]:
-        """Return offset and count of a vector's elements of `size` bytes; 0, 0 without a vector."""
+        """Return offset and number of a vector's elements, of `size` bytes each; or 0, 0."""
         place = self._place(field)
         if not place:
             return 0, 0
@@ -86,19 +86,19 @@ class _Table:
         return [_Table(self.data, place + self._read("<I", place)) for place in places]
 
     def pairs(self, field: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return the first numbers and the second numbers of structs of two numbers."""
+        """Return all first numbers and all second numbers of a vector of number pairs."""
         at, count = self.vector(field, 16)
         numbers = struct.unpack_from(f"<{2 * count}q", self.data, at)
         return numbers[::2], numbers[1::2]
 
 
 def decoded_bytes(stream: bytes, most: int, known: set[bytes] | None = None) -> int:
-    """Return the approximate bytes of memory that reading an Arrow IPC stream takes.
+    """Return the approximate number of bytes of memory needed to read an Arrow IPC stream.
 
     Args:
         stream: one whole stream, with its end marker.
-        most: maximum number of bytes that the stream may take.
-        known: metadata of schemas that passed the check, to which the function adds new schemas.
+        most: maximum number of bytes of memory for the decoded stream.
+        known: metadata of schemas that passed the check. The function adds new schemas to the set.
             Default: none.
 
     Returns:
@@ -106,9 +106,9 @@ def decoded_bytes(stream: bytes, most: int, known: set[bytes] | None = None) -> 
 
     Raises:
         ValueError: the stream takes more than `most` bytes, has more than 16,384 columns, or has
-            columns that are nested deeper than 16. Columns of unions, run ends or list views are an
-            error too, and so are bytes that are no Arrow IPC stream or continue after the stream's
-            end.
+            columns that are nested deeper than 16. The error is also raised for columns of unions,
+            run ends or list views, for bytes that are not an Arrow IPC stream, and for bytes after
+            the stream's end.
 
     Example:
         >>> rows = pa.table({"x": pa.array([0] * 100_000)})
@@ -177,7 +177,10 @@ def _message_bytes(message: _Table, body: memoryview, most: int, known: set[byte
 
 
 def _check_fields(parent: _Table, depth: int, seen: list[int]) -> None:
-    """Count the fields. Few bytes may declare many fields, because fields may share a table."""
+    """Count the fields.
+
+    A few bytes may declare many fields, because several fields may refer to one flatbuffers table.
+    """
     fields = parent.tables(1 if depth == 1 else 5)
     if fields and depth > MOST_DEPTH:
         raise ValueError(f"columns nested deeper than {MOST_DEPTH}")
@@ -233,7 +236,7 @@ def may_repeat(kind: pa.DataType) -> bool:
 
 
 def written_out_bytes(column: pa.Array) -> int:
-    """Return the bytes of a column's texts if each occurrence is counted in full.
+    """Return the total bytes of a column's texts. A repeated text is counted each time.
 
     Example:
         >>> written_out_bytes(pa.array(["a" * 1000] * 1000).dictionary_encode())
@@ -266,7 +269,7 @@ def _indexed_bytes(column: pa.DictionaryArray) -> int:
 
 
 def _lengths(texts: pa.Array) -> np.ndarray | None:
-    """Return the int64 lengths of texts; None for other values."""
+    """Return the lengths of texts, as int64; None if the values are not texts."""
     kind = texts.type
     if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
         if not len(texts):

@@ -13,20 +13,20 @@ __all__ = ["Assignment"]
 
 
 class Assignment:
-    """Partitions that a stream reads, also before their first turn.
+    """Partitions that a stream reads, including partitions that have had no turn yet.
 
     Args:
         client: client that reads the topic.
-        partitions: as for `StreamSource`. None means all partitions, also partitions that are added
-            to the topic later.
+        partitions: as for `StreamSource`. None means all partitions, including partitions that are
+            added to the topic later.
         start: as for `StreamSource`.
 
     Attributes:
         partitions: the partitions in ascending order.
-        whole: whether the topic is read as a whole.
-        start: the first offset without a state.
-        split: number of the worker with this share, and number of workers; None if the topic is not
-            divided.
+        whole: whether all partitions of the topic are read.
+        start: the start position of partitions if no state is loaded.
+        split: number of this worker, and number of workers; None if the topic is not divided among
+            workers.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -58,7 +58,7 @@ class Assignment:
         self.partitions = sorted({*self.partitions, *partitions})
 
     def first_offsets(self) -> dict[int, int]:
-        """Return the offset at which each partition begins without a state."""
+        """Return each partition's first offset for a stream without a state."""
         if isinstance(self.start, Mapping):
             return dict(self.start)
         side = 0 if self.start == "earliest" else 1
@@ -67,8 +67,8 @@ class Assignment:
     def begins(self, partitions: Collection[int], known: Collection[int]) -> dict[int, int]:
         """Return the first offsets of new partitions, which are in `partitions` but not in `known`.
 
-        If the topic is read as a whole, new partitions are read from offset 0, so that no message
-        is lost.
+        If all partitions of the topic are read, new partitions are read from offset 0, so that no
+        message is lost.
         """
         new = [p for p in partitions if p not in known]
         if isinstance(self.start, Mapping):
@@ -78,7 +78,7 @@ class Assignment:
         return dict.fromkeys(new, 0)
 
     def share_of(self, partitions: list[int]) -> list[int]:
-        """Return this worker's share of all partitions of the topic."""
+        """Return this worker's share of `partitions`, which are all partitions of the topic."""
         if self.split is None:
             return partitions
         worker, workers = self.split

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BadMessages: send a stream's bad messages to the dead letters, and count them by reason."""
+"""BadMessages: count a stream's bad messages by reason, and send them to the dead-letter topic."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ __all__ = ["BadMessages"]
 
 
 class BadMessages:
-    """Counter of a stream's bad messages, which also sends each message to the dead letters.
+    """Object that counts a stream's bad messages and sends them to the dead-letter topic.
 
     Args:
         policy: the dead-letter topic, and the limit of the share of bad messages.
         topic: name of the stream's topic.
 
     Attributes:
-        sends: whether bad messages are sent. Bad messages are counted even if `sends` is False.
+        sends: whether bad messages are sent to the dead-letter topic. Bad messages are counted even
+            if `sends` is False.
 
     Raises:
-        TypeError: the policy has the name of a topic instead of `DeadLetters`.
+        TypeError: `policy.topic` is the name of a topic instead of a `DeadLetters`.
 
     Example:
         >>> from mindspore_rec.common.stream.formats import BadMessageError
@@ -50,12 +51,12 @@ class BadMessages:
         self._marks: dict[str, int] | None = None  # of an earlier run
 
     def watch(self, order: Interleaver) -> None:
-        """Count the messages that are taken from an interleaver."""
+        """Count all messages that an interleaver takes from now on."""
         order.on_bad = self.take
         order.on_good = self._share.good
 
     def take(self, partition: int, entry: BadEntry) -> None:
-        """Count a bad message of a partition, and send it to the dead letters.
+        """Count a bad message of a partition, and send the message to the dead-letter topic.
 
         Raises:
             ValueError: the policy has no dead-letter topic.
@@ -76,7 +77,7 @@ class BadMessages:
             raise
 
     def look_up(self, offsets: Mapping[int, int]) -> None:
-        """Look up the messages from these offsets on that are already in the dead-letter topic."""
+        """Look up which messages from these offsets on are already in the dead-letter topic."""
         if self._letters is not None:
             self._letters.look_up(self._topic, offsets, self._marks)
 
@@ -91,11 +92,11 @@ class BadMessages:
             self._letters.close()
 
     def state_dict(self, reading: bool) -> dict[str, Any]:
-        """Return the counts and the start offsets of a later look-up of letters, as JSON values.
+        """Return the counts, and the offsets at which a later `look_up` starts, as JSON values.
 
         Args:
-            reading: whether messages have been read. If True, the marks of an earlier run are
-                outdated.
+            reading: whether messages have been read. If True, the state has the marks of this run
+                instead of an earlier run's marks.
         """
         marks = self._marks
         if reading and self._letters is not None:
@@ -107,7 +108,10 @@ class BadMessages:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load a state that `state_dict` returned. Older states have no "dead_share"."""
+        """Load a state that `state_dict` returned.
+
+        States of older versions have no "dead_share".
+        """
         self._counts = dict(state["dead"])
         self._marks = state["dead_marks"]
         self._share.load_state_dict(state.get("dead_share"))

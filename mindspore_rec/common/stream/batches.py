@@ -18,7 +18,7 @@ _STATES_KEPT = 1024
 
 @dataclass(frozen=True)
 class PassPlace:
-    """Position of a batch in the passes over data that restart with each pass.
+    """Position of a batch in data that are read again from the beginning in each pass.
 
     Args:
         passes: number of passes before this pass.
@@ -40,15 +40,15 @@ class Batch:
     """Batch of a source: columns, event time and number.
 
     Args:
-        columns: arrays ``[B, ...]`` or Tensors, with the label last. A source of rows may have
-            Arrow arrays, which need a wrapper such as `FeatureBatches`.
+        columns: arrays ``[B, ...]`` or Tensors, with the label last. A source of raw rows may yield
+            Arrow arrays, which a wrapper such as `FeatureBatches` converts.
         names: names of the columns. Default: None, the columns have no names.
         event_time: latest event time of the batch's rows, whole seconds since 1970, 1 to 2**32 - 1.
             Default: None, no time is known.
-        number: number of batches that the source has yielded in its life, including this batch.
+        number: number of batches, including this batch, that the source has yielded over all runs.
             `BatchSource.state_dict(batches=number)` returns the state after this batch. Default:
             None, the source has no state.
-        place: position in the passes over data without a state. The training sets it. Default:
+        place: position of the batch, if the source has no state. The training sets it. Default:
             None.
 
     Example:
@@ -71,7 +71,7 @@ class Batch:
 
     @property
     def plain(self) -> dict[str, Any] | tuple[Any, ...]:
-        """Columns only: a dict by name, or a tuple if the columns have no names."""
+        """The batch's columns: a dict by name, or a tuple if the columns have no names."""
         if self.names is None:
             return self.columns
         return dict(zip(self.names, self.columns, strict=True))
@@ -87,8 +87,8 @@ class BatchSource(ABC):
 
     * A source with a state (`has_state`): `state_dict` returns its position in the data, and
       `load_state_dict` resumes at this position.
-    * A source with an end that restarts with each pass: each epoch begins at the beginning, and
-      there is no state to save.
+    * A finite source that starts again in each pass: each epoch reads from the beginning, and there
+      is no state to save.
     * A source that cannot be resumed: `cannot_resume` is the reason.
 
     A subclass must define the method `read`. By default, a source has no state and no known length.
@@ -105,7 +105,7 @@ class BatchSource(ABC):
     def __iter__(self) -> Iterator[Any]:
         """Iterate over one pass, and yield dicts of columns, or tuples if columns have no names.
 
-        Before a batch is yielded, its event time is set on `iteration_tables`.
+        Before a batch is yielded, its event time is set on the tables of `iteration_tables`.
         """
         return self._plain_batches(self.iteration_tables())
 
@@ -123,7 +123,7 @@ class BatchSource(ABC):
 
     @property
     def length(self) -> int | None:
-        """Number of batches in a pass; None if not known or endless."""
+        """Number of batches in a pass; None if unknown or infinite."""
         return None
 
     @property
@@ -145,26 +145,26 @@ class BatchSource(ABC):
 
     @property
     def cannot_resume(self) -> str | None:
-        """Reason why the position cannot be saved, for messages after the data's name; or None."""
+        """Reason why the position cannot be saved, worded to follow the data's name; or None."""
         if self.has_state or self.length is not None:
             return None
         return f"is a {type(self).__name__} without a state or a length"
 
     @property
     def batches(self) -> int:
-        """Number of batches read in the source's life; 0 without a state."""
+        """Number of batches read over all runs; 0 if the source has no state."""
         return 0
 
     def state_dict(self, batches: int | None = None) -> dict[str, Any]:
         """Return the position in the data as JSON values, which include `batches`.
 
         Args:
-            batches: number of batches after which the state is taken: the `number` of the last of
-                these batches. Training that reads ahead passes `batches`. Default: None, all
-                batches read so far.
+            batches: return the state after the batch whose `number` is `batches`. A training that
+                reads batches ahead must pass `batches`. Default: None, the state after all batches
+                read so far.
 
         Raises:
-            ValueError: the source has no state, or no longer knows the requested state.
+            ValueError: the source has no state, or no longer keeps the requested state.
         """
         raise ValueError(f"a {type(self).__name__} has no state")
 
@@ -178,15 +178,15 @@ class BatchSource(ABC):
         raise ValueError(f"a {type(self).__name__} has no state")
 
     def covered_streams(self) -> list[Any]:
-        """Return the objects whose position in a stream is part of `state_dict`."""
+        """Return the streams whose position is part of `state_dict`."""
         return []
 
     def skip_passes(self, passes: int) -> None:  # noqa: B027  - nothing is to be done by default
-        """Count a number of passes as read, for data with a different order in each pass.
+        """Mark `passes` passes as already read, for data with a different order in each pass.
 
         A training that resumes in a later pass calls `skip_passes` before its first batch. By
-        default, nothing happens, because all passes have the same order or generators of Python or
-        NumPy shuffle them.
+        default, the method does nothing. The default is right if all passes have the same order, or
+        if random generators of Python or NumPy determine the order.
         """
 
     @property
@@ -201,13 +201,16 @@ class BatchSource(ABC):
 
     @property
     def learns(self) -> bool:
-        """True if reading a batch changes learned statistics, as only training should."""
+        """True if reading a batch changes learned statistics.
+
+        Only a training should read data that change learned statistics.
+        """
         return False
 
     # ---- several workers
 
     def split_by_worker(self, worker: int, workers: int) -> BatchSource | None:
-        """Return the source of one worker's share of the data, before the first batch.
+        """Return a source of one worker's share of the data; called before the first batch.
 
         A training with several workers calls `split_by_worker` on each worker. Each row of the data
         is in exactly one share. The source may change and return itself.
@@ -218,7 +221,7 @@ class BatchSource(ABC):
 
         Returns:
             The share; None, the default, if the source cannot divide its data. If the result is
-            None, the rows of each batch are divided (`split_by_worker`).
+            None, the training divides the rows of each batch among the workers (`split_by_worker`).
         """
         return None
 
@@ -228,7 +231,7 @@ class BatchSource(ABC):
         """Return the tables whose event time a loop over this object sets; by default no table.
 
         Raises:
-            ValueError: batches have an event time, but no table would get it.
+            ValueError: batches have an event time, but there is no table on which to set the time.
         """
         return ()
 
@@ -305,7 +308,7 @@ class BatchWrapper(BatchSource):
 
     @property
     def length(self) -> int | None:
-        """Number of batches in a pass; None if not known or endless."""
+        """Number of batches in a pass; None if unknown or infinite."""
         return self.source.length
 
     @property
@@ -333,7 +336,7 @@ class BatchWrapper(BatchSource):
 
     @property
     def batches(self) -> int:
-        """Number of batches read from the source in its life."""
+        """Number of batches read from the source over all runs."""
         return self.source.batches
 
     def state_dict(self, batches: int | None = None) -> dict[str, Any]:
@@ -345,7 +348,7 @@ class BatchWrapper(BatchSource):
         if number < min(learned):
             raise ValueError(f"batches must be at least {min(learned)}, got {number}")
         place = self.source.state_dict(batches=number)
-        # The learner has no states for batches that the source leaves out.
+        # If the source leaves a batch out, there is no learner state with this batch's number.
         latest = max(known for known in learned if known <= number)
         return {"batches": number, "source": place, "learned": learned[latest]}
 
@@ -369,7 +372,7 @@ class BatchWrapper(BatchSource):
         return self.source.covered_streams()
 
     def skip_passes(self, passes: int) -> None:
-        """Count a number of passes over the source as read."""
+        """Mark `passes` passes over the source as already read."""
         self.source.skip_passes(passes)
 
     @property
@@ -388,12 +391,12 @@ class BatchWrapper(BatchSource):
         return self._learner is not None or self.source.learns
 
     def split_by_worker(self, worker: int, workers: int) -> BatchSource | None:
-        """Return this wrapper around the source's share; None if rows must be divided instead.
+        """Return this wrapper with the source's share; None if each batch's rows must be divided.
 
         Raises:
-            ValueError: the learner would only see the rows of one worker.
+            ValueError: the learner would learn only from the rows of one worker.
         """
-        # A learner sees all rows if the rows of each batch are divided after the learner.
+        # If the result is None, rows are divided after the learner, so the learner gets all rows.
         if self._learner is not None and self.source.covered_streams():
             return None
         share = self.source.split_by_worker(worker, workers)

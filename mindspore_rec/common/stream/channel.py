@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """DataSender and DataReceiver: send rows from feature workers to trainers through a Kafka topic.
 
-The topic stores the rows between N senders and M receivers, each at its own pace. A receiver may
-restart from any saved state. A message has the name of its sender and a number. So a receiver drops
-messages that a sender sends again after a crash.
+The topic stores the rows between N senders and M receivers, which may work at different speeds. A
+receiver may restart from any saved state. A message has the name of its sender and a number. So a
+receiver drops messages that a sender sends again after a crash.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ _SETTINGS = ("message_rows", "num_shards", "full_batch")
 class DataSender:
     """Sender of rows into a channel.
 
-    The sender waits for a missing broker. Two minutes without any confirmation are an error, after
-    which the channel has all messages up to the first lost message. So a sender that resumes from a
-    saved state loses and duplicates nothing.
+    The sender waits for a missing broker. After two minutes without any confirmation, the sender
+    raises an error. The channel then has all messages before the first lost message. So a sender
+    that resumes from a saved state loses and duplicates nothing.
 
     Args:
         address: address of Kafka, "host:port" or several, or a `MemoryTopic`. (In
             mindpandas.channel, the address was the address of a node. Here, a broker is between
             sender and receiver.)
         namespace: first part of the channel's name (default "default").
-        num_shards: number of shards of the channel, at least 1. An existing channel must have the
-            same number (default 1).
+        num_shards: number of shards of the channel, at least 1. An existing channel must have this
+            number of shards (default 1).
         dataset_name: second part of the channel's name (default "dataset").
         full_batch: whether every shard gets all rows. Default: False, each shard gets a part of the
             rows.
         message_rows: number of rows of a message, at least 1 (default 1000).
-        sender_name: name of the sender, the same after a restart. Default: a random name, with
-            which receivers cannot drop messages that are sent again after a restart.
+        sender_name: name of the sender, which must be the same after a restart. Default: a random
+            name. Receivers then cannot detect messages that are sent again after a restart.
         kafka_options: settings of `kafka.KafkaProducer`. Default: none.
 
     Raises:
@@ -115,7 +115,7 @@ class DataSender:
         return KafkaWriter(address, options), there
 
     def send(self, obj: Any) -> None:
-        """Send rows, which are in the channel when `flush` returns.
+        """Queue rows for the channel. The rows are in the channel when `flush` returns.
 
         Args:
             obj: a DataFrame, an Arrow RecordBatch or Table, or a dict of arrays ``[B]`` or
@@ -139,7 +139,7 @@ class DataSender:
         self._producer.flush()
 
     def take_over(self) -> None:
-        """Become the only sender of this name: receivers then ignore new messages of other senders.
+        """Become the only sender of this name. Receivers then ignore other senders' new messages.
 
         Earlier messages of other senders stay valid. `FeatureWorker` calls this method.
 
@@ -165,7 +165,7 @@ class DataSender:
 
     @property
     def claims(self) -> Claims:
-        """Log of the claims on this sender's name, in a topic beside the channel."""
+        """Log of the claims on this sender's name. The log is in a separate topic."""
         if self._claims is None:
             topic, address = f"{self.topic}.workers", self._address
             if isinstance(address, MemoryTopic):
@@ -193,7 +193,7 @@ class DataSender:
         self._message_rows, self.num_shards, self._full_batch = (settings[n] for n in _SETTINGS)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the sender's position, to save together with the sender's position in its input.
+        """Return the sender's position, to be saved with the position in the sender's input.
 
         Raises:
             RuntimeError: some rows did not get into the channel.
@@ -213,8 +213,8 @@ class DataSender:
         """Continue from a saved position.
 
         Raises:
-            ValueError: the state belongs to a sender with another name, or to a sender with other
-                settings that sent messages after the state was taken.
+            ValueError: the state belongs to a sender with another name, or messages were sent after
+                the state with settings that have changed since.
         """
         if state["sender_name"] != self.sender_name:
             raise ValueError(
@@ -237,7 +237,7 @@ class DataSender:
         return self._last
 
     def last_after(self, state: Mapping[str, Any]) -> int:
-        """Return the number of this sender's last message; -1 if all were sent before the state."""
+        """Return this sender's last message number in the state or the channel; -1 without any."""
         ends = {int(shard): int(end) for shard, end in state.get("ends", {}).items()}
         begins = {shard: ends.get(shard, 0) for shard in range(self._shards)}
         last = last_number(self._open_reader(), self.sender_name, begins)
@@ -265,7 +265,7 @@ class DataSender:
 
 
 class ReceivedRows:
-    """Wrapper of an Arrow RecordBatch that also returns the rows as lists.
+    """Wrapper of an Arrow RecordBatch, with a method that returns the rows as lists.
 
     Args:
         batch: the RecordBatch.
@@ -313,7 +313,7 @@ class DataReceiver(StreamSource):
         schema: the columns with their types. Default: the columns of the first message.
         batch_size: number of rows of a batch, at least 1 (default 4096).
         dead_letters: topic for messages that are not rows of the schema, or a `DeadLetterPolicy`
-            with the topic. Default: None, the first such message is an error.
+            with the topic. Default: None, the first bad message is an error.
         kafka_options: settings of `kafka.KafkaConsumer`. Default: none.
         **options: as for `StreamSource`.
 
@@ -381,7 +381,10 @@ def _reader(address: Any, topic: str, options: Mapping[str, Any]) -> LogClient:
 
 
 def _check_address(address: Any) -> None:
-    """Check the address of brokers. Programs for mindpandas.channel may pass a node's address."""
+    """Check the address of brokers.
+
+    Programs that were written for mindpandas.channel may pass the address of a node.
+    """
     each = [address] if isinstance(address, str) else address
     if not isinstance(each, Sequence) or not each or not all(isinstance(a, str) for a in each):
         raise TypeError(

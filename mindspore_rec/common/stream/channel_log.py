@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages in a channel's log: their headers, and the messages sent so far."""
+"""Headers of a channel's messages, and functions that read all messages sent so far."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def headers_of(sender: str, number: int, epoch: int) -> list[tuple[str, bytes]]:
 def sequence_of(message: Message) -> MessageNumber | None:
     """Return sender, number and epoch of a message; None for a message of another program."""
     headers = dict(message.headers)
-    # Kafka's headers may have no value. A malformed number must be refused, because its message
-    # would count as a duplicate or make later messages duplicates.
+    # A Kafka header may have no value. Refuse a malformed number, with which the message or later
+    # messages could be taken for duplicates.
     producer, epoch = headers.get(_PRODUCER), headers.get(_EPOCH, b"0")
     if not producer or len(producer) > 1000 or not _is_number(epoch):
         return None
@@ -59,7 +59,7 @@ def _is_number(text: bytes | None) -> bool:
 
 
 def last_number(client: LogClient, sender: str, begins: Mapping[int, int]) -> int:
-    """Return the greatest number of a sender's messages from some offsets on; -1 without messages.
+    """Return a sender's greatest message number from the offsets `begins` on; -1 without messages.
 
     Args:
         client: reader of the channel.
@@ -75,7 +75,7 @@ def last_number(client: LogClient, sender: str, begins: Mapping[int, int]) -> in
 
 
 def messages_from(client: LogClient, begins: Mapping[int, int]) -> Iterator[Message]:
-    """Yield the messages that a log has now, from some offsets on.
+    """Yield the messages that are in a log now, from the offsets `begins` on.
 
     Raises:
         ConnectionError: the log does not answer for two minutes.
@@ -100,7 +100,7 @@ def messages_from(client: LogClient, begins: Mapping[int, int]) -> Iterator[Mess
 
 
 def bounds_of(client: LogClient, partitions: list[int]) -> dict[int, tuple[int, int]]:
-    """Return `client.bounds(partitions)`, and wait for a log that does not answer.
+    """Return `client.bounds(partitions)`. Try again while the log does not answer.
 
     Raises:
         ConnectionError: the log does not answer for two minutes.

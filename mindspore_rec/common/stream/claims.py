@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims: a log decides which of several feature workers of one name is the current worker.
 
-A worker that starts writes a claim into a log beside the channel. The offset of the claim
-determines the worker's epoch. Every claim has a different epoch, and later claims have greater
-epochs, independent of the workers' clocks, hosts and file systems. Each message in the channel has
-the epoch of its worker. Receivers ignore messages whose epoch is below the greatest epoch seen for
-the name.
+When a worker starts, it writes a claim into a log, which is a separate topic. The offset of the
+claim determines the worker's epoch. Every claim has a different epoch, and later claims have
+greater epochs. Epochs do not depend on the workers' clocks, hosts or file systems. Each message in
+the channel has the epoch of its worker. Receivers ignore a message whose epoch is below the
+greatest epoch that they have received for the worker's name.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Claims:
 
     Args:
         client: reader of the log, which has one partition.
-        producer: writer to it.
+        producer: writer to the log.
         name: name of the sender.
 
     Example:
@@ -55,16 +55,16 @@ class Claims:
         self._later: dict[str, Any] | None = None  # what a later worker said
 
     def has_state(self) -> bool:
-        """Return True if the log has a call of `keep_state` by a worker of this name."""
+        """Return True if a worker of this name has called `keep_state`."""
         records = [_content(message) for message in messages_from(self._client, {0: 0})]
         return any(each.get("sender") == self._name and "keeps" in each for each in records)
 
     def keep_state(self) -> None:
-        """Record that this worker keeps a state, without which no later worker may continue."""
+        """Record in the log that this worker has saved a state, which later workers must load."""
         self._send({"keeps": self._epoch})
 
     def claim(self) -> int:
-        """Claim the name, and return an epoch above the epochs of all earlier claims.
+        """Claim the name, and return an epoch that is greater than all earlier claims' epochs.
 
         Raises:
             ReplacedError: another worker has claimed the name after this worker.
@@ -79,8 +79,8 @@ class Claims:
                 break
         else:
             raise RuntimeError(f"topic {self._client.topic!r} lost a message that it had confirmed")
-        # Only "begins" ends an earlier worker, because a claim may appear in the log twice and
-        # late.
+        # An earlier worker ends at a "begins" message, and not at a claim, which may be in the log
+        # twice or arrive late.
         self._send({"begins": self._epoch})
         self.check()
         return self._epoch

@@ -17,13 +17,15 @@ class Message(NamedTuple):
     Args:
         offset: number of the message in the partition. Later messages have greater offsets,
             possibly with gaps.
-        timestamp: time of the message in the log, in milliseconds since 1970; -1 is unknown.
+        timestamp: time of the message in the log, in milliseconds since 1970; -1 if the time is
+            unknown.
         value: the bytes; None for a message without a value.
         headers: names and bytes of the message's headers.
         key: the bytes of the message's key, or None.
-        skipped: number of offsets just before the message that are not messages for a reader:
-            markers of transactions, and messages of aborted transactions if the reader omits them.
-            All other missing offsets belong to messages that the log has removed.
+        skipped: number of offsets just before the message that the reader skips because of
+            transactions. The skipped offsets belong to markers of transactions, and to messages of
+            aborted transactions if the reader omits such messages. All other missing offsets belong
+            to messages that the log has removed.
     """
 
     offset: int
@@ -38,7 +40,7 @@ class LogClient(Protocol):
     """Reader of a topic's partitions from offsets that the caller chooses.
 
     Only one thread may use a client at a time. The client waits for a log that cannot be reached
-    for a while. Messages that are lost permanently are an error.
+    for a while. If messages are lost permanently, the client raises an error.
     """
 
     topic: str
@@ -47,38 +49,39 @@ class LogClient(Protocol):
         """Return the topic's partitions in ascending order."""
 
     def topic_id(self) -> str | None:
-        """Return an id that differs for a later topic of the same name, or None without an id.
+        """Return the topic's id, or None. A later topic of the same name has a different id.
 
         A client without the method `topic_id` is treated as if `topic_id` returned None.
         """
 
     def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """Return each partition's offset of the first message, and its offset after the last."""
+        """Return each partition's first offset, and the offset after its last message."""
 
     def seek(self, offsets: Mapping[int, int]) -> None:
-        """Read these partitions, and no other partitions, from these offsets on."""
+        """Read only the partitions in `offsets`, each from its offset on."""
 
     def poll(self, seconds: float, paused: Sequence[int]) -> dict[int, list[Message]]:
-        """Return new messages by partition, in order, after a wait of up to `seconds` for messages.
+        """Return new messages by partition, in order.
 
-        Messages of a paused partition are returned later.
+        Wait up to `seconds` if there are no messages. Messages of a paused partition are returned
+        later.
         """
 
     def position(self, partition: int) -> int:
-        """Return the offset at which the next poll continues, without a request.
+        """Return the offset at which the next poll continues, without a request to the log.
 
         The offset skips entries that are no messages, such as markers of transactions.
         """
 
     def ends(self) -> dict[int, int]:
-        """Return each partition's known offset after the last message, without a request."""
+        """Return the last known end offset of each partition, without a request to the log."""
 
     def close(self) -> None:
         """Release connections."""
 
 
 class LogProducer(Protocol):
-    """Writer that appends messages to a log, for any thread."""
+    """Writer that appends messages to a log. Any thread may use the writer."""
 
     def send(
         self,
@@ -91,7 +94,7 @@ class LogProducer(Protocol):
         """Queue a message, or raise the error of an earlier message."""
 
     def flush(self) -> None:
-        """Wait until every queued message is in the log. Raise the error of a failed message."""
+        """Wait until every queued message is in the log. Raise an error if a message failed."""
 
     def close(self) -> None:
         """Flush, and release connections and threads."""

@@ -28,18 +28,18 @@ Transform = Callable[[pa.RecordBatch], Mapping[str, np.ndarray]]
 class StreamingDataset(BatchSource):
     """Source of a stream's batches, for `RecModel.online_train` and `FeatureBatches`.
 
-    The dataset's state is the position in the stream and the state of the transform after the same
-    batch. `state_dict(batches=...)` returns the state after the trained batches, even if more
-    batches have been read ahead. `RecCheckpoint` saves the state if the training data are this
-    object or a `BatchWrapper` around it, such as `FeatureBatches`. `RecCheckpoint` refuses data
-    that hide the dataset, such as a `mindspore.dataset.GeneratorDataset` or a generator expression
-    over it, because the number of trained batches is then unknown.
+    The dataset's state consists of the position in the stream and the transform's state, both after
+    the same batch. `state_dict(batches=...)` returns the state after the trained batches, even if
+    more batches have been read ahead. `RecCheckpoint` saves the state if the training data are this
+    object or a `BatchWrapper` around this object, such as `FeatureBatches`. `RecCheckpoint` refuses
+    data that hide the dataset, because the number of trained batches is then unknown. Examples are
+    a `mindspore.dataset.GeneratorDataset` and a generator expression over the dataset.
 
     If the source has `event_time=`, or a feature of the transform is the timestamp, each batch has
-    the latest time of its events. `RecModel` sets this time on tables just before the batch's step,
-    even if batches are read ahead. If a feature of the transform is the timestamp, the time is set
-    on the tables of the transform's features. Without such a feature, the time is set on all hash
-    tables.
+    the latest time of its events. `RecModel` sets a batch's time on tables just before the batch's
+    step, even if batches are read ahead. If a feature of the transform is the timestamp, the time
+    is set on the tables of the transform's features. If no feature is the timestamp, the time is
+    set on all hash tables.
 
     Args:
         source: a `KafkaSource`, `DataReceiver` or other `StreamSource`.
@@ -167,7 +167,7 @@ class StreamingDataset(BatchSource):
 
     @property
     def batches(self) -> int:
-        """Number of batches read in the stream's life."""
+        """Number of batches read over all runs of the stream."""
         return self._batches
 
     def split_by_worker(self, worker: int, workers: int) -> BatchSource | None:
@@ -175,8 +175,8 @@ class StreamingDataset(BatchSource):
 
         Returns:
             This stream, or None if the rows of batches must be divided instead. None is returned if
-            there are fewer partitions than workers, or if the transform learns, so that every
-            worker must see all rows.
+            there are fewer partitions than workers, or if the transform learns. A transform that
+            learns needs all rows on every worker.
         """
         if self.learns or len(self.source.wanted_partitions) < workers:
             return None
@@ -191,14 +191,14 @@ class StreamingDataset(BatchSource):
         return [self.source]
 
     def event_tables(self, tables: Iterable[Any]) -> list[Any]:
-        """Return the tables whose event time is set: tables of the transform's features, or all.
+        """Return the tables whose event time is set: the transform's tables, or all tables.
 
         Args:
             tables: tables of the network that is trained.
 
         Raises:
-            ValueError: a feature is the timestamp, and `tables` lacks a table that evicts by age,
-                or has no table of the features.
+            ValueError: a feature is the timestamp, but a table of the features that evicts by age
+                is not in `tables`, or no table of the features is in `tables`.
         """
         if self._stage is None or self._stage.timestamp is None:
             return list(tables)
@@ -218,11 +218,11 @@ class StreamingDataset(BatchSource):
         """Return the position in the stream and the transform's state as JSON values.
 
         Args:
-            batches: number of batches in the stream's life after which the state is taken. The
-                state is known for the last 1024 batches. Default: None, after the last batch.
+            batches: number of batches, over all runs, after which the state is returned. The state
+                is known for the last 1024 batches. Default: None, the state after the last batch.
 
         Raises:
-            ValueError: the state after that batch is not known.
+            ValueError: the state after `batches` batches is not known.
         """
         with self._lock:
             places = list(self._places)

@@ -15,24 +15,25 @@ __all__ = ["DeadLetterPolicy", "policy_of"]
 class DeadLetterPolicy:
     """Topic of a stream's bad messages, and the maximum share of bad messages.
 
-    Many bad messages are a sign of a change upstream, after which the training gets too little
-    data. A restart stops at the same place again, unless "warn" or a greater share is set.
+    A large share of bad messages is a sign of a change upstream. The training then gets too little
+    data. A restarted stream stops at the same message again, unless `on_dead_share` is set to
+    "warn" or `max_dead_share` is raised.
 
     Args:
-        topic: topic of the bad messages: the name of a topic for a `KafkaSource` or a
-            `DataReceiver`, a `DeadLetters` for a `StreamSource`. Default: None, the first bad
-            message is an error.
+        topic: topic for bad messages. A `KafkaSource` or `DataReceiver` needs the name of the
+            topic, and a `StreamSource` needs a `DeadLetters`. Default: None, the first bad message
+            is an error.
         max_dead_share: maximum share of dead letters in the last `dead_share_messages` messages, in
             (0, 1]. 1 means no limit (default 0.5).
         on_dead_share: reaction to a greater share: "stop" raises a `TooManyDeadLettersError` with
             the commonest reason, "warn" writes a warning to the log (default "stop").
-        dead_share_messages: number of the last messages for the share, at least 10. The share is
-            not checked before this number of messages (default 1000).
+        dead_share_messages: number of last messages from which the share is computed, at least 10.
+            The share is not checked before this number of messages has been read (default 1000).
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
 
-    The clients of Pulsar and Pub/Sub use the same name.
+    The clients of Pulsar and Pub/Sub also use the name `DeadLetterPolicy`.
 
     Example:
         >>> DeadLetterPolicy("clicks-dead", max_dead_share=0.2).dead_share_messages

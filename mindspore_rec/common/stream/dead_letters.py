@@ -15,16 +15,17 @@ __all__ = ["DeadLetters"]
 class DeadLetters:
     """Writer of bad messages to a topic.
 
-    The key is ``topic/partition/offset`` of the message; the headers are ``reason``, ``detail``,
-    ``topic``, ``partition``, ``offset``, ``timestamp`` (milliseconds) and ``size`` (bytes) as text.
-    The value is the value of the message, or its beginning if it is long. After a restart, some
-    messages are read again. Messages that are read again are not sent again, because the messages
-    in the topic are looked up first.
+    The key of a dead letter is ``topic/partition/offset`` of the bad message. The headers are
+    ``reason``, ``detail``, ``topic``, ``partition``, ``offset``, ``timestamp`` (milliseconds) and
+    ``size`` (bytes) as text. A dead letter's value is the bad message's value, cut off if the value
+    is long. After a restart, some messages are read again. Bad messages are then looked up in the
+    dead-letter topic, so that no bad message is sent twice.
 
     Args:
         producer: writer of the topic.
         topic: name of the topic.
-        client: reader of the topic, which looks up messages; None without such a look-up.
+        client: reader of the topic, which looks up sent messages; None if messages are not looked
+            up.
     """
 
     def __init__(self, producer: LogProducer, topic: str, client: LogClient | None = None) -> None:
@@ -36,7 +37,7 @@ class DeadLetters:
         self._new_marks: dict[str, int] = {}
 
     def send(self, topic: str, partition: int, entry: BadEntry) -> None:
-        """Send one message, unless the topic already has it."""
+        """Send one bad message, unless the dead-letter topic already has the message."""
         key = f"{topic}/{partition}/{entry.offset}".encode()
         if key in self._there:
             self._there.discard(key)
@@ -60,7 +61,7 @@ class DeadLetters:
     def look_up(
         self, topic: str, offsets: Mapping[int, int], marks: Mapping[str, int] | None
     ) -> None:
-        """Look up the messages from these offsets on that are already in the topic.
+        """Look up which messages from these offsets on are already in the dead-letter topic.
 
         Args:
             topic: the topic whose bad messages will be sent.
@@ -82,7 +83,7 @@ class DeadLetters:
     def _read(
         self, client: LogClient, marks: Mapping[str, int]
     ) -> tuple[set[bytes | None], dict[str, int], dict[str, int]]:
-        """Return the keys of dead letters from marks on, and their first and end offsets."""
+        """Return the keys of dead letters, and each partition's first read and end offsets."""
         bounds = client.bounds(client.partitions())
         begins = {p: max(first, marks.get(str(p), 0)) for p, (first, _) in bounds.items()}
         behind = {p for p, begin in begins.items() if begin < bounds[p][1]}
@@ -98,7 +99,7 @@ class DeadLetters:
 
     @property
     def marks(self) -> dict[str, int]:
-        """Offsets at which a later run starts to look, by partition of the dead-letter topic."""
+        """Offsets in the dead-letter topic, by partition, from which a later run reads letters."""
         return self._old_marks if self._there else self._new_marks
 
     def close(self) -> None:

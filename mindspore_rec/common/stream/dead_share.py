@@ -18,19 +18,19 @@ _PARTS = 10
 
 
 class TooManyDeadLettersError(RuntimeError):
-    """Error of a stream with too many bad messages among its last messages."""
+    """Error: too many of a stream's last messages are bad."""
 
 
 class DeadShare:
     """Counter of good and bad messages in the order in which the stream takes them.
 
-    The share is checked each time a tenth of the window has been counted. Only whole windows are
-    checked, so that a few bad messages at the beginning do not matter. The counts are part of the
+    The share is checked each time a tenth of the window has been counted. The first check is after
+    a whole window, so a few bad messages at the beginning do not matter. The counts are part of the
     stream's state.
 
     Args:
         policy: maximum share of bad messages, and the reaction to a greater share.
-        topic: name of the topic, for the message.
+        topic: name of the topic, for the error message.
 
     Example:
         >>> share = DeadShare(DeadLetterPolicy(dead_share_messages=10), "clicks")
@@ -64,8 +64,8 @@ class DeadShare:
 
     def bad(self, reason: str, detail: str) -> None:
         """Count a bad message. Raise TooManyDeadLettersError if too many messages are bad."""
-        # All details may differ, for example if each detail has an offset. If details differ too
-        # much, only the reason is counted.
+        # Each message's detail may be different, for example if details have offsets. After many
+        # different details, messages with a new detail are counted only by reason.
         kind = f"{reason}: {detail}"
         self._bad[kind if kind in self._bad or len(self._bad) < 20 else reason] += 1
         self._look()

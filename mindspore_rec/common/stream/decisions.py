@@ -14,24 +14,24 @@ __all__ = ["Decisions"]
 
 
 class Decisions:
-    """Decisions of one stream, which take effect on its interleaver.
+    """Decisions of one stream, each of which is applied to the stream's interleaver.
 
     First, the decisions of the journal are repeated, each at the message at which it was made.
-    After the last decision of the journal, new decisions are made. A new decision is in the journal
-    before it takes effect.
+    After the last decision of the journal, new decisions are made. A new decision is written to the
+    journal before it takes effect.
 
     Args:
         journal: storage of the decisions; None for a new journal in memory.
         order: interleaver whose partitions leave, join and are added.
         known_message_next: function that returns True if the topic had the next message when
-            reading began. An earlier run may have taken this message without a decision, so no
-            decision may be made before it now.
+            reading began. An earlier run may have taken this message without a decision, so this
+            run may not make a decision before the message.
 
     Attributes:
         order: the interleaver, which is replaced when a stream continues from a state.
         adds: time at which further partitions get turns: "live" (between two messages), "asked"
             (when `add_waiting` is called) or "restart" (never).
-        on_add: function that is called with a partition that the journal adds.
+        on_add: function that is called with each partition that a decision adds.
 
     Example:
         >>> order = Interleaver([0, 1], 1)
@@ -68,7 +68,7 @@ class Decisions:
 
     @property
     def path(self) -> Path | None:
-        """File of the journal; None if it is in memory only."""
+        """File of the journal; None if the journal is only in memory."""
         return self._journal.path
 
     def __len__(self) -> int:
@@ -84,17 +84,21 @@ class Decisions:
     def lacking_by_time(self) -> bool:
         """True if some of the missing decisions may have depended on the time.
 
-        All other missing decisions have added partitions, which the state itself contains.
+        Missing decisions that only added partitions do no harm, because the state contains the
+        added partitions.
         """
         return self.lacking and self._saved > self._saved_added
 
     def read_apart(self, worker: int, workers: int) -> None:
-        """Continue with the journal of one of several workers."""
+        """Use the separate journal of one of several workers from now on."""
         self._journal = self._journal.of_worker(worker, workers)
         self._made = self._made_before()
 
     def read_alike(self) -> None:
-        """Keep further decisions, which all workers make alike, in memory, and add no partition."""
+        """Keep new decisions, which are the same on all workers, only in memory.
+
+        Add no partition.
+        """
         self._journal = self._journal.in_memory()
         self.adds = "restart"
 
@@ -102,7 +106,7 @@ class Decisions:
         """Store the decisions in a file, and keep other processes from writing to the file.
 
         Args:
-            path: path of the file if the journal is not on disk.
+            path: path of the file, which is used if the journal is not on disk yet.
             check: as for `Journal.taken_over`.
             decides: whether the stream may make decisions.
 
@@ -124,7 +128,7 @@ class Decisions:
 
     @property
     def next(self) -> Decision | None:
-        """The next decision of an earlier run to repeat; None if all decisions are repeated."""
+        """Next decision of an earlier run that must be repeated; None if all have been repeated."""
         return self._journal[self._made] if self._made < len(self._journal) else None
 
     def replay(self) -> Decision | None:
@@ -138,7 +142,7 @@ class Decisions:
         return decision
 
     def check_not_stuck(self) -> None:
-        """Raise ValueError if all partitions are idle but the next decision is not due yet."""
+        """Raise ValueError if all partitions are idle before the message of the next decision."""
         if self.order.current is None and self.next is not None:
             raise ValueError(
                 f"the journal is of another stream: its decision {self._made + 1} is of message "
@@ -168,7 +172,7 @@ class Decisions:
         self._apply(decision)
 
     def decide_before_message(self, between_batches: bool) -> None:
-        """Include partitions that have messages again or for the first time.
+        """Give turns to partitions that have messages again, or have messages for the first time.
 
         Args:
             between_batches: as for `add_waiting`.
@@ -181,9 +185,9 @@ class Decisions:
             self.add_waiting(between_batches)
 
     def waiting(self) -> list[int]:
-        """Return the partitions to add; empty before messages that an earlier run may have read."""
-        # Add the last partition first, so that the turn goes from the first added partition to the
-        # next.
+        """Return the partitions to add; none if an earlier run may have read the next message."""
+        # Each added partition gets the turn at once. So add partitions in descending order:
+        # afterwards, the lowest partition has the turn.
         waiting = [p for p in sorted(self.order.waiting, reverse=True) if self.order.has(p)]
         return waiting if waiting and not self._known_message_next() else []
 
@@ -222,8 +226,8 @@ class Decisions:
         journal = self._journal
         if not self.lacking:
             return self._saved
-        # The journal of the state was lost. The present journal has decisions made after this state
-        # or an earlier state.
+        # The loaded state's journal was lost. The present journal begins at the loaded state or at
+        # an earlier state.
         return sum(journal[i].taken < self.order.taken for i in range(len(journal)))
 
     def state_dict(self) -> dict[str, Any]:
@@ -242,7 +246,7 @@ class Decisions:
         return {"decisions_ahead": [list(each) for each in self._ahead]} if self._ahead else {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a saved position, at which `order` must already be."""
+        """Continue from a saved position. `order` must already be at the saved position."""
         self._saved = int(state["decisions"])
         self._saved_added = int(state.get("decisions_added", 0))
         self._saved_checksum = state.get("decisions_crc32")

@@ -28,7 +28,7 @@ _NOTHING = Decoded(pa.RecordBatch.from_pylist([], pa.schema([])), np.zeros(0, np
 
 
 class Fetcher:
-    """Thread that fills an `Interleaver`, and pauses partitions with enough waiting messages.
+    """Thread that fills an `Interleaver`, and pauses a partition while enough of its messages wait.
 
     Args:
         client: client that only this thread uses while it runs.
@@ -36,18 +36,18 @@ class Fetcher:
         limits: limits beyond which messages are refused. A partition pauses if its waiting messages
             take more than its share of `buffer_bytes`.
         event_time: column with the time of events; None without such a column.
-        interleaver: interleaver that gets the blocks, guarded by `changed`.
+        interleaver: interleaver to which the thread adds blocks, under the lock of `changed`.
         changed: condition that is notified of each block and of an error.
         sequence_of: function that returns the sequence of a message; None if messages have no
             sequences.
         first_ends: for each partition, the offset after the last message when reading begins.
-        watch: object that detects new partitions, which the interleaver then waits for.
+        watch: object that detects new partitions, which the thread then reads too.
 
     Attributes:
         error: exception that ended the thread, or None.
         ends: for each partition, the last known offset after the last message.
         behind: partitions that have not been read up to their `first_ends` yet.
-        paused: partitions with enough waiting messages.
+        paused: partitions that are not read now, because enough of their messages wait.
         looked: start time of the newest poll whose messages are in the interleaver.
     """
 
@@ -83,13 +83,13 @@ class Fetcher:
         self._thread = threading.Thread(target=self._run, name="stream-fetcher", daemon=True)
 
     def start(self) -> None:
-        """Start the thread, with the client at the right offsets."""
+        """Start the thread. The client must already be at the right offsets."""
         self._thread.start()
 
     def stop(self) -> None:
         """End the thread and wait for its end."""
         self._stop.set()
-        # Ctrl-C between the acquisition of a lock and its `with` block leaves the lock locked.
+        # If Ctrl-C came between the acquisition of the lock and its `with` block, release the lock.
         with contextlib.suppress(RuntimeError):  # not held by this thread
             while True:
                 self._changed.release()
@@ -132,8 +132,8 @@ class Fetcher:
                 return
             for p, offset in {**order.offsets, **order.waiting}.items():
                 self._next.setdefault(p, offset)
-        # Seek to the offsets after the last polled messages. The client then records skipped
-        # offsets after these messages again.
+        # Seek to the offsets after the last polled messages. The client then records the skipped
+        # offsets after the polled messages again.
         behind = {p: messages[-1].offset + 1 for p, messages in self._undecoded.items()}
         self._client.seek({**self._next, **behind})
 
@@ -144,7 +144,10 @@ class Fetcher:
         return self._client.position(partition) >= self._first_ends[partition]
 
     def _full(self) -> set[int]:
-        """Return the partitions to pause, until half of their waiting bytes are taken."""
+        """Return the partitions to pause.
+
+        A pause ends when half of a partition's share of the buffer is free.
+        """
         with self._changed:
             waiting = {p: self._interleaver.waiting_bytes(p) for p in self._next}
         share = max(1, self._limits.buffer_bytes // len(waiting))
@@ -214,7 +217,7 @@ class Fetcher:
     def _refuse(
         self, rows: pa.RecordBatch, counts: np.ndarray, messages: list[Message]
     ) -> tuple[pa.RecordBatch, np.ndarray, Mapping[int, BadMessageError]]:
-        """Remove the messages with rows outside the limits."""
+        """Remove messages that exceed the limits. Return the remaining rows and the errors."""
         if not rows.num_rows:
             return rows, counts, {}
         owner = np.repeat(np.arange(len(messages)), counts)
@@ -229,7 +232,7 @@ class Fetcher:
     def _late(
         self, rows: pa.RecordBatch, owner: np.ndarray, messages: list[Message]
     ) -> dict[int, BadMessageError]:
-        """Return messages with an event after 2106, or an event too long after the message."""
+        """Return an error for each message with an event after 2106 or too far in the future."""
         column, most = self._event_time, self._limits.max_future_seconds
         if column is None:
             return {}
@@ -252,14 +255,15 @@ class Fetcher:
         return wrong
 
     def _out_of_range(self, rows: pa.RecordBatch, owner: np.ndarray) -> dict[int, BadMessageError]:
-        """Return the messages with a value out of its column's range."""
+        """Return an error for each message with a value outside its column's range."""
         errors = {}
         for name, (least, greatest) in self._limits.value_ranges.items():
             column = rows.column(name)
-            # Arrow's own cast would raise for an integer that is not exact in float64.
+            # Arrow's safe cast would raise an error for an integer that float64 cannot represent
+            # exactly.
             numbers = column.cast(pa.float64(), safe=False)
             legal = pc.and_(pc.greater_equal(numbers, least), pc.less_equal(numbers, greatest))
-            # Missing values are legal here, because the schema checks them.
+            # Missing values are legal in this check, because the schema checks missing values.
             wrong = np.flatnonzero(~pc.fill_null(legal, True).to_numpy(zero_copy_only=False))
             for i, row in zip(*np.unique(owner[wrong], return_index=True), strict=True):
                 value = column[int(wrong[row])].as_py()

@@ -44,14 +44,14 @@ _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 
 class BadMessageError(ValueError):
-    """Error of a message that does not contain rows of the schema.
+    """Error: a message does not contain rows of the schema.
 
     Args:
         reason: "empty", "size", "format", "schema", "null", "time" or "value". An "empty" message
             has no bytes. A "size" message has too many bytes, encoded or decoded. A "format"
-            message is not in this format. A "schema" message has columns or types that differ from
-            the schema. A "null" message lacks a required value. A "time" message has an event from
-            the future. A "value" message has a number out of its range.
+            message is not in the expected format. A "schema" message has columns or types that
+            differ from the schema. A "null" message lacks a required value. A "time" message has an
+            event from the future. A "value" message has a number outside its column's range.
         detail: description of the defect.
     """
 
@@ -98,13 +98,13 @@ class Format(ABC):
     Args:
         schema: the required columns with their types. A field that is not nullable must have no
             missing value. Columns that are not in the schema are dropped.
-        max_decoded_bytes: maximum number of bytes that a message's rows take in memory, at least 1.
-            A message with more bytes is bad, but twice its encoded size is always legal (default 64
-            MiB).
+        max_decoded_bytes: maximum number of bytes that a message's rows take in memory, at least 1
+            (default 64 MiB). A message is bad if its rows take more than this limit and more than
+            twice the message's encoded size.
 
     Attributes:
-        sequence_of: function that returns a message's producer and number, by which duplicates are
-            dropped, or None. Default: None, no message has a number.
+        sequence_of: function that returns a message's producer and number, or None. Producer and
+            number show which messages are duplicates. Default: None, no message has a number.
     """
 
     def __init__(self, schema: pa.Schema | None, max_decoded_bytes: int = _MOST_DECODED) -> None:
@@ -118,7 +118,10 @@ class Format(ABC):
         self.max_decoded_bytes = check_int("max_decoded_bytes", max_decoded_bytes, 1, 1 << 40)
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
-        """Decode messages that are not empty, without an error for any contents."""
+        """Decode messages that are not empty.
+
+        The error of a bad message is returned, and not raised.
+        """
         decoded = self.decode_some(values)
         if len(decoded.counts) == len(values):
             return decoded
@@ -191,7 +194,7 @@ class Format(ABC):
             parts.append(rows)
 
     def _refusal(self, value: bytes) -> str:
-        """Return the defect that a quick check of a message shows, or an empty string."""
+        """Return the defect that a quick check finds in a message, or an empty string."""
         return ""
 
     def _weigh(self, value: bytes) -> int:
@@ -216,7 +219,10 @@ class Format(ABC):
 
     @abstractmethod
     def _read(self, values: Sequence[bytes]) -> tuple[pa.RecordBatch, np.ndarray]:
-        """Return rows and their number in each message. A bad message raises BadMessageError."""
+        """Return the rows of messages, and the number of rows in each message.
+
+        A bad message raises BadMessageError.
+        """
 
     def _checked(self, rows: pa.Table) -> pa.RecordBatch:
         """Check types and missing values of rows, and return the schema's columns."""
@@ -238,13 +244,13 @@ class Format(ABC):
 
 
 class ArrowFormat(Format):
-    """Format of messages that are Arrow IPC streams; about 1000 rows per message are fast.
+    """Format of messages that are Arrow IPC streams. Messages of about 1000 rows are fast to read.
 
     Args:
         schema: the columns. None means the columns of the first readable message.
         max_decoded_bytes: as for `Format`. The decoded size is computed from the metadata, because
-            a small message may be compressed. Columns of unions, run ends and list views are
-            refused, and so are more than 16,384 columns.
+            a small message may be compressed. A message is refused if it has columns of unions, run
+            ends or list views, or more than 16,384 columns.
 
     Example:
         >>> packed = pack(pa.table({"x": [1, 2]}))
@@ -302,7 +308,7 @@ class ArrowFormat(Format):
 
 
 class TsvFormat(Format):
-    """Format of messages of one or more lines of tab-separated values, without a header.
+    """Format of messages with one or more lines of tab-separated values, and without a header.
 
     Args:
         schema: the columns in the order of the values.
@@ -364,7 +370,7 @@ class JsonFormat(Format):
     """Format of messages of one or more lines, each a JSON object.
 
     Args:
-        schema: the columns. An object without a column has a missing value in this column.
+        schema: the columns. If an object lacks a column, the column's value is missing in this row.
         max_decoded_bytes: as for `Format`.
 
     Example:
@@ -380,8 +386,8 @@ class JsonFormat(Format):
                 value.decode()
             except UnicodeDecodeError as error:
                 return f"no UTF-8: {error}"
-        # The parser reads objects instead of lines. Halves of an object in two messages must not be
-        # joined.
+        # Arrow's parser reads objects instead of lines. So the parser would join halves of an
+        # object from two messages.
         for line in value.removesuffix(b"\n").split(b"\n"):
             line = line.strip()
             if not (line.startswith(b"{") and line.endswith(b"}")):
@@ -413,7 +419,7 @@ def _open(value: bytes) -> pa.Table:
 
 
 def _row_widths(schema: pa.Schema | None) -> tuple[int, int]:
-    """Return the bytes of a row without texts, and the bytes of the largest list element or 0."""
+    """Return the bytes of a row without texts, and of the largest list element (or 0)."""
     kinds = [] if schema is None else [field.type for field in schema]
     elements = [_width(each) for kind in kinds for each in _elements(kind)]
     return sum(map(_width, kinds)), max(elements, default=0)
@@ -431,7 +437,7 @@ def _width(kind: pa.DataType) -> int:
 
 
 def _elements(kind: pa.DataType) -> list[pa.DataType]:
-    """Return the types of the elements of lists in a type."""
+    """Return the element types of all lists inside a type."""
     if pa.types.is_struct(kind):
         return [each for i in range(kind.num_fields) for each in _elements(kind.field(i).type)]
     if not pa.types.is_nested(kind):

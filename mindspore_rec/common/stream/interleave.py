@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interleaver: take the messages of several partitions by counting, never by time.
+"""Interleaver: take messages of several partitions in an order that does not depend on time.
 
-Partitions take turns of a fixed number of messages, without counting duplicates. The interleaver
-waits for the partition that has the turn. So the order depends only on the contents of the
-partitions, and not on the order of arrival. If a sender distributes messages over the partitions in
-turn, the messages keep the sender's order, even if some are sent twice. The caller may let an idle
-partition leave and join again, and may add a new partition of the topic. The caller must remember
-these decisions (`journal.py`).
+Partitions take turns. A turn has a fixed number of messages, and duplicates do not count. The
+interleaver waits for messages of the partition that has the turn. So the order depends only on the
+contents of the partitions, and not on the order of arrival. If a sender distributes messages over
+the partitions in turn, the messages keep the sender's order, even if some messages are sent twice.
+The caller may leave an idle partition out of the turns, include the partition again, and add a new
+partition of the topic. The caller must store its decisions about partitions (`journal.py`).
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Sequence(NamedTuple):
     Args:
         producer: name of the producer.
         number: number of the message, or `BEGIN`.
-        epoch: epoch of the producer (default 0). Messages of an earlier epoch than a seen epoch of
-            their partition come from a replaced producer and are ignored.
+        epoch: epoch of the producer (default 0). After a message of a later epoch in the same
+            partition, messages of earlier epochs are ignored, because their producer was replaced.
     """
 
     producer: str
@@ -69,8 +69,8 @@ class Block:
         bad: the messages that could not be decoded to rows, by position in the block.
         sequences: sequence of each message; None if messages have no sequences. A message whose
             number is not above the last number of its producer is a duplicate.
-        size: bytes of the block in `waiting_bytes`.
-        missing: number of removed messages of the log before each message. Default: none.
+        size: number of bytes that the block adds to `waiting_bytes`.
+        missing: number of messages that the log removed just before each message. Default: none.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Block:
         self.place = 0  # of the message that is next
 
     def begin(self, place: int) -> int:
-        """Return the first row of a message."""
+        """Return the index of a message's first row in the block."""
         return int(self.ends[place - 1]) if place else 0
 
 
@@ -108,12 +108,12 @@ class Interleaver:
         partitions: the partitions that take turns, ascending.
         offsets: for each partition, the offset of the next message.
         waiting: partitions that take no turns yet, each with its first offset.
-        row: number of rows already taken of the next message of the partition that has the turn.
+        row: number of rows already taken from the next message in the partition that has the turn.
         idle: partitions that get no turns.
-        taken: number of messages taken in the stream's life.
+        taken: number of messages taken over all runs of the stream.
         last: for each partition and producer, the last taken sequence number.
         duplicates: number of messages left out because their sequence number was already taken.
-        epochs: for each partition and producer, the greatest seen epoch.
+        epochs: for each partition and producer, the greatest epoch so far.
         outdated: number of messages left out because their producer was replaced.
         missing: number of messages that the log removed before the stream took them.
     """
@@ -142,14 +142,17 @@ class Interleaver:
     # ---- partitions that come later
 
     def expect(self, partition: int, offset: int) -> None:
-        """Accept blocks, from an offset on, of a partition that gets no turns until `add`."""
+        """Accept a new partition's blocks from `offset` on.
+
+        The partition gets no turns until `add`.
+        """
         self.waiting[partition] = offset
         self._blocks[partition] = deque()
 
     def add(self, partition: int) -> None:
-        """Give turns to a waiting partition from now on, and pass it the turn at once.
+        """Give turns to a waiting partition from now on. The turn passes to this partition at once.
 
-        The partition that has the turn must not have a partly taken message.
+        When `add` is called, the partition that has the turn must not have a partly taken message.
         """
         self.offsets[partition] = self.waiting.pop(partition)
         self.last[partition] = {}
@@ -163,7 +166,7 @@ class Interleaver:
         self._blocks[partition].append(block)
 
     def waiting_bytes(self, partition: int) -> int:
-        """Return the bytes of the blocks of a partition that still have messages."""
+        """Return the total bytes of a partition's blocks that still have messages."""
         return sum(block.size for block in self._blocks[partition])
 
     def has(self, partition: int) -> bool:
@@ -185,7 +188,7 @@ class Interleaver:
 
     @property
     def row(self) -> int:
-        """Number of rows already taken of the next message of the partition that has the turn."""
+        """Number of rows already taken from the next message in the partition that has the turn."""
         return self._begun.get(self.partitions[self._at], 0)
 
     @row.setter
@@ -202,7 +205,10 @@ class Interleaver:
         return None if partition in self.idle else partition
 
     def leave(self, partition: int) -> None:
-        """Leave a partition, without a partly taken message, out of the turns."""
+        """Skip a partition's turns from now on.
+
+        The partition must not have a partly taken message.
+        """
         self.idle.add(partition)
         if self.partitions[self._at] == partition:
             self._pass_turn()
@@ -219,7 +225,7 @@ class Interleaver:
         self._end_turn()
 
     def _end_turn(self) -> None:
-        """Pass the turn if the turn has reached its number of messages."""
+        """Pass the turn to another partition if all messages of the turn have been taken."""
         if self._used >= self.turn or len(self.partitions) == 1:
             self._pass_turn()
 
@@ -233,7 +239,7 @@ class Interleaver:
                 return
 
     def take(self, most: int, stop: int | None = None) -> pa.RecordBatch | None:
-        """Take some rows in the stream's order.
+        """Take the next rows in the stream's order.
 
         Args:
             most: maximum number of rows to take, at least 1.
@@ -241,7 +247,7 @@ class Interleaver:
 
         Returns:
             A slice of rows, which may be empty; None if the partition that has the turn has no
-            message yet, or `stop` is reached.
+            message yet, or if `stop` is reached.
         """
         partition = self.current
         if partition is None or not self._blocks[partition]:
@@ -264,7 +270,10 @@ class Interleaver:
         return got
 
     def _take_several(self, partition: int, block: Block, stop: int, most: int) -> pa.RecordBatch:
-        """Take messages before `stop` up to `most` rows. The last message may be partly taken."""
+        """Take up to `most` rows of the messages before place `stop`.
+
+        The last message may be partly taken.
+        """
         begin = block.begin(block.place) + self.row
         goal = begin + most
         whole = int(np.searchsorted(block.ends, goal))
@@ -315,7 +324,7 @@ class Interleaver:
         return False
 
     def _finish(self, partition: int, block: Block, place: int) -> None:
-        """Count the messages before a place as taken."""
+        """Mark a block's messages before `place` as taken, and count them."""
         if place == block.place:
             return
         if block.missing is not None:
@@ -346,7 +355,7 @@ class Interleaver:
     def state_dict(self) -> dict[str, Any]:
         """Return the position as JSON values."""
         turn_of = self.partitions[self._at]
-        # Other partitions may have partly taken messages if workers had separate turns before.
+        # If several workers saved the position, further partitions may have partly taken messages.
         others = {str(p): rows for p, rows in self._begun.items() if p != turn_of}
         epochs = {str(p): dict(each) for p, each in self.epochs.items() if each}
         return {
@@ -385,4 +394,4 @@ class Interleaver:
 
 
 def _nothing(messages: int) -> None:
-    """Do nothing, which is the default if good messages are not counted."""
+    """Do nothing. This function is the default of `on_good`."""

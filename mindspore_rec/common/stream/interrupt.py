@@ -16,13 +16,13 @@ __all__ = ["Interruption"]
 
 
 class Interruption:
-    """Context in which the first SIGINT or SIGTERM requests a stop, and the second raises.
+    """Context: the first SIGINT or SIGTERM requests a stop, the second raises KeyboardInterrupt.
 
-    While the loop waits for data (`waiting` is True), there is no step to finish. During such a
-    wait, the first signal already raises KeyboardInterrupt, so that a silent source does not delay
-    the stop. A MindSpore data pipeline still delays the stop, because Python handles no signal
-    inside the pipeline before the next batch. A stream shares locks with its threads, so it raises
-    KeyboardInterrupt itself at its next check (`without_signals`).
+    While the loop waits for data (`waiting` is True), there is no step to finish. The first signal
+    then raises KeyboardInterrupt at once, so that a silent source does not delay the stop. A
+    MindSpore data pipeline still delays the stop, because Python handles no signal inside the
+    pipeline before the next batch. A stream shares locks with its threads. So the stream raises
+    KeyboardInterrupt only at its next check (`without_signals`).
 
     Outside the main thread, where Python delivers no signals, the context changes nothing.
 
@@ -32,8 +32,8 @@ class Interruption:
     reinstalls the SIGINT handler after the step.
 
     Args:
-        work: name, for the message, of the work that is finished after the first signal (default
-            "this step").
+        work: the work that is finished after the first signal, as named in the printed message
+            (default "this step").
 
     Attributes:
         requested: whether a signal has arrived.
@@ -59,7 +59,7 @@ class Interruption:
         return self
 
     def restore(self) -> None:
-        """Reinstall the SIGINT handler, after each call of a cell."""
+        """Reinstall the SIGINT handler. Must be called after each call of a cell."""
         if self._before:
             signal.signal(signal.SIGINT, self._handle)
 

@@ -20,14 +20,14 @@ KINDS = ("leave", "join", "cut", "add")
 
 
 class Decision(NamedTuple):
-    """Decision that depended on time, or on the time at which a topic got another partition.
+    """Decision that depended on the clock, or on the time at which a topic got another partition.
 
     Args:
-        taken: number of messages that the stream had taken in its life before the decision.
+        taken: number of messages that the stream had taken, over all runs, before the decision.
         kind: "leave", "join", "cut" or "add". With "leave", the partition is idle and gets no
-            turns. With "join", the partition gets turns again. With "cut", the batch ends at this
-            message, below its size. With "add", a partition that is newer than the stream gets
-            turns from now on.
+            turns. With "join", the partition gets turns again. With "cut", the batch ends before
+            the next message, with fewer rows than the batch size. With "add", a partition that the
+            topic got after the stream began gets turns from now on.
         partition: number of the partition; -1 for "cut".
     """
 
@@ -39,14 +39,16 @@ class Decision(NamedTuple):
 class Journal:
     """List of decisions in order. Each decision is on disk before it takes effect.
 
-    By default, a stream makes no decisions, because nothing depends on the time.
+    By default, a stream only makes decisions that add partitions, because its batches do not depend
+    on time.
 
     Each of several workers has a separate journal, in a file beside `path`. The file's name ends
     with the number of the worker and the number of workers.
 
     Args:
-        path: the file, which is made if it is missing. None keeps decisions only in memory. Without
-            a file, a restarted process makes new decisions, and each row is still trained once.
+        path: the file, which is made if it is missing. With None, decisions are kept only in
+            memory. Without a file, a restarted process makes new decisions, and each row is still
+            trained once.
 
     Raises:
         ValueError: the file is not a journal.
@@ -87,7 +89,7 @@ class Journal:
             self._sync_name(path)
 
     def of_worker(self, worker: int, workers: int) -> Journal:
-        """Return the journal of one of several workers, with the decisions on its partitions.
+        """Return the separate journal of one of several workers, for this worker's partitions.
 
         Args:
             worker: number of the worker, from 0.
@@ -132,11 +134,11 @@ class Journal:
         return self._path is not None and self._path.exists()
 
     def taken_over(self, check: Callable[[], object] = lambda: None) -> Journal:
-        """Replace the file by a copy that only this process writes, and return its journal.
+        """Replace the file by a copy that only this process writes, and return the copy's journal.
 
-        The file is made if it is missing. A process that took the file over earlier, and is still
-        running, writes to a file without a name. A write to a file without a name is harmless, and
-        raises an error in that process.
+        The file is made if it is missing. An earlier process that is still running has the replaced
+        file open. If the earlier process appends a decision, it gets an error, and the new file
+        does not change.
 
         Args:
             check: function that raises if this process may not take the file over. `check` is
@@ -216,7 +218,7 @@ def _line(decision: Decision) -> bytes:
 
 
 def _decision(line: bytes) -> Decision:
-    """Return the decision of a line.
+    """Return the decision in a line of the file.
 
     Raises:
         ValueError, TypeError, RecursionError: the line is not a decision.

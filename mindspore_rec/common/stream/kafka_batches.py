@@ -11,7 +11,7 @@ __all__ = ["NotedBatches"]
 
 
 class NotedBatches:
-    """Record of the offsets in a consumer's batches that are no messages because of transactions.
+    """Record of the offsets that a consumer of Kafka skips because of transactions.
 
     A consumer silently skips the markers at the end of transactions. A consumer that reads only
     committed messages also skips the messages of aborted transactions. The skipped offsets look
@@ -20,7 +20,7 @@ class NotedBatches:
     header name with replacement characters.
 
     Args:
-        consumer: consumer of kafka-python 3, before its first message.
+        consumer: consumer of kafka-python 3 that has not read a message yet.
     """
 
     def __init__(self, consumer: Any) -> None:
@@ -31,7 +31,7 @@ class NotedBatches:
         self._noted.setdefault(partition, deque()).append((batch.base_offset, batch.next_offset))
 
     def clear(self) -> None:
-        """Drop the recorded offsets, because reading begins at other offsets."""
+        """Drop all recorded offsets. Must be called before reading begins at other offsets."""
         self._noted.clear()
 
     def between(self, partition: int, begin: int, end: int) -> int:
@@ -45,11 +45,11 @@ class NotedBatches:
 
 
 def _noting(base: Any, note: Callable[[int, Any], None]) -> type:
-    """Return a subclass of the consumer's reader of fetched batches that records batches."""
+    """Return a subclass of the consumer's `PartitionRecords` that notes skipped batches."""
     from kafka.record.default_records import DefaultRecordBatch
 
     class Batch(DefaultRecordBatch):
-        """Batch that reads header names that are not UTF-8 with replacement characters."""
+        """Batch that replaces malformed UTF-8 in header names by replacement characters."""
 
         __slots__ = ()
 
@@ -76,7 +76,7 @@ def _noting(base: Any, note: Callable[[int, Any], None]) -> type:
             return batch
 
     class PartitionRecords(base):
-        """Records of a partition, with a record of the batches that are no messages."""
+        """Fetched records of a partition. The class records batches that contain no messages."""
 
         def _unpack_records(self, place: Any, records: Any, *deserializers: Any) -> Any:
             return super()._unpack_records(place, Records(place.partition, records), *deserializers)
@@ -91,7 +91,7 @@ def _noting(base: Any, note: Callable[[int, Any], None]) -> type:
 
 
 class _Replacing(bytearray):
-    """Bytes whose parts are decoded with replacement characters."""
+    """Bytes whose slices are decoded with replacement characters for malformed UTF-8."""
 
     def __getitem__(self, place: Any) -> Any:
         item = super().__getitem__(place)

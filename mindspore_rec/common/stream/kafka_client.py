@@ -19,7 +19,7 @@ _METADATA_SECONDS = 30
 
 
 class KafkaClient:
-    """Reader of partitions from the caller's offsets, without a consumer group and without commits.
+    """Reader of partitions from offsets that the caller chooses, without consumer group or commits.
 
     Args:
         brokers: "host:port", or several addresses.
@@ -94,7 +94,7 @@ class KafkaClient:
         return {p: (first[place], last[place]) for p, place in zip(partitions, places, strict=True)}
 
     def seek(self, offsets: Mapping[int, int]) -> None:
-        """Read these partitions from these offsets on."""
+        """Read the partitions in `offsets` from their offsets on."""
         self._consumer.resume(*map(self._place, self._paused))  # or they stay paused
         self._assigned = sorted(offsets)
         self._paused = set()
@@ -143,7 +143,7 @@ class KafkaClient:
             return 0
 
     def ends(self) -> dict[int, int]:
-        """Return the offset after the last message, by partition, from the last answers."""
+        """Return the last known end offset of each partition, without a request to the broker."""
         known = {p: self._consumer.highwater(self._place(p)) for p in self._assigned}
         return {p: end for p, end in known.items() if end is not None}
 

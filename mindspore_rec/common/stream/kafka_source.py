@@ -27,20 +27,22 @@ _ROW_TURN = 256
 class KafkaSource(StreamSource):
     """Source of batches of a Kafka topic's rows, with the guarantees of `StreamSource`.
 
-    The caller saves the offsets: they are part of `state_dict()`, which is saved with the model.
-    Nothing is committed to the broker. Partitions are assigned by hand, so any number of readers
-    may share a topic; give each reader its own `partitions`. The source waits for a missing broker.
+    The caller saves the offsets: the offsets are part of `state_dict()`, which is saved with the
+    model. Nothing is committed to the broker. The caller chooses the partitions, so any number of
+    readers may share a topic; give each reader its own `partitions`. The source waits for a missing
+    broker.
 
     Args:
         brokers: "host:port", or several addresses.
         topic: name of an existing topic.
-        schema: the columns of a row with their types. None, which is only for "arrow", means the
+        schema: the columns of a row with their types. None is legal only for "arrow", and means the
             columns of the first message.
         format: "arrow" if a message is an Arrow IPC stream (see `pack`), "tsv" or "json" if a
-            message is one or more lines (default "arrow"). A `Format` object is legal too, with
-            `schema` None.
+            message is one or more lines (default "arrow"). A `Format` object is legal too; `schema`
+            must then be None.
         batch_size: number of rows of a batch, at least 1 (default 4096).
-        limits: as for `StreamSource`; `turn_messages` is 1 for "arrow", 256 for the other formats.
+        limits: as for `StreamSource`; the default of `turn_messages` is 1 for "arrow" and 256 for
+            other formats.
         dead_letters: topic for bad messages, which is made if it is missing, or a
             `DeadLetterPolicy` with the topic. Default: None, the first bad message is an error.
         kafka_options: settings of both `kafka.KafkaConsumer` and `KafkaProducer`, such as
@@ -48,8 +50,8 @@ class KafkaSource(StreamSource):
         **options: as for `StreamSource`.
 
     Raises:
-        ImportError: kafka-python or crc32c is missing. The message has the command that installs
-            the packages.
+        ImportError: kafka-python or crc32c is missing. The error's text shows the command that
+            installs the packages.
         TypeError, ValueError: an argument is of the wrong type or out of range, or the topic does
             not exist.
         ConnectionError: no broker answers within a minute.
@@ -92,7 +94,10 @@ class KafkaSource(StreamSource):
 def policy_with_letters(
     brokers: str | Sequence[str], policy: DeadLetterPolicy, options: Mapping[str, Any] | None
 ) -> DeadLetterPolicy:
-    """Return a policy with `DeadLetters` of Kafka for its topic, which is made if missing."""
+    """Return a policy with a `DeadLetters` for the policy's topic.
+
+    Make the topic if it is missing.
+    """
     topic = policy.topic
     if topic is None:
         return policy

@@ -20,7 +20,7 @@ logger = logging.getLogger("mindspore_rec")
 
 _UNDER_WAY = 64 << 20
 _NEVER = (1 << 31) - 1  # milliseconds
-# After these errors, kafka-python drops messages that may be sent again.
+# After one of these errors, kafka-python drops messages, but the messages may be sent again.
 _PASSING = (
     "IllegalStateError",  # its thread was ended
     "InvalidProducerEpochError",
@@ -42,15 +42,15 @@ class Unsent:
 
 
 class KafkaWriter:
-    """Writer of messages in order that survives the failure of a broker.
+    """Writer that sends messages in order, and survives the failure of a broker.
 
     kafka-python's producer is idempotent: one producer writes each message to the log once, in
-    order. A producer usually survives a broker's restart. If a producer fails, or if nothing is
-    confirmed for `stall_seconds`, the writer makes a new producer. The new producer gets all
-    unconfirmed messages in their order. Some unconfirmed messages may already be in the log.
-    Readers such as `DataReceiver` detect repeated messages by the sender's number, or
-    `still_missing` detects them. The writer never drops a single message, because later messages
-    would then follow a gap.
+    order. A producer usually survives a broker's restart. If a producer fails, or if no message is
+    confirmed for `stall_seconds`, the writer makes a new producer. The new producer sends all
+    unconfirmed messages in their original order. Some unconfirmed messages may already be in the
+    log. Readers such as `DataReceiver` detect repeated messages by the numbers that the sender
+    adds. For other readers, `still_missing` returns the messages that the log does not have yet.
+    The writer never drops a single message, because later messages would then follow a gap.
 
     kafka-python's producer accepts any number of messages. This writer waits in `send` while 64 MiB
     are in flight.
@@ -60,7 +60,7 @@ class KafkaWriter:
         options: further settings of `kafka.KafkaProducer`.
         stall_seconds: seconds without a confirmation after which the producer is replaced, above 0
             (default 20).
-        give_up_seconds: seconds without a confirmation after which waiting messages are an error,
+        give_up_seconds: seconds without a confirmation after which the writer raises an error,
             above 0 (default 120).
         still_missing: function that takes unconfirmed messages and returns those messages that are
             not in the log. Default: all unconfirmed messages are sent again.
@@ -251,7 +251,7 @@ class KafkaWriter:
         """End a producer at once, and drop the producer's messages."""
         if producer is None:
             return
-        # close() would first wait for the producer's messages, forever if they cannot be sent.
+        # close() would first wait until the producer's messages are sent, possibly forever.
         sender = producer._sender
         sender.force_close()
         sender.join(2.0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LeftOut: report the messages that a stream does not get or ignores."""
+"""LeftOut: report messages that a stream ignores, and messages that were removed unread."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ logger = logging.getLogger("mindspore_rec")
 class LeftOut:
     """Reporter of messages that the log removed unread, and of messages of replaced senders.
 
-    A report is a warning in the log, each time the number of messages has doubled.
+    Each time the number of removed or ignored messages has doubled, a warning is logged.
 
     Args:
-        on_missing: "warn", or "stop" for an error if the log removed messages.
+        on_missing: reaction to messages that the log removed: "warn" for a warning, "stop" for an
+            error.
         topic: name of the stream's topic.
 
     Example:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""StreamLimits: limits of a stream's messages, of its waits and of its reading ahead."""
+"""StreamLimits: limits on a stream's messages, on its waits and on its reading ahead."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ class StreamLimits:
         max_message_bytes: maximum size of a message, 1 to 2**31 (default 4 MiB). A larger message
             is bad.
         value_ranges: for each column of numbers, the least and the greatest legal value, as in
-            ``{"click": (0, 1)}``. A message with another value or with NaN is bad. Default: no
-            ranges. The stream's format needs a schema with these columns.
+            ``{"click": (0, 1)}``. A message with a value outside the range, or with NaN, is bad.
+            Default: no ranges. The stream's format needs a schema with the columns of
+                `value_ranges`.
         max_future_seconds: maximum seconds, at least 0, by which an event may be later than its
             message's timestamp. A message with a later event is bad. Default: None, no limit. The
             stream needs `event_time`.
@@ -32,15 +33,15 @@ class StreamLimits:
         skip_idle_seconds: seconds, above 0, that the stream waits for a partition without messages.
             After this wait, the stream leaves the partition out until the partition has messages.
             Default: None, wait forever.
-        max_wait_seconds: seconds, above 0, that rows wait for a full batch. Default: None, wait
-            forever. `skip_idle_seconds` and `max_wait_seconds` do not end a wait for a message that
-            was in the topic when reading began.
+        max_wait_seconds: maximum seconds, above 0, that rows wait for a full batch. Default: None,
+            wait forever. `skip_idle_seconds` and `max_wait_seconds` do not end a wait for a message
+            that was in the topic when reading began.
         buffer_bytes: maximum bytes of messages that are read ahead, at least 1 (default 64 MiB).
-            The greater of the stored size and the decoded size counts.
-        on_missing: reaction if the log has removed messages between two other messages before they
-            were read, as compaction does. The reaction "warn" writes a warning to the log each time
-            the number of such messages has doubled, and "stop" raises a LookupError (default
-            "warn").
+            The size of messages is the greater of their stored size and their decoded size.
+        on_missing: reaction if messages between two other messages are missing, for example because
+            compaction removed them before they were read. The reaction "warn" writes a warning to
+            the log each time the number of such messages has doubled, and "stop" raises a
+            LookupError (default "warn").
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -80,7 +81,7 @@ class StreamLimits:
 
 
 def limits_of(limits: StreamLimits | None) -> StreamLimits:
-    """Return the limits of a stream, which are the default limits for None.
+    """Return `limits`; for None, return the default limits.
 
     Raises:
         TypeError: `limits` is of another type.

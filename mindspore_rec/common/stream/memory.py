@@ -19,7 +19,7 @@ class MemoryTopic:
     Args:
         partitions: number of partitions, at least 1 (default 1).
         topic: name of the topic (default "memory").
-        topic_id: id that differs for a new topic of the same name, like Kafka's id of a topic
+        topic_id: id of the topic, as in Kafka. A new topic of the same name needs a different id
             (default: None, no id).
 
     Raises:
@@ -73,7 +73,7 @@ class MemoryTopic:
             return list(self._logs[partition])
 
     def beside(self, topic: str) -> MemoryTopic:
-        """Return a topic of one partition that belongs to this topic and has this name."""
+        """Return the topic named `topic` that belongs to this topic and has one partition."""
         with self._changed:
             return self._beside.setdefault(topic, MemoryTopic(topic=topic))
 
@@ -108,7 +108,7 @@ class MemoryClient:
         return {p: (0, len(self._log._logs[p])) for p in partitions}
 
     def seek(self, offsets: Mapping[int, int]) -> None:
-        """Read these partitions from these offsets on."""
+        """Read the partitions in `offsets` from their offsets on."""
         self._next = dict(offsets)
 
     def poll(self, seconds: float, paused: Sequence[int]) -> dict[int, list[Message]]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Former arguments of streams that are now fields of `StreamLimits` or `DeadLetterPolicy`."""
+"""Streams' former arguments, which are now fields of `StreamLimits` or `DeadLetterPolicy`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Constructor = TypeVar("Constructor", bound=Callable[..., None])
 
 
 def takes_sequence_of(constructor: Constructor) -> Constructor:
-    """Let a stream's constructor also take `sequence_of`, now an attribute of the format."""
+    """Let a stream's constructor accept `sequence_of`, which is now an attribute of the format."""
 
     @functools.wraps(constructor)
     def call(self: Any, *arguments: Any, **named: Any) -> None:

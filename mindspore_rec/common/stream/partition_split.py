@@ -34,7 +34,7 @@ def partitions_of(worker: int, workers: int, partitions: Sequence[int]) -> list[
 
 
 def row_share(rows: int, worker: int, workers: int) -> tuple[int, int]:
-    """Return the first row of a worker's share of a batch, and the row after its last row.
+    """Return a worker's share of a batch, as the first row and the row after the last row.
 
     Example:
         >>> [row_share(5, worker, 2) for worker in range(2)]
@@ -46,7 +46,7 @@ def row_share(rows: int, worker: int, workers: int) -> tuple[int, int]:
 def merged_state(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Merge the states of several `StreamSource` objects to the state of one stream.
 
-    Every partition continues at the position of its reader, which may be inside a message. The
+    In the merged state, every partition keeps its position, which may be inside a message. The
     turns start again with the first partition.
 
     Args:
@@ -54,8 +54,8 @@ def merged_state(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
     Raises:
         ValueError: a stream has made decisions that depended on time, which another number of
-            workers cannot repeat. Different topics are an error too, and so is a partition in
-            several states.
+            workers cannot repeat. The error is also raised if the states have different topics, or
+            if several states have the same partition.
     """
     if all(
         state["partitions"] == states[0]["partitions"] and state["order"] == states[0]["order"]
@@ -101,7 +101,7 @@ def merged_state(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def state_of(
     worker: int, workers: int, partitions: Sequence[int], states: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return the state with which one of several workers resumes.
+    """Return the state from which one of several workers resumes.
 
     Args:
         worker: number of the worker.
@@ -110,7 +110,7 @@ def state_of(
         states: states of any number of earlier workers.
 
     Raises:
-        ValueError: partitions get another reader although their states cannot be merged.
+        ValueError: a partition moves to another worker, but the states cannot be merged.
     """
     if len(states) == workers and list(states[worker]["partitions"]) == list(partitions):
         return dict(states[worker])
@@ -120,7 +120,7 @@ def state_of(
 def state_of_partitions(
     partitions: Sequence[int], states: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return the state with which a stream of some partitions resumes.
+    """Return the state from which a stream of the partitions `partitions` resumes.
 
     The counts over all partitions are in the state of the worker that has the first partition.
 
@@ -129,8 +129,8 @@ def state_of_partitions(
         states: states of any number of earlier workers.
 
     Raises:
-        ValueError: partitions get another reader although their states cannot be merged, or no
-            state has one of the partitions.
+        ValueError: a partition moves to another worker, but the states cannot be merged, or a
+            partition is in no state.
     """
     merged = merged_state(states)
     if list(merged["partitions"]) == list(partitions):
@@ -201,7 +201,8 @@ def _check_mergeable(states: Sequence[Mapping[str, Any]]) -> None:
             f"states must be of one topic {states[0]['topic']!r}, and are of two of this name, one "
             f"made after the other: {sorted(ids)}"
         )
-    # The state has the added partitions, but only the journal has the times of leave and join.
+    # A state contains the added partitions, but only the journal has the decisions "leave" and
+    # "join".
     if any(state["decisions"] > state.get("decisions_added", 0) for state in states):
         raise ValueError(
             "skip_idle_seconds and max_wait_seconds have decided what batches are, and their "
@@ -221,7 +222,7 @@ def _union(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _named(name: str, value: Any) -> dict[str, Any]:
-    """Return a field of a state as a dict, which is empty if the field is not needed."""
+    """Return a dict with one field of a state; an empty dict if the value is zero or empty."""
     return {name: value} if value else {}
 
 

@@ -18,8 +18,9 @@ class Verdict(NamedTuple):
 
     Args:
         kind: "wait", "cut", "leave" or "end". With "wait", the stream waits longer. With "cut", the
-            batch ends here, below its size. With "leave", the partition that has the turn is left
-            out. With "end", the stream ends without the rows of the batch.
+            batch ends now, with fewer rows than the batch size. With "leave", the partition that
+            has the turn is left out of the turns. With "end", the stream ends, and the rows of the
+            unfinished batch are not returned.
         reason: reason why the stream ends after this action; "" if the stream continues.
         seconds: maximum seconds to wait; only for "wait".
     """
@@ -30,7 +31,7 @@ class Verdict(NamedTuple):
 
 
 class Patience:
-    """Clock of a stream: the times of reading, of waiting rows and of partitions without messages.
+    """Timer of a stream's reading, its waits for full batches, and its waits for partitions.
 
     Times are seconds of a clock that the caller reads, such as `time.monotonic`.
 
@@ -75,7 +76,7 @@ class Patience:
         self._first_row = self._first_row or now
 
     def batch_ended(self) -> None:
-        """Record that no rows wait any more."""
+        """Record that no rows wait for a full batch any more."""
         self._first_row = None
 
     def reason_to_end(self, now: float, batches: int, watermark: float | None) -> str:
@@ -91,15 +92,15 @@ class Patience:
     def look(
         self, now: float, looked: float, may_decide: bool, current: int | None, others: bool
     ) -> Verdict:
-        """Return the next action while the next message is not available.
+        """Return the next action of a stream whose next message is not available.
 
         Args:
             now: the time.
-            looked: start time of the newest poll whose messages are here. Idle time counts only up
-                to this time, because messages may have arrived unseen during a pause of the
+            looked: start time of the newest poll whose messages have arrived. Idle time counts only
+                up to this time, because messages may have arrived unseen during a pause of the
                 process.
-            may_decide: whether a decision may be made here. No decision may be made inside a
-                message, or before a message that an earlier run may have taken.
+            may_decide: whether a decision may be made at the next message. No decision may be made
+                inside a message, or before a message that an earlier run may have taken.
             current: partition that has the turn; None if all partitions are idle.
             others: whether other partitions take turns.
         """

@@ -21,12 +21,12 @@ class Progress:
 
     Attributes:
         event_column: that column.
-        batches: number of batches in the stream's life.
-        rows: number of rows in the stream's life.
+        batches: number of the stream's batches over all runs.
+        rows: number of the stream's rows over all runs.
         watermark: latest event time of all batches, in seconds since 1970; None without event
             times.
         event_time: latest event time of the last batch only, in whole seconds since 1970; None
-            without event times, or if it is before 1970.
+            without event times, or if the time is before 1970.
 
     Example:
         >>> progress = Progress("t")
@@ -44,7 +44,7 @@ class Progress:
         self._first_batch = 0
 
     def begin(self) -> None:
-        """Count the batches of a run from now on."""
+        """Begin to count the batches of a new run."""
         self._first_batch = self.batches
 
     @property
@@ -62,7 +62,7 @@ class Progress:
             self.event_time = int(latest) if latest >= 1 else None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the counts of the stream's life as JSON values."""
+        """Return the counts over all runs as JSON values."""
         return {"batches": self.batches, "rows": self.rows, "watermark": self.watermark}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

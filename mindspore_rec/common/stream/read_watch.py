@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """ReadWatch: detect streams that a training reads but whose position no checkpoint saves.
 
-A stream can be hidden inside any data that pass on its batches, such as an iterable with a length.
-The watch detects the stream when the stream is read.
+Data that pass on a stream's batches, such as an iterable with a length, can hide the stream. The
+watch detects the stream when the stream is read.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ReadGivenUpError(Exception):
 
 
 class ReadLaterError(Exception):
-    """Error that interrupts a stream's wait for messages because the reader will ask again later.
+    """Error that interrupts a wait for messages. The reader will request the batch again later.
 
     The stream keeps the rows of the unfinished batch. Only a source with `reads_on` may be
     interrupted by this error.
@@ -43,7 +43,7 @@ class ReadLaterError(Exception):
 
 
 class ReadWatch:
-    """Watch that, while switched on, refuses unknown streams in the training data.
+    """Watch that refuses unknown streams in the training data while the watch is on.
 
     Args:
         known: streams whose position is saved.
@@ -112,8 +112,8 @@ def still_waiting() -> None:
     Raises:
         ReadGivenUpError: the reader no longer needs the batch. After a `ReadGivenUpError`, the
             stream returns to the end of its last batch.
-        ReadLaterError: the reader has other work and will ask again. After a `ReadLaterError`, the
-            stream keeps its position.
+        ReadLaterError: the reader has other work, and will request the batch again. After a
+            `ReadLaterError`, the stream keeps its position.
     """
     on_wait = getattr(_local, "on_wait", None)
     if on_wait is not None:
@@ -122,11 +122,12 @@ def still_waiting() -> None:
 
 @contextmanager
 def without_signals() -> Iterator[None]:
-    """Defer the KeyboardInterrupt that a training raises for a signal while it waits for data.
+    """Defer the KeyboardInterrupt that a signal causes while the training waits for data.
 
     Use `without_signals` for code that takes locks. An exception between a lock's acquisition and
-    its `with` block would leave the lock locked, and other threads would wait forever. While such
-    code waits, it must call `still_waiting`, which raises the exception of a received signal.
+    its `with` block would leave the lock locked, and other threads would wait forever. Code in the
+    context must call `still_waiting` while it waits. `still_waiting` raises the exception of a
+    received signal.
     """
     before = signals_deferred()
     _local.deferred = True

@@ -64,41 +64,43 @@ class StreamSource:
     """Source of batches of a topic's rows, with the position in the topic as its state.
 
     Batches depend on the contents of the topic and on the initial state, but not on time. All
-    batches have `batch_size` rows, and partitions take turns by counted messages (`Interleaver`).
-    So a run that resumes from a saved state gets exactly the batches of an uninterrupted run.
+    batches have `batch_size` rows. Partitions take turns of a fixed number of messages
+    (`Interleaver`). So a run that resumes from a saved state gets exactly the batches of an
+    uninterrupted run.
 
     Two limits trade exact repetition for low latency: with `skip_idle_seconds` and
-    `max_wait_seconds`, a batch depends on the arrival times of messages. With one of these limits,
-    pass a `journal`, which stores such decisions for a restart. Without a journal, a restart still
-    gets each row once, but maybe in other batches.
+    `max_wait_seconds`, a batch depends on the arrival times of messages. If you set
+    `skip_idle_seconds` or `max_wait_seconds`, pass a `journal`. For a restart, the journal stores
+    the decisions that depended on time. Without a journal, a restarted stream still yields each row
+    once, but maybe in other batches.
 
-    A new partition of the topic is read from its beginning. The new partition gets turns when it
-    has a message and all messages from before the start of reading are in batches. The journal
-    stores the decision to add a partition too.
+    A new partition of the topic is read from its beginning. A new partition gets turns when it has
+    a message, and when all messages that were in the topic before reading began are in batches. The
+    journal also stores the decision to add a partition.
 
     Args:
         client: reader of the topic.
         format: format of the messages.
         batch_size: number of rows of a batch, at least 1.
         partitions: the partitions to read; other readers read the other partitions. Partitions that
-            a state lacks begin at their first message. Default: all partitions, also new partitions
-            of the topic.
-        start: start position without a state: "earliest", "latest", or offsets by partition.
-            Offsets are also the start positions of partitions that a state lacks. Default:
+            are missing in a loaded state are read from their first message. Default: all
+            partitions, including partitions that are added to the topic later.
+        start: start position if no state is loaded: "earliest", "latest", or offsets by partition.
+            Offsets are also used for partitions that are missing in a loaded state. Default:
             "earliest".
         event_time: column with the time of events: seconds since 1970, or an Arrow timestamp. A
             message with an event after 2106 (2**32 - 1 seconds) is bad.
         limits: limits of messages, of waiting and of reading ahead. Default: `StreamLimits()`.
-        dead_letters: topic of bad messages, or a `DeadLetterPolicy`, which also limits their share.
-            Default: None, the first bad message is an error.
+        dead_letters: topic of bad messages, or a `DeadLetterPolicy`, which also limits the share of
+            bad messages. Default: None, the first bad message is an error.
         journal: storage of decisions that depend on time. Each of several workers writes a separate
             journal beside `journal`. Default: a journal in memory.
         stop: conditions that end the stream. Default: never.
 
     Attributes:
         stop_reason: reason why iteration ended, or ''.
-        saved_partitions: partitions of all workers whose states were loaded; empty without such
-            states.
+        saved_partitions: partitions in the loaded states of all workers; empty if no such states
+            were loaded.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -192,12 +194,12 @@ class StreamSource:
 
     @property
     def wanted_partitions(self) -> list[int]:
-        """Partitions to read in ascending order, also before their first turn."""
+        """Partitions to read in ascending order, including partitions that have had no turn yet."""
         return list(self._assigned.partitions)
 
     @property
     def reads_whole_topic(self) -> bool:
-        """True if all partitions of the topic are read, even new partitions."""
+        """True if all partitions of the topic are read, including new partitions."""
         return self._assigned.whole
 
     @property
@@ -220,8 +222,8 @@ class StreamSource:
             This object.
 
         Raises:
-            ValueError: there are fewer partitions or fewer rows of a batch than workers, or a
-                loaded state cannot continue with other workers.
+            ValueError: the number of partitions or `batch_size` is below the number of workers, or
+                a loaded state cannot be used with this number of workers.
             RuntimeError: batches have been taken.
         """
         assigned = self._assigned
@@ -249,7 +251,7 @@ class StreamSource:
         return self
 
     def read_apart(self, worker: int, workers: int) -> None:
-        """Read partitions that no other worker reads, with decisions in this worker's own journal.
+        """Use a separate journal for this worker, whose partitions no other worker reads.
 
         Args:
             worker: number of this worker, from 0.
@@ -280,11 +282,11 @@ class StreamSource:
     # ---- partitions that the topic gets later
 
     def limit_partitions(self, partitions: Collection[int]) -> None:
-        """Read at first only the partitions of the topic that all workers know.
+        """Read only the partitions in `partitions`, which all workers know.
 
         Args:
-            partitions: numbers of the partitions. The method must be called before a state is
-                loaded or a batch is taken.
+            partitions: numbers of the partitions that all workers know. The method must be called
+                before a state is loaded or a batch is taken.
         """
         mine = self._assigned.partitions = [p for p in self._assigned.partitions if p in partitions]
         if not self._restored:
@@ -294,12 +296,12 @@ class StreamSource:
             self._states.clear()
 
     def new_partitions(self) -> list[int]:
-        """Return the wanted partitions that have messages but take no turns yet."""
+        """Return the partitions to read that have messages but take no turns yet."""
         new = [p for p in self._assigned.partitions if p not in self._order.offsets]
         return [p for p, (first, last) in self._client.bounds(new).items() if last > first]
 
     def add_partitions(self, partitions: Collection[int]) -> None:
-        """Give turns to partitions from the next batch on, before reading begins.
+        """Give turns to partitions from the next batch on. Must be called before reading begins.
 
         Args:
             partitions: some of `new_partitions()`.
@@ -327,7 +329,7 @@ class StreamSource:
             return self._decisions.next is None and bool(self._decisions.waiting())
 
     def add_waiting_partitions(self) -> None:
-        """Give turns to new partitions with messages, beginning with the next taken message."""
+        """Give turns to new partitions that have messages, from the next taken message on."""
         if self._fetcher is None:
             return
         with self._changed:
@@ -370,7 +372,7 @@ class StreamSource:
             raise StopIteration
 
     def _rewind(self) -> None:
-        """Return to the end of the last batch. The next batch is read again."""
+        """Go back to the end of the last batch, so that the next batch is read again."""
         assert self._fetcher is not None
         self._fetcher.stop()
         self._fetcher = None
@@ -412,7 +414,7 @@ class StreamSource:
             self._fetcher.start()
 
     def _expect_new(self) -> TopicWatch:
-        """Expect wanted partitions without turns. Return a watch that detects new partitions."""
+        """Prepare partitions that take no turns yet. Return a watch that detects new partitions."""
         there = self._client.partitions()
         check_same_topic(self.topic, self._topic_id, topic_id(self._client))
         assigned, adds = self._assigned, self._decisions.adds != "restart"
@@ -449,7 +451,7 @@ class StreamSource:
         return True
 
     def _ends_batch(self, replayed: Decision) -> bool:
-        # With another batch size than before, a full batch may already have ended at this message.
+        # If the batch size has changed, a full batch may already have ended at this message.
         return replayed.kind == "cut" and bool(self._rows_pending)
 
     def _take(self) -> pa.RecordBatch | None:
@@ -463,7 +465,7 @@ class StreamSource:
         return rows
 
     def _known_message_next(self) -> bool:
-        """Return True if the next message was in the topic when reading began, fetched or not."""
+        """Return True if the next message (fetched or not) was in the topic when reading began."""
         current, fetcher = self._order.current, self._fetcher
         if current is None or fetcher is None:
             return False
@@ -553,11 +555,11 @@ class StreamSource:
         """Store the decisions in a file, and keep other processes from writing to the file.
 
         Args:
-            path: path of the file if the stream has no journal on disk.
+            path: path of the file, which is used if the stream has no journal on disk.
             check: as for `Journal.taken_over`.
 
         Returns:
-            True if the file exists, which is made if decisions may depend on time.
+            True if the file exists. The file is made if decisions may depend on time.
 
         Raises:
             ValueError, OSError: as for `Journal`.
@@ -574,7 +576,8 @@ class StreamSource:
     def lacks_decisions_by_time(self) -> bool:
         """True if some of the missing decisions may have depended on time.
 
-        All other missing decisions have added partitions, which the state itself contains.
+        Missing decisions that only added partitions do no harm, because the state contains the
+        added partitions.
         """
         return self._decisions.lacking_by_time
 
@@ -608,12 +611,12 @@ class StreamSource:
 
     @property
     def batches(self) -> int:
-        """Number of batches read in the stream's life."""
+        """Number of the stream's batches read over all runs."""
         return self._progress.batches
 
     @property
     def missing(self) -> int:
-        """Number of messages in the stream's life that the log removed before they were read."""
+        """Number of messages, over all runs, that the log removed before they were read."""
         return self._order.missing
 
     @property
@@ -638,9 +641,9 @@ class StreamSource:
         When this method returns, bad messages before the position are in the dead-letter topic.
 
         Args:
-            batches: number of batches of the stream's life after which the position is taken, for a
-                reader that is ahead of the training. The last 1024 positions are kept. Default:
-                after the last batch.
+            batches: number of batches, over all runs, after which the position is returned. A
+                training that reads batches ahead needs this argument. The last 1024 positions are
+                kept. Default: the position after the last batch.
 
         Raises:
             ValueError: the position after these batches is not kept.
@@ -697,12 +700,12 @@ class StreamSource:
         self._restored = True
 
     def _has_less_than(self, state: Any) -> bool:
-        """Return True if several workers run and this worker reads some of a state's partitions."""
+        """Return True if a state has this worker's partitions and other workers' partitions."""
         saved = state.get("partitions", ()) if isinstance(state, Mapping) else ()
         return set(self._assigned.partitions) < set(saved) and worker_group().size > 1
 
     def _own_state(self, states: list[Any]) -> dict[str, Any]:
-        """Return the state with which this stream resumes, from the states of several workers."""
+        """Return the state from which this stream resumes, made from several workers' states."""
         known = [p for p in self._assigned.partitions if p in self.saved_partitions]
         if self._assigned.split is not None:
             return state_of(*self._assigned.split, known, states)

@@ -86,7 +86,7 @@ def check_state(state: Any, topic: str, partitions: list[int], topic_id: str | N
         state: the state to check.
         topic: name of the stream's topic.
         partitions: the partitions to read. The state may lack new partitions.
-        topic_id: id of the present topic, which is not checked if None.
+        topic_id: id of the present topic; None if the id is not checked.
 
     Raises:
         TypeError: `state` is not the state of a stream.

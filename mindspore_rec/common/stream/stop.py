@@ -17,13 +17,13 @@ class StopWhen:
 
     Args:
         batches: number of batches of this run, at least 1.
-        seconds: seconds since the first batch was requested, above 0. Rows that wait for a full
-            batch stay in the topic.
+        seconds: maximum seconds since the first batch was requested, above 0. Rows that wait for a
+            full batch stay in the topic.
         watermark: event time in seconds since 1970. The stream ends after a batch with an event of
             this time or later.
-        idle_seconds: seconds without a new row until the newest poll of the topic, above 0. The
-            rows read so far make a last batch, which may be small. With several partitions, rows
-            that wait for messages of a silent partition stay in the topic.
+        idle_seconds: maximum seconds without a new row, above 0, up to the newest poll of the
+            topic. The rows read so far make a last batch, which may be small. With several
+            partitions, rows that wait for messages of a silent partition stay in the topic.
 
     Raises:
         ValueError: an argument is out of range.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TopicWatch: detect new partitions of a topic while reading, and a topic that was made again."""
+"""TopicWatch: detect that a topic has new partitions, or was deleted and made again."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class TopicWatch:
 
 
 def topic_id(client: LogClient) -> str | None:
-    """Return the id of a client's topic; None if the client does not know an id."""
+    """Return the id of a client's topic; None if the client has no id."""
     ask = getattr(client, "topic_id", None)  # clients of other logs may be older than it
     return None if ask is None else ask()
 

@@ -33,25 +33,25 @@ class FeatureWorker:
 
     At intervals, the worker saves one state: the position in the stream, the transform's state, the
     number of the next message, and the settings that determine the rows of a message. After a kill,
-    the worker resumes from the last state and repeats the messages after the state with the same
-    numbers. Receivers drop repeated messages.
+    the worker resumes from the last state. The worker sends the messages after the state again,
+    with the same numbers. Receivers drop repeated messages.
 
     A worker may be restarted with another `batch_size`, `turn_messages`, `message_rows` or
-    `full_batch`, or after shards were added. A worker with new settings repeats the messages after
-    the state with the old settings, and uses the new settings from the next batch on. Other
-    settings of the source, such as `value_ranges`, may change only after an orderly end, when no
-    message was sent after the state. The transform may change if it makes the same number of rows
-    from a batch as before.
+    `full_batch`, or after shards were added. A worker with new settings uses the old settings to
+    repeat the messages after the state, and the new settings from the next batch on. Other settings
+    of the source, such as `value_ranges`, may change only after an orderly end, when no message was
+    sent after the state. The transform may change if it makes the same number of rows from a batch
+    as before.
 
     The source's journal stores decisions that depend on time (`max_wait_seconds`,
     `skip_idle_seconds`, and the last batch of `StopWhen.idle_seconds`). If the source has no
-    journal on disk, a file with the state's name plus `.journal` stores these decisions.
+    journal on disk, a file with the state's name plus `.journal` stores the decisions.
 
     Only one worker at a time may use a state: its file is locked from the constructor to the end of
-    `run`. A lock may not stop a worker on another host that comes back. Only the worker that began
-    last is valid, and receivers ignore new messages of earlier workers with the same `sender_name`.
-    The earlier workers end with a `ReplacedError`, and change neither the state nor the journal.
-    The topic `<channel>.workers` records the order in which workers began.
+    `run`. The lock may have no effect on an earlier worker that runs again on another host. Only
+    the worker that began last is valid, and receivers ignore new messages of earlier workers with
+    the same `sender_name`. The earlier workers end with a `ReplacedError`, and change neither the
+    state nor the journal. The topic `<channel>.workers` records the order in which workers began.
 
     Args:
         dataset: the stream with its transform.
@@ -66,8 +66,8 @@ class FeatureWorker:
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range. An error is also
             raised if the state belongs to another stream or sender, or is missing although a worker
-            of this name has saved one. Messages after the state that cannot be repeated, because a
-            setting has changed or the journal is missing, are an error too.
+            of this name has saved a state. The error is also raised if messages after the state
+            cannot be repeated because a setting has changed or the journal is missing.
         RuntimeError: another process uses the state, or has just taken over (ReplacedError).
         ConnectionError: no broker answers.
 
@@ -136,8 +136,8 @@ class FeatureWorker:
                 "with the numbers of those that they have. Put the state back, or choose another "
                 "sender_name, which sends everything anew"
             )
-        # After this call, an earlier worker on any host sends no valid message and saves no state.
-        # So the state and the journal do not change any more.
+        # After `take_over`, an earlier worker on any host sends no valid message and saves no
+        # state. So no earlier worker changes the state or the journal any more.
         sender.take_over()
         source = self._dataset.source
         journal = source.journal_path or path.with_name(f"{path.name}.journal")
@@ -190,7 +190,7 @@ class FeatureWorker:
         Args:
             last: number of the last sent message.
             lost: whether the journal lacks decisions.
-            fixed: old values of changed settings that must not change here.
+            fixed: old values of the settings that have changed although they must not change.
         """
         number, source = self._sender.next, self._dataset.source
         sent = f"messages {number} to {last} were sent after the state in {self._path} was saved"
@@ -280,7 +280,7 @@ class FeatureWorker:
             self._checked = time.monotonic()
 
     def save(self) -> None:
-        """Save the state, after all messages sent before are in the channel.
+        """Wait until all sent messages are in the channel, and then save the state.
 
         Raises:
             ReplacedError: another worker has taken over the state.
@@ -297,8 +297,8 @@ class FeatureWorker:
             "settings": self._settings(),
             "journal": self._journaled,
         }
-        # A worker that takes over removes this file. So an old worker that writes the file before
-        # the removal cannot rename it afterwards, and does not replace the new worker's state.
+        # A worker that takes over removes the partial file. An old worker can then no longer rename
+        # the partial file, and so does not replace the new worker's state.
         beside = self._path.with_name(f".{self._path.name}.{self._life}.partial")
         with open(beside, "w", encoding="utf-8") as file:
             file.write(json.dumps(state))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Join the states of a training's workers to one value of a checkpoint, and split them again.
+"""Join the states of a training's workers to one value of a checkpoint, and split the value again.
 
 If all workers have the same state, for example because they split the rows of the same batches, the
 checkpoint has one state. Workers that read different partitions have one state each. The states of
@@ -25,8 +25,8 @@ def join_states(states: Sequence[Any]) -> Any:
         states: JSON values, possibly with arrays, one per worker in order.
 
     Returns:
-        The state itself if all states are equal. For different states, a dict with `workers`, the
-        list of all states, and `batches`, the greatest number of batches in a state.
+        The state itself if all states are equal. If the states differ, a dict: `workers` is the
+        list of all states, and `batches` is the greatest number of batches in a state.
 
     Raises:
         ValueError: `states` is empty.
@@ -67,7 +67,7 @@ def state_for(state: Any, worker: int, workers: int) -> Any:
         workers: number of workers.
 
     Raises:
-        ValueError: `state` has another number of workers.
+        ValueError: `state` was saved by another number of workers.
 
     Example:
         >>> state_for(join_states([{"a": 1}, {"a": 2}]), 1, 2)
@@ -85,7 +85,7 @@ def state_for(state: Any, worker: int, workers: int) -> Any:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Return True if two values, possibly with arrays, and the arrays' dtypes are equal."""
+    """Return True if two values are equal, including the elements and dtypes of their arrays."""
     if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
         both = isinstance(one, np.ndarray) and isinstance(other, np.ndarray)
         return both and one.dtype == other.dtype and np.array_equal(one, other)

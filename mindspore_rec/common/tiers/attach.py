@@ -65,7 +65,8 @@ def _remote(
     workers: int,
     opened: Callable[[Any], None] | None,
 ) -> _Open:
-    # redis-py is optional, so these modules are not imported at the top.
+    # redis-py is optional, so the modules of the remote tier are not imported at the top of this
+    # file.
     from mindspore_rec.common.tiers.redis.link import need_redis, parse_target
     from mindspore_rec.common.tiers.redis.tier import RedisTier
 

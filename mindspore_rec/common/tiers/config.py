@@ -38,25 +38,25 @@ class CacheConfig:
             least the number of unique ids of a batch. Default: no device tier.
         host_rows: number of rows in host memory, at least the number of unique keys of the batches
             that are read ahead. Default: no limit.
-        host_bytes: limit of host memory in bytes of rows instead of their number. A row takes the
+        host_bytes: limit of host memory in bytes, instead of a number of rows. A row takes the
             bytes of its value and optimizer state, and 32 bytes of metadata and index. Default: no
             limit.
         remote: URL of a Redis server, `redis://[user:password@]host:port[/database]`, or
-            `rediss://` with TLS. For a cluster, the URL of any of its nodes,
+            `rediss://` with TLS. For a cluster, the URL has one or more of the cluster's nodes:
             `redis+cluster://host:port[,host:port...]` or `rediss+cluster://`. Default: no remote
             tier.
-        remote_rows: maximum number of rows in the remote tier. Rows over this limit are demoted to
-            the SSD tier. Default: no limit.
+        remote_rows: maximum number of rows in the remote tier. Rows over `remote_rows` are demoted
+            to the SSD tier. Default: no limit.
         ssd: the SSD tier, an `SsdConfig`. Default: no SSD tier.
         policy: rows that are demoted from host memory first: 'lru' for the least recently trained
             rows, 'lfu' for the rows least often looked up in training. Default: 'lru'.
         prefetch: number of batches that `RecModel` reads ahead, 0 to 64. The rows of batches that
             are read ahead are promoted while earlier steps run. With `prefetch=0`, a lookup reads
             missing rows itself. Default: 2.
-        leftover: action for rows of an earlier run with this table's name in the SSD directory or
-            on the Redis server. The action 'refuse' raises an error and keeps the rows, and
-            'discard' deletes the rows. The action 'keep' makes the rows part of this table, which
-            must have the same row size, dtypes and optimizer. Default: 'refuse'.
+        leftover: action if the SSD directory or the Redis server has rows of an earlier run under
+            this table's name. The action 'refuse' raises an error and keeps the rows, and 'discard'
+            deletes the rows. The action 'keep' makes the rows part of this table, which must have
+            the same row size, dtypes and optimizer. Default: 'refuse'.
 
     Attributes:
         ssd_path, ssd_bytes, ssd_direct: `path`, `max_bytes` and `direct` of `ssd`; None, None and
@@ -64,10 +64,11 @@ class CacheConfig:
 
     Raises:
         TypeError: an argument is of the wrong type.
-        ValueError: an argument is out of range, or has no effect in this combination.
+        ValueError: an argument is out of range, or has no effect in combination with the other
+            arguments.
 
-    The class follows `vocab_cache_size` of `mindspore.nn.EmbeddingLookup` and the three storages of
-    Rec SDK.
+    The class is modelled on `vocab_cache_size` of `mindspore.nn.EmbeddingLookup` and on the three
+    storages of Rec SDK.
 
     Example:
         >>> config = CacheConfig(host_rows=1_000_000, ssd=SsdConfig("rows", max_bytes=10 << 30))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Former arguments of CacheConfig that are now fields of `SsdConfig`."""
+"""Former arguments of `CacheConfig`, which are now fields of `SsdConfig`."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ class InSsd:
 
 
 def ssd_of(ssd: SsdConfig | None, old: dict[str, Any]) -> SsdConfig | None:
-    """Return the SSD tier with its fields set from old arguments.
+    """Return the config of the SSD tier, with fields set from old arguments.
 
     Args:
-        ssd: the tier, or None.
+        ssd: the config of the tier, or None.
         old: values of fields, by the names of the old arguments.
 
     Raises:
-        ValueError: an old argument sets the tier, but the path is missing.
+        ValueError: an old argument sets a field of the SSD tier, but the path is missing.
 
     Example:
         >>> ssd_of(None, {"ssd_path": "rows", "ssd_direct": False})

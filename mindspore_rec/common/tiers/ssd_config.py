@@ -21,9 +21,10 @@ class SsdConfig:
     Args:
         path: directory, which is made if it is missing. A table's rows are in `<path>/<table name,
             URL-quoted>`.
-        max_bytes: limit, in bytes, of each table's files. Default: the space of the disk.
+        max_bytes: limit, in bytes, of each table's files. Default: None, only the disk's free space
+            limits the files.
         direct: whether file access bypasses the system's page cache (O_DIRECT). The page cache
-            would take memory beyond the limit of host memory. Default: True.
+            would use memory in addition to the limit of host memory. Default: True.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.

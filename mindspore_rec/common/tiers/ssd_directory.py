@@ -36,7 +36,7 @@ class _Leftover(NamedTuple):
 
 
 class SsdDirectory:
-    """Directory of one table on an SSD, with rows that an earlier run may have left.
+    """Directory of one table on an SSD, possibly with rows of an earlier run.
 
     Args:
         table_name: name of the table.
@@ -45,8 +45,9 @@ class SsdDirectory:
         workers: number of workers. Default: 1.
 
     Raises:
-        ValueError: the directory has rows and `leftover` is 'refuse', the directory has rows of
-            another number of workers and `leftover` is 'keep', or the table's name is too long.
+        ValueError: the directory has rows and `leftover` is 'refuse', or has rows of another number
+            of workers and `leftover` is 'keep'. The error is also raised if the table's name is too
+            long.
         OSError: the directory cannot be made or read, or another process has the rows open.
 
     Example:
@@ -101,14 +102,14 @@ class SsdDirectory:
             _remove(leftover.path)
 
     def open(self, row_bytes: int, generation: int) -> SsdStore:
-        """Open the store of a generation, and remove all generations before the previous one.
+        """Open the store of a generation, and remove all generations before `generation - 1`.
 
         Args:
             row_bytes: bytes of a row.
-            generation: number of the row size in this run, from 0.
+            generation: number of the generation in this run, from 0.
 
         Raises:
-            ValueError: rows to keep have another size.
+            ValueError: the rows to keep have another size than `row_bytes`.
             OSError: `_native.SsdStore` raises it.
         """
         target = self.path / f"rows-{generation}"
@@ -204,7 +205,10 @@ def _remove(path: Path) -> None:
 
 
 def _lock(path: Path, purpose: str) -> FileLock:
-    """Lock the store at `path` against opening. Raise OSError if the store is open."""
+    """Lock the store at `path`, so that no process can open the store.
+
+    Raise OSError if the store is open.
+    """
     try:
         return FileLock(path / "LOCK")
     except OSError as error:

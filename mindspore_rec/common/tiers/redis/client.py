@@ -73,8 +73,8 @@ class Command:
 class OwnLock:
     """Reentrant lock that raises an error in a forked process.
 
-    In the fork, a thread that exists only in the parent may hold the copy of the lock and never
-    release the lock.
+    A fork copies the lock, which a thread of the parent process may have locked. This thread does
+    not exist in the fork, so the copy would never be unlocked.
 
     Args:
         subject: name of the tier in error messages.
@@ -111,7 +111,7 @@ class Client:
     Args:
         nodes: servers and their connections.
         subject: name of the tier in error messages.
-        retry_seconds: seconds of retries after which a call raises.
+        retry_seconds: seconds of retries after which a call raises an error.
 
     Attributes:
         retries: number of retries since the client was made.
@@ -132,11 +132,14 @@ class Client:
             self.nodes.close()
 
     def run(self, commands: Sequence[Command], *, greet: bool = True) -> None:
-        """Send the commands and set their replies. Commands of one bucket take effect in order.
+        """Send the commands, and store each reply in its command.
+
+        Commands of one bucket take effect in order.
 
         Args:
             commands: the commands.
-            greet: whether each new connection is checked with `Nodes`' greeting first.
+            greet: whether the tier first checks, on each new connection, that the server lost no
+                rows.
 
         Raises:
             RemoteUnavailableError, RemoteFullError: no attempt succeeded within `retry_seconds`.
@@ -253,7 +256,7 @@ class Client:
         return first
 
     def _failed(self, error: Exception, command: Command | None = None) -> Exception:
-        """Record a redirection or a change of the cluster, and judge the error with `_judge`."""
+        """Record a redirection or a change of the cluster, and pass the error to `_judge`."""
         moved = isinstance(error, redis.exceptions.MovedError)
         if command is not None and isinstance(error, redis.exceptions.AskError) and not moved:
             command.asked = (error.host or self.nodes.homes[command.bucket][0], error.port)
@@ -262,7 +265,10 @@ class Client:
         return self._judge(error)
 
     def _cut_off(self, group: list[Command], error: Exception) -> Exception:
-        """Handle a broken connection. Return the error, or raise a RemoteError if it is final."""
+        """Handle a broken connection.
+
+        Return the error, or raise a RemoteError if no retry can resolve the error.
+        """
         for command in group:
             command.asked = None
         return self._failed(error)

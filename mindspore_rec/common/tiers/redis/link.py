@@ -41,7 +41,7 @@ class RemoteFullError(RemoteError):
 
 
 class RowsLostError(RemoteError):
-    """The server lost rows that were written to it, or has an older state of them."""
+    """The server lost written rows, or returned to an older state of the rows."""
 
 
 def need_redis() -> None:
@@ -68,7 +68,7 @@ class Target:
         tls: whether connections use TLS.
         options: further arguments of redis-py's Connection.
         timeout: seconds for one answer of a server.
-        retry_seconds: seconds of retries after which a call raises.
+        retry_seconds: seconds of retries after which a call raises an error.
     """
 
     shown: str
@@ -183,9 +183,10 @@ class Link:
 
     Attributes:
         address: host and port of the server.
-        server: address and run id, which changes when the server restarts; None if INFO is refused.
+        server: the server's address and run id. The run id changes when the server restarts. None
+            if the server refuses INFO.
         client_id: the server's id of this connection; None if the server does not return an id.
-        info: sections `server` and `memory` of INFO; empty if INFO is refused.
+        info: sections `server` and `memory` of INFO; empty if the server refuses INFO.
     """
 
     def __init__(self, target: Target, address: Address, timeout: float) -> None:
@@ -229,7 +230,7 @@ class Link:
         self._connection.send_packed_command([packed], check_health=False)
 
     def receive(self) -> Any:
-        """Return the next reply, or raise it if it is an error."""
+        """Return the next reply. If the reply is an error, raise this error."""
         try:
             return self._connection.read_response()
         except redis.ResponseError as error:

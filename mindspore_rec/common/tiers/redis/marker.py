@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Markers of buckets: two fields with the token of the owner and the number of the last write.
 
-By the markers, a reader detects that the server lost rows or returned to an older state.
+A reader compares markers to detect that the server lost rows or returned to an older state.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mindspore_rec.common.tiers.redis.wire import SEQUENCE, TOKEN, Packed, pack,
 
 
 class Markers:
-    """The expected markers of a table's buckets, and the commands that read and write them.
+    """The expected markers of a table's buckets, and the commands that read and write markers.
 
     Args:
         names: keys of the buckets on the server.
@@ -22,9 +22,9 @@ class Markers:
 
     Attributes:
         token: 16 random bytes, new each time the tier is opened.
-        sent: for each bucket, the number of the last sent command of a write. A retry has the
-            number of the first attempt. Each command has a different number, so a server that lost
-            the last of several commands of one write has an older number.
+        sent: for each bucket, the number of the last write command that was sent. A retry of a
+            command has the same number as the first attempt. Each command has a different number.
+            So the loss of the last command is detected even if one write has several commands.
         confirmed: for each bucket, the number of the last write that the server confirmed.
     """
 
@@ -36,7 +36,7 @@ class Markers:
         self._subject = subject
 
     def begin(self, buckets: Iterable[int]) -> list[int]:
-        """Count commands of a write before they are sent, and return the number of each command.
+        """Assign numbers to the commands of a write before they are sent, and return the numbers.
 
         Args:
             buckets: the bucket of each command, in the order in which the commands take effect.
@@ -53,12 +53,12 @@ class Markers:
             self.confirmed[bucket] = self.sent[bucket]
 
     def check(self, bucket: int, marker: Sequence[bytes | None], least: int) -> None:
-        """Check a bucket's marker against the writes sent to it.
+        """Check that a bucket's marker matches the writes that were sent to the bucket.
 
         Args:
             bucket: the bucket.
             marker: token and number from HMGET.
-            least: `confirmed` of the bucket before the marker was requested.
+            least: value of `confirmed` for the bucket before the marker was requested.
 
         Raises:
             RowsLostError: the server lost rows, or has an older state.
@@ -78,15 +78,15 @@ class Markers:
         )
 
     def read(self, bucket: int) -> bytes:
-        """Return the command that reads the marker."""
+        """Return the command that reads a bucket's marker."""
         return pack(b"HMGET", self._names[bucket], TOKEN, SEQUENCE)
 
     def put_number(self, bucket: int) -> bytes:
-        """Return the command that writes only the number."""
+        """Return the command that writes only the number of a bucket's marker."""
         return pack(b"HSET", self._names[bucket], SEQUENCE, sequence_bytes(self.sent[bucket]))
 
     def put(self, bucket: int) -> bytes:
-        """Return the command that writes token and number."""
+        """Return the command that writes token and number of a bucket's marker."""
         number = sequence_bytes(self.sent[bucket])
         return pack(b"HSET", self._names[bucket], TOKEN, self.token, SEQUENCE, number)
 

@@ -19,7 +19,7 @@ except ImportError:  # `need_redis` raises when a tier is opened
 
 
 class Nodes:
-    """The server or the cluster nodes of a table, and idle connections to them.
+    """The server or the cluster nodes of a table, with a pool of idle connections.
 
     Args:
         target: the parsed URL.
@@ -54,7 +54,7 @@ class Nodes:
         self._closed = False
 
     def buckets_at(self, address: Address) -> list[int]:
-        """Return the buckets on this server."""
+        """Return the buckets on the server at this address."""
         return [bucket for bucket, home in enumerate(self.homes) if home == address]
 
     def failed(self) -> None:
@@ -62,7 +62,10 @@ class Nodes:
         self.stale = self._target.cluster
 
     def take(self, address: Address, greet: bool) -> Link:
-        """Return an idle or new connection; without `greet`, a new one that carries no rows."""
+        """Return an idle or new connection.
+
+        Without `greet`, return a new connection for commands that transfer no rows.
+        """
         with self._lock:
             kept = self._idle.get(address)
             cut = [entry for entry in self._cut if entry[0] == address]
@@ -80,9 +83,10 @@ class Nodes:
         return link
 
     def _disarm(self, link: Link, entry: tuple[Address, object, bytes]) -> None:
-        """Kill a broken connection on the server, with the commands that the server has not read.
+        """Make the server close a broken connection, and drop this connection's unread commands.
 
-        Without the kill, a server that hung could run old writes after newer writes.
+        If the connection stayed open, a server that hung for a while could run old writes after
+        newer writes.
         """
         if link.server == entry[1]:
             try:

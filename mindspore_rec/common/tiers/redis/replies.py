@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Forms that replies of a server must have.
 
-A Redis server answers a command in one form. A proxy or another kind of server may answer in
-another form. An answer in another form must raise an error of the tier, and not an error deep in
-its code.
+A Redis server always answers a command in the same form. A proxy or another kind of server may
+answer in another form. For an answer in another form, the tier must raise its own error before it
+uses the answer.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 """Rows as values on the server: the bytes of a row, then a checksum.
 
 Version 0.1 wrote only the bytes of a row. Values without a checksum are recognised by their length,
-and are legal with `leftover="keep"`. Each row that is written later has a checksum.
+and are legal with `leftover="keep"`. Each row that this version writes has a checksum.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class RowValues:
         """Set `rows[order[i]]` from value i, which belongs to the key `keys[order[i]]`.
 
         Returns:
-            Bytes of the values.
+            Number of bytes of the values.
 
         Raises:
             RowDamagedError: a value has an illegal length, or a row does not match its checksum.

@@ -14,8 +14,8 @@ checksum. With other values of `leftover`, a value without a checksum is illegal
 
 Guarantees.
 * Each read or scan of a damaged row raises `RowDamagedError` with the keys. A row is damaged if a
-  bit of the row or its checksum changed on the server, or if it is under another key than it was
-  written for. Overwriting or erasing a damaged row and clearing the tier are legal.
+  bit of the row or its checksum changed on the server, or if the row is stored under a wrong key.
+  A damaged row may be overwritten or erased, and the tier may be cleared.
 * A read never returns an old row. The marker is read with each read of rows, and on each new
   connection before the connection transfers rows. `RowsLostError` is raised if a server restarted
   empty or with an older state (a snapshot, a lagging replica), or if a bucket was deleted. A value
@@ -64,15 +64,15 @@ from mindspore_rec.common.tiers.redis.wire import (
 )
 
 SLICE_BYTES = 16 << 20  # of rows, in one go over the network
-# A scan's cursor has the bucket in 6 bits, the server's life in 8 bits, and above them the server's
-# cursor.
+# A scan's cursor consists of the bucket (lowest 6 bits), the server's life (next 8 bits) and the
+# server's cursor (remaining bits).
 _LIFE_SHIFT, _PLACE_SHIFT = 6, 14
 _LIVES = 1 << (_PLACE_SHIFT - _LIFE_SHIFT)
 Leftover = Literal["refuse", "discard", "keep"]
 
 
 class RedisTier:
-    """Rows of one size by int64 key on a Redis server or cluster.
+    """Store of fixed-size rows by int64 key, on a Redis server or cluster.
 
     Any thread may call the tier. Writes run one after another, and reads run in parallel. A forked
     process must open its own tier.
@@ -85,11 +85,11 @@ class RedisTier:
         table: name of the table.
         row_bytes: bytes of a row, 1 to 2**26.
         generation: part of the keys' names. Rows of another generation are not found. Default: 0.
-        leftover: action for present rows of this table on the server: `"refuse"` to open,
-            `"discard"` the rows or `"keep"` them. Default: `"refuse"`.
+        leftover: action if the server already has rows of this table: `"refuse"` raises an error,
+            `"discard"` deletes the rows, and `"keep"` uses the rows. Default: `"refuse"`.
         timeout: seconds that one answer of a server may take. Default: the URL's value, or 5.
-        retry_seconds: seconds of retries after which a call raises. Default: the URL's value, or
-            30.
+        retry_seconds: seconds of retries after which a call raises an error. Default: the URL's
+            value, or 30.
         worker: number of this worker, which has its own rows. Default: 0.
         workers: number of workers. Rows that another number of workers wrote are not found.
             Default: 1.
@@ -231,8 +231,8 @@ class RedisTier:
                 buckets = sorted({piece.bucket for piece in pieces})
                 self._markers.begin(buckets)
                 erases = self._commands(pieces, self._packer.erases(part, order, pieces))
-                # The number follows the deletion, so a server that loses the deletion also loses
-                # the number.
+                # The marker's number is written after the deletion, so a server that loses the
+                # deletion also loses the number.
                 numbers = [
                     Command(bucket, (self._markers.put_number(bucket),), is_count)
                     for bucket in buckets
@@ -251,11 +251,12 @@ class RedisTier:
         ]
 
     def _run_writes(self, commands: list[Command]) -> None:
-        """Run writes and record that the server confirmed them."""
+        """Run write commands, and record that the server confirmed the writes."""
         retries = self._client.retries
         known, self._rows_known = self._rows_known, False
         self._client.run(commands)
-        # The reply has the number of new rows, and a retried write lost its first reply.
+        # The first reply has the number of new rows. If a write was retried, the first reply was
+        # lost.
         self._rows_known = known and retries == self._client.retries
         self._markers.confirm(command.bucket for command in commands)
 
@@ -285,7 +286,7 @@ class RedisTier:
     def scan(self, cursor: int, most: int) -> tuple[int, np.ndarray, np.ndarray]:
         """Return the next rows of a walk over all rows.
 
-        The walk returns each row that exists during the whole walk at least once.
+        Each row that exists during the whole walk is returned at least once.
 
         Args:
             cursor: 0 to start, later the cursor that the previous call returned.
@@ -295,8 +296,8 @@ class RedisTier:
             next cursor (0 at the end), keys int64 `[m]`, rows uint8 `[m, row_bytes]`.
 
         Raises:
-            RowDamagedError: some rows do not match their checksums. The same cursor reads these
-                rows again.
+            RowDamagedError: some rows do not match their checksums. A call with the same cursor
+                reads these rows again.
         """
         check_int("cursor", cursor, 0, 2**63 - 1)
         check_int("most", most, 1, 2**31 - 1)
@@ -320,7 +321,7 @@ class RedisTier:
     def _scan(
         self, bucket: int, place: int, life: int, most: int
     ) -> tuple[int, int, list[bytes], list[bytes]]:
-        """Return part of a bucket from an HSCAN cursor of a server's life `life`."""
+        """Return part of a bucket, from an HSCAN cursor of the server's life `life`."""
         while True:
             words = (b"HSCAN", self._names[bucket], b"%d" % place, b"COUNT", b"%d" % most)
             command = Command(bucket, (pack(*words),), is_page)
@@ -349,7 +350,7 @@ class RedisTier:
             return self._lives.index(server) % _LIVES
 
     def clear(self) -> None:
-        """Delete every row, which also makes the tier usable again after a `RowsLostError`."""
+        """Delete every row. After a `RowsLostError`, the tier is then usable again."""
         with self._write_lock:
             self._markers.begin(range(BUCKETS))
             self._run_clear()
@@ -374,7 +375,7 @@ class RedisTier:
         """
         with self._count_lock:
             counts: dict[str, int | float] = dict(self._counts)
-        # Counts need no network call. After a failed write, `size()` is more exact.
+        # The counts need no network call. After a failed write, `size()` is more exact than `rows`.
         return {"rows": self._rows, "retries": self._client.retries, **counts}
 
     def close(self) -> None:

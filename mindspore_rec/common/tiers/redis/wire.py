@@ -28,7 +28,7 @@ Packed = tuple[bytes | memoryview, ...]  # parts of one command, joined when the
 
 
 class Piece(NamedTuple):
-    """The rows `start:stop`, in the order of buckets, of one command."""
+    """Range of the rows of one command: `start:stop` in the order of buckets."""
 
     bucket: int
     start: int
@@ -42,8 +42,8 @@ def bucket_names(
 
     The braces are a hash tag, from which a cluster computes the slot. Generation and row length are
     part of the name, so rows of another layout are not found. With several workers, the number of
-    the worker and the number of workers are part of the name too, because they determine the worker
-    of each row.
+    the worker and the number of workers are part of the name too, because both numbers determine
+    the worker of each row.
 
     Example:
         >>> bucket_names("user id", 0, 212)[5]
@@ -62,7 +62,7 @@ def bucket_of(keys: np.ndarray) -> np.ndarray:
 
 
 def pack(*words: bytes) -> bytes:
-    """Return a command, which consists of a few words, in Redis' protocol.
+    """Encode a command of a few words in Redis' protocol.
 
     Example:
         >>> pack(b"PING")
@@ -96,7 +96,7 @@ class Packer:
         self._erase_words = [_words(b"HDEL", name) for name in names]
 
     def pieces(self, keys: np.ndarray) -> tuple[np.ndarray, list[Piece]]:
-        """Return the stable order that sorts keys by bucket, and the ranges of the commands."""
+        """Return the stable order that sorts keys by bucket, and each command's range of keys."""
         buckets = bucket_of(keys)
         order = np.argsort(buckets, kind="stable")
         ends = np.cumsum(np.bincount(buckets, minlength=BUCKETS)).tolist()
@@ -109,7 +109,10 @@ class Packer:
         return order, pieces
 
     def _fields(self, keys: np.ndarray, order: np.ndarray, width: int) -> np.ndarray:
-        """Return a matrix with one line per key, whose first 12 bytes are the packed field."""
+        """Return a matrix with one line per key.
+
+        The first 12 bytes of a line are the packed field.
+        """
         lines = np.empty((len(keys), width), np.uint8)
         lines[:, :4] = self._head
         # A field is the key as 8 little-endian bytes on every machine.
@@ -118,7 +121,7 @@ class Packer:
         return lines
 
     def reads(self, keys: np.ndarray, order: np.ndarray, pieces: list[Piece]) -> Iterator[Packed]:
-        """Yield an HMGET command of the marker and the keys for each piece."""
+        """Yield, for each piece, an HMGET command that reads the marker and the keys' rows."""
         text = self._fields(keys, order, 14).reshape(-1).data
         for bucket, start, stop in pieces:
             count = stop - start + 2 + MARKER_FIELDS
@@ -132,7 +135,7 @@ class Packer:
         pieces: list[Piece],
         numbers: list[int],
     ) -> Iterator[Packed]:
-        """Yield an HSET command of the number from `numbers` and the rows for each piece."""
+        """Yield, for each piece, an HSET command that writes the marker's number and the rows."""
         middle = 12 + len(self._middle)
         width = middle + self.value_bytes + 2
         lines = self._fields(keys, order, width)
@@ -148,7 +151,7 @@ class Packer:
             )
 
     def erases(self, keys: np.ndarray, order: np.ndarray, pieces: list[Piece]) -> Iterator[Packed]:
-        """Yield an HDEL command of the keys for each piece."""
+        """Yield, for each piece, an HDEL command that deletes the keys' rows."""
         text = self._fields(keys, order, 14).reshape(-1).data
         for bucket, start, stop in pieces:
             count = stop - start + 2
@@ -156,5 +159,5 @@ class Packer:
 
 
 def sequence_bytes(sequence: int) -> bytes:
-    """Return the 8 bytes of the number of a write in the marker."""
+    """Return the number of a write as the 8 bytes that the marker stores."""
     return sequence.to_bytes(8, "little")
