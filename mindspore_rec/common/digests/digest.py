@@ -4,12 +4,12 @@
 The digest of a row is 64 bits, computed from its key and the bytes of its value. The digest of a
 table is the sum of its rows' digests modulo 2^64, so it does not depend on order, threads or tiers.
 One changed row always changes the digest of the table. Several changes cancel each other only by
-chance, once in 2^64. A digest finds faults; it is no protection against a forger.
+chance, once in 2^64. A digest detects faults, but it does not protect against forgery.
 
-The bytes of a value are its float32 bytes, whatever precision the table has. For rows of int8 and
-int4, the digest is computed from the bytes of scale, offset and codes, so it is another number than
-the digest of float32 rows. A digest leaves out optimizer state, counts and ages, since a predictor
-has none.
+The bytes of a value are its float32 bytes, whatever precision the table has. The digest of an int8
+or int4 row is computed from the bytes of its scale, offset and codes, so it differs from the digest
+of the same row in float32. A digest excludes optimizer state, counts and ages, because a predictor
+does not have these fields.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MASK = (1 << 64) - 1
 
 
 def to_text(digest: int) -> str:
-    """Return a digest as manifests and JSON have it: 16 hexadecimal digits.
+    """Return a digest as 16 hexadecimal digits, its form in manifests and JSON.
 
     Example:
         >>> to_text(2**64 + 17)
@@ -40,7 +40,7 @@ def to_text(digest: int) -> str:
 
 
 def sum_of(texts: Iterable[str]) -> str:
-    """Return the digest of all rows of several parts, from the digests of the parts.
+    """Return the digest of several parts together, from the digest of each part.
 
     Example:
         >>> sum_of(["ffffffffffffffff", "0000000000000011"])
@@ -50,7 +50,7 @@ def sum_of(texts: Iterable[str]) -> str:
 
 
 def check_parts(parts: int, part: int = 0) -> None:
-    """Check a number of parts, and the number of one part.
+    """Check the number of parts, and the index of one part.
 
     Raises:
         ValueError: a number is out of range.
@@ -68,9 +68,10 @@ def check_parts(parts: int, part: int = 0) -> None:
 
 @dataclass(frozen=True)
 class TableDigest:
-    """Digest of a table, by parts of its keys.
+    """Digest of a table, divided into parts by key.
 
-    A part has the keys of a range of hashes. The parts show where two tables differ.
+    Each part contains the keys whose hashes are in one range. Comparing the parts of two tables
+    shows where the tables differ.
 
     Attributes:
         numbers: type of the rows' numbers whose bytes are digested: 'float32', 'int8' or 'int4'.
@@ -108,16 +109,16 @@ class TableDigest:
         }
 
     def differing_parts(self, other: TableDigest) -> list[int]:
-        """Return the numbers of the parts that differ from the parts of another digest."""
+        """Return the indices of the parts that differ between this digest and another digest."""
         mine, theirs = (list(zip(d.rows, d.sums, strict=True)) for d in (self, other))
         return [part for part in range(len(mine)) if mine[part] != theirs[part]]
 
     @classmethod
     def from_json(cls, found: Any) -> TableDigest:
-        """Return the digest that `to_json` described.
+        """Return the digest from a dict that `to_json` returned.
 
         Raises:
-            ValueError: the argument is no description of a digest.
+            ValueError: the argument does not describe a digest.
         """
         try:
             parts = [(rows, int(text, 16)) for rows, text in found["parts"]]
@@ -133,7 +134,7 @@ class TableDigest:
 
 
 class DigestSum:
-    """Sum of the digests of rows that come a part at a time, in any order.
+    """Sum of the digests of rows, which are added in several calls, in any order.
 
     Args:
         numbers: as in `TableDigest`.
@@ -177,5 +178,5 @@ class DigestSum:
 
     @property
     def total(self) -> TableDigest:
-        """Digest of the rows so far."""
+        """Digest of all rows added so far."""
         return TableDigest(self._numbers, tuple(self._rows.tolist()), tuple(self._sums.tolist()))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scrub: the loop of all scrubbers, which look for rows that changed by themselves.
+"""Scrub: the common loop of scrubbers, which search for rows that changed by themselves.
 
-A round looks at all rows once, a slice at a time, and takes a number of seconds. The rows are
-behind the interface `ScrubbedRows`, which divides them into slices and checks them. A trainer calls
-`step` after each step of the training; a predictor has a thread that calls `turn`.
+A round checks all rows once, a slice at a time, spread over a number of seconds. The interface
+`ScrubbedRows` divides the rows into slices and checks each slice. A trainer calls `step` after each
+training step; in a predictor, a thread calls `turn`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _MOST_SHARE = 0.25  # of the time
 
 
 class Slice(NamedTuple):
-    """Slice of rows that a scrubber has looked at.
+    """Slice of rows that a scrubber has checked.
 
     Attributes:
         rows: number of rows; 0 after an error if the next slice has the same rows.
         last: True if it is the last slice of the round.
-        error: why the rows could not be read. Default: None, they were read.
+        error: why the rows could not be read. Default: None, the rows were read.
         name: name of the rows in a warning about the error. Default: ''.
     """
 
@@ -36,10 +36,10 @@ class Slice(NamedTuple):
 
 
 class ScrubbedRows(Protocol):
-    """Rows that a `Scrub` looks at.
+    """Rows that a `Scrub` checks.
 
     Attributes:
-        pause: seconds without a try after rows that could not be read.
+        pause: seconds to wait after rows could not be read.
     """
 
     pause: float
@@ -49,24 +49,24 @@ class ScrubbedRows(Protocol):
         """True if the present round has slices."""
 
     def begin(self) -> int:
-        """Begin a round; return the present number of rows of all its slices together."""
+        """Begin a round; return the total number of rows in its slices."""
 
     def look(self) -> Slice:
-        """Look at the next slice of the round; report damaged rows, or raise an error."""
+        """Check the next slice of the round; report damaged rows, or raise an error."""
 
 
 class Scrub:
-    """Loop over rounds, which takes at most a quarter of the time.
+    """Loop over rounds of scrubbing, which uses at most a quarter of the time.
 
-    A round takes longer than its seconds if a quarter of them is not enough.
+    A round takes longer than planned if a quarter of the planned time is not enough.
 
     Args:
         rows: the rows.
-        seconds: seconds of a round.
+        seconds: planned duration of a round.
 
     Attributes:
-        rounds: number of ended rounds in which every row was read.
-        round_seconds: seconds of the last round that `rounds` counts; None before its end.
+        rounds: number of finished rounds in which every row was read.
+        round_seconds: duration of the last round counted in `rounds`; None before the first.
     """
 
     def __init__(self, rows: ScrubbedRows, seconds: float) -> None:
@@ -80,7 +80,7 @@ class Scrub:
 
     @property
     def active(self) -> bool:
-        """True if the present round has rows to look at."""
+        """True if the present round has rows to check."""
         return self._rows.active
 
     def begin(self) -> None:
@@ -91,20 +91,20 @@ class Scrub:
         self._ended = not self._rows.active
 
     def step(self) -> None:
-        """Look at slices that are due, for at most a quarter of the time since the last call.
+        """Check slices that are due, for at most a quarter of the time since the last call.
 
         Raises:
-            Exception: the rows are damaged, and `ScrubbedRows.look` reports this by an error.
+            Exception: rows are damaged, and `ScrubbedRows.look` raises an error.
         """
         self.turn(_MOST_SHARE * (time.monotonic() - self._last_step))
         self._last_step = time.monotonic()
 
     def turn(self, seconds: float = 0.0) -> float:
-        """Look at slices that are due, until some seconds have passed.
+        """Check slices that are due, until `seconds` have passed.
 
         Args:
-            seconds: seconds after which no further slice is begun. Default: 0, so that one slice is
-                looked at.
+            seconds: seconds after which no further slice is begun. Default: 0, which allows one
+                slice.
 
         Returns:
             Seconds until the next slice is due.
@@ -131,7 +131,7 @@ class Scrub:
         return self._began + self._seconds * min(share, 1.0)
 
     def _look(self) -> float:
-        """Look at a slice; return the seconds of the pause that follows."""
+        """Check a slice; return the number of seconds to pause afterwards."""
         looked = self._rows.look()
         self._done += looked.rows
         self._ended = looked.last

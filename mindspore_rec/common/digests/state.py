@@ -15,12 +15,12 @@ __all__ = ["NoStateError", "RowDigests", "StateDigests"]
 
 
 class NoStateError(RuntimeError):
-    """There is no whole state, or newer states came while rows were read: ask again later."""
+    """No complete state is loaded, or a newer state arrived while rows were read: retry later."""
 
 
 @dataclass(frozen=True)
 class StateDigests:
-    """Digests of all tables of a predictor, of one state.
+    """Digests of all tables of a predictor in one state.
 
     Attributes:
         run: id of the run.
@@ -55,16 +55,16 @@ class RowDigests:
     digests: np.ndarray
 
     def to_json(self) -> dict[str, Any]:
-        """Return the state, and pairs of key and digest as texts, since JSON may round numbers."""
+        """Return the state, and pairs of key and digest as text, because JSON may round numbers."""
         pairs = zip(self.keys.tolist(), self.digests.tolist(), strict=True)
         return {"state": self.state, "rows": [[str(key), to_text(each)] for key, each in pairs]}
 
     @staticmethod
     def rows_of_json(answer: Any) -> dict[int, int]:
-        """Return the digest of each row, by key, from what `to_json` returned.
+        """Return the digest of each row, by key, from a dict that `to_json` returned.
 
         Raises:
-            ValueError: the argument is no description of digests of rows.
+            ValueError: the argument does not describe digests of rows.
         """
         try:
             return {int(key): int(text, 16) for key, text in answer["rows"]}

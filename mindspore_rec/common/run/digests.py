@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Digests of tables in checkpoints: the digests in manifests, and the digests of files' rows.
+"""Digests of tables in checkpoints: read from manifests, or computed from the rows in files.
 
-In a manifest, `digest` of a table's part is the digest of the part's rows in the state that the
-checkpoint leads to (`common/digests/digest.py`). For a full checkpoint it was summed as the rows
-left the table, before they were sorted and written, or as they were merged. For a delta it is the
-digest that the trainer kept while the rows changed, and may be missing. A merged state must have
-the digest that the trainer had in memory.
+In a manifest, each part of a table may have a `digest`: the digest of the part's rows after the
+checkpoint is applied (`common/digests/digest.py`). The digest of a full checkpoint is computed
+while rows are exported from the table, before they are sorted and written, or while rows are
+merged. The digest of a delta is the digest that the trainer kept while rows changed; a delta may
+have no digest. A state that is merged from files must have the digest of the state in the trainer's
+memory.
 """
 
 from __future__ import annotations
@@ -55,13 +56,13 @@ def digested(parts: Iterable[np.ndarray], to: DigestSum, numbers: str) -> Iterat
 def table_digest_at(
     chain: Sequence[Entry], name: str, numbers: str | None = None, parts: int = 1
 ) -> TableDigest:
-    """Return the digest of a table's rows in the state that a chain of checkpoints leads to.
+    """Return the digest of a table's rows after a chain of checkpoints is applied.
 
     Args:
         chain: checkpoints from `newest_chain`.
         name: name of the table.
-        numbers: type of the numbers that the rows are made of: 'float32', 'int8' or 'int4'.
-            Default: None, the type of the manifest's digest.
+        numbers: type of the numbers in the rows: 'float32', 'int8' or 'int4'. Default: None, the
+            type from which the manifest's digest is computed.
         parts: number of parts, 1 to 65,536. Default: 1.
 
     Raises:
@@ -78,7 +79,7 @@ def table_digest_at(
 def row_digests_at(
     chain: Sequence[Entry], name: str, numbers: str, wanted: Sequence[int], parts: int
 ) -> dict[int, int]:
-    """Return the digest of each row of some parts of a table, by key.
+    """Return the digests of the rows in some parts of a table, by key.
 
     Args:
         chain, name, numbers, parts: as for `table_digest_at`.
@@ -93,10 +94,11 @@ def row_digests_at(
 
 
 def check_digests(chain: Sequence[Entry]) -> None:
-    """Check the digests in the manifest of the last checkpoint of a chain against the files' rows.
+    """Compare the digests in a chain's last manifest with digests computed from the files.
 
     Raises:
-        CheckpointError: two digests of a table differ; the message names table and digests.
+        CheckpointError: the digests of a table differ; the message names the table and both
+            digests.
     """
     entry = chain[-1]
     for name, table in entry.manifest["tables"].items():
@@ -116,7 +118,7 @@ def _keys(rows: np.ndarray) -> np.ndarray:
 
 
 def _numbers_of(rows: np.ndarray, numbers: str) -> np.ndarray:
-    """Return rows in the form in which a table of these numbers keeps them."""
+    """Return rows in the form in which a table of type `numbers` stores rows."""
     value = rows.dtype["value"]
     if value.base.str == NUMBERS["int8"]:
         if numbers == "int8":

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// KeptDigests: digests of rows by key, kept apart from the rows. They find rows that changed by
-// themselves, in memory and in tiers. A digest is kept as 32 bits: one in 4 billion wrong rows is
-// not found. A row takes 15 to 23 bytes.
+// KeptDigests: digests of rows by key, kept apart from the rows. Comparing these digests with the
+// rows shows which rows changed by themselves, in memory and in tiers. A digest is kept as 32 bits,
+// so one in 4 billion damaged rows is not detected. Each row takes 15 to 23 bytes.
 //
-// Any int64 is a key. A round visits the keys in the order of their hashes, a few at a time; keys
-// may be set and erased between two calls. A key that is present during the whole round comes once,
-// or twice if the memory grew during the round.
+// Any int64 is a legal key. A round visits the keys in the order of their hashes, a few at a time;
+// keys may be set and erased between two calls. A key that is present during the whole round is
+// visited once. If the memory grew during the round, the key may be visited twice.
 //
-// Any thread may call. Throws std::bad_alloc; some of the keys of that call are then set.
+// Any thread may call. A call may throw std::bad_alloc; some of its keys are then set.
 #pragma once
 
 #include <array>
@@ -41,8 +41,9 @@ class KeptDigests {
   size_t Size() const;
   size_t Bytes() const;
 
-  // Append at least `least` keys and the kept halves of their digests, from a place on; 0 begins a
-  // round. At the end of a round there may be fewer. Return the next place, or 0 at the end.
+  // Append at least `least` keys, beginning at `place`, and the kept halves of their digests. A
+  // place of 0 begins a round. At the end of a round there may be fewer keys. Return the next
+  // place, or 0 at the end.
   uint64_t Next(uint64_t place, size_t least, std::vector<int64_t>* keys,
                 std::vector<uint32_t>* checks) const;
 
@@ -50,8 +51,8 @@ class KeptDigests {
   static constexpr int kParts = 64;  // by the top bits of the hash
   static constexpr size_t kSlack = 64;
 
-  // Open addressing with linear probing. A key with a greater hash has no earlier home. Probing
-  // does not wrap around: kSlack more places follow the last home.
+  // Open addressing with linear probing. A key with a greater hash never has an earlier home.
+  // Probing does not wrap around: kSlack more places follow the last home.
   struct Part {
     std::vector<int64_t> keys;
     std::vector<uint32_t> checks;  // 0: a free place
@@ -66,9 +67,10 @@ class KeptDigests {
   }
   // Return the least hash in a part whose home is `home`.
   static uint64_t FirstHash(size_t part, size_t home, size_t homes);
-  // Return the place of a key; or the free place for the key; or the end of the places.
+  // Return the place of a key. If the key is missing, return the free place for the key, or the end
+  // of the places if none is free.
   static size_t Find(const Part& part, uint64_t hash, int64_t key);
-  // Give a part at least so many homes.
+  // Give a part at least `homes` homes.
   void Resize(Part* part, size_t homes) const;
   void SetOne(int64_t key, uint32_t check);
   void EraseOne(int64_t key);

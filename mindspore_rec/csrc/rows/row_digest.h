@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The digest of a row is 64 bits, computed from its key and the bytes of its value. The digest of a
-// table is the sum of the digests of its rows modulo 2^64. So it does not depend on order, and rows
-// can be added to it and subtracted from it. A digest leaves out optimizer state, counts and ages,
-// which predictors do not have.
+// table is the sum of the digests of its rows modulo 2^64. So the sum does not depend on order, and
+// the digest of one row can be added or subtracted. A digest excludes optimizer state, counts and
+// ages, because predictors do not have these fields.
 //
 // Each word of the value is mixed with its place, independently of other words, so that a processor
-// mixes several words at a time. A digest of 16 floats takes about as long as their load from
-// memory. Each step is a bijection of a word: two rows of one key that differ in one word never
-// have the same digest. A table with one wrong word never has the right digest. A digest is no
-// protection against a forger.
+// mixes several words at a time. Computing the digest of 16 floats takes about as long as loading
+// the floats from memory. Each step maps words one to one, so two rows of one key that differ in
+// one word never have the same digest. So one wrong word always changes the digest of a table. A
+// digest does not protect against forgery.
 //
 // The digest of a value is computed from its float32 bytes, whatever precision the table has. For
-// rows of int8 and int4 it is computed from the bytes of scale, offset and codes. Files and other
-// processes rely on these functions: changing one changes the format. (In Python:
+// an int8 or int4 row, the digest is computed from the bytes of scale, offset and codes. Files and
+// other processes rely on these functions: changing one changes the format. (In Python:
 // tests/parameter/digest_model.py.)
 #pragma once
 
@@ -26,7 +26,7 @@ namespace msrec {
 
 constexpr uint64_t kDigestStep = 0x9e3779b97f4a7c15ULL;  // odd: places differ
 
-// Always inlined, like Mix64: loops for several instruction sets call the function.
+// Always inlined, as Mix64 is, because loops for several instruction sets call this function.
 __attribute__((always_inline)) inline uint64_t RowDigest(int64_t key, const void* value,
                                                          size_t bytes) {
   const auto* from = static_cast<const char*>(value);

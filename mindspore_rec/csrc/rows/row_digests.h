@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Digests of many rows (row_digest.h). The loop is compiled once per instruction set, and the first
-// call chooses a set: AVX2 takes little more than half the time of the base set. All sets give the
-// same digests.
+// call chooses a set. AVX2 takes slightly more than half the time of the base set. All sets give
+// the same digests.
 #pragma once
 
 #include <cstddef>
@@ -17,16 +17,16 @@ namespace msrec {
 using RowDigestsLoop = void (*)(const int64_t* keys, const char* const* values, size_t n,
                                 size_t bytes, uint64_t* digests);
 
-// Returns the loop of the set that ActiveKernels names.
+// Returns the loop for the instruction set that ActiveKernels names.
 RowDigestsLoop ActiveRowDigests();
 
 // Returns the loop of a set by name, or null if this CPU or build lacks the set. For tests.
 RowDigestsLoop FindRowDigests(const char* name);
 
-// Writes the digests of rows in the layout of a table.
+// Computes the digests of rows that are stored in a table's layout.
 void DigestRows(const RowLayout& layout, const char* const* rows, size_t n, uint64_t* digests);
 
-// Collects rows, and calls fn(id, digest) for several rows at a time.
+// Collects rows, hashes several rows at a time, and calls fn(id, digest) for each row.
 template <typename Fn>
 class DigestBatch {
  public:

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TierScrub: a slow walk over the records of all tiers, below the queue. It reads, and so checks,
-// each record once per round: also records that training has not read for a long time, and copies
-// of rows that are in host memory too. If a tier moves, writes or erases a row during the walk, the
-// walk reads the row in one of its states, or the row was read and written just now. So the walk
-// never reports a row that is right.
+// TierScrub: a slow walk over the records of all tiers, below the queue. The walk reads each record
+// once per round, which checks the record. This includes records that training has not read for a
+// long time, and copies of rows that are also in host memory. If a tier moves, writes or erases a
+// row during the walk, the walk reads the row before or after the change, or misses a row that was
+// read and written just now. So the walk never reports an undamaged row.
 //
-// A part of LowerTiers, under the table's mutex.
+// The class is a part of LowerTiers; the table's mutex protects it.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ class TierScrub {
   // the next call then begins a round. After any other error of a tier, the next call tries the
   // same records again. Requires: Restart is called before the chain is destroyed.
   size_t Look(TierChain* chain, size_t most, bool* ended);
-  // Let the next call begin a round.
+  // Make the next call of Look begin a round.
   void Restart() noexcept;
 
  private:

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // DigestSums: the sum of the digests of a shard's rows. A row whose eviction is due is invisible,
-// and becomes due without a write. So if rows are evicted by age, there is one sum for each time at
-// which rows were last seen, and the digest adds the sums whose rows are not due. For each row in
-// host memory, the class remembers the row's sum.
+// and a row becomes due without a write. So if rows are evicted by age, the class keeps one sum for
+// each time at which rows were last seen. The digest is the total of the sums whose rows are not
+// due. For each row in host memory, the class remembers which sum includes the row.
 #pragma once
 
 #include <cstddef>
@@ -18,12 +18,12 @@ namespace msrec {
 class DigestSums {
  public:
   DigestSums() = default;
-  // Keeps one sum per time if these rules limit the age of rows.
+  // Keeps one sum per time if `eviction` limits the age of rows.
   explicit DigestSums(const Eviction& eviction)
       : by_steps_(eviction.max_idle_steps >= 0), by_seconds_(eviction.max_idle_seconds >= 0) {}
 
   // True if there is one sum per time at which rows were last seen. If false, there is one sum of
-  // all rows, which needs no memory.
+  // all rows, which needs no memory per row.
   bool by_age() const { return by_steps_ || by_seconds_; }
 
   void Clear() noexcept {
@@ -37,7 +37,7 @@ class DigestSums {
   void Reserve(size_t end) {
     if (by_age() && seen_.size() < end) seen_.resize(end);
   }
-  // Methods that change a sum throw std::bad_alloc; the sums are then wrong.
+  // Methods that change a sum may throw std::bad_alloc; the sums are then wrong.
 
   // Subtract `before`, the digest of the row in a place, and add `after`, the digest of a row that
   // was last seen at the time in `meta`.
@@ -51,13 +51,14 @@ class DigestSums {
     Add(seen_[place], -before);
     seen_[place] = seen;
   }
-  // Do the same without the time at which the row was last seen. Requires !by_age().
+  // Subtract `before` and add `after` without the time at which the row was last seen. Requires
+  // !by_age().
   void Replace(uint64_t before, uint64_t after) noexcept { all_ += after - before; }
   // Prefetch the memory that Replace changes for a place.
   void Prefetch(uint32_t place) const {
     if (place < seen_.size()) __builtin_prefetch(seen_.data() + place, 1);
   }
-  // Note the sum of a row that has come into a place and is in the sum already.
+  // Record which sum includes a row that has been put into a place.
   void Place(uint32_t place, const RowMeta& meta) noexcept {
     if (by_age()) seen_[place] = Seen(meta);
   }
@@ -68,7 +69,7 @@ class DigestSums {
       all_ -= digest;
     }
   }
-  // Add a row without a place to its sum; the next method subtracts one.
+  // Add the digest of a row without a place to its sum; RemoveBelow subtracts such a digest.
   void AddBelow(const RowMeta& meta, uint64_t digest) {
     if (by_age()) {
       Add(Seen(meta), digest);
@@ -78,8 +79,8 @@ class DigestSums {
   }
   void RemoveBelow(const RowMeta& meta, uint64_t digest) { AddBelow(meta, -digest); }
 
-  // Return the sum over the rows for which due(metadata) is false. The metadata have only the last
-  // step, the last second, or both: the fields that decide whether a row is due.
+  // Return the sum of the digests of rows for which due(metadata) is false. Only the fields of the
+  // metadata that decide whether a row is due are set: the last step, the last second, or both.
   template <typename Fn>
   uint64_t Sum(const Fn& due) const {
     if (!by_age()) return all_;
@@ -122,7 +123,7 @@ class DigestSums {
       uint64_t* sum = nullptr;
     };
     Recent() = default;
-    // A copied map has its sums at other addresses.
+    // The sums of a copied map are at other addresses.
     Recent(const Recent&) noexcept {}
     Recent& operator=(const Recent&) noexcept {
       Clear();
@@ -131,7 +132,7 @@ class DigestSums {
     void Clear() noexcept {
       for (Sum& each : sums_) each = {};
     }
-    // Successive steps and seconds get different places.
+    // Successive steps and seconds have different places.
     Sum& of(uint64_t seen) { return sums_[(seen ^ seen >> 32) % kSums]; }
 
    private:
@@ -140,10 +141,10 @@ class DigestSums {
   };
 
   bool by_steps_ = false, by_seconds_ = false;
-  uint64_t all_ = 0;  // where nothing is evicted by age
+  uint64_t all_ = 0;  // if nothing is evicted by age
   // Keys have the last step in the upper half and the last second in the lower half. The map is
-  // ordered, not hashed, since users choose the seconds. A sum of 0 has no entry, since it adds
-  // nothing.
+  // ordered, not hashed, so that seconds chosen by users cause no collisions. A sum of 0 has no
+  // entry, since it adds nothing.
   std::map<uint64_t, uint64_t> of_;
   Recent recent_;
   std::vector<uint64_t> seen_;  // by place: the sum that the row is in
