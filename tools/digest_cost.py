@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cost of keeping a table's digest while it is trained, beside the same table without it.
+"""Measures the cost of keeping a table's digest in training, against a table without a digest.
 
     python tools/digest_cost.py --steps 1000 --delta-every 50
 
-It is no benchmark: benchmarks use public names only.
+This tool is not a benchmark, because benchmarks use only public names.
 
-A step is the step of `embedding_step.py` without the graph: look up batch x fields ids, accumulate
-their gradients, one step of Adam. After every `--delta-every` steps comes a delta: changed rows are
-copied, and an epoch begins. Two equal tables take turns, in a changing order; one of the tables
-keeps its digest. The tool counts the processor's seconds of all threads: other programs on the
-machine change this number less than elapsed time. Figures are medians of pairs of steps and of
-pairs of deltas.
+A step does the work of `embedding_step.py` without the graph: it looks up batch x fields ids,
+accumulates their gradients and does one step of Adam. After every `--delta-every` steps, a delta is
+made: changed rows are copied, and an epoch begins. Two equal tables take turns, in a changing
+order; one of the tables keeps its digest. The tool measures the CPU time of all threads, because
+other programs on the machine affect CPU time less than elapsed time. Figures are medians of pairs
+of steps and of pairs of deltas.
 """
 
 from __future__ import annotations

@@ -30,11 +30,11 @@ class HostRows(NativeAccess):
         return self._synchronised().size()
 
     def row_keys(self) -> np.ndarray:
-        """Return the keys of all rows, int64 `[rows]`, in no order."""
+        """Return the keys of all rows, int64 `[rows]`, in no particular order."""
         return self._synchronised().keys()
 
     def has_rows(self, keys: np.ndarray) -> np.ndarray:
-        """Return which keys have a row: bool array of the shape of `keys`, int32 or int64."""
+        """Return which keys (int32 or int64) have a row, as a bool array of the shape of `keys`."""
         return self._synchronised().contains(keys)
 
     def read_rows(self, ids: np.ndarray, padding_key: int | None = None) -> np.ndarray:
@@ -42,11 +42,11 @@ class HostRows(NativeAccess):
 
         Args:
             ids: int32 or int64 array of any shape.
-            padding_key: id that reads zeros. Default: none.
+            padding_key: id for which zeros are returned. Default: none.
 
         Returns:
-            float32 `[*ids.shape, dim]`. A key without a row reads the table's value of unknown
-            keys.
+            float32 `[*ids.shape, dim]`. For a key without a row, the table's value of unknown keys
+            is returned.
 
         Example:
             >>> import numpy as np
@@ -61,7 +61,7 @@ class HostRows(NativeAccess):
         return self._synchronised().lookup(ids, False, padding_key)
 
     def insert_rows(self, ids: np.ndarray) -> np.ndarray:
-        """Give keys without a row a row with their first value, past admission; return values.
+        """Insert keys without a row, bypassing admission, and return the values of all keys.
 
         Args:
             ids: int32 or int64 array of any shape.
@@ -72,7 +72,7 @@ class HostRows(NativeAccess):
         return self._synchronised().lookup(ids, insert=True)
 
     def write_rows(self, keys: np.ndarray, values: np.ndarray) -> None:
-        """Set values, past admission; if a key occurs twice, its last value stays.
+        """Set values, bypassing admission; if a key occurs twice, its last value is kept.
 
         Args:
             keys: int32 or int64 `[n]`.
@@ -81,7 +81,7 @@ class HostRows(NativeAccess):
         self._synchronised().put(keys, values)
 
     def erase_rows(self, keys: np.ndarray) -> int:
-        """Remove keys with value, optimizer state and count; return how many had a row."""
+        """Remove values, optimizer states and counts of keys; return how many keys had a row."""
         return self._synchronised().erase(keys)
 
     def clear_rows(self) -> None:
@@ -89,17 +89,17 @@ class HostRows(NativeAccess):
         self._synchronised().clear()
 
     def quantise_rows(self, rows: str) -> None:
-        """Keep rows with 8 or 4 bits per number from now on, for serving.
+        """From now on, keep rows with 8 or 4 bits per number, for serving.
 
-        Rows that are written or imported afterwards are quantised as by `parameter.quantise`. A
+        Rows that are written or imported later are quantised as `parameter.quantise` does. A
         quantised table has no optimizer, and lookups do not insert.
 
         Args:
             rows: 'int8' or 'int4'; or 'float32', which changes nothing.
 
         Raises:
-            ValueError: there is no type of that name; or the table has rows, an optimizer, tiers
-                below host memory or a device cache; or it is over several workers.
+            ValueError: `rows` is not a legal type; or the table has rows, an optimizer, tiers below
+                host memory or a device cache; or the table is distributed over several workers.
 
         Example:
             >>> import numpy as np
@@ -117,16 +117,16 @@ class HostRows(NativeAccess):
     def add_tiers(
         self, config: CacheConfig, remote_name: str, opened: Callable[[Any], None]
     ) -> None:
-        """Keep rows over a limit in tiers below host memory from now on, for serving.
+        """From now on, keep rows over a limit in tiers below host memory, for serving.
 
         Args:
             config: the tiers.
             remote_name: name of the table on Redis.
-            opened: called with the `RedisTier` when it is opened.
+            opened: function that is called with the `RedisTier` when the tier is opened.
 
         Raises:
-            ValueError: the table already has rows, tiers, a device cache or rows of 8 bits; or it
-                is over several workers.
+            ValueError: the table already has rows, tiers, a device cache or rows of 8 bits; or the
+                table is distributed over several workers.
             OSError, ImportError, RemoteError: a tier cannot be opened.
         """
         native = self._synchronised()
@@ -147,24 +147,24 @@ class HostRows(NativeAccess):
 
         Returns:
             Arrays with one entry per row: `keys`, `values`, `counts`, `last_steps`, `last_times`,
-            `present` (all True), and `states` `[rows, state_width]` with `with_state`.
+            `present` (all True), and, if `with_state`, `states` `[rows, state_width]`.
         """
         return self._synchronised().export_rows(with_state)
 
     def export_parts(
         self, take: Callable[[dict[str, np.ndarray]], None], with_state: bool = False
     ) -> None:
-        """Call a function with all rows, a part at a time, in no order.
+        """Call a function with all rows, a part at a time, in no particular order.
 
         Args:
-            take: called with arrays as `export_rows` returns them. The function must not use the
-                table.
+            take: function that is called with arrays in the form of `export_rows`. The function
+                must not use the table.
             with_state: as for `export_rows`. Default: False.
         """
         self._synchronised().export_parts(take, with_state)
 
     def export_keys(self, keys: np.ndarray, with_state: bool = False) -> dict[str, np.ndarray]:
-        """Return copies of the rows of some keys, as `export_rows` does.
+        """Return copies of the rows of some keys, in the form of `export_rows`.
 
         `present` is False for a key without a row.
 
@@ -177,21 +177,21 @@ class HostRows(NativeAccess):
     def export_since(
         self, mark: int, with_state: bool = False, sweep: bool = True
     ) -> dict[str, np.ndarray]:
-        """Return copies of the rows that changed since a mark, as `export_rows` does.
+        """Return copies of the rows that changed since a mark, in the form of `export_rows`.
 
         Args:
             mark: a mark of this table, from `marks`.
             with_state: as for `export_rows`. Default: False.
-            sweep: True to evict rows first whose eviction is due. Their keys are then among the
-                returned keys, with `present` False. Default: True.
+            sweep: True to first evict the rows whose eviction is due. The keys of evicted rows are
+                then also returned, with `present` False. Default: True.
         """
         return self._synchronised().export_since(mark, with_state, sweep)
 
     def digest(self, parts: int = 1) -> TableDigest:
         """Read all rows, in memory and in tiers, and return their digest.
 
-        Rows whose eviction is due leave first. If the table is over several workers, the digest is
-        computed from this worker's rows.
+        Rows whose eviction is due are evicted first. If the table is distributed over several
+        workers, the digest is computed from this worker's rows.
 
         Args:
             parts: number of parts of the digest, 1 to 65,536. Default: 1.
@@ -221,18 +221,18 @@ class HostRows(NativeAccess):
         )
 
     def row_digests(self, part: int = 0, parts: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        """Return the keys of a part of `digest(parts)`, int64 `[n]`, and their digests, uint64."""
+        """Return the keys in a part of `digest(parts)`, int64, and their rows' digests, uint64."""
         return self._synchronised().row_digests(part, parts)
 
     def damaged_rows(self, part: int = 0, parts: int = 1) -> np.ndarray:
         """Return the keys of rows whose values have changed in memory by themselves.
 
-        While a `RecCheckpoint` keeps digests, a table has the digest that each row had at the last
+        While a `RecCheckpoint` keeps digests, a table stores the digest of each row at the last
         delta. A row that was not trained or written since then must still have that digest. Other
         rows cannot be checked before the next delta.
 
         Args:
-            part: number of the part of the rows to look at, below `parts`. Default: 0.
+            part: number of the part of the rows to check, below `parts`. Default: 0.
             parts: number of parts, 1 to 65,536. More parts make a call shorter: a million rows of
                 16 floats take about 20 ms of one CPU. Default: 1, all rows.
 
@@ -258,14 +258,14 @@ class HostRows(NativeAccess):
     def scrub_tiers(self, rows: int) -> tuple[int, bool]:
         """Continue a round over the rows on Redis and SSDs, which checks each row once.
 
-        Each record is read and compared with its checksum. This includes records that training has
-        not read for a long time, and older copies of rows that are in host memory too.
+        Each record is read and compared with its checksum. A round includes records that training
+        has not read for a long time, and older copies of rows that are also in host memory.
 
         Args:
-            rows: approximate number of rows to look at, 1 or more. The table waits during the call.
+            rows: approximate number of rows to check, 1 or more. The table waits during the call.
 
         Returns:
-            Number of rows that were looked at, and True if they were the last rows of a round.
+            Number of checked rows, and True if the round has ended.
 
         Raises:
             RuntimeError: a row is damaged (`_native.RowDamagedError`): the message names tier and
@@ -296,17 +296,17 @@ class HostRows(NativeAccess):
         last_times: np.ndarray | None = None,
         codes: np.ndarray | None = None,
     ) -> None:
-        """Set whole rows from arrays as `export_rows` returns them.
+        """Set whole rows from arrays in the form of `export_rows`.
 
-        A missing array leaves its column at first values.
+        If an array is missing, its column is set to first values.
 
         Args:
             codes: uint8 `[n, 4 + dim]`, in place of `values`: the scale, the offset and the codes
                 of each row of int8. A table of int8 rows keeps these bytes unchanged.
 
         Raises:
-            ValueError: shapes do not fit, or states are of another optimizer; the table does not
-                change.
+            ValueError: shapes do not fit, or `states` belongs to another optimizer. The table does
+                not change.
         """
         native = self._synchronised()
         if codes is not None:

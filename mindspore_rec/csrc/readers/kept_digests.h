@@ -51,8 +51,8 @@ class KeptDigests {
   static constexpr int kParts = 64;  // by the top bits of the hash
   static constexpr size_t kSlack = 64;
 
-  // Open addressing with linear probing. A key with a greater hash never has an earlier home.
-  // Probing does not wrap around: kSlack more places follow the last home.
+  // Open addressing with linear probing. The home of a greater hash is never earlier. Probing does
+  // not wrap around: kSlack more places follow the last home.
   struct Part {
     std::vector<int64_t> keys;
     std::vector<uint32_t> checks;  // 0: a free place

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find rows of a predictor that changed by themselves, in memory, on Redis or on an SSD.
 
-The scrubber keeps a digest of each row, apart from the rows. It computes the digest right after a
-checkpoint is applied, from the numbers that lookups read. A thread reads all rows again and again,
-a few at a time, and compares their digests. No checkpoint is applied during a comparison, so a row
-that a delta changes is never taken for a damaged row. An answer waits for the thread no longer than
-for another small request.
+The scrubber keeps a digest of each row, separate from the rows. It computes the digest right after
+a checkpoint is applied, from the numbers that lookups read. A thread reads all rows again and
+again, a few at a time, and compares their digests with the kept digests. No checkpoint is applied
+during a comparison, so a row that a delta changes is never taken for a damaged row. A request waits
+for this thread no longer than for another small request.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _MOST_REMEMBERED = 1000  # damaged rows of a table that are told from new ones
 
 
 class ComparedRows(Protocol):
-    """Rows of a table, as the scrubber reads them.
+    """Interface by which the scrubber reads the rows of a table.
 
     Attributes:
-        where: place of the rows, as messages name it.
+        where: name of the rows' place in messages.
         at_once: number of rows that are read at once.
-        leave: True if old rows leave the table by themselves.
+        leave: True if the table drops old rows by itself.
     """
 
     where: str
@@ -52,14 +52,14 @@ class ComparedRows(Protocol):
 
 
 class TableRows:
-    """Rows of a table in this process, and in its tiers.
+    """Rows of a table, in this process and in the table's tiers.
 
     Args:
         table: a `ServedTable` or `TableParameter`.
         tiers: names of the tiers below host memory.
     """
 
-    # Rows on Redis and SSDs have checksums of their own: reading a damaged one fails.
+    # Rows on Redis and SSDs have their own checksums: reading a damaged row raises an error.
     where = "host memory"
 
     def __init__(self, table: Any, tiers: tuple[str, ...] = ()) -> None:
@@ -78,7 +78,7 @@ class TableRows:
             yield keys[begin : begin + _BLOCK]
 
     def digests(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the digest of each key's row, or 0 without a row; and which keys have rows."""
+        """Return the digest of each key's row (0 if there is no row), and which keys have rows."""
         rows = self._table.export_keys(keys)
         digests = _native.row_digests(keys, rows["values"])
         digests[~rows["present"]] = 0
@@ -86,9 +86,9 @@ class TableRows:
 
 
 class NotedTable:
-    """Table to which checkpoints are applied, and which tells the scrubber the changed keys.
+    """Wrapper of a table that tells the scrubber which keys a checkpoint changes.
 
-    In everything else it is the table.
+    All other methods and attributes come from the table.
     """
 
     def __init__(self, table: Any, note: Callable[[str, Any], None]) -> None:
@@ -127,7 +127,7 @@ class _Table:
         self.damaged: dict[int, str] = {}  # by key: how
 
     def index(self) -> None:
-        """Note the digests of all rows, as they are now."""
+        """Compute and keep the digests of all rows."""
         self.notes.clear()
         self.kept.clear()
         self.damaged.clear()
@@ -135,7 +135,7 @@ class _Table:
             self._keep(keys)
 
     def settle(self) -> None:
-        """Note the digests of the rows that a checkpoint changed."""
+        """Compute and keep the digests of the rows that a checkpoint changed."""
         notes, self.notes = self.notes, []
         for what, keys in notes:
             if what == "clear":
@@ -166,7 +166,7 @@ class _Table:
                 logger.warning("rows of table '%s' are not scrubbed: %s", self.name, error)
 
     def compare(self, keys: np.ndarray, checks: np.ndarray) -> dict[int, str]:
-        """Compare rows with the kept halves of their digests; return the damage by key.
+        """Compare rows with the kept halves of their digests; describe each damaged row, by key.
 
         Raises:
             Exception: a tier cannot be read.
@@ -187,7 +187,7 @@ class _Table:
         return {int(keys[i]): other if present[i] else gone for i in wrong.tolist()}
 
     def _differ(self, keys: np.ndarray, checks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the positions of keys whose rows have other digests, and which keys have rows."""
+        """Return the positions of keys whose digests differ, and which keys have rows."""
         digests, present = self.rows.digests(keys)
         wrong = _native.KeptDigests.checks_of(digests) != checks
         if self.rows.leave and (gone := wrong & ~present).any():
@@ -196,7 +196,7 @@ class _Table:
         return np.flatnonzero(wrong), present
 
     def look(self, keys: np.ndarray, checks: np.ndarray) -> Exception | None:
-        """Compare some rows and log new damage; return the error if they could not be read."""
+        """Compare some rows and log new damage; return the error if the rows cannot be read."""
         try:
             damaged = self.compare(keys, checks) if len(keys) else {}
         except Exception as error:
@@ -220,7 +220,7 @@ class _Table:
 
 
 class _Tables:
-    """Rows of all tables, as the loop of scrubbers looks at them."""
+    """Rows of all tables, as `ScrubbedRows` for the loop of scrubbers."""
 
     active = True
     pause = 1.0
@@ -248,14 +248,15 @@ class _Tables:
 
 
 class Scrubber:
-    """Thread that compares all rows of tables with their digests, once in some seconds.
+    """Thread that compares all rows of tables with the kept digests, once per round.
 
     Args:
         rows: rows of each table, by name.
-        vocabularies: number of ids of each table that always have a row; 0 for any keys.
-        seconds: for one round.
-        lock: held by whoever applies checkpoints, and while some rows are compared.
-        whole: function that returns whether the tables have a whole state.
+        vocabularies: for each table, the number of ids that always have a row; 0 if the table takes
+            any key.
+        seconds: planned duration of a round.
+        lock: held while a checkpoint is applied, and while some rows are compared.
+        whole: function that returns whether the tables have a complete state.
     """
 
     def __init__(
@@ -275,7 +276,7 @@ class Scrubber:
         self._thread: threading.Thread | None = None
 
     def noted(self, tables: Mapping[str, Any]) -> dict[str, NotedTable]:
-        """Return tables to apply checkpoints to, in place of the given tables."""
+        """Return wrappers of the tables; checkpoints must be applied to the wrappers."""
 
         def note(name: str) -> Callable[[str, Any], None]:
             return lambda what, keys: self._tables[name].notes.append((what, keys))
@@ -283,12 +284,12 @@ class Scrubber:
         return {name: NotedTable(table, note(name)) for name, table in tables.items()}
 
     def index(self) -> None:
-        """Note all rows as they are; the lock is held, or nothing changes yet."""
+        """Keep the digests of all rows; hold the lock if the tables may change."""
         for table in self._tables.values():
             table.index()
 
     def settle(self) -> None:
-        """Note the rows that a checkpoint changed, after it was applied; the lock is held."""
+        """Keep the digests of the rows that an applied checkpoint changed; the lock is held."""
         for table in self._tables.values():
             table.settle()
 
@@ -309,7 +310,7 @@ class Scrubber:
             self._thread.join()
 
     def report(self) -> dict[str, Any]:
-        """Return the state of scrubbing and the damaged rows, as `Status.scrub` has them."""
+        """Return the state of scrubbing and the damaged rows, in the form of `Status.scrub`."""
         return {
             "seconds": self._seconds,
             "rounds": self._scrub.rounds,

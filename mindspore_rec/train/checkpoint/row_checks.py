@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RowChecks: how a training notices that a row has changed by itself."""
+"""RowChecks: how training detects that a row has changed by itself."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ __all__ = ["RowChecks"]
 
 @dataclass(frozen=True, kw_only=True)
 class RowChecks:
-    """Ways in which a `RecCheckpoint` notices rows that change by themselves: bit flips, bad disks.
+    """How a `RecCheckpoint` detects rows that change by themselves, by bit flips or bad disks.
 
     Args:
-        keep_digests: True if tables keep the digests of their rows. Deltas then have digests, a
-            merged state is compared with the rows that were in memory, and `damaged_rows()` of a
-            table finds rows that changed by themselves (`docs/checkpoints.md`). Digests take 8
-            bytes per row in host memory, or 16 with eviction by age. Each row that is in a delta or
-            moves between tiers is hashed, and all rows of lower tiers are read once, when training
-            begins. Default: True.
-        scrub_seconds: seconds of a round of scrubbing, which goes on after each step. A round
-            compares all rows of tables that keep digests with their digests, except rows that were
-            trained since the last delta. It also compares all rows on Redis and SSDs with their
-            checksums. It takes at most a quarter of the time, or the round is longer. If a row has
-            changed by itself, training ends with a RuntimeError that names the row. No checkpoint
-            has the changed row, so a restart goes on with the right row. A million rows of 16
-            floats in memory take about 20 ms per round. Default: 0, never.
+        keep_digests: True if tables keep the digests of their rows. Deltas then have digests, which
+            show whether a merged state has the rows that were in memory. `damaged_rows()` of a
+            table returns rows that changed by themselves (`docs/checkpoints.md`). Digests take 8
+            bytes per row in host memory, or 16 with eviction by age. A row is hashed when a delta
+            includes the row, and when the row moves between tiers. When training begins, all rows
+            of lower tiers are read once. Default: True.
+        scrub_seconds: planned duration of a round of scrubbing. Each training step is followed by a
+            part of the round. If a table keeps digests, a round compares the table's rows with
+            their digests, except rows that were trained since the last delta. A round also compares
+            all rows on Redis and SSDs with their checksums. Scrubbing takes at most a quarter of
+            the time; if this is not enough, the round lasts longer. If a row has changed by itself,
+            training ends with a RuntimeError that names the row. No checkpoint contains the changed
+            row, so a restart continues with the right row. A million rows of 16 floats in memory
+            take about 20 ms per round. Default: 0, never.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, or the two

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scrubbed rows of a training's tables: rows in memory by digests, rows in tiers by checksums."""
+"""Scrubbing in training: checks rows in memory by digests, and rows in tiers by checksums."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_NAMED = 10
 
 
 class DigestedRows:
-    """Rows of tables that keep digests, without the rows that were trained since the last delta.
+    """Rows of tables that keep digests, except rows that were trained since the last delta.
 
     Args:
         tables: the tables; tables without digests are left out (`MapParameter.damaged_rows`).

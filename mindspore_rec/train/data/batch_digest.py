@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""batch_digest: a number that tells batches apart, cheap enough for each step."""
+"""batch_digest: a hash that distinguishes batches, cheap enough to compute in each step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EDGE = 4096  # bytes at either end of a column that tell batches apart
 
 
 def batch_digest(batch: Batch) -> int:
-    """Return a 32-bit hash of the last column and of the ends of the other columns of numbers.
+    """Return a 32-bit hash of the last column, and of both ends of the other numeric columns.
 
     Example:
         >>> one, other = (Batch((np.array([row]), np.ones(1))) for row in (1, 2))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""fuse: the layers of an ordinary network as one operator."""
+"""fuse: runs the layers of an ordinary network as one operator."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ _Cell = TypeVar("_Cell", bound=nn.Cell)
 def fuse(cell: _Cell, inputs: int | None = None) -> _Cell:
     """Let the layers of a network run as one operator forward and one backward.
 
-    `construct` is called as Python, with stand-ins that record what is done with Tensors, once for
-    each value of `self.training`. Layers that an operator can compute become one `FusedGraph`:
-    `MLP`, `CrossNet`, `CrossNetV2`, `CrossNetMix`, `FactorizationMachine`, `DotInteraction`,
-    `NumberEmbedding`, `Sum` and `nn.Dense` with their sums, joins (`ops.concat`) and the
-    activations behind `nn.Dense`. All other steps, such as lookups before the layers and a sigmoid
-    behind them, are computed as written in `construct`. If the layers read Tensors of different
-    numbers of rows, the layers are computed as written, too, with one warning; in a graph with
-    dynamic shapes, the operator raises an error instead.
+    `fuse` calls `construct` as Python, once for each value of `self.training`. The arguments are
+    stand-ins, which record the operations on Tensors. The layers that an operator can compute
+    become one `FusedGraph`: `MLP`, `CrossNet`, `CrossNetV2`, `CrossNetMix`, `FactorizationMachine`,
+    `DotInteraction`, `NumberEmbedding`, `Sum` and `nn.Dense`. The `FusedGraph` also computes sums,
+    joins (`ops.concat`), and activations behind `nn.Dense`. All other steps, such as lookups before
+    the layers and a sigmoid behind them, are computed as written in `construct`. If the layers read
+    Tensors with different numbers of rows, the layers are also computed as written, with one
+    warning. But in a graph with dynamic shapes, the operator then raises an error.
 
     The cell stays the same object: layers, parameters, names, checkpoints and exports do not
-    change. Its class becomes a subclass of its old class, with another `construct`. MindSpore's
-    layers compute if `FusedGraph` cannot use its operator. They also compute, with one warning, if
-    a cell between network and layers has changed since: hooks, its type, a child, or a number in an
-    attribute.
+    change. The cell's class becomes a subclass of the old class, with a new `construct`. If
+    `FusedGraph` cannot use its operator, the network runs by MindSpore's layers. The network also
+    runs by MindSpore's layers, with one warning, if a cell between the network and the layers has
+    changed since the call: its hooks, its type, a child, or a number in an attribute.
 
     Args:
         cell: the network, not yet compiled.
@@ -58,8 +58,8 @@ def fuse(cell: _Cell, inputs: int | None = None) -> _Cell:
         The cell itself.
 
     Raises:
-        TypeError: `cell` is no cell, or it is a container of cells; `inputs` is no int.
-        ValueError: `construct` cannot be traced, or no operator can compute a layer of it.
+        TypeError: `cell` is not a cell, or is a container of cells; or `inputs` is not an int.
+        ValueError: `construct` cannot be traced, or has no layer that an operator can compute.
 
     Example:
         >>> import numpy as np
@@ -109,7 +109,7 @@ def apply_fuse(network: nn.Cell, fuse: bool) -> None:
     """Fuse a network of several layers, as `RecModel` and `TrainStep` do.
 
     Some networks stay unchanged without a warning: containers, train steps, cells of a library, and
-    networks with fewer than two layers of `mindspore_rec.nn` outside operators.
+    networks with fewer than two layers of `mindspore_rec.nn` that are not yet fused.
 
     Args:
         network: the network.
@@ -157,7 +157,7 @@ def _cells_in(cell: nn.Cell) -> list[nn.Cell]:
 
 
 class _Child(NamedTuple):
-    """Child of a cell that a trace has entered."""
+    """Child of a cell whose `construct` was traced."""
 
     parent: nn.Cell
     name: str
@@ -278,8 +278,9 @@ def _fuse(network: nn.Cell, signature: Signature, expects_rows: bool) -> None:
     except TypeError as error:
         raise TraceError(f"its class can have no subclass here: {error}") from error
     for name, graph in operators.graphs.values():
-        # `object.__setattr__`, since `cells()` of the network must not yield the operator.
-        # `nn.Cell.set_train`, since the operator's method would set the mode of the layers too.
+        # Use `object.__setattr__`, because `cells()` of the network must not yield the operator.
+        # Use `nn.Cell.set_train`, because the operator's method would also set the mode of the
+        # layers.
         object.__setattr__(network, name, nn.Cell.set_train(graph, network.training))
         graph.owner, graph.expects_rows = kind.__name__, expects_rows
         fusion.graphs.append(graph)
@@ -288,14 +289,14 @@ def _fuse(network: nn.Cell, signature: Signature, expects_rows: bool) -> None:
 
 
 class _Quiet:
-    """First base of a fused class: hides it from `__init_subclass__` of the network's class."""
+    """First base of a fused class, so that `__init_subclass__` of the old class is not called."""
 
     def __init_subclass__(cls) -> None:
         """Do nothing."""
 
 
 def _class_before(network: nn.Cell) -> Any:
-    """Return the class of a fused network before it was fused."""
+    """Return the class that a fused network had before `fuse`."""
     return next(base for base in type(network).__bases__ if base is not _Quiet)
 
 
@@ -378,7 +379,7 @@ class _Operators:
 
 
 def _lines(signature: Signature, traced: Trace, operators: _Operators) -> list[str]:
-    """Return the lines of a forward pass."""
+    """Return the lines of source text of a forward pass."""
     made = plan(traced)
     graph = f"self.{operators.name_of(made)}"
     return forward_lines(operators.cells, signature, made, graph, traced.result)

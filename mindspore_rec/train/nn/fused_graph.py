@@ -31,28 +31,28 @@ class FusedGraph(FusedLayer):
     layer, and the outputs of several layers are joined before another layer reads them. In one
     operator each slice of the batch passes through all layers.
 
-    The layers are children of the network, so the network gives their parameters names; this cell
+    The layers are children of the network, which names their parameters. The `FusedGraph` itself
     has no parameters. If the operator cannot be used (see `docs/dense.md`), or if a layer's
     products are not float32, the layers run one after the other.
 
     Args:
-        inputs: floats per row of each input, by its name.
-        steps: by the name of its output, each layer with the names of its inputs: entries of
-            `inputs`, and earlier steps. Layers are `MLP`, `CrossNet`, `CrossNetV2`, `CrossNetMix`,
-            `FactorizationMachine`, `DotInteraction`, `NumberEmbedding`, `Sum`, and `nn.Dense`
-            without activation, which joins its inputs. Each layer must be made for the widths of
-            its inputs.
+        inputs: floats per row of each input, by the input's name.
+        steps: for each name of an output, the layer and the names of the layer's inputs. An input
+            is an entry of `inputs` or an earlier step. Legal layers are `MLP`, `CrossNet`,
+            `CrossNetV2`, `CrossNetMix`, `FactorizationMachine`, `DotInteraction`,
+            `NumberEmbedding`, `Sum`, and `nn.Dense` without activation. An `nn.Dense` joins its
+            inputs. Each layer must be made for the widths of its inputs.
         outputs: names of the steps whose outputs are returned. Default: the last one.
 
     Inputs:
-        float32 or bfloat16 Tensors `[B, ...]`, in the order of `inputs`, with its numbers of floats
-        per row. The gradient of a bfloat16 input is bfloat16.
+        float32 or bfloat16 Tensors `[B, ...]`, in the order of `inputs`, with the number of floats
+        per row that `inputs` states. The gradient of a bfloat16 input is bfloat16.
 
     Outputs:
-        float32 Tensor `[B, width]`, or a tuple of them if there are several `outputs`.
+        float32 Tensor `[B, width]`, or a tuple of such Tensors if there are several `outputs`.
 
     Raises:
-        TypeError: a layer is of another type.
+        TypeError: a layer is not of a legal type.
         ValueError: a name is unknown or used twice, a layer is made for other widths, or two layers
             join the same value with different other values.
 
@@ -110,8 +110,8 @@ class FusedGraph(FusedLayer):
         self.results = tuple(_place(names, n, "outputs") for n in outputs) or (len(names) - 1,)
         if min(self.results) < len(self.in_features):
             raise ValueError(f"outputs must be names of steps, got {tuple(outputs)}")
-        # `object.__setattr__`: the layers are children of the network, which names their
-        # parameters.
+        # Use `object.__setattr__`, because the layers are children of the network, which names
+        # their parameters.
         object.__setattr__(self, "parts", nn.CellList(parts, auto_prefix=False))
         self.readers = tuple(sum(i in read for read in reads) for i in range(len(inputs)))
         self.places = _places(self)
@@ -130,15 +130,15 @@ class FusedGraph(FusedLayer):
     def fits(self, inputs: Any, matrices: Any, may_branch: bool) -> Any:
         """Return whether Tensors have the same number of rows and the widths of the inputs.
 
-        The graph compiler compares shapes once. In a graph with dynamic shapes the result is True
-        if `expects_rows`. If not, the graph compares in each step if it may branch, and the result
-        is False if it may not.
+        The graph compiler compares shapes once. If shapes are dynamic and `expects_rows` is True,
+        the result is True. If shapes are dynamic and `expects_rows` is False, `may_branch` decides:
+        the graph compares shapes in each step, or the result is False.
 
         Args:
             inputs: the Tensors.
             matrices: for each Tensor, whether it must be a matrix.
-            may_branch: whether a graph may have a branch for each result. MindSpore 2.10 may lose
-                changes of a Parameter in such branches.
+            may_branch: whether the graph may branch on the result in each step. MindSpore 2.10 may
+                lose changes of a Parameter in such branches.
         """
         differences: Any = 0
         for i in range(len(inputs)):
@@ -171,7 +171,7 @@ class FusedGraph(FusedLayer):
         return [self, *(cell for _, cell in self.parts.cells_and_names())]
 
     def set_train(self, mode: bool = True) -> FusedGraph:
-        """Set the mode of this cell and of its layers, which are no children of it."""
+        """Set the mode of this cell and of its layers, which are not children of this cell."""
         self.parts.set_train(mode)
         return super().set_train(mode)
 
@@ -189,7 +189,7 @@ class FusedGraph(FusedLayer):
         return super().set_compute_dtype(compute_dtype)
 
     def _one_by_one(self, inputs: Any) -> Any:
-        """Return the outputs; call the layers one by one."""
+        """Call the layers one by one, and return the outputs."""
         values: Any = ()
         for i in range(len(inputs)):
             # MindSpore has no kernel that adds the bfloat16 gradients of several layers.
@@ -238,11 +238,11 @@ class FusedGraph(FusedLayer):
 
 @ops.constexpr
 def _refuses(owner: str, number: int) -> bool:
-    """Return False; the first call warns. The graph compiler calls it, too.
+    """Return False, with a warning at the first call. The graph compiler also calls this function.
 
     Args:
         owner: name of the network's class.
-        number: number of its operator.
+        number: number of the network's operator.
     """
     if number not in _told:
         _told.add(number)
@@ -285,7 +285,7 @@ def _places(graph: FusedGraph) -> tuple[tuple[int, int], ...]:
     """Return the place of each value in memory: the first value of its join, and its first column.
 
     Raises:
-        ValueError: a value is joined with different other values.
+        ValueError: two joins need different places for a value.
     """
     spots: dict[int, tuple[int, int]] = {}
     joins = {part.joined(read) for part, read in zip(graph.parts, graph.reads, strict=True)}

@@ -23,7 +23,7 @@ def cells_around(*cells: nn.Cell) -> list[nn.Cell]:
     """
     parents: dict[int, list[nn.Cell]] = {}
     for thing in gc.get_objects():
-        # `type`, since isinstance would load lazy modules.
+        # Use `type`, because `isinstance` would load lazy modules.
         if issubclass(type(thing), nn.Cell):
             for child in vars(thing).get("_cells", {}).values():
                 parents.setdefault(id(child), []).append(thing)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a dense program as one operator, and its gradient as another operator.
 
-The graph compiler refuses a `bprop` with a variable number of arguments. So each number of
-arguments has a class, made from source text that the compiler can read.
+The graph compiler refuses a `bprop` with a variable number of arguments. So a class is made for
+each number of arguments, from source text that the compiler can read.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ __all__ = ["ProgramCell", "module_of", "native_operator", "program_cell", "refus
 _ROW_UNIT = 16  # of csrc/ops/dense_ops.cc
 _PACKED_UNIT = 4096
 # Programs of at most this many inputs read bfloat16 inputs directly; more inputs are cast to
-# float32. An operator's types are fixed, so each choice of bfloat16 inputs needs an operator.
+# float32. The types of an operator are fixed, so each combination of float32 and bfloat16 inputs
+# needs an operator.
 _MOST_NARROW_INPUTS = 3
 
 _SOURCE = '''# SPDX-License-Identifier: Apache-2.0
@@ -70,11 +71,11 @@ class ProgramCell(nn.Cell):
 
     Args:
         program: the finished program.
-        number: its number.
+        number: number of the program.
         arguments: number of inputs, of parameters and of further inputs.
         outputs: widths of the outputs.
-        training: whether to keep the values for the gradient; if not, the gradient computes them
-            again.
+        training: whether to keep the values that the gradient needs; if not, the gradient computes
+            these values again.
         device: the device that the program runs on.
 
     Inputs:
@@ -82,8 +83,8 @@ class ProgramCell(nn.Cell):
         gradient. The gradient of a bfloat16 input is rounded to bfloat16.
 
     Outputs:
-        Tuple of float32 Tensors `[B, width]`, followed by the values for the gradient if they are
-        kept.
+        Tuple of float32 Tensors `[B, width]`, followed by the values for the gradient if
+        `training`.
     """
 
     def __init__(
@@ -115,7 +116,7 @@ class ProgramCell(nn.Cell):
         argument_count = 2 + inputs + parameters + extras + 2 + self.count
         refusal = refusal_of(argument_count)
         choices = 1 << inputs if inputs <= _MOST_NARROW_INPUTS else 1
-        # The place is a sum over the bfloat16 inputs: 1 for the first input, 2 for the second, 4
+        # The index is a sum over the bfloat16 inputs: 1 for the first input, 2 for the second, 4
         # for the third.
         self.backwards = tuple(
             native_operator("MsrDenseBackward", self.learned + 1, refusal, narrow=choice)
@@ -159,7 +160,7 @@ class ProgramCell(nn.Cell):
         return gradients
 
     def _taken(self, arguments: Any) -> Any:
-        """Return the arguments in types that the operators take."""
+        """Return the arguments in types that the operators accept."""
         if len(self.backwards) > 1:
             return arguments
         taken: Any = ()
@@ -168,7 +169,7 @@ class ProgramCell(nn.Cell):
         return (*taken, *arguments[self.inputs :])
 
     def _narrow_inputs(self, arguments: Any) -> int:
-        """Return the place in `backwards` for the inputs that are bfloat16."""
+        """Return the index in `backwards` that belongs to the inputs that are bfloat16."""
         place = 0
         for i in range(self.inputs):
             if arguments[i].dtype == ms.bfloat16:
@@ -209,8 +210,9 @@ def native_operator(
         narrow: the sum of 2**i over the outputs i that are bfloat16. Default: 0, none.
     """
     dtypes = tuple(ms.bfloat16 if narrow >> i & 1 else ms.float32 for i in range(outputs))
-    # There is no side effect, so the compiler merges two calls with the same arguments. A train
-    # step makes two if it computes the network for the loss and for the gradients.
+    # The operator has no side effect, so the compiler merges two calls with the same arguments. A
+    # train step makes two calls if it computes the network for the loss and again for the
+    # gradients.
     op = TableOperator(f"{LIBRARY}:{name}", None, dtypes, "aot", bprop)
     op.add_prim_attr("reg_op_name", name)
     op.tell_dtypes(dtypes)
@@ -235,7 +237,7 @@ def _names(count: int) -> str:
 
 
 def module_of(name: str, source: str) -> Any:
-    """Return a module with this text, in a file that the compiler can read."""
+    """Write source text to a file, which the compiler can read, and return its module."""
     path = _directory(os.getpid()) / f"{name}.py"
     path.write_text(source, encoding="utf-8")
     spec = importlib.util.spec_from_file_location(name, path)
@@ -256,6 +258,6 @@ def _class_of(count: int) -> type[ProgramCell]:
 
 @functools.cache
 def refusal_of(count: int) -> Any:
-    """Return a `bprop` for an operator of `count` inputs without a gradient; it raises an error."""
+    """Return a `bprop` that raises an error, for an operator of `count` inputs without gradient."""
     source = _REFUSAL.format(count=count, names=_names(count))
     return module_of(f"mindspore_rec_no_gradient_{count}", source).refuse

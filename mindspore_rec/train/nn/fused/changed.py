@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds changed cells inside a fused layer, which its operator cannot replace."""
+"""Finds cells inside a fused layer that have changed, so that the operator cannot replace them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MODELESS = (nn.Dense, nn.ReLU, nn.LeakyReLU, nn.GELU, nn.Tanh, nn.Sigmoid, nn.S
 def changed_inside(
     layer: nn.Cell, cells: Sequence[nn.Cell], made_of: Sequence[nn.Cell]
 ) -> tuple[nn.Cell, str] | None:
-    """Return the first cell that does not compute as the layer's operator, and the reason.
+    """Return the first cell that the layer's operator cannot replace, and the reason.
 
     Args:
         layer: the fused layer.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds NVIDIA's libraries and the folder for kernels, for dense programs on a GPU.
 
-This file imports nothing of the package: programs without MindSpore may run it alone.
+This file imports nothing from the package, so that programs without MindSpore can run it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ def find_cuda_libraries() -> dict[str, str]:
 
     Returns:
         For "nvrtc" and "cublasLt", an argument of `dlopen`: a path in a wheel, or a name such as
-        "libnvrtc.so.13". A missing library has its name, so that `dlopen` reports it.
+        "libnvrtc.so.13". For a missing library, the argument is a name, so that `dlopen` reports
+        the missing file.
 
     Example:
         >>> sorted(find_cuda_libraries())
@@ -73,7 +74,8 @@ def kernel_cache() -> str:
     exist yet.
 
     Returns:
-        Its path; "" if the user has no home folder: each process then compiles its kernels.
+        Path of the folder; or "" if the user has no home folder, and each process compiles its
+        kernels.
 
     Example:
         >>> kernel_cache().endswith("/mindspore_rec/kernels") or kernel_cache() == ""

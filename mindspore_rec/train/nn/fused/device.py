@@ -45,13 +45,13 @@ def set_dense_device(device: str) -> None:
 
     Call this function before the network is made: a layer takes the device when its constructor
     runs (`MLP(...)`, `CrossNet(...)`, `FusedGraph(...)`). The layer and its copies keep this
-    device. Only `set_compute_dtype`, which makes the operators again, takes the device set at that
-    time. Only layers that run as one operator (`is_fused`) use the GPU. Tables, parameters,
-    optimizers, losses and layers of MindSpore stay on the CPU.
+    device, with one exception: `set_compute_dtype` makes the operators again, for the device that
+    is set at that time. Only layers that run as one operator (`is_fused`) use the GPU. Tables,
+    parameters, optimizers, losses and layers of MindSpore stay on the CPU.
 
     The initial value is the environment variable `MINDSPORE_REC_DENSE_DEVICE`, or 'cpu' if it is
-    not set. It is read when the first layer is made, or by `get_dense_device`, unless this function
-    was called before.
+    not set. The variable is read when the first layer is made, or by `get_dense_device`, unless
+    this function was called before.
 
     Args:
         device: 'cpu', or 'cuda:N' for the NVIDIA GPU number N, from 0.
@@ -62,7 +62,7 @@ def set_dense_device(device: str) -> None:
         RuntimeError: the GPU cannot be used: there is no GPU of this number, its compute capability
             is below 8.0, or the driver or a library is missing. Or layers do not run as operators
             in this process (`MINDSPORE_REC_ONEDNN=off`), or the process is one of several workers.
-            The device does not change then.
+            After this error, the device is unchanged.
         WorkerError: the process was started by an unknown launcher.
 
     Example:
@@ -94,7 +94,7 @@ def get_dense_device() -> str:
 
 
 def check_dense_device(name: str, device: object) -> str:
-    """Return the name of a device if it is legal; the device may be missing.
+    """Check the name of a device and return it; the device itself need not exist.
 
     Args:
         name: name of the argument or variable, for the message.
@@ -118,7 +118,7 @@ def check_dense_device(name: str, device: object) -> str:
 
 
 def read_environment() -> None:
-    """Set the device of the environment variable if the process has chosen none.
+    """Set the device that the environment variable names, if no device was chosen before.
 
     Raises:
         ValueError: `MINDSPORE_REC_DENSE_DEVICE` is neither 'cpu' nor 'cuda:N'.
@@ -135,7 +135,7 @@ def read_environment() -> None:
 
 
 def describe(device: str) -> str:
-    """Return a device with its model: 'cuda:0 (NVIDIA H100 80GB HBM3, cuBLASLt 13.1, ...)'.
+    """Return the name and model of a device: 'cuda:0 (NVIDIA H100 80GB HBM3, cuBLASLt 13.1, ...)'.
 
     Example:
         >>> describe("cpu")

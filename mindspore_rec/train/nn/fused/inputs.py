@@ -26,8 +26,8 @@ def check_widths(argument: str, given: Any, most: int) -> tuple[int, ...]:
         most: greatest legal sum of the widths.
 
     Raises:
-        TypeError, ValueError: a width is no int or is less than 1, there is no width, or the sum of
-            the widths is greater than `most`.
+        TypeError, ValueError: a width is not an int or is less than 1, no width is passed, or the
+            sum of the widths is greater than `most`.
 
     Example:
         >>> check_widths("in_features", [416, 13], 1024)
@@ -96,7 +96,7 @@ def join(inputs: Any, widths: tuple[int, ...]) -> Any:
     """
     rows: Any = ()
     for i in range(len(widths)):
-        # MindSpore has few bfloat16 kernels on the CPU, and no reshape.
+        # On the CPU, MindSpore has few bfloat16 kernels, and none for a reshape.
         x = widened(inputs[i])
         rows = (*rows, x.reshape((-1, 1)) if x.ndim == 1 else ops.flatten(x, start_dim=1))
     return ops.concat(rows, 1) if len(widths) > 1 else rows[0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Base of layers that run as one operator, or as MindSpore's layers if they cannot."""
+"""Base of layers that run as one operator or, if this is impossible, as MindSpore's layers."""
 
 from __future__ import annotations
 
@@ -38,14 +38,15 @@ class FusedLayer(nn.Cell):
     """Base of layers with a fused form: one operator forward and one operator backward.
 
     The fused form is used on the CPU, if oneDNN is found. On other devices, in `mindspore.export`,
-    in float16 (`to_float`) and without oneDNN, the cell calls its layers of MindSpore; parameters
-    are the same. It does so, too, if a cell inside has hooks, is frozen by `set_train(False)` or
-    was replaced; then a `RuntimeWarning` names the cell.
+    in float16 (`to_float`) and without oneDNN, the cell calls MindSpore's layers with the same
+    parameters. The cell also calls MindSpore's layers if a cell inside it has hooks, is frozen by
+    `set_train(False)` or was replaced. A `RuntimeWarning` then names the inner cell.
 
-    A subclass sets `in_features`, the widths of its inputs. It calls `_fuse` at the end of its
-    `__init__`, reads `self.is_fused` in `construct`, and describes its fused form in `add_to`. For
-    the same precision in MindSpore's layers, it passes factors of products through `factor` and
-    products through `product`. A layer without products to round sets `rounds_products = False`.
+    A subclass sets `in_features`, the widths of its inputs. The subclass calls `_fuse` at the end
+    of its `__init__`, reads `self.is_fused` in `construct`, and describes its fused form in
+    `add_to`. So that MindSpore's layers have the same precision, the subclass passes factors of
+    products through `factor` and products through `product`. A layer without products to round sets
+    `rounds_products = False`.
 
     Args:
         compute_dtype: type of the products' factors, one of `COMPUTE_DTYPES`.
@@ -64,10 +65,10 @@ class FusedLayer(nn.Cell):
         self._made_of: list[nn.Cell] = []
 
     def set_compute_dtype(self: _Layer, compute_dtype: str) -> _Layer:
-        """Set the type of the factors of products, also in the layers inside this layer.
+        """Set the type of products' factors, in this layer and in the layers inside it.
 
-        Networks around the layers are compiled again at their next call. A compiled function under
-        `jit` keeps its type.
+        Networks that contain the layers are compiled again at their next call. A function that was
+        compiled under `jit` keeps the old type.
 
         Args:
             compute_dtype: type of the products' factors, 'float32' or 'bfloat16'.
@@ -76,7 +77,7 @@ class FusedLayer(nn.Cell):
             The layer itself.
 
         Raises:
-            ValueError: the type is neither of them.
+            ValueError: `compute_dtype` is neither 'float32' nor 'bfloat16'.
 
         Example:
             >>> from mindspore_rec.nn import MLP
@@ -177,7 +178,7 @@ class FusedLayer(nn.Cell):
         return next((name for name, each in self.cells_and_names() if each is cell), "")
 
     def fuses(self) -> list[FusedLayer]:
-        """Return the other layers in the fused form."""
+        """Return the other layers that the fused form computes."""
         return []
 
     def cells_in(self) -> list[nn.Cell]:
@@ -220,7 +221,8 @@ class FusedLayer(nn.Cell):
 def may_fuse(cells: list[nn.Cell]) -> bool:
     """Return whether operators of the native core may replace these cells.
 
-    They may on the CPU, except in an export and if a cell computes in float16 or bfloat16.
+    Operators may replace cells on the CPU, but not in an export, and not if a cell computes in
+    float16 or bfloat16.
     """
     if get_context("device_target") != "CPU" or _is_exporting():
         return False
@@ -243,7 +245,7 @@ def cells_of_operators(network: nn.Cell) -> set[int]:
 
 
 def devices_of_parameters(network: nn.Cell) -> dict[int, str]:
-    """Return the device of the operator that reads a parameter, by the parameter's `id`.
+    """Return the device of the operator that reads each parameter, by the parameter's `id`.
 
     Parameters of MindSpore's own layers are not in the result.
 

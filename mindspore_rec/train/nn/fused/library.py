@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds and opens oneDNN: MindSpore's copy, or the library of an environment variable."""
+"""Finds and opens oneDNN: MindSpore's copy, or the library that an environment variable names."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ VARIABLE = "MINDSPORE_REC_ONEDNN"
 
 @functools.cache
 def has_onednn() -> bool:
-    """Return whether oneDNN can be used; the first call opens it.
+    """Return whether oneDNN can be used; the first call opens oneDNN.
 
     Warns:
-        RuntimeWarning: oneDNN cannot be used, so the dense layers are MindSpore's own, which are
+        RuntimeWarning: oneDNN cannot be used, so dense layers run as MindSpore's layers, which are
             slower.
     """
     setting = os.environ.get(VARIABLE, "")

@@ -20,7 +20,7 @@ class LogisticLoss(nn.Cell):
         is_mean: whether the result is the mean, and not the sum.
 
     Inputs:
-        logits, labels: float32 Tensors of one shape.
+        logits, labels: float32 Tensors of equal shape.
 
     Outputs:
         Tuple of the loss, a float32 Tensor of shape `(1,)`, and values for the gradient.
@@ -34,7 +34,7 @@ class LogisticLoss(nn.Cell):
         self.backward = native_operator("MsrLogisticLossGradient", 2, refusal_of(4))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> LogisticLoss:
-        """Return another cell with the same loss."""
+        """Return another cell that computes the same loss."""
         memo[id(self)] = copied = LogisticLoss(self.is_mean)
         return copied
 

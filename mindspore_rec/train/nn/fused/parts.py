@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layers as parts of a `FusedGraph`, in which they read the outputs of other layers."""
+"""Layers as parts of a `FusedGraph`, in which a layer may read the outputs of other layers."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["JoinedPart", "LinearPart"]
 
 
 class LinearPart(nn.Cell):
-    """Linear layer of several inputs, which it joins.
+    """Linear layer that joins several inputs.
 
     Args:
         layer: the layer; its own activation is always applied.
         widths: floats per row of each input.
-        activation: activation of the result, of the layer itself or of a cell behind it. Default:
-            'none'.
+        activation: activation of the result, applied by the layer or by a cell behind the layer.
+            Default: 'none'.
     """
 
     def __init__(self, layer: nn.Dense, widths: tuple[int, ...], activation: str = "none") -> None:
@@ -60,7 +60,7 @@ class LinearPart(nn.Cell):
 
 
 class JoinedPart(nn.Cell):
-    """Layer with several values as one input, which are joined.
+    """Layer that joins several values into one input.
 
     Args:
         layer: the layer.

@@ -26,7 +26,7 @@ class Columns(NamedTuple):
     width: int
 
     def part(self, offset: int, width: int) -> Columns:
-        """Return `width` of these columns from `offset` on."""
+        """Return `width` of these columns, beginning with column `offset`."""
         return Columns(self.value, self.offset + offset, width)
 
 
@@ -35,7 +35,7 @@ class Part(NamedTuple):
 
     Attributes:
         parameter: number of the parameter in its program.
-        offset: elements of the parameter before the part. Default: 0.
+        offset: number of the parameter's elements before the part. Default: 0.
     """
 
     parameter: int
@@ -52,16 +52,16 @@ _DROPPED_IN_PLACE = ("none", "relu", "leakyrelu")  # as DropsInPlace in csrc/den
 class Program:
     """Program of layers, in the order of their computation.
 
-    Parameters and further inputs are numbered in the order in which they are added, in which the
-    cell takes them, too: inputs, parameters, further inputs.
+    Parameters and further inputs are numbered in the order in which they are added. The finished
+    cell takes inputs first, then parameters, then further inputs, each in that order.
 
-    It runs on the device that `set_dense_device` had set when it was made.
+    A program runs on the device that was set (`set_dense_device`) when the program was made.
 
     Args:
         compute_dtype: type of the products' factors, 'float32' or 'bfloat16'.
 
     Raises:
-        ValueError: the environment variable `MINDSPORE_REC_DENSE_DEVICE` is illegal.
+        ValueError: the environment variable `MINDSPORE_REC_DENSE_DEVICE` has an illegal value.
         RuntimeError: the variable names a GPU that cannot be used.
 
     Example:
@@ -143,11 +143,11 @@ class Program:
         return y if is_last else self._behind(y, activation, masks - inside, output)
 
     def _masks(self, count: int) -> tuple[int, int, int]:
-        """Return the further inputs of a dropout by `count` masks."""
+        """Add two further inputs for a dropout; return their numbers and the number of masks."""
         return (self._extra(), self._extra(), count) if count else _NO_MASKS
 
     def _behind(self, x: Columns, activation: str, masks: int, output: Columns | None) -> Columns:
-        """Add the steps that a layer does not contain, gelu and then dropout; return the output."""
+        """Add the steps behind a layer, gelu and then dropout, and return the output."""
         if activation == "gelu":
             y = output if output is not None and not masks else self.value(x.width)
             self._native.add_gelu(x, y)
@@ -157,8 +157,8 @@ class Program:
     def dropout(self, x: Columns, count: int, output: Columns | None = None) -> Columns:
         """Add a dropout by masks, and return its output: `output`, or a new value.
 
-        It reads two further inputs: the masks, float32 `[count, x.width]`, and the number of rows
-        that were masked before, int32 `[1]`.
+        The dropout reads two further inputs: the masks, float32 `[count, x.width]`, and the number
+        of rows that were masked before, int32 `[1]`.
         """
         y = self.value(x.width) if output is None else output
         self._native.add_dropout(x, y, self._extra(), self._extra(), count)
@@ -235,8 +235,7 @@ class Program:
         return y
 
     def scale_groups(self, x: Columns, scales: Columns) -> Columns:
-        """Multiply group k of x's columns, in equal groups, by column k of `scales`; return the
-        output."""
+        """Multiply equal groups of columns by one column of `scales` each, and return the output."""
         y = self.value(x.width)
         self._native.add_scale_groups(x, scales, y)
         return y
@@ -244,7 +243,7 @@ class Program:
     def scale_vectors(
         self, x: Columns, vectors: Part, width: int, output: Columns | None = None
     ) -> Columns:
-        """Multiply each vector by a number of the row, and return the output.
+        """Multiply vector i by column i of `x` for each row, and return the output.
 
         Args:
             x: columns of the numbers.
@@ -294,16 +293,16 @@ class Program:
     ) -> Columns:
         """Add a batch normalization with its activation and dropout, and return its output.
 
-        It reads two parameters, gamma and beta, and two further inputs, the moving mean and
-        variance, all float32 `[x.width]`. In training no other layer may read `x`. `moved` gets the
-        place of the new moving mean in the cell's last output, `packed`; the new moving variance
-        follows it.
+        The normalization reads two parameters, gamma and beta, and two further inputs, the moving
+        mean and variance, all float32 `[x.width]`. In training no other layer may read `x`. In the
+        cell's last output, `packed`, the new moving variance follows the new moving mean. The place
+        of this mean is appended to `moved`.
 
         Args:
-            x: columns of the input, a whole value.
+            x: columns of the input, all columns of a value.
             activation: 'none' or one of `ACTIVATIONS`.
             epsilon: number added to the variance.
-            momentum: share of the batch in the new moving statistics.
+            momentum: weight of the batch in the new moving statistics.
             training: whether to normalize by the batch, and not by the moving statistics.
             masks: number of the masks of a dropout, as for `dropout`. Default: 0, none.
             output: columns to write. Default: a new value.
@@ -325,7 +324,7 @@ class Program:
 
         Args:
             outputs: columns of the outputs.
-            training: whether the cell keeps what its gradient needs.
+            training: whether the cell keeps the values that its gradient needs.
         """
         for columns in outputs:
             self._native.add_output(columns)
@@ -336,7 +335,7 @@ class Program:
 
 
 def _inside(activation: str, masks: int) -> tuple[str, int, bool]:
-    """Return the activation and masks inside a layer, and whether no step follows it."""
+    """Return the activation and number of masks inside a layer, and whether no step follows."""
     own = "none" if activation == "gelu" else activation
     inside = masks if activation in _DROPPED_IN_PLACE else 0
     return own, inside, own == activation and inside == masks

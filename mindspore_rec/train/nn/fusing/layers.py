@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tells which layers an operator can compute, and their activations."""
+"""Determines which layers and activations an operator can compute."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def is_layer(cell: nn.Cell) -> bool:
 
 
 def is_dense(cell: nn.Cell) -> bool:
-    """Return whether a cell is a linear layer of float32 with a known activation, or none.
+    """Return whether a cell is a float32 linear layer with a known activation or without one.
 
     Example:
         >>> is_dense(nn.Dense(2, 1, activation="relu")), is_dense(nn.Dense(2, 1, activation="elu"))
@@ -44,7 +44,7 @@ def is_dense(cell: nn.Cell) -> bool:
 
 
 def activation_of(target: Any) -> str | None:
-    """Return the name of an activation in programs; None for any other cell or function.
+    """Return the name that programs use for an activation; None for other cells and functions.
 
     Args:
         target: a cell, or the name of a function, such as 'ops.relu'.
@@ -63,7 +63,7 @@ def activation_of(target: Any) -> str | None:
 
 
 def keeps_state(layer: nn.Cell) -> bool:
-    """Return whether a call changes the state of a layer: of a normalization or a dropout.
+    """Return whether a call changes the layer's state, as in a normalization or a dropout.
 
     Example:
         >>> from mindspore_rec.nn import MLP

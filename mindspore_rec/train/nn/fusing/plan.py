@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chooses the steps of a forward pass that one operator computes.
 
-Each step has a stage. Stage 0 is before the operator: steps that need no layer of it, such as
-lookups. Stage 1 is the operator. Stage 2 is behind the operator: all other steps, which are
-computed as written in the network.
+Each step has a stage. Stage 0 is before the operator: steps that need no result of the operator's
+layers, such as lookups. Stage 1 is the operator. Stage 2 is behind the operator: all other steps,
+which are computed as written in the network.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Node:
         arguments: for each argument, the numbers of the values that are joined in it.
         value: number of the value that the layer returns.
         activation: activation behind a linear layer, or 'none'.
-        width: floats per row of this value.
+        width: floats per row of the returned value.
     """
 
     layer: nn.Cell | None
@@ -62,13 +62,14 @@ class Plan:
         before: steps before the operator.
         nodes: layers of the operator.
         inputs: width of each value that the operator reads, by the value's number, in order.
-        outputs: numbers of the values that it returns.
-        behind: steps behind the operator, in order; also joins of its outputs that these steps
-            read.
-        shapes: shape of a row, by the number of each output whose rows are no vectors.
+        outputs: numbers of the values that the operator returns.
+        behind: steps behind the operator, in order; also joins of the operator's outputs that these
+            steps read.
+        shapes: for each output whose rows are not vectors, the shape of a row, by the output's
+            number.
         matrices: numbers of the inputs that must be matrices.
         apart: all steps after `before`, in order, for a pass without the operator.
-        has_state: whether one of these steps may change a state or draw numbers.
+        has_state: whether a step in `apart` may change a state or draw random numbers.
     """
 
     before: list[Step] = field(default_factory=list)
@@ -116,7 +117,7 @@ class _Planner:
             self._demand(step)
         for step in self.trace.steps:
             stage = max((self.stages[each] for each in step.reads), default=_BEFORE)
-            # Steps that change a state or draw numbers stay in the order of the trace.
+            # Steps that change a state or draw random numbers stay in the order of the trace.
             key = _state_of(step)
             earlier = _BEFORE if key is None else latest.get(key, _BEFORE)
             if max(stage, earlier) != _BEHIND and self._takes(step, stage):
@@ -156,12 +157,12 @@ class _Planner:
             self.are_vectors.add(step.value)
 
     def _parts(self, argument: Any) -> list[int] | None:
-        """Return the values that are joined in an argument; None if it is no value."""
+        """Return the values that are joined in an argument; None if the argument is no value."""
         numbers = _only(argument)
         return list(self.joins.get(numbers[0], numbers)) if numbers else None
 
     def _is_matrix(self, number: int) -> bool:
-        """Return whether a value is a matrix; inputs of the network may be."""
+        """Return whether a value may be a matrix, as any input of the network may be."""
         return number in self.are_vectors or number < self.trace.inputs
 
     def _note_matrices(self, numbers: Sequence[int]) -> None:
@@ -170,7 +171,7 @@ class _Planner:
                 self.matrices.append(number)
 
     def _fits(self, parts: list[int], width: int) -> bool:
-        """Return whether joined values have this width; note the width of one unknown value."""
+        """Return whether joined values can have this width; note the width of one unknown value."""
         unknown = {part for part in parts if part not in self.widths}
         known = sum(self.widths.get(part, 0) for part in parts)
         if not unknown:
@@ -183,7 +184,7 @@ class _Planner:
     # ---- steps of the operator
 
     def _takes(self, step: Step, stage: int) -> bool:
-        """Make a step a part of the operator; return whether it can be."""
+        """Add a step to the operator if possible, and return whether the step was added."""
         if step.kind == "cell" and is_layer(step.target):
             return self._takes_layer(step)
         if stage != _INSIDE:
@@ -309,7 +310,7 @@ class _Planner:
         return True
 
     def _takes_reshape(self, step: Step) -> bool:
-        """Take a reshape of each row to a vector, which the operator's values are in any case."""
+        """Add a reshape of rows to vectors if possible; rows in the operator are always vectors."""
         numbers = _only(step.args[0])
         if not numbers or _last_width(step) not in (0, self._width_of(numbers[0])):
             return False
@@ -326,7 +327,7 @@ class _Planner:
     # ---- what goes in and comes out
 
     def _add_borders(self, made: Plan, behind: list[Step]) -> None:
-        """Add inputs and outputs of the operator, and the steps behind the operator."""
+        """Add the operator's inputs, its outputs and the steps behind the operator to a plan."""
         for node in made.nodes:
             for number in node.reads:
                 if self.stages[number] == _BEFORE:
@@ -361,7 +362,7 @@ class _Planner:
 
 
 def _state_of(step: Step) -> Any:
-    """Return a key of the state that a step changes or draws from; None if there is none."""
+    """Return a key for the state that a step changes or draws from; None if it has no state."""
     if step.kind == "cell":
         room = type(step.target).__module__.partition(".")[0]
         if room not in ("mindspore", "mindspore_rec"):
@@ -374,7 +375,7 @@ def _state_of(step: Step) -> Any:
 
 
 def _may_keep_state(step: Step) -> bool:
-    """Return whether a step may change a state or draw numbers."""
+    """Return whether a step may change a state or draw random numbers."""
     if step.kind != "cell":
         return _state_of(step) is not None
     if is_layer(step.target):
@@ -388,7 +389,7 @@ def _only(argument: Any) -> tuple[int, ...]:
 
 
 def _is_flat(step: Step) -> bool:
-    """Return whether a step makes a vector of each row, by `x.flatten(start_dim=1)`."""
+    """Return whether a step flattens each row to a vector, by `x.flatten(start_dim=1)`."""
     values = (*step.args[1:], *step.kwargs.values())
     return step.target == "flatten" and values == (1,) and set(step.kwargs) <= {"start_dim"}
 
@@ -396,7 +397,7 @@ def _is_flat(step: Step) -> bool:
 def _last_width(step: Step) -> int:
     """Return the width of a step's result `[B, width]`; 0 if it is unknown.
 
-    It is known for `x.reshape((-1, width))`, and for a user's cell with an attribute
+    The width is known for `x.reshape((-1, width))`, and for a user's cell with an attribute
     `out_features`.
     """
     if step.kind == "cell":

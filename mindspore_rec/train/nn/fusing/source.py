@@ -52,12 +52,12 @@ class Signature:
             `construct`.
 
     Attributes:
-        names: text of each argument, inside the method.
+        names: source text of each argument inside the method.
         required: number of arguments without a default.
-        text: the arguments as source text of the definition.
+        text: source text of the arguments in the method's definition.
 
     Raises:
-        TraceError: a trace cannot pass its arguments.
+        TraceError: a trace cannot pass the arguments of `construct`.
     """
 
     def __init__(self, cell: nn.Cell, inputs: int | None) -> None:
@@ -90,7 +90,7 @@ class Signature:
         self.is_full = ""
 
     def condition(self, count: int) -> str:
-        """Return the condition that exactly the first `count` arguments are passed."""
+        """Return the condition, as text, that exactly the first `count` arguments are passed."""
         if self.is_full:
             return self.is_full
         optional = self.names[self.required :]
@@ -105,7 +105,7 @@ def forward_lines(
     """Return the lines of a forward pass, without their indentation.
 
     Args:
-        cells: the path of each cell and primitive, as 'self.deep', by its `id`.
+        cells: the path of each cell and primitive, such as 'self.deep', by the object's `id`.
         signature: arguments of the `construct`.
         made: the plan of the pass.
         graph: path of the operator.
@@ -148,8 +148,8 @@ def construct_of(signature: Signature, blocks: Sequence[tuple[str, Sequence[str]
 
     Args:
         signature: its arguments.
-        blocks: conditions, each with its lines, which end with a return. If no condition holds, the
-            layers compute.
+        blocks: pairs of a condition and its lines, which end with a return. If no condition is
+            true, the network runs layer by layer.
     """
     text = _HEADER.format(arguments=signature.text, is_used=IS_USED, by_layers=signature.by_layers)
     for condition, lines in blocks:

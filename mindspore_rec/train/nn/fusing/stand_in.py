@@ -24,15 +24,15 @@ _OF_CONTENT = (
 
 
 class TraceError(Exception):
-    """A network cannot be written down as a list of steps; the message says why."""
+    """A network cannot be written down as a list of steps; the message gives the reason."""
 
 
 class NothingToFuseError(TraceError):
-    """There is nothing for an operator to do."""
+    """An operator would have nothing to compute."""
 
 
 class Recorder(Protocol):
-    """Recorder of the uses of stand-ins."""
+    """Object that records the uses of stand-ins."""
 
     def record(self, kind: str, target: Any, args: Any, kwargs: dict[str, Any]) -> StandIn:
         """Record a step, and return the stand-in for its result."""

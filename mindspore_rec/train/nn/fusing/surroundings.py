@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Watches what a `construct` uses beside its arguments: global names, attributes, functions.
+"""Watches the global names, attributes and functions that a `construct` uses.
 
-An operator is made once. So a trace notes each number that it reads, to compare it in later calls.
-It ends if the network calls a function that may act differently in the next step.
+An operator is made once. So a trace records each number that `construct` reads, and later calls
+compare these numbers. The trace ends with an error if the network calls a function that may act
+differently in the next step.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _DEPTH = 3
 
 
 def is_of_library(module: str) -> bool:
-    """Return whether a module is of MindSpore or of this package.
+    """Return whether a module belongs to MindSpore or to this package.
 
     Example:
         >>> is_of_library("mindspore.nn"), is_of_library("shop.net")
@@ -40,10 +41,10 @@ def is_of_library(module: str) -> bool:
 
 
 def constant_of(value: Any, depth: int = _DEPTH) -> Any:
-    """Return the numbers and texts in a value, for a comparison at a later time.
+    """Return the numbers and texts in a value, so that they can be compared later.
 
-    It searches lists, tuples, dicts, sets and objects of the user's classes, but no cells and
-    Tensors. The result is None for any other value.
+    The function searches lists, tuples, dicts, sets and objects of the user's classes, but not
+    cells or Tensors. For any other value, the result is None.
 
     Example:
         >>> constant_of([1, "sum", nn.ReLU()])
@@ -64,7 +65,7 @@ def constant_of(value: Any, depth: int = _DEPTH) -> Any:
 
 
 def is_object(value: Any) -> bool:
-    """Return whether a value is an object with attributes, of a class of the user.
+    """Return whether a value is an object of a user's class that has attributes.
 
     Example:
         >>> is_object(nn.ReLU()), is_object([1])
@@ -79,7 +80,8 @@ class Surroundings:
     """Global names that traced functions read, and calls that end the trace.
 
     Args:
-        functions: by the `id` of each function of MindSpore, a function that records its calls.
+        functions: a replacement for each function of MindSpore, by the function's `id`. The
+            replacement records calls.
 
     Attributes:
         numbers: namespace, name and value of each global number or text.
@@ -119,7 +121,7 @@ class Surroundings:
                 names[name] = noted
 
     def restore(self, names: dict[str, Any]) -> None:
-        """Restore the functions of a namespace that `replace` has changed."""
+        """Restore the functions that `replace` has replaced in a namespace."""
         for _, name, value in [each for each in self._replaced if each[0] is names]:
             names[name] = value
         self._replaced = [each for each in self._replaced if each[0] is not names]

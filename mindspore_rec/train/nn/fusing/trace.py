@@ -2,8 +2,8 @@
 """Traces the forward pass of a network: its `construct`, called with stand-ins for Tensors.
 
 MindSpore's graph compiler is not used: `construct` runs as Python. A layer with a fused form is a
-single step, and so is a cell that cannot be traced. The calls inside a user's cell are steps of
-their own.
+single step, and so is a cell that cannot be traced. The calls inside a user's cell are separate
+steps.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Trace:
 
 
 def values_in(thing: Any) -> tuple[int, ...]:
-    """Return the numbers of the values in arguments, at any depth, from the left."""
+    """Return the numbers of the values in arguments, at any depth, from left to right."""
     if _is_stand_in(thing):
         return (thing.number,)
     if isinstance(thing, dict):
@@ -105,11 +105,11 @@ def trace(network: nn.Cell, arguments: tuple[bool, ...], training: bool) -> Trac
 
     Args:
         network: the network.
-        arguments: for each argument of `construct`, whether it is a Tensor; None is passed if not.
-        training: whether the network trains.
+        arguments: for each argument of `construct`, whether it is a Tensor. If not, None is passed.
+        training: whether to trace the network in training mode.
 
     Raises:
-        TraceError: the network cannot be written as steps.
+        TraceError: the network cannot be written as a list of steps.
     """
     cells = [cell for _, cell in network.cells_and_names()]
     attributes = [dict(vars(cell)) for cell in cells]
@@ -172,7 +172,7 @@ class _Tracer:
         return any(each() is not None for each in self._made)
 
     def replace(self, number: int) -> None:
-        """Note that `+=` or the like may have changed a value in place."""
+        """Note that an operator such as `+=` may have changed a value in place."""
         self._replaced.add(number)
 
     def _check_alive(self, numbers: tuple[int, ...]) -> None:
@@ -188,7 +188,7 @@ class _Tracer:
         return self.stand_in(step.value)
 
     def _copied(self, thing: Any) -> Any:
-        """Return arguments with new stand-ins, for a step to keep."""
+        """Return a copy of arguments with new stand-ins, which a step stores."""
         if _is_stand_in(thing):
             return StandIn(self, thing.number)
         if type(thing) is dict:
@@ -200,7 +200,7 @@ class _Tracer:
         return thing
 
     def call(self, cell: nn.Cell, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return the result of a cell's call, after recording its inner steps or a single step."""
+        """Record the call of a cell as its inner steps or as one step, and return the result."""
         if id(cell) not in self._known:
             raise TraceError(f"it calls a {type(cell).__name__} that is no child of a cell")
         if is_layer(cell) and not all(map(_is_stand_in, (*args, *kwargs.values()))):
@@ -214,7 +214,7 @@ class _Tracer:
                     raise
                 has_steps = False
             else:
-                # Inner steps matter if there are layers inside, or several results.
+                # Keep the inner steps if the cell contains layers or has several results.
                 has_steps = isinstance(returned, tuple) or _has_layers(cell)
             if has_steps:
                 return returned
@@ -236,7 +236,7 @@ class _Tracer:
         return returned
 
     def finish(self, returned: Any) -> Trace:
-        """Return the trace of a network with this result."""
+        """Finish the trace of a network that returned this result, and return the trace."""
         if self.surroundings.problem:
             raise TraceError(self.surroundings.problem)
         self.trace.names = self.surroundings.numbers
@@ -293,18 +293,18 @@ def _give_back(cell: nn.Cell, before: dict[str, Any]) -> str:
 
 
 class _Contents(NamedTuple):
-    """Contents of a list, dict, set or object of a cell before a trace."""
+    """Contents, before a trace, of a list, dict, set or object in an attribute of a cell."""
 
     container: Any
     before: Any
     kind: str
 
     def are_changed(self) -> bool:
-        """Return whether the container has other contents now."""
+        """Return whether the contents of the container have changed."""
         return self._identities(self.container) != self._identities(self.before)
 
     def restore(self) -> None:
-        """Give the container its contents back."""
+        """Restore the contents of the container."""
         if self.are_changed():
             self.container.clear()
             extend = type(self.container) is list
@@ -340,7 +340,7 @@ def is_of_user(name: str) -> bool:
 
 
 def _words_of(error: Exception) -> str:
-    """Return the sentence for a `construct` that raised an error."""
+    """Return a message for an error that `construct` raised."""
     frames = [each for each in traceback.extract_tb(error.__traceback__) if "StandIn" in str(error)]
     names = ("mindspore", "mindspore_rec")
     frames = [each for each in frames if names[0] not in Path(each.filename).parts]
@@ -361,7 +361,7 @@ def _first_line(error: Exception) -> str:
 
 @cache
 def _functions() -> list[tuple[ModuleType, str, Callable[..., Any], str]]:
-    """Return module, name and text of each function of MindSpore that a network may call."""
+    """Return module, name and source text of each MindSpore function that a network may call."""
     functions = []
     for text, module in _MODULES.items():
         for name, function in vars(module).items():
@@ -426,10 +426,11 @@ def _recorded_primitive(tracer: _Tracer, method: Callable[..., Any]) -> Callable
 
 
 def _check_reads(text: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Check that an operator reads an input; without one it would run in the trace only.
+    """Check that an operator reads a traced value; if not, it would run in the trace only.
 
     Raises:
-        TraceError: it reads no input: it may change a Parameter, draw numbers or make a constant.
+        TraceError: the operator reads no traced value. It may change a Parameter, draw random
+            numbers or make a constant.
     """
     if not values_in((args, kwargs)):
         raise TraceError(f"it calls {text} on something else than its inputs")
