@@ -6,8 +6,8 @@
 This tool is not a benchmark, because benchmarks use only public names.
 
 A step does the work of `embedding_step.py` without the graph: it looks up batch x fields ids,
-accumulates their gradients and does one step of Adam. After every `--delta-every` steps, a delta is
-made: changed rows are copied, and an epoch begins. Two equal tables take turns, in a changing
+accumulates their gradients and does one step of Adam. After every `--delta-every` steps, the tool
+copies the changed rows for a delta, and an epoch begins. Two equal tables take turns, in a changing
 order; one of the tables keeps its digest. The tool measures the CPU time of all threads, because
 other programs on the machine affect CPU time less than elapsed time. Figures are medians of pairs
 of steps and of pairs of deltas.

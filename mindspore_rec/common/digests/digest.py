@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Digest of a table: one number that says whether two tables hold the same rows.
+"""Digest of a table: one number to check whether two tables have the same rows.
 
 The digest of a row is 64 bits, computed from its key and the bytes of its value. The digest of a
 table is the sum of its rows' digests modulo 2^64, so it does not depend on order, threads or tiers.
 One changed row always changes the digest of the table. Several changes cancel each other only by
 chance, once in 2^64. A digest detects faults, but it does not protect against forgery.
 
-The bytes of a value are its float32 bytes, whatever precision the table has. The digest of an int8
-or int4 row is computed from the bytes of its scale, offset and codes, so it differs from the digest
-of the same row in float32. A digest excludes optimizer state, counts and ages, because a predictor
-does not have these fields.
+A value is digested as float32, whatever precision the table has. The digest of an int8 or int4 row
+is computed from the bytes of its scale, offset and codes, so it differs from the digest of the same
+row in float32. A digest excludes optimizer state, counts and ages, because a predictor does not
+have these fields.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class TableDigest:
     shows where the tables differ.
 
     Attributes:
-        numbers: type of the rows' numbers whose bytes are digested: 'float32', 'int8' or 'int4'.
+        numbers: type of the numbers in the digested rows: 'float32', 'int8' or 'int4'.
         rows: number of rows in each part.
         sums: digest of each part.
 

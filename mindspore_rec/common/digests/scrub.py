@@ -24,7 +24,7 @@ class Slice(NamedTuple):
 
     Attributes:
         rows: number of rows; 0 after an error if the next slice has the same rows.
-        last: True if it is the last slice of the round.
+        last: True for the last slice of the round.
         error: why the rows could not be read. Default: None, the rows were read.
         name: name of the rows in a warning about the error. Default: ''.
     """

@@ -26,7 +26,8 @@ class StateDigests:
         run: id of the run.
         version: number of training steps of the state.
         state: id of the state.
-        tables: the digest of each table by name, computed from its rows in memory and in tiers.
+        tables: digest of each table, by name, computed from the table's rows in memory and in
+            tiers.
     """
 
     run: str

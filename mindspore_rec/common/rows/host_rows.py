@@ -91,8 +91,8 @@ class HostRows(NativeAccess):
     def quantise_rows(self, rows: str) -> None:
         """From now on, keep rows with 8 or 4 bits per number, for serving.
 
-        Rows that are written or imported later are quantised as `parameter.quantise` does. A
-        quantised table has no optimizer, and lookups do not insert.
+        Rows that are written or imported later are quantised in the same way as by
+        `parameter.quantise`. A quantised table has no optimizer, and lookups do not insert.
 
         Args:
             rows: 'int8' or 'int4'; or 'float32', which changes nothing.
@@ -157,8 +157,8 @@ class HostRows(NativeAccess):
         """Call a function with all rows, a part at a time, in no particular order.
 
         Args:
-            take: function that is called with arrays in the form of `export_rows`. The function
-                must not use the table.
+            take: function that is called with arrays in the form of the result of `export_rows`.
+                The function must not use the table.
             with_state: as for `export_rows`. Default: False.
         """
         self._synchronised().export_parts(take, with_state)
@@ -228,8 +228,8 @@ class HostRows(NativeAccess):
         """Return the keys of rows whose values have changed in memory by themselves.
 
         While a `RecCheckpoint` keeps digests, a table stores the digest of each row at the last
-        delta. A row that was not trained or written since then must still have that digest. Other
-        rows cannot be checked before the next delta.
+        delta. A row that was not trained or written since the last delta must still have this
+        digest. Trained or written rows cannot be checked before the next delta.
 
         Args:
             part: number of the part of the rows to check, below `parts`. Default: 0.
@@ -262,7 +262,8 @@ class HostRows(NativeAccess):
         has not read for a long time, and older copies of rows that are also in host memory.
 
         Args:
-            rows: approximate number of rows to check, 1 or more. The table waits during the call.
+            rows: approximate number of rows to check, 1 or more. Other operations on the table wait
+                during the call.
 
         Returns:
             Number of checked rows, and True if the round has ended.

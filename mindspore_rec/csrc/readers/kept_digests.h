@@ -27,7 +27,7 @@ class KeptDigests {
   KeptDigests(const KeptDigests&) = delete;
   KeptDigests& operator=(const KeptDigests&) = delete;
 
-  // Return the kept half of a digest; never 0.
+  // Return the kept half of a digest, which is never 0.
   static uint32_t CheckOf(uint64_t digest) {
     const auto top = static_cast<uint32_t>(digest >> 32);
     return top == 0 ? 1 : top;
@@ -51,8 +51,8 @@ class KeptDigests {
   static constexpr int kParts = 64;  // by the top bits of the hash
   static constexpr size_t kSlack = 64;
 
-  // Open addressing with linear probing. The home of a greater hash is never earlier. Probing does
-  // not wrap around: kSlack more places follow the last home.
+  // The index uses open addressing with linear probing. A greater hash never has an earlier home
+  // than a smaller hash. Probing does not wrap around: kSlack more places follow the last home.
   struct Part {
     std::vector<int64_t> keys;
     std::vector<uint32_t> checks;  // 0: a free place

@@ -46,7 +46,7 @@ __attribute__((always_inline)) inline uint64_t RowDigest(int64_t key, const void
   return Mix64(sum);
 }
 
-// Returns the number of the part of a table, 0 .. parts - 1, whose digest includes the key's row.
+// Returns the number, 0 .. parts - 1, of the part of a table whose digest includes the key's row.
 inline uint32_t DigestPart(int64_t key, uint32_t parts) {
   const uint64_t hash = Mix64(HashKey(key) ^ 0xd1b54a32d192ed03ULL);
   return static_cast<uint32_t>((hash >> 32) * parts >> 32);

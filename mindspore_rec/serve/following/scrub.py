@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find rows of a predictor that changed by themselves, in memory, on Redis or on an SSD.
 
-The scrubber keeps a digest of each row, separate from the rows. It computes the digest right after
-a checkpoint is applied, from the numbers that lookups read. A thread reads all rows again and
-again, a few at a time, and compares their digests with the kept digests. No checkpoint is applied
-during a comparison, so a row that a delta changes is never taken for a damaged row. A request waits
-for this thread no longer than for another small request.
+The scrubber keeps a digest of each row, separate from the rows. The scrubber computes the digest
+right after a checkpoint is applied, from the numbers that lookups read. A thread reads all rows
+again and again, a few at a time, and compares their digests with the kept digests. No checkpoint is
+applied during a comparison, so a row that a delta changes is never taken for a damaged row. A
+request waits for this thread no longer than for another small request.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ComparedRows(Protocol):
     """Interface by which the scrubber reads the rows of a table.
 
     Attributes:
-        where: name of the rows' place in messages.
+        where: place of the rows in messages, such as 'host memory'.
         at_once: number of rows that are read at once.
         leave: True if the table drops old rows by itself.
     """

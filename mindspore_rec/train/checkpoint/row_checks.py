@@ -17,10 +17,10 @@ class RowChecks:
     Args:
         keep_digests: True if tables keep the digests of their rows. Deltas then have digests, which
             show whether a merged state has the rows that were in memory. `damaged_rows()` of a
-            table returns rows that changed by themselves (`docs/checkpoints.md`). Digests take 8
-            bytes per row in host memory, or 16 with eviction by age. A row is hashed when a delta
-            includes the row, and when the row moves between tiers. When training begins, all rows
-            of lower tiers are read once. Default: True.
+            table returns the keys of rows that changed by themselves (`docs/checkpoints.md`).
+            Digests take 8 bytes per row in host memory, or 16 with eviction by age. A row is hashed
+            when a delta includes the row, and when the row moves between tiers. When training
+            begins, all rows of lower tiers are read once. Default: True.
         scrub_seconds: planned duration of a round of scrubbing. Each training step is followed by a
             part of the round. If a table keeps digests, a round compares the table's rows with
             their digests, except rows that were trained since the last delta. A round also compares

@@ -73,7 +73,8 @@ class TierRows:
     """Rows on Redis and SSDs, each of which has a checksum.
 
     Args:
-        tables: the tables; tables without these tiers are left out (`MapParameter.scrub_tiers`).
+        tables: the tables; tables without Redis or an SSD are left out
+            (`MapParameter.scrub_tiers`).
     """
 
     pause = 60.0
@@ -93,7 +94,7 @@ class TierRows:
         """Read some rows of a table; the tier compares each row with its checksum.
 
         Raises:
-            RowDamagedError: rows have changed by themselves; a RuntimeError.
+            RowDamagedError: rows have changed by themselves. This error is a RuntimeError.
         """
         try:
             rows, ended = self._left[0].scrub_tiers(_TIER_ROWS)

@@ -35,19 +35,20 @@ def fuse(cell: _Cell, inputs: int | None = None) -> _Cell:
     """Let the layers of a network run as one operator forward and one backward.
 
     `fuse` calls `construct` as Python, once for each value of `self.training`. The arguments are
-    stand-ins, which record the operations on Tensors. The layers that an operator can compute
-    become one `FusedGraph`: `MLP`, `CrossNet`, `CrossNetV2`, `CrossNetMix`, `FactorizationMachine`,
-    `DotInteraction`, `NumberEmbedding`, `Sum` and `nn.Dense`. The `FusedGraph` also computes sums,
-    joins (`ops.concat`), and activations behind `nn.Dense`. All other steps, such as lookups before
-    the layers and a sigmoid behind them, are computed as written in `construct`. If the layers read
-    Tensors with different numbers of rows, the layers are also computed as written, with one
-    warning. But in a graph with dynamic shapes, the operator then raises an error.
+    stand-ins, which record the operations on Tensors. One `FusedGraph` replaces the layers that an
+    operator can compute. These layers are `MLP`, `CrossNet`, `CrossNetV2`, `CrossNetMix`,
+    `FactorizationMachine`, `DotInteraction`, `NumberEmbedding`, `Sum` and `nn.Dense`. The
+    `FusedGraph` also computes sums, joins (`ops.concat`), and activations behind `nn.Dense`. All
+    other steps, such as lookups before the layers and a sigmoid behind them, are computed as
+    written in `construct`. If the layers read Tensors with different numbers of rows, the layers
+    are also computed as written, with one warning. In a graph with dynamic shapes, the operator
+    raises an error if the numbers of rows differ.
 
     The cell stays the same object: layers, parameters, names, checkpoints and exports do not
     change. The cell's class becomes a subclass of the old class, with a new `construct`. If
     `FusedGraph` cannot use its operator, the network runs by MindSpore's layers. The network also
     runs by MindSpore's layers, with one warning, if a cell between the network and the layers has
-    changed since the call: its hooks, its type, a child, or a number in an attribute.
+    changed since the call (its hooks, its type, a child, or a number in an attribute).
 
     Args:
         cell: the network, not yet compiled.
@@ -116,7 +117,7 @@ def apply_fuse(network: nn.Cell, fuse: bool) -> None:
         fuse: False leaves the network unchanged.
 
     Raises:
-        TypeError: `fuse` is no bool.
+        TypeError: `fuse` is not a bool.
 
     Warns:
         RuntimeWarning: the network cannot be fused, so each layer stays a separate operator.
@@ -340,7 +341,7 @@ class _Operators:
 
     Attributes:
         cells: path of each cell as Python text, such as 'self.towers[0]', by the cell's `id`.
-        graphs: name and cell of each operator, by its layers, inputs and outputs.
+        graphs: name and cell of each operator, by the operator's layers, inputs and outputs.
     """
 
     def __init__(self, network: nn.Cell) -> None:
@@ -379,7 +380,7 @@ class _Operators:
 
 
 def _lines(signature: Signature, traced: Trace, operators: _Operators) -> list[str]:
-    """Return the lines of source text of a forward pass."""
+    """Return the source lines of a forward pass."""
     made = plan(traced)
     graph = f"self.{operators.name_of(made)}"
     return forward_lines(operators.cells, signature, made, graph, traced.result)

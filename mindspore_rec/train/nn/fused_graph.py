@@ -282,7 +282,7 @@ def _part_of(name: str, layer: Any, widths: tuple[int, ...]) -> Any:
 
 
 def _places(graph: FusedGraph) -> tuple[tuple[int, int], ...]:
-    """Return the place of each value in memory: the first value of its join, and its first column.
+    """Return the place of each value: the first value of its join, and the value's first column.
 
     Raises:
         ValueError: two joins need different places for a value.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TierScrub: a slow walk over the records of all tiers, below the queue. The walk reads each record
-// once per round, which checks the record. This includes records that training has not read for a
-// long time, and copies of rows that are also in host memory. If a tier moves, writes or erases a
-// row during the walk, the walk reads the row before or after the change, or misses a row that was
-// read and written just now. So the walk never reports an undamaged row.
+// TierScrub: a slow walk over the records of all tiers, without the queue of writes. The walk reads
+// each record once per round, which checks the record. This includes records that training has not
+// read for a long time, and copies of rows that are also in host memory. If a tier moves, writes or
+// erases a row during the walk, the walk reads the row before or after the change, or misses a row
+// that was read and written just now. So the walk never reports an undamaged row.
 //
 // The class is a part of LowerTiers; the table's mutex protects it.
 #pragma once

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// DigestSums: the sum of the digests of a shard's rows. A row whose eviction is due is invisible,
-// and a row becomes due without a write. So if rows are evicted by age, the class keeps one sum for
-// each time at which rows were last seen. The digest is the total of the sums whose rows are not
-// due. For each row in host memory, the class remembers which sum includes the row.
+// DigestSums: the sum of the digests of a shard's rows. A row whose eviction is due is invisible. A
+// row becomes due as time passes, without a write. So if rows are evicted by age, the class keeps
+// one sum for each time at which rows were last seen. The digest is the total of the sums whose
+// rows are not due for eviction. For each row in host memory, the class remembers which sum
+// includes the row.
 #pragma once
 
 #include <cstddef>
@@ -69,7 +70,7 @@ class DigestSums {
       all_ -= digest;
     }
   }
-  // Add the digest of a row without a place to its sum; RemoveBelow subtracts such a digest.
+  // Add the digest of a row without a place to its sum; RemoveBelow subtracts the digest.
   void AddBelow(const RowMeta& meta, uint64_t digest) {
     if (by_age()) {
       Add(Seen(meta), digest);
@@ -142,9 +143,9 @@ class DigestSums {
 
   bool by_steps_ = false, by_seconds_ = false;
   uint64_t all_ = 0;  // if nothing is evicted by age
-  // Keys have the last step in the upper half and the last second in the lower half. The map is
-  // ordered, not hashed, so that seconds chosen by users cause no collisions. A sum of 0 has no
-  // entry, since it adds nothing.
+  // The keys of the map have the last step in the upper half and the last second in the lower half.
+  // The map is ordered, not hashed, so that seconds chosen by users cause no collisions. A sum of 0
+  // has no entry, since it adds nothing.
   std::map<uint64_t, uint64_t> of_;
   Recent recent_;
   std::vector<uint64_t> seen_;  // by place: the sum that the row is in

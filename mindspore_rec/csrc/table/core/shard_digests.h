@@ -70,7 +70,8 @@ class ShardDigests {
   void Remove(uint32_t id) noexcept;
   // Subtract the digest of a row in a lower tier; `block` contains the bytes of the row.
   void RemoveBelow(const char* block) noexcept;
-  // Record the digest of a row that has been put into a place; the sums already include it.
+  // Record the digest of a row that has been put into a place; the sums already include this
+  // digest.
   void Place(uint32_t id) noexcept;
   // Prepare the demotion of a row: the sums keep the digest of the row.
   void Leave(uint32_t id) noexcept;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the networks around cells."""
+"""Finds the cells that contain a cell."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["cells_around"]
 
 
 def cells_around(*cells: nn.Cell) -> list[nn.Cell]:
-    """Return cells, and all cells of the process that contain one of them, at any depth.
+    """Return `cells`, and all cells of the process that contain one of `cells` at any depth.
 
     A cell does not know its parents, so all objects of the process are searched.
 

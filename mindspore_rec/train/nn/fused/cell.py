@@ -29,9 +29,9 @@ __all__ = ["ProgramCell", "module_of", "native_operator", "program_cell", "refus
 
 _ROW_UNIT = 16  # of csrc/ops/dense_ops.cc
 _PACKED_UNIT = 4096
-# Programs of at most this many inputs read bfloat16 inputs directly; more inputs are cast to
-# float32. The types of an operator are fixed, so each combination of float32 and bfloat16 inputs
-# needs an operator.
+# Programs of at most this many inputs read bfloat16 inputs directly; programs of more inputs cast
+# bfloat16 inputs to float32. The types of an operator are fixed, so each combination of float32 and
+# bfloat16 inputs needs an operator.
 _MOST_NARROW_INPUTS = 3
 
 _SOURCE = '''# SPDX-License-Identifier: Apache-2.0
@@ -72,7 +72,7 @@ class ProgramCell(nn.Cell):
     Args:
         program: the finished program.
         number: number of the program.
-        arguments: number of inputs, of parameters and of further inputs.
+        arguments: numbers of inputs, parameters and further inputs.
         outputs: widths of the outputs.
         training: whether to keep the values that the gradient needs; if not, the gradient computes
             these values again.

@@ -15,7 +15,7 @@ _HOOKS = (
     "_lazy_backward_pre_hook",
     "_lazy_backward_hook",
 )
-# Cells that compute the same in training and in evaluation.
+# Types of cells that compute the same function in training and in evaluation.
 _MODELESS = (nn.Dense, nn.ReLU, nn.LeakyReLU, nn.GELU, nn.Tanh, nn.Sigmoid, nn.Softmax)
 
 

@@ -23,8 +23,8 @@ _IN_WHEELS = {
 def find_cuda_libraries() -> dict[str, str]:
     """Find NVRTC and cuBLASLt of the same major version of CUDA: 13 if possible, or 12.
 
-    Wheels of this Python come first, then libraries that the system's loader finds
-    (`LD_LIBRARY_PATH`, `ldconfig`).
+    The function searches the wheels of this Python first, then the libraries that the system's
+    loader finds (`LD_LIBRARY_PATH`, `ldconfig`).
 
     Returns:
         For "nvrtc" and "cublasLt", an argument of `dlopen`: a path in a wheel, or a name such as

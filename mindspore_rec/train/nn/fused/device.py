@@ -45,9 +45,9 @@ def set_dense_device(device: str) -> None:
 
     Call this function before the network is made: a layer takes the device when its constructor
     runs (`MLP(...)`, `CrossNet(...)`, `FusedGraph(...)`). The layer and its copies keep this
-    device, with one exception: `set_compute_dtype` makes the operators again, for the device that
-    is set at that time. Only layers that run as one operator (`is_fused`) use the GPU. Tables,
-    parameters, optimizers, losses and layers of MindSpore stay on the CPU.
+    device. Only `set_compute_dtype` makes the operators again, for the device that is set at that
+    time. Only layers that run as one operator (`is_fused`) use the GPU. Tables, parameters,
+    optimizers, losses and layers of MindSpore stay on the CPU.
 
     The initial value is the environment variable `MINDSPORE_REC_DENSE_DEVICE`, or 'cpu' if it is
     not set. The variable is read when the first layer is made, or by `get_dense_device`, unless

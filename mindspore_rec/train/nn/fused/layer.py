@@ -142,7 +142,7 @@ class FusedLayer(nn.Cell):
 
     @property
     def is_fused(self) -> bool:
-        """True if the fused form is used; the graph compiler reads it once for each graph."""
+        """True if the fused form is used; the graph compiler reads `is_fused` once per graph."""
         if self.fused_training is None or not may_fuse(self.cells_in()):
             return False
         if self._is_changed():

@@ -235,7 +235,7 @@ class Program:
         return y
 
     def scale_groups(self, x: Columns, scales: Columns) -> Columns:
-        """Multiply equal groups of columns by one column of `scales` each, and return the output."""
+        """Multiply equal groups of columns by one column of `scales` each; return the output."""
         y = self.value(x.width)
         self._native.add_scale_groups(x, scales, y)
         return y

@@ -149,7 +149,7 @@ class _Planner:
                     self.widths.setdefault(number, width)
 
     def _note_shape(self, step: Step) -> None:
-        """Note the shape of the result of a step before the operator, as far as it is known."""
+        """Note the shape of the result of a step before the operator, if the shape is known."""
         width = _last_width(step)
         if width:
             self.widths[step.value] = width
@@ -162,7 +162,7 @@ class _Planner:
         return list(self.joins.get(numbers[0], numbers)) if numbers else None
 
     def _is_matrix(self, number: int) -> bool:
-        """Return whether a value may be a matrix, as any input of the network may be."""
+        """Return whether a value is known to be a matrix, or is an input of the network."""
         return number in self.are_vectors or number < self.trace.inputs
 
     def _note_matrices(self, numbers: Sequence[int]) -> None:
@@ -362,7 +362,7 @@ class _Planner:
 
 
 def _state_of(step: Step) -> Any:
-    """Return a key for the state that a step changes or draws from; None if it has no state."""
+    """Return a key for the state that a step changes or reads; None if the step has no state."""
     if step.kind == "cell":
         room = type(step.target).__module__.partition(".")[0]
         if room not in ("mindspore", "mindspore_rec"):

@@ -90,7 +90,7 @@ class Signature:
         self.is_full = ""
 
     def condition(self, count: int) -> str:
-        """Return the condition, as text, that exactly the first `count` arguments are passed."""
+        """Return a Python condition, true if exactly the first `count` arguments are passed."""
         if self.is_full:
             return self.is_full
         optional = self.names[self.required :]

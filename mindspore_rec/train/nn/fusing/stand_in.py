@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stand-ins for Tensors, which record what a `construct` does with them."""
+"""Stand-ins for Tensors, which record the operations of a `construct`."""
 
 from __future__ import annotations
 

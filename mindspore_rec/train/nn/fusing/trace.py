@@ -105,7 +105,8 @@ def trace(network: nn.Cell, arguments: tuple[bool, ...], training: bool) -> Trac
 
     Args:
         network: the network.
-        arguments: for each argument of `construct`, whether it is a Tensor. If not, None is passed.
+        arguments: for each argument of `construct`, True to pass a stand-in for a Tensor, or False
+            to pass None.
         training: whether to trace the network in training mode.
 
     Raises:
@@ -429,8 +430,8 @@ def _check_reads(text: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> No
     """Check that an operator reads a traced value; if not, it would run in the trace only.
 
     Raises:
-        TraceError: the operator reads no traced value. It may change a Parameter, draw random
-            numbers or make a constant.
+        TraceError: the operator reads no traced value. Such an operator may change a Parameter,
+            draw random numbers or make a constant.
     """
     if not values_in((args, kwargs)):
         raise TraceError(f"it calls {text} on something else than its inputs")
