@@ -85,7 +85,7 @@ def measured(
 
 
 def add_rates(found: dict[str, Any], work: float, copied: dict[str, int], options: Any) -> None:
-    """Add a device's shares of the peak and of the bus to its results."""
+    """Add to a device's results its share of the peak speed, and the share of time for the bus."""
     layers = (found["parts_ms"]["forward"] + found["parts_ms"]["backward"]) / 1e3
     found["layers_tflops"] = work / layers / 1e12
     peaks = dict(zip(PRECISIONS, options.peak_tflops or [], strict=False))

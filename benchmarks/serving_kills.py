@@ -191,7 +191,7 @@ def wait_for_full(root: Path, trainer: Any) -> None:
 
 
 def measure(root: Path, options: Any) -> dict[str, Any]:
-    """Ask and kill; return the results."""
+    """Send requests and kill processes; return the results."""
     context = multiprocessing.get_context("spawn")
     first = context.Process(target=train, args=(root, options))
     first.start()

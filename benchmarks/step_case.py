@@ -74,7 +74,7 @@ class StepCase:
             name: 'tables', or one of `step_report.STEPS`.
             run: the run.
             precision: to stand beside. Default: all.
-            about: description of the run for people. Default: nothing.
+            about: description of the run, to be printed. Default: nothing.
         """
         self._runs[precision, name] = run
         if about:

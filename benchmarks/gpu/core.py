@@ -30,7 +30,7 @@ _NAMES = {
 
 
 def find_native() -> Path:
-    """Return the native core of this clone.
+    """Return the path of the native core in this repository.
 
     Raises:
         FileNotFoundError: the core was not compiled.
@@ -136,7 +136,7 @@ class Core:
 
 
 def _load(path: Path) -> Any:
-    """Return the core as a module; add an empty package if its package is not imported."""
+    """Import the core from its path, without its package; an empty package replaces the package."""
     if _CORE in sys.modules:
         return sys.modules[_CORE]
     package, _, _ = _CORE.partition(".")

@@ -79,7 +79,7 @@ class Tables:
                 table.put(keys, values.astype(np.float32))
 
     def step(self, wide: bool) -> None:
-        """Update the rows by the gradients since the last step."""
+        """Update the rows with the gradients accumulated since the last update."""
         self.steps += 1
         for table, binding in zip((self.deep, self.wide), self.bindings, strict=True):
             if table is self.deep or wide:

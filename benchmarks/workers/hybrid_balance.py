@@ -19,7 +19,7 @@ _CHUNK = 250_000
 
 
 def main() -> None:
-    """Insert the keys, each worker a share in turn, and print the rows of all workers."""
+    """Insert a share of the keys on each worker, and print the number of rows of each worker."""
     group = worker_group()
     lookup = mr.HashEmbeddingLookup(1, ms.int64, name="balance")
     keys = int(sys.argv[1])
