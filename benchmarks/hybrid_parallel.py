@@ -133,8 +133,7 @@ def compared(rates: dict[str, list[float]]) -> dict[str, Any]:
 
 
 def step_parts(runs: Runs, steps: list[list[dict[str, Any]]], args: Any) -> dict[str, Any]:
-    """Return the parts of a step in ms: the mean over the workers, then the median over the
-    steps."""
+    """Return the parts of a step in ms: medians over the steps of the workers' mean."""
 
     def per_step(key: str) -> np.ndarray:
         """[workers, steps]."""

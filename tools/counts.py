@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts of code and text that are hard to read: one idea in several forms, for example.
+"""Counts of places that make code and text hard to read, such as one idea in several forms.
 
     python tools/counts.py
     python tools/counts.py --places vague_variables
@@ -24,7 +24,7 @@ READ = ("mindspore_rec", "models", "examples", "datasets", "benchmarks", "tools"
 """Folders whose Python is for readers."""
 
 MOST_ARGUMENTS = 10
-# A table's settings, which the library's own cells take instead of separate arguments, and records
+# A table's settings, which the library's own cells take as one argument, and classes of records
 # that the library returns.
 MAY_HAVE_MORE = ("TableConfig", "Explanation", "Outcome", "Status", "TrainSummary", "WorkerOutcome")
 OTHER_WORDS = re.compile(r"^(embedding_size|dim)$|quantis", re.IGNORECASE)

@@ -35,7 +35,7 @@ def write_packed(
     """Write batches to a directory that a reader sees complete or not at all.
 
     Args:
-        blocks: Batches with the same columns, of any sizes; memory has one block at a time.
+        blocks: Batches with the same columns, of any sizes; only one block is in memory at a time.
         output: Directory to make. Its parent must exist.
         format: ``mindrecord`` (default) or ``parquet``.
         block_rows: Rows per record or row group, at least 1 (default 4096).
@@ -85,9 +85,8 @@ def new_directory(output: str | os.PathLike[str], overwrite: bool = False) -> It
         output: Final path of the directory. Its parent must exist.
         overwrite: Replace an existing directory (default False).
 
-    Yields:
-        The directory to fill, on the same file system. The directory is removed if the block
-        raises.
+    Yields: The directory to fill, on the file system of ``output``. The directory is removed if the
+        block raises.
 
     Raises:
         FileExistsError: ``output`` exists and ``overwrite`` is False.

@@ -5,7 +5,7 @@ A packed data set made here has one data file per part of its sources. The cut o
 does not depend on the number of processes or on interruptions, and a part's bytes depend on its
 rows only. So a conversion that is killed and resumed ends with the same bytes.
 
-During the conversion,  the data set is in ``.NAME.converting`` beside its final path. ``data`` has
+During the conversion, the data set is in ``.NAME.converting`` beside its final path. ``data`` has
 the finished files. ``parts`` has one small file per part, which describes the part and is written
 last.
 """
@@ -40,7 +40,7 @@ class PartRows(NamedTuple):
 
     Args:
         number: number of the part in its source, from 0.
-        blocks: batches of any sizes; there may be no row.
+        blocks: batches of any sizes; all batches may be empty.
         report: function that returns counts of the part, as JSON values; called after the last
             block.
     """
@@ -227,7 +227,7 @@ class _Converting(Work):
 
 @contextmanager
 def _held(conversion: Conversion, restart: bool) -> Iterator[Path]:
-    """Lock the directory of a conversion for one process; keep it if a part is finished."""
+    """Lock a conversion's directory; after an error, remove a directory without finished parts."""
     place = conversion.place
     place.mkdir(parents=True, exist_ok=True)
     with open(place / "lock", "w", encoding="utf-8") as lock:

@@ -218,7 +218,7 @@ class _GzipFile(_File):
 
 
 class _Cut:
-    """Pieces of a stream up to a number of bytes of text; `following` is the next piece."""
+    """Pieces of a stream with up to `most` bytes of text in all; `following` is the next piece."""
 
     def __init__(self, first: Piece, stream: Iterator[Piece], most: int) -> None:
         self.first = first

@@ -38,8 +38,8 @@ class RawRows(NamedTuple):
 class PlantedModel:
     """A planted model for one seed.
 
-    All results are functions of (seed, position): a value's effect of (seed, field, value), and a
-    row of (seed, row number). Two instances with the same arguments are the same model.
+    A value's effect depends on (seed, field, value) only, and a row depends on (seed, row number)
+    only. Two instances with the same arguments are the same model.
 
     Args:
         config: Configuration of the model.
@@ -99,7 +99,7 @@ class PlantedModel:
         """float32 [cardinality, rank], centred under the field's own frequencies.
 
         Centred vectors have no main effect in the logit, so the interactions' share comes from
-        interactions only, and a linear model can learn almost nothing of it.
+        interactions only. A linear model can learn almost nothing of this share.
         """
         field = self.config.fields[index]
         ranks = np.arange(field.cardinality)
@@ -141,7 +141,7 @@ class PlantedModel:
         return (np.einsum("br,br->b", total, total) - squares) / 2
 
     def _calibrate(self) -> None:
-        """Compute mean, spread and bias from separate rows: no row range changes the truth."""
+        """Compute mean, spread and bias from separate rows, the same for any range of rows."""
         config = self.config
         parts = self._parts(*self._features("calibration", 0, _CALIBRATION_ROWS))
         shares = np.array([config.main_share, config.pairs_share, config.counts_share])

@@ -120,5 +120,5 @@ class Ratings(EventSet):
 
 
 def open_events(data: Path | None) -> EventSet:
-    """Return the events of MovieLens with a directory, and of the drifting stream without."""
+    """Return MovieLens' events from directory `data`, or the drifting stream if `data` is None."""
     return Clicks() if data is None else Ratings(data)
