@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cost of one training step of one embedding table, inside the MindSpore graph.
 
-One step looks up batch x fields ids, passes the gradient back, sums it by key, and runs one
-LazyAdam update. The table's cost is the time of the step minus the time of the same graph with the
-rows as a plain input. For comparison, the benchmark also measures vanilla MindSpore
+One step looks up batch x fields ids, computes the rows' gradients, sums the gradients by key, and
+runs one LazyAdam update. The table's cost is the time of the step minus the time of the same graph
+with the rows as a plain input. For comparison, the benchmark also measures vanilla MindSpore
 (`nn.EmbeddingLookup(sparse=True, target="CPU")` with `nn.LazyAdam` on the CPU target, static ids),
 and the machine's floor (the memory accesses alone). If `--value-dtype` or `--state-dtype` is not
 float32, a float32 table also takes steps in turn, and the script prints the ratios to the float32
@@ -229,8 +229,8 @@ def main() -> None:
     per_row = (stats["index_bytes"] + stats["metadata_bytes"]) / stats["rows"]
 
     rows_in = Tensor(rng.standard_normal((*shape, args.dim)).astype(np.float32))
-    # The graphs without a table: with float32 rows, and with rows of our table's type if it
-    # differs.
+    # The graphs without a table: with float32 rows, and with rows of our table's type if this type
+    # is not float32.
     plains = {"plain": plain_run(args, rows_in, label)}
     if args.output_dtype != "float32":
         plains["plain_narrow"] = plain_run(args, ops.cast(rows_in, ms.bfloat16), label)
@@ -348,7 +348,7 @@ def runs_of(
 
 
 def touch_memory(size: int) -> None:
-    """Touch `size` bytes of memory once and free them.
+    """Allocate, touch and free `size` bytes of memory.
 
     On a virtual machine, the first touch of memory that the host has not assigned yet costs 20
     times as much as a page fault. Without this function, the first touch would count as the table's

@@ -62,7 +62,7 @@ class WideDeep(nn.Cell):
 
 
 def make_network(model: str) -> nn.Cell:
-    """Return the network of one of `MODELS` with its loss, from the same seed on all workers."""
+    """Return the network of one of `MODELS` with its loss; all workers use the same seed."""
     ms.set_seed(0)
     hidden = MODELS[model]
     if hidden is not None:

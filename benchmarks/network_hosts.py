@@ -59,7 +59,7 @@ class Hosts:
         cores: one core of the machine for each host.
 
     Attributes:
-        names: names of the two hosts, which their namespaces also have.
+        names: names of the two hosts; a host's namespace has the host's name.
     """
 
     def __init__(self, cores: tuple[int, int]) -> None:

@@ -7,10 +7,10 @@ All parts of examples/online_learning run on this machine: Kafka, a producer of 
 stream, the feature worker, the trainer (one delta per second) and a `Predictor` in this process.
 With `--serving-workers` a server with this number of processes replaces the `Predictor`. Each HTTP
 request uses a new connection, so that any process may answer. At random times one event with new
-keys is sent to the producer's topic. The predictor is asked for these keys until its answer differs
-from the answer for keys that never occur. The freshness is the time from just before the event is
-sent until the answer differs. The time includes the waits for Kafka, for the batches of the worker
-and the trainer, for the next delta, and for the predictor to load the delta.
+keys is sent to the producer's topic. The script asks the predictor for the event's keys until the
+answer differs from the answer for keys that never occur. The freshness is the time from just before
+the event is sent until the answer differs. The time includes the waits for Kafka, for the batches
+of the worker and the trainer, for the next delta, and for the predictor to load the delta.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def beside_shared(
     """Return the speed of rows that processes share, as a share of the speed of private rows.
 
     Args:
-        tables: private tables by whether their ids are hashed.
+        tables: private tables; `tables[True]` has hashed ids, and `tables[False]` static ids.
         bits: bits per number of a row.
         batches: static ids `[number of batches, ids per batch]`.
         options: the command's options.

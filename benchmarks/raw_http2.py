@@ -98,7 +98,8 @@ class RawHttp2:
 
     Attributes:
         calls: the calls by their stream numbers.
-        closed: True if the server has closed the connection, or has announced it.
+        closed: True if the server has closed the connection, or has announced to close the
+            connection.
     """
 
     port: int

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lookups in rows shared by processes while one process publishes deltas, and their memory use.
+"""Lookups in rows that processes share, and memory use, while one process publishes deltas.
 
     PYTHONPATH=. python benchmarks/shared_rows.py --gigabytes 2 --json output/shared_rows.json
 

@@ -19,7 +19,7 @@ Run = Callable[[int], float]
 
 
 class StepCase:
-    """Runs of a network: ours in each precision, its tables alone, and other frameworks.
+    """Runs of a network: our network in each precision, our tables alone, and other frameworks.
 
     A run is a function of the step's number that returns the step's seconds.
 

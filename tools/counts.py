@@ -96,7 +96,7 @@ def faces() -> list[Path]:
 
 
 def definition(module: str, name: str) -> tuple[str, ast.stmt] | None:
-    """Return a name's class or function, and its module; None if it is something else."""
+    """Return a name's class or function, and its module; None for other kinds of names."""
     path = ROOT.joinpath(*module.split("."))
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     if not file.is_file():

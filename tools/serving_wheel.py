@@ -70,7 +70,7 @@ def metadata(version: str) -> str:
 
 
 def make(source: Path) -> Path:
-    """Write the wheel beside the other wheel, and return its path."""
+    """Write the small wheel beside the full wheel, and return the small wheel's path."""
     with WheelFile(source) as whole:
         version = whole.parsed_filename["ver"]
         tags = source.stem.split("-", 2)[2]

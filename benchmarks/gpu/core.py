@@ -136,7 +136,7 @@ class Core:
 
 
 def _load(path: Path) -> Any:
-    """Import the core from its path, without its package; an empty package replaces the package."""
+    """Import the core from `path`; register an empty package if the package is not imported."""
     if _CORE in sys.modules:
         return sys.modules[_CORE]
     package, _, _ = _CORE.partition(".")

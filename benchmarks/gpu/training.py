@@ -91,8 +91,8 @@ class Tables:
 
 
 def _descriptor(table: Any) -> np.ndarray:
-    # The fields of LookupDescriptor of csrc/ops/operator.h: no padding, sum, no weights, int64
-    # keys, weight 1.
+    # The values of LookupDescriptor's fields (csrc/ops/operator.h): no padding, sum, no weights,
+    # int64 keys, weight 1.
     return np.array([table.id, 0, 0, 0, 0, 0, 1], np.int64)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Download a large public file: resume it after a break, check it, and move it into place."""
+"""Download a large public file: resume after a break, check the digest, and rename the file."""
 
 from __future__ import annotations
 

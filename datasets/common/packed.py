@@ -41,7 +41,7 @@ def write_packed(
         block_rows: Rows per record or row group, at least 1 (default 4096).
         fields: Names of the values of each column, by the column's name, for the manifest.
         source: The manifest's description of the rows' origin; JSON values. `source` is read after
-            the last block, so a caller may fill it while it makes the blocks.
+            the last block, so a caller may fill `source` while making the blocks.
         overwrite: Replace ``output`` if it exists (default False).
 
     Returns:
@@ -118,7 +118,7 @@ def replace_directory(beside: Path, place: Path) -> None:
     """Sync a directory of files and rename it to its final path, replacing an existing directory.
 
     Args:
-        beside: the directory, on the file system of its final path.
+        beside: the complete directory, which must be on the file system of the final path.
         place: where it goes.
     """
     for path in (*beside.iterdir(), beside):

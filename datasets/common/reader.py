@@ -202,7 +202,8 @@ def batches(
         may be changed or kept. A second iteration starts with the next epoch.
 
     Raises:
-        ValueError: an argument is out of range, the data set lacks a column, or it is not complete.
+        ValueError: an argument is out of range, the data set lacks a column, or the data set is not
+            complete.
 
     Example:
         >>> arrays = {"ids": np.arange(10).reshape(5, 2), "label": np.ones((5, 1), np.float32)}

@@ -40,8 +40,8 @@ def find_files(inputs: Sequence[Path]) -> list[Path]:
             ``*.parquet`` in any folders.
 
     Raises:
-        ValueError: there is no input, a directory has neither or both kinds of files, or a file is
-            named twice.
+        ValueError: there is no input, a directory has no data files or both kinds of data files, or
+            a file is named twice.
         FileNotFoundError: an input does not exist.
     """
     if not inputs:

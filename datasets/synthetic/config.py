@@ -58,7 +58,7 @@ class PlantedConfig:
         counts: Number of count fields I1, I2, ..., at least 0 (default 13).
         rank: Length of the vectors v, at least 1 (default 3).
         main_share, pairs_share, counts_share: Shares of z's variance, at least 0, with a sum above
-            0; they are scaled to a sum of 1. A part without any field must have a share of 0.
+            0; the shares are scaled to a sum of 1. A part without any field must have a share of 0.
         logit_std: s, above 0: the strength of the features. 1.36 (default) gives a Bayes AUC of
             about 0.80 at the default click rate.
         click_rate: Mean click probability, between 0 and 1 (default 0.25).
@@ -116,8 +116,8 @@ def criteo_like(max_cardinality: int = 1_000_000) -> PlantedConfig:
     tail of values that occur once or never.
 
     Args:
-        max_cardinality: Cardinality of the largest fields, at least 1; larger fields are cut to it
-            (default 1,000,000).
+        max_cardinality: Cardinality of the largest fields, at least 1; larger fields are cut to
+            this cardinality (default 1,000,000).
 
     Returns:
         The configuration; its Bayes AUC is about 0.80.

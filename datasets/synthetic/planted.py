@@ -96,7 +96,7 @@ class PlantedModel:
         return ranks, counts
 
     def _field_vectors(self, index: int) -> np.ndarray:
-        """float32 [cardinality, rank], centred under the field's own frequencies.
+        """float32 [cardinality, rank], with mean 0 under the field's own frequencies.
 
         Centred vectors have no main effect in the logit, so the interactions' share comes from
         interactions only. A linear model can learn almost nothing of this share.

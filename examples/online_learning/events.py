@@ -20,7 +20,7 @@ _OWN = [("row", pa.int64()), ("sent", pa.float64())]
 
 
 class EventSet(ABC):
-    """Events in order, each one a function of its number, so that a producer can start anywhere.
+    """Events in order; an event depends on its number only, so a producer can start anywhere.
 
     Attributes:
         schema: schema of an event in the topic; `row` is the event's number, `sent` its sending
