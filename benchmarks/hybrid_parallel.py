@@ -118,7 +118,7 @@ def measure(model: str, workers: int, args: Any) -> dict[str, Any]:
 
 
 def compared(rates: dict[str, list[float]]) -> dict[str, Any]:
-    """Return medians of rates, and of their ratios within a round."""
+    """Return medians of rates, and of the rates' ratios within a round."""
     of = {name: np.array(values) for name, values in rates.items()}
     ratios = {
         "by_independent": of["workers"] / of["independent"],

@@ -21,9 +21,8 @@ __all__ = ["WIRE_SHARE", "Hosts", "missing"]
 # TCP with timestamps, and 1,448 of data.
 WIRE_SHARE = 1448 / 1514
 _NET = "10.213.7"
-# Number of bytes that a host may send without the speed limit after a pause. The number is at least
-# the number of bytes that TCP sends at once. With a smaller number the processor would cut TCP's
-# data into packets of 1,514 bytes.
+# After a pause, a host may send this many bytes without the speed limit. TCP never sends more bytes
+# at once. With a smaller limit the processor would cut TCP's data into packets of 1,514 bytes.
 _BURST = "70kb"
 
 _AGENT = """\

@@ -66,7 +66,7 @@ def train(root: Path, options: Any, deltas: int) -> None:
 def train_steps(
     root: Path, options: Any, steps: Iterable[object], every_steps: int, seed: int
 ) -> None:
-    """Train one step and save a delta for each item of `steps`, after the newest checkpoint if any.
+    """Train one step and save a delta per item of `steps`; continue from the newest checkpoint.
 
     Args:
         root: directory of the run; a new one begins with a full checkpoint of all keys.
@@ -199,7 +199,7 @@ def milliseconds(latencies: list[float]) -> dict[str, float]:
 
 
 def network_of_environment() -> Any:
-    """Return the network with the widths in the server's environment."""
+    """Return the network; an environment variable of the server has the widths."""
     return network([int(width) for width in os.environ["SERVING_LOAD_HIDDEN"].split(",")])
 
 

@@ -87,7 +87,7 @@ class VanillaWideDeep(nn.Cell):
 
 
 def hash_lookups(rows: int, name: str) -> tuple[Any, Any]:
-    """Return the lookups of both parts, in hash tables that have all rows.
+    """Return the lookups of the deep and the wide part, in hash tables that have all rows.
 
     Args:
         rows: number of ids per table; the ids' keys are `bench_common.spread_keys` of the ids.

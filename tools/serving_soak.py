@@ -225,7 +225,7 @@ def thread_names(pid: int) -> dict[str, int]:
 
 
 def milliseconds(latencies: list[float], percent: float, waited: float) -> float:
-    """Return a percentile of seconds, or `waited`, the sample's duration, without any answer."""
+    """Return a percentile of seconds; if there are no answers, return the duration `waited`."""
     return round(float(np.percentile(latencies or [waited], percent)) * 1000, 3)
 
 
@@ -250,7 +250,7 @@ def growth(times: np.ndarray, values: np.ndarray) -> dict[str, float]:
 
 
 def soak(server: subprocess.Popen[str], place: Place, options: Any) -> dict[str, Any]:
-    """Load the server; return the samples, and True if they are flat."""
+    """Load the server; return the samples, and True if the samples are flat."""
     context = multiprocessing.get_context("spawn")
     pipes, processes = [], []
     for work in (

@@ -105,10 +105,10 @@ class Core:
         return str(min(libraries))
 
     def bind(self, name: str, arrays: Sequence[np.ndarray]) -> Callable[[], None]:
-        """Return a function that runs an operator on arrays: first its inputs, then its outputs.
+        """Return a function that runs an operator; arguments are the inputs, then the outputs.
 
-        An exception of the operator ends the process with its message, because outside of MindSpore
-        nothing catches it.
+        An exception in the operator ends the process with the exception's message, because nothing
+        outside of MindSpore catches exceptions.
         """
         for i, array in enumerate(arrays):
             if not array.flags.c_contiguous:

@@ -28,8 +28,9 @@ void Split(int threads, size_t n, Fn fn) {
 
 }  // namespace
 
-// rows: row i starts at rows + i * stride floats: value, m, v of dim floats each.
-// distinct: n_distinct row numbers. inverse: n lookups -> index into distinct. out: [n, dim].
+// Row i starts at rows + i * stride and has a value, m and v of dim floats each. The array distinct
+// has n_distinct row numbers. For each of n lookups, inverse has an index into distinct. The output
+// is out [n, dim].
 extern "C" void floor_gather(const float* rows, size_t stride, int dim, const int64_t* distinct,
                              size_t n_distinct, const int32_t* inverse, size_t n, const uint64_t* index,
                              size_t index_lines, int with_probe, float* scratch, float* out, int threads) {

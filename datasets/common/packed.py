@@ -3,8 +3,8 @@
 
 A block is ``block_rows`` rows. In MindRecord, a block is one record, and each column is one array
 ``[rows, width]``. In Parquet, a block is one row group, and each column is a fixed-size list. One
-row per record would limit a MindSpore pipeline to about 20,000 rows per second; packed blocks give
-millions.
+row per record would limit a MindSpore pipeline to about 20,000 rows per second; packed blocks allow
+millions of rows per second.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversion of large sources on all cores, in parts that survive an interruption.
 
-The resulting packed data set has one data file per part of its sources. The cut of sources into
-parts does not depend on the number of processes or on interruptions, and a part's bytes depend on
-its rows only. So a conversion that is killed and resumed ends with the same bytes.
+The resulting packed data set has one data file per part of its sources. The division of sources
+into parts does not depend on the number of processes or on interruptions, and a part's bytes depend
+on its rows only. So a conversion that is killed and resumed ends with the same bytes.
 
 During the conversion, the data set is in ``.NAME.converting`` beside its final path. ``data`` has
-the finished files. ``parts`` has one small file per part. This file describes the part, and is
+the finished files. ``parts`` has one small file per part. The small file describes the part, and is
 written after the part's data.
 """
 

@@ -239,7 +239,7 @@ class _Cut:
 
 @dataclass(frozen=True)
 class _ParquetFile(_File):
-    """A Parquet file of the terabyte set, whose rows are its lines: one part."""
+    """A Parquet file of the terabyte set: one part. Each row of the file counts as a line."""
 
     def parts(self, done: Container[int], on_bytes: Callable[[int], object]) -> Iterator[PartRows]:
         if 0 not in done:
@@ -270,7 +270,7 @@ class _ParquetFile(_File):
 
 
 def _columns(batch: pa.RecordBatch) -> Columns:
-    """Return rows of the Parquet form, in the form that `parse` returns."""
+    """Convert rows of a Parquet file to the form that `parse` returns."""
     label = batch.column("label").cast(pa.float64()).to_numpy(zero_copy_only=False)
     counts = np.stack(
         [_floats(batch.column(name)) for name in PARQUET_FIELDS[1 : 1 + len(COUNT_FIELDS)]], axis=1

@@ -107,7 +107,7 @@ class DriftingModel:
         ]
 
     def rows(self, start: int, stop: int) -> DriftingRows:
-        """Return rows ``start`` to ``stop - 1``, the same for any split of a range into calls.
+        """Return rows ``start`` to ``stop - 1``; a row does not depend on the requested range.
 
         Raises:
             ValueError: ``start`` is below 0.

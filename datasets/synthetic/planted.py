@@ -63,7 +63,7 @@ class PlantedModel:
         self._calibrate()
 
     def rows(self, start: int, stop: int) -> RawRows:
-        """Return rows ``start`` to ``stop - 1``, the same for any split of a range into calls."""
+        """Return rows ``start`` to ``stop - 1``; a row does not depend on the requested range."""
         if not 0 <= start <= stop:
             raise ValueError(f"rows must be a range from at least 0, got {start}..{stop}")
         ranks, counts = self._features("row", start, stop)
@@ -162,9 +162,9 @@ class PlantedModel:
 def zipf_ranks(field: CategoryField, draws: np.ndarray) -> np.ndarray:
     """Draw values of a field by inversion of a bounded power law.
 
-    The density ``x ** -zipf`` on [1, cardinality + 1) is inverted in closed form and floored, so
-    value k has the mass of [k + 1, k + 2). The result is close to Zipf's ``(k + 1) ** -zipf`` at
-    any cardinality, and needs no table.
+    The distribution with density ``x ** -zipf`` on [1, cardinality + 1) is inverted in closed form.
+    The result is rounded down, so value k has the mass of [k + 1, k + 2). The result is close to
+    Zipf's ``(k + 1) ** -zipf`` at any cardinality, and needs no table.
 
     Args:
         field: Cardinality and exponent.
