@@ -115,10 +115,10 @@ class Subject:
 class Stream:
     """Batches of ids: most keys are in the table, and a share of the keys is new.
 
-    'returning': half of the new positions of a batch have keys that never occurred before, and the
-    other half have the new keys of the previous batch. With a threshold of 2, a step then inserts
-    as many keys as without admission. The step also counts the same number of keys that are not
-    admitted yet. 'once': each new key occurs only once in the stream.
+    With 'returning', half of the new positions of a batch have keys that never occurred before, and
+    the other half have the new keys of the previous batch. With a threshold of 2, a step then
+    inserts as many keys as without admission. The step also counts the same number of keys that are
+    not admitted yet. With 'once', each new key occurs only once in the stream.
 
     Args:
         shape: batch and fields.

@@ -12,8 +12,8 @@ them:
   4,584,062 test rows, split 8:1:1 at random. All columns are as in Criteo's files. BARS bins the
   counts by ``floor(log(x)**2)`` (above 2) and uses them as categories; `--counts-as-categories`
   does the same. BARS also merges values that occur fewer than 10 times (x4_001, embeddings of 16)
-  or fewer than 2 times (x4_002, embeddings of 40). In this library, admission replaces the merging
-  of rare values: set `embedding.admission_threshold`, and for several epochs
+  or fewer than 2 times (x4_002, embeddings of 40). In this library, admission with
+  `embedding.admission_threshold` replaces the merging of rare values. For several epochs, also set
   `train.admission_counts: first_epoch`. Unlike in BARS, the lookup of a rare value returns zeros
   instead of a learned vector.
 

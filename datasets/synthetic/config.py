@@ -18,7 +18,7 @@ class CategoryField:
     Args:
         cardinality: Number of distinct values, 1 to 2**32.
         zipf: Exponent of the frequency law, at least 0: value number k has a probability of about
-            ``k ** -zipf``. 0 is uniform; click logs have about 1.1 (default).
+            ``k ** -zipf``. The exponent 0 is uniform; click logs have about 1.1 (default).
         main: Weight of the field's main effect, at least 0 (default 1).
         pairs: Weight of the field's vector in the pairwise interactions, at least 0; 0, the
             default, leaves the field out of the interactions.
@@ -59,7 +59,7 @@ class PlantedConfig:
         rank: Length of the vectors v, at least 1 (default 3).
         main_share, pairs_share, counts_share: Shares of z's variance, at least 0, with a sum above
             0; the shares are scaled to a sum of 1. A part without any field must have a share of 0.
-        logit_std: s, above 0: the strength of the features. 1.36 (default) gives a Bayes AUC of
+        logit_std: s, above 0: the strength of the features. The default, 1.36, gives a Bayes AUC of
             about 0.80 at the default click rate.
         click_rate: Mean click probability, between 0 and 1 (default 0.25).
 
