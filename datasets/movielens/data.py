@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """MovieLens as whole columns of keys, genres and labels; a rating of 4 or more is a positive.
 
-The source is https://grouplens.org/datasets/movielens/ (Harper and Konstan, "The MovieLens
-Datasets: History and Context", ACM TiiS 5, 2015, https://doi.org/10.1145/2827872).
+The source is https://grouplens.org/datasets/movielens/ (Harper and Konstan,
+"The MovieLens Datasets: History and Context", ACM TiiS 5, 2015,
+https://doi.org/10.1145/2827872).
 """
 
 from __future__ import annotations
