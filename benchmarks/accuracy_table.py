@@ -5,11 +5,11 @@
 
 Each model trains with its own configuration for the data set, once per seed. All models use the
 same split of the rows. Needs scikit-learn for the baselines. The output is a Markdown table. If the
-best possible AUC is known, the table shows how much of the gap between logistic regression and this
-AUC each model closes. With `--twins` each model's PyTorch twin trains too, with one seed: from the
-same initial weights, on the same batches, at the same learning rates. The table has the twin's AUC
-and the model's gain relative to the twin's gain. `--known` reads the baselines' results from an
-earlier result file instead of fitting them again.
+best possible AUC is known, the table shows which share of the gap between logistic regression and
+the best AUC each model closes. With `--twins`, a PyTorch twin of each model is trained with one
+seed. The twin has the model's initial weights, batches and learning rates. The table shows the
+twin's AUC, and the model's gain in AUC relative to the twin's gain. `--known` reads the baselines'
+results from an earlier result file instead of fitting them again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SETS = ("movielens", "census", "synthetic")
 
 
 def model_of(name: str) -> ZooModel:
-    """Return the model in a folder of models/."""
+    """Return the model that a folder of models/ defines."""
     return importlib.import_module(f"models.{name}.config").MODEL
 
 
@@ -85,7 +85,7 @@ def measure(
 
 
 def measure_types(name: str, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    """Return a model's metrics with each compute type, by the model's name and the type."""
+    """Return the metrics of a model for each compute type; a result's name has model and type."""
     results: dict[str, dict[str, Any]] = {}
     for dtype in options.compute_dtype:
         config = dataclasses.replace(config_of(name, options), compute_dtype=dtype)
@@ -178,7 +178,7 @@ def known(path: Path, data: str) -> dict[str, dict[str, Any]]:
     """Return the baselines of an earlier result.
 
     Raises:
-        ValueError: the result is from another data set.
+        ValueError: the result is not of the data set `data`.
     """
     earlier = json.loads(path.read_text(encoding="utf-8"))
     if earlier["data"] != data:

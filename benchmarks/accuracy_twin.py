@@ -4,11 +4,11 @@
     python -m benchmarks.accuracy_twin --rows 1000000 --json OUT
 
 Each model trains one epoch of synthetic clicks in Criteo's form, configured by its
-`synthetic.yaml`. All models use batches of 2048, initial values of deviation 0.1, and a constant
-learning rate. Our models use  LazyAdam over hash tables; the twins use SparseAdam over
-`nn.Embedding` and Adam for the other weights. Needs PyTorch (`pip install torch`; the CPU build is
-enough). The exit code is 1 if log loss or AUC of model and twin differ by more than 0.001 after the
-epoch.
+`synthetic.yaml`. All models use batches of 2048, initial values with a standard deviation of 0.1,
+and a constant learning rate. Our models use LazyAdam over hash tables; the twins use SparseAdam
+over `nn.Embedding` and Adam for the other weights. Needs PyTorch (`pip install torch`; the CPU
+build is enough). The exit code is 1 if log loss or AUC of model and twin differ by more than 0.001
+after the epoch.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ def train_twin(name: str, config: Any, data: Data) -> dict[str, float]:
 
     Args:
         name: of `MODELS`.
-        config: the model's configuration; parts with FTRL use Adam in the twin.
-        data: training data; two passes are made over it, the first one for the ids.
+        config: the model's configuration; the twin trains with Adam where the model uses FTRL.
+        data: training data, which is read twice; the first pass collects the ids.
 
     Returns:
         `auc` and `log_loss` on the test rows.
@@ -131,7 +131,7 @@ def _twins() -> Any:
 
 
 def _rate(config: Any, step: int, steps: int) -> float:
-    """Return the result of `models.common.training.learning_rate` in one step, counted from 0."""
+    """Return the rate of `models.common.training.learning_rate` in a step, counted from 0."""
     start, end = config.learning_rate, config.learning_rate_end
     if end is None:
         return float(start)
@@ -145,7 +145,7 @@ def _parts(batches: list[Batch], count: int) -> list[list[Batch]]:
 
 
 def _numbered(ids: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """Return the numbers of ids, from 1 on; 0 for ids that training does not have."""
+    """Return the numbers of ids, counted from 1; 0 for an id that is not in the training data."""
     at = np.minimum(np.searchsorted(keys, ids), len(keys) - 1)
     return np.where(keys[at] == ids, at + 1, 0)
 

@@ -6,10 +6,11 @@
 A layer of width in -> out has three products: forward `Y = X W^T`, the input's gradient `dX = dY W`
 and the weight's gradient `dW = dY^T X`. The copy of oneDNN that MindSpore ships computes each
 product. A product is cut into tasks that `--threads` threads take in turn: slices of rows for the
-first two products, tiles for the third. The distances of rows suit the cache. For each product
-several structures are tried on this processor (rows per slice, tile size, weights unchanged or in
-oneDNN's preferred layout), and the fastest is kept. The result is the time of a step whose other
-work costs nothing. Writing weights in oneDNN's layout and rounding to bfloat16 are not counted.
+first two products, tiles for the third. Rows are stored at distances that avoid conflicts in the
+cache. For each product the script tries several structures on this processor and uses the fastest.
+The structures differ in rows per slice, tile size, and layout of the weights (unchanged, or as
+oneDNN prefers). The result is the time of a step that only computes these products. Writing weights
+in oneDNN's layout and rounding to bfloat16 are not counted.
 
 All products of a step are tasks of one queue, without a barrier between products. The rate of one
 product is the rate of its tasks, times the number of threads.
@@ -60,7 +61,7 @@ def why_not(precision: str) -> str:
 
 
 def leading_dimension(width: int, precision: str) -> int:
-    """Return the distance of rows in elements: whole cache lines, but not a multiple of 1 KiB."""
+    """Return the elements from one row to the next: whole cache lines, but no multiple of 1 KiB."""
     line = 16 if precision == FLOAT32 else 32
     lines = -(-width // line) * line
     return lines + line if lines % (16 * line) == 0 else lines
@@ -230,10 +231,10 @@ def run_tasks(tasks: Sequence[Task], threads: int, spent: list[float], clock: An
 
 
 def fastest(layer: Layer, kind: str, threads: int) -> tuple[str, list[Task]]:
-    """Return name and tasks of the structure that takes the least processor time.
+    """Return name and tasks of the structure with the least cost in processor time.
 
-    The last thread's waiting time is part of a product's cost only if the product has few tasks. So
-    a structure with fewer tasks than threads is charged for its idle threads.
+    The cost is the tasks' total time divided by `threads`, but at least the time of the longest
+    task. So a structure with fewer tasks than threads also pays for idle threads.
     """
     best: tuple[float, str, list[Task]] | None = None
     for name, make in structures(layer, kind):
@@ -263,7 +264,7 @@ class BareProducts:
 
     Args:
         layers: (in, out) of each layer. Layers with one output are left out: their products are
-            reductions, whose time is the time of reading memory in any library.
+            reductions, and the speed of memory limits reductions in any library.
         batch: number of rows.
         precision: one of `PRECISIONS`, which the processor must support.
         threads: number of threads.

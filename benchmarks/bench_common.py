@@ -28,7 +28,7 @@ _Name = TypeVar("_Name")
 
 
 def parser(description: str) -> argparse.ArgumentParser:
-    """Return an argument parser with the options of every benchmark."""
+    """Return an argument parser with the options that all benchmarks have."""
     made = argparse.ArgumentParser(
         description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
@@ -120,7 +120,7 @@ def alternate(
     pause: float = 0.0,
     mixed: bool = False,
 ) -> dict[_Name, np.ndarray]:
-    """Take each run once per round, in turn, so that a drifting machine affects all runs alike.
+    """Call each run once per round, so that drift of the machine's speed affects all runs equally.
 
     Args:
         runs: name -> function of the round's number that returns its seconds.
@@ -128,8 +128,9 @@ def alternate(
         warmup: rounds before them.
         progress: text before the progress bar.
         pause: seconds to sleep before each run. Default: none.
-        mixed: True if each round has a random order. With `mixed`, a run does not always start with
-            the caches and allocators that the same other run left. Default: the order given.
+        mixed: True if each round has a random order. A random order varies which run comes before
+            another run, and so the state of caches and allocators at a run's start. Default: the
+            order given.
 
     Returns:
         float64 seconds `[rounds]` of each run, by its name.
@@ -152,7 +153,7 @@ def alternate(
 
 
 def seconds_of(run: Callable[[int], Any]) -> Callable[[int], float]:
-    """Return a function that calls another function and returns the seconds it took."""
+    """Return a function that calls `run` and returns the seconds of the call."""
 
     def seconds(i: int) -> float:
         start = time.perf_counter()

@@ -23,7 +23,7 @@ def running_redis(directory: Path) -> Iterator[str]:
     """Yield the URL of a server that runs until the block ends.
 
     Args:
-        directory: folder for the server's log; it is removed afterwards.
+        directory: folder for the server's log; the folder is removed when the block ends.
 
     Raises:
         SystemExit: redis-server is missing, or does not start.

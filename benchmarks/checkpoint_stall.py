@@ -31,7 +31,7 @@ import mindspore_rec as mr
 
 
 class Network(nn.Cell):
-    """A network of 26 rows and 13 numbers into an MLP."""
+    """An MLP over the 26 rows and 13 numbers of a sample."""
 
     def __init__(self, dim: int, hidden: list[int]) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class Pace(Callback):
 
     @property
     def steps_per_second(self) -> float:
-        """Return the steps per second over all steps but the last; 0 with a single step."""
+        """Return the steps per second without the last step; 0 if there is only one step."""
         if len(self._begins) < 2:
             return 0.0
         return (len(self._begins) - 1) / (self._begins[-1] - self._begins[0])

@@ -47,7 +47,7 @@ def rows_in_memory(rows: int, seed: int) -> Iterator[Batch]:
 
 
 def readers(directory: Path) -> dict[str, Callable[[], Iterable[Any]]]:
-    """Return all ways to read a packed data set, as functions that return its batches."""
+    """Return the ways to read a packed data set, each as a function that returns the batches."""
     return {
         "in order": lambda: batches(directory, BATCH),
         "shuffled": lambda: batches(directory, BATCH, shuffle=True),
@@ -72,7 +72,7 @@ def rows_a_second(make: Callable[[], Iterable[Any]], rows: int, rounds: int) -> 
 
 
 def main() -> int:
-    """Run the command and return the exit code: 1 if a way is slower than promised."""
+    """Run the command and return the exit code: 1 if a reader is slower than `FEWEST` rows/s."""
     parser = bench_common.parser(__doc__ or "")
     parser.add_argument("--rows", type=int, default=1_000_000, help="of the data")
     parser.add_argument("--rounds", type=int, default=5, help="readings of each, after one")

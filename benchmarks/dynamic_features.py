@@ -3,13 +3,13 @@
 
 First part: the same graph step (lookup, gradient, LazyAdam) runs in turn on two full tables, one
 with a policy and one without, on the same batches. Two times of each step are measured: the whole
-graph step, and the time inside the table's operators. A batch has a share of new keys, of one of
-two kinds (see `dynamic_table.Stream`). 'returning' is the fair kind: with a threshold of 2 the
-policy saves no inserts. The second kind is 'once'. Ages are spread so that with eviction by age,
-norm or capacity about as many rows leave as new keys arrive in a step.
+graph step, and the time inside the table's operators. A share of the keys in each batch is new, of
+the kind 'returning' or 'once' (see `dynamic_table.Stream`). With 'returning' keys the comparison is
+fair, because a threshold of 2 saves no inserts. The rows' ages are spread so that eviction by age,
+norm or capacity removes about as many rows per step as new keys arrive.
 
-Second part: nearly all rows of a larger table become due at once. Every step until the end of the
-sweep is timed, and the longest is compared with the median step before.
+Second part: nearly all rows of a larger table become due for eviction at once. Every step until the
+end of the sweep is timed. The longest step is compared with the median step before the sweep.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def policies(rows: int, leaving: int, min_norm: float, candidates: int) -> dict[
 
     Args:
         rows: of the table.
-        leaving: number of rows that should leave per step.
+        leaving: number of rows to evict per step.
         min_norm: the limit for eviction by norm.
         candidates: the maximum number of counters for bounded counts.
     """
@@ -70,18 +70,19 @@ def policies(rows: int, leaving: int, min_norm: float, candidates: int) -> dict[
 
 
 def measure(name: str, chosen: Any, without: Subject, args: Any) -> dict[str, float]:
-    """Measure a table with one policy beside a table without."""
+    """Measure a table with one policy, in turn with a table without a policy."""
     admission, eviction, kind = chosen
     shape = (args.batch, args.fields)
     steps = WARMUP + args.rounds
-    # The tables with and without a policy have the same reserve of used rows.
+    # The tables with and without a policy have the same number of free rows that were used before.
     first = args.rows + args.spare
     stream = Stream(shape, args.rows, args.zipf, args.new, kind, first, args.seed)
     idle = args.rows // max(stream.fresh, 1) + SWEEP_STEPS
     subject = Subject(f"dynamic_features.{name}", args.fields, args.dim, admission, eviction)
     subject.fill(args.rows, (0, idle), args.spare, args.seed)
     if name.startswith("bounded"):
-        # Keys that never return fill the counters, so that the bound has an effect from the start.
+        # Keys that never return use up all counters, so that the maximum is reached before the
+        # first step.
         bound = int(admission.max_candidates)
         subject.table.lookup_with_handles(bench_common.spread_keys(np.arange(bound) + (1 << 50)))
         subject.table.discard_gradients()
@@ -99,7 +100,7 @@ def measure(name: str, chosen: Any, without: Subject, args: Any) -> dict[str, fl
             else:
                 theirs.append(without.step(batches[i], label))
     after = subject.table.stats()
-    # Restore the number of rows and the reserve of used rows.
+    # Erase the new rows. The next policy then starts with the same number of rows and free rows.
     without.table.erase_rows(bench_common.spread_keys(np.arange(first, stream.used)))
     subject.close()
     a, b = np.array(ours)[WARMUP:], np.array(theirs)[WARMUP:]
@@ -137,7 +138,7 @@ def main() -> None:
     parser.add_argument("--sweeps", nargs="*", help="only these; default: all")
     args = parser.parse_args()
     ms.set_context(mode=ms.GRAPH_MODE, device_target="CPU")
-    # All steps of a policy share one set of used rows.
+    # There is a free row, used before, for each new key of one policy's steps.
     args.spare = (args.rounds + WARMUP + 1) * int(args.new * args.batch * args.fields)
     figures: dict[str, Any] = {
         name: getattr(args, name) for name in ("batch", "fields", "dim", "rows", "zipf", "new")
@@ -160,7 +161,7 @@ def first_part(args: Any) -> dict[str, dict[str, float]]:
     without.fill(args.rows, (0, args.rows // leaving + SWEEP_STEPS), args.spare, args.seed)
     known = bench_common.spread_keys(np.arange(min(args.rows, 20_000)))
     norms = np.linalg.norm(without.table.read_rows(known), axis=1)
-    # The sweep visits 1/256 of the rows per step, and drops this share of them.
+    # The sweep visits 1/256 of the rows per step, and evicts the share `share` of the visited rows.
     share = min(leaving * SWEEP_STEPS / args.rows, 0.9)
     made = policies(args.rows, leaving, float(np.quantile(norms, share)), args.candidates)
     print(f"{'policy':20s} step   table ratio (ms)           inserted, rejected, evicted a step")

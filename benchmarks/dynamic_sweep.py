@@ -24,9 +24,9 @@ BEFORE = 60  # steps whose median is the measure, and which touch the rows that 
 AFTER = 40
 IDLE = 100_000
 
-# Name -> the rules at the start, and a flag. With the flag, changes are recorded for a delta, and
-# the evicted keys are taken after each step, as EvictedKeysCallback does; the step's time includes
-# this.
+# Each name has the eviction rules at the start, and a flag. If the flag is True, changes are
+# recorded for a delta. The evicted keys are then also taken after each step, as EvictedKeysCallback
+# does, and the step's time includes this work.
 SWEEPS: dict[str, tuple[Eviction, bool]] = {
     "evict_by_callback": (Eviction(max_idle_steps=IDLE, trigger="callback"), False),
     "max_idle_steps": (Eviction(max_idle_steps=IDLE), False),
@@ -54,13 +54,13 @@ def run(args: Any) -> dict[str, dict[str, float]]:
 
 
 def sweep(name: str, args: Any) -> dict[str, float]:
-    """Measure one way in which nearly all rows become due at once."""
+    """Measure one way in which nearly all rows become due for eviction at once."""
     rules, recorded = SWEEPS[name]
     shape = (args.batch, args.fields)
     subject = Subject(f"dynamic_sweep.{name}", args.fields, args.dim, eviction=rules)
     rows = args.sweep_rows
-    # Rows that the steps before do not look up become due at the trigger, or just after those
-    # steps.
+    # Rows of this age become due at the trigger, or just after the first `BEFORE` steps, unless
+    # these steps look the rows up.
     age = IDLE - BEFORE - (rules.trigger == "step")
     subject.fill(rows, (age, age), 0, args.seed)
     if recorded:

@@ -68,10 +68,10 @@ class Subject:
 
         Args:
             rows: number of rows.
-            idle: minimum and maximum of the steps (and seconds) since a row was last seen; rows are
-                spread evenly between them.
-            spare: number of rows that were used before, as after eviction. New keys reuse the spare
-                rows, so that no measured step waits for fresh memory of the system.
+            idle: minimum and maximum of the steps (and seconds) since a row was last seen; the rows
+                are spread evenly over this range.
+            spare: number of free rows that were used before, as after an eviction. New keys reuse
+                the spare rows, so that no measured step waits for fresh memory of the system.
             seed: seed of counts and ages.
         """
         rng = np.random.default_rng(seed)
@@ -115,10 +115,10 @@ class Subject:
 class Stream:
     """Batches of ids: most keys are in the table, and a share of the keys is new.
 
-    'returning': half of the new positions of a batch have keys never seen before, and the other
-    half the new keys of the batch before. With a threshold of 2 a step then admits and inserts as
-    many keys as without admission, and also counts as many keys, so keys that never return save no
-    work. 'once': no new key occurs before or again.
+    With 'returning', half of the new positions of a batch have keys that never occurred before, and
+    the other half have the new keys of the previous batch. With a threshold of 2, a step then
+    inserts as many keys as without admission. The step also counts the same number of keys that are
+    not admitted yet. With 'once', each new key occurs only once in the stream.
 
     Args:
         shape: batch and fields.
@@ -143,7 +143,7 @@ class Stream:
         self._rng = np.random.default_rng(seed)
         draw = bench_common.Zipf(rows, zipf, self._rng)
         offsets = (np.arange(shape[1]) * (rows // shape[1])).astype(np.int64)
-        # A fixed stride per field shuffles the ranks within the table, so that fields differ.
+        # A fixed offset per field shifts the ranks, so that each field has other frequent keys.
         self.known = [
             bench_common.spread_keys((draw.draw(shape) + offsets) % rows) for _ in range(8)
         ]

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cost of one training step of one embedding table, inside the MindSpore graph.
 
-One step looks up batch x fields ids, passes the gradient back, sums it by key, and runs one
-LazyAdam update. The table's cost is the time of the step minus the time of the same graph with the
-rows as a plain input. For comparison, the benchmark also measures vanilla MindSpore
+One step looks up batch x fields ids, computes the rows' gradients, sums the gradients by key, and
+runs one LazyAdam update. The table's cost is the time of the step minus the time of the same graph
+with the rows as a plain input. For comparison, the benchmark also measures vanilla MindSpore
 (`nn.EmbeddingLookup(sparse=True, target="CPU")` with `nn.LazyAdam` on the CPU target, static ids),
 and the machine's floor (the memory accesses alone). If `--value-dtype` or `--state-dtype` is not
-float32, a float32 table also takes steps in turn, and the ratios to its times are printed too. With
-`--output-dtype bfloat16` our rows enter the graph as bfloat16, and rows of the float32 table as
-float32. With bfloat16 output all graphs, also graphs without a table, end in a fused layer, which
-reads both types (MindSpore's own CPU kernels do not read bfloat16). The ratios of whole steps are
-printed beside the tables' ratios, and MindSpore's own path is left out. Each round runs the steps
-in another order, because each step starts with the caches and allocators that the step before left.
+float32, a float32 table also takes steps in turn, and the script prints the ratios to the float32
+table's times. With `--output-dtype bfloat16` our rows enter the graph as bfloat16, and rows of the
+float32 table as float32. With bfloat16 output all graphs, also graphs without a table, end in a
+fused layer. The fused layer reads both types, whereas MindSpore's own CPU kernels do not read
+bfloat16. With bfloat16 output the script also prints the ratios of whole steps, and leaves
+MindSpore's own lookup out. Each round runs the steps in another order, because a step's time
+depends on the caches and allocators that the previous step left.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Head(nn.Cell):
 
 
 class FusedHead(nn.Cell):
-    """The same loss by a fused layer, for rows of float32 or bfloat16."""
+    """The loss of `Head`, computed by a fused layer, for rows of float32 or bfloat16."""
 
     def __init__(self, fields: int, dim: int) -> None:
         super().__init__()
@@ -97,7 +98,7 @@ class TrainStep(nn.Cell):
 
 
 class PlainStep(nn.Cell):
-    """The same graph with the rows as an input: they get a gradient, which is not used further."""
+    """The graph with the rows as an input; the rows' gradient is computed, but not used further."""
 
     def __init__(self, net: nn.Cell, optimizer: nn.Cell) -> None:
         super().__init__()
@@ -211,7 +212,7 @@ def main() -> None:
     rng = np.random.default_rng(args.seed)
     shape = (args.batch, args.fields)
     zipf = bench_common.Zipf(args.rows, args.zipf, rng)
-    # A fixed stride per field shuffles a rank within the table, so that fields differ.
+    # A fixed offset per field shifts the ranks, so that each field has other frequent keys.
     offsets = (np.arange(args.fields) * (args.rows // args.fields)).astype(np.int64)
     ranks = [(zipf.draw(shape) + offsets) % args.rows for _ in range(8)]
     keys = [bench_common.spread_keys(r) for r in ranks]
@@ -228,8 +229,8 @@ def main() -> None:
     per_row = (stats["index_bytes"] + stats["metadata_bytes"]) / stats["rows"]
 
     rows_in = Tensor(rng.standard_normal((*shape, args.dim)).astype(np.float32))
-    # The graphs without a table: with float32 rows, and with rows of our table's type if it
-    # differs.
+    # The graphs without a table: with float32 rows, and with rows of our table's type if this type
+    # is not float32.
     plains = {"plain": plain_run(args, rows_in, label)}
     if args.output_dtype != "float32":
         plains["plain_narrow"] = plain_run(args, ops.cast(rows_in, ms.bfloat16), label)
@@ -257,8 +258,8 @@ def main() -> None:
     runs.update(runs_of(steps, lambda i: new_batches[i], label))
     new_times = alternate(timed(runs), args.rounds, 8, "ours, new keys", mixed=True)
     inside_new = operator_times(before, table.op_times())
-    # The same measurement again in reused rows, as with eviction: the difference is the system's
-    # cost of fresh memory.
+    # Measure again with new keys in reused rows, as after an eviction. The difference of the two
+    # measurements is the system's cost of fresh memory.
     for batch in new_batches:
         for each in tables:
             each.erase(np.ascontiguousarray(batch.asnumpy()[mask]))
@@ -347,16 +348,17 @@ def runs_of(
 
 
 def touch_memory(size: int) -> None:
-    """Touch `size` bytes of memory once and free them.
+    """Allocate, touch and free `size` bytes of memory.
 
-    On a virtual machine, the first touch of memory that the host never assigned before costs 20
-    times a page fault, and would be counted as the table's growth.
+    On a virtual machine, the first touch of memory that the host has not assigned yet costs 20
+    times as much as a page fault. Without this function, the first touch would count as the table's
+    growth.
     """
     np.ones(size, np.uint8)
 
 
 def operator_times(before: dict[str, Any], after: dict[str, Any]) -> dict[str, float]:
-    """Return the mean milliseconds per call of each table operator between two readings."""
+    """Return the mean milliseconds per call of each table operator between two counter readings."""
     spent = {}
     for name, (calls, nanoseconds) in after.items():
         new = calls - before[name][0]

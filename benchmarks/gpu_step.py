@@ -13,7 +13,8 @@ GPU only the layers run there; rows, weights and gradients are copied over the b
 devices alternate, and results are medians.
 
 `--check` computes every layer and network on both devices with the same inputs and compares the
-results. The exit code is 1 if a result differs, or if a second run has other bits.
+results. The exit code is 1 if results of the devices differ, or if a second run does not repeat the
+bits of the first run.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def measured(
 
 
 def add_rates(found: dict[str, Any], work: float, copied: dict[str, int], options: Any) -> None:
-    """Add a device's shares of the peak and of the bus to its results."""
+    """Add to a device's results its share of the peak speed, and the share of time for the bus."""
     layers = (found["parts_ms"]["forward"] + found["parts_ms"]["backward"]) / 1e3
     found["layers_tflops"] = work / layers / 1e12
     peaks = dict(zip(PRECISIONS, options.peak_tflops or [], strict=False))
@@ -94,7 +95,8 @@ def add_rates(found: dict[str, Any], work: float, copied: dict[str, int], option
         found["share_of_peak_in_layers"] = work / peak / layers
         found["share_of_peak_in_step"] = work / peak * 1e3 / found["step_ms"]
     if options.bus_gbs and found["device"] != HOST:
-        # The two directions run in turn, because rows must arrive before their gradient returns.
+        # The two directions run in turn, because rows must arrive before the rows' gradients
+        # return.
         moved = sum(copied.values()) / options.bus_gbs / 1e9
         found["bus_ms"] = moved * 1e3
         found["share_of_layers_for_bus"] = moved / layers

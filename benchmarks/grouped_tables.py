@@ -22,7 +22,7 @@ import mindspore_rec as mr
 
 
 class Separate(nn.Cell):
-    """A lookup for each column."""
+    """A cell with one lookup for each column."""
 
     def __init__(self, tables: int, dim: int) -> None:
         super().__init__()

@@ -62,7 +62,7 @@ class WideDeep(nn.Cell):
 
 
 def make_network(model: str) -> nn.Cell:
-    """Return the network of one of `MODELS` with its loss, from the same seed on all workers."""
+    """Return the network of one of `MODELS` with its loss; all workers use the same seed."""
     ms.set_seed(0)
     hidden = MODELS[model]
     if hidden is not None:
@@ -71,7 +71,7 @@ def make_network(model: str) -> nn.Cell:
 
 
 def fill(net: nn.Cell, rows: int) -> None:
-    """Insert the keys of numbers 0 .. rows - 1 into every table, each worker a share."""
+    """Insert the keys of numbers 0 .. rows - 1 into every table; each worker inserts a share."""
     group = worker_group()
     for table in tables_of(net):
         for start in range(0, rows, _CHUNK):

@@ -12,9 +12,8 @@ All train the same network on the same batches of Zipf-distributed ids, in runs 
     workers      N workers of one thread under `python -m mindspore_rec.launch`
 
 The workers' step is split into parts. *exchange* is the time in calls of the channels. The part
-*moving* of the exchange is the time for the same bytes when all workers begin together (a barrier
-before each exchange). The part *waiting* of the exchange is the difference, mostly for the slower
-worker.
+*moving* of the exchange is the time to exchange the same bytes if a barrier makes all workers begin
+together. The part *waiting* is the rest of the exchange, mostly the wait for the slower worker.
 """
 
 from __future__ import annotations
@@ -119,7 +118,7 @@ def measure(model: str, workers: int, args: Any) -> dict[str, Any]:
 
 
 def compared(rates: dict[str, list[float]]) -> dict[str, Any]:
-    """Return medians of rates, and of their ratios within a round."""
+    """Return medians of rates, and of the rates' ratios within a round."""
     of = {name: np.array(values) for name, values in rates.items()}
     ratios = {
         "by_independent": of["workers"] / of["independent"],
@@ -134,7 +133,7 @@ def compared(rates: dict[str, list[float]]) -> dict[str, Any]:
 
 
 def step_parts(runs: Runs, steps: list[list[dict[str, Any]]], args: Any) -> dict[str, Any]:
-    """Return the parts of the workers' step in ms: medians over steps of means over workers."""
+    """Return the parts of a step in ms: medians over the steps of the workers' mean."""
 
     def per_step(key: str) -> np.ndarray:
         """[workers, steps]."""
@@ -145,7 +144,7 @@ def step_parts(runs: Runs, steps: list[list[dict[str, Any]]], args: Any) -> dict
     calls = int(np.median(per_step("calls")))
     workers = len(seconds)
     distinct = float(np.mean([each["distinct_keys"] for each in runs.workers.about]))
-    # There are as many large messages as keys, rows and gradients need; the other calls are small.
+    # Keys, rows and gradients are sent in five large messages; the other messages are small.
     part = int(np.median(sent) / 5 / max(workers - 1, 1))
     large = [part] * 5
     small = [64] * max(calls - len(large), 0)

@@ -54,7 +54,8 @@ class Processes:
         about: description that each process sent of itself.
 
     Raises:
-        RuntimeError: a process ended or was not ready in time; the message has its last output.
+        RuntimeError: a process ended or was not ready in time; the message has the process's last
+            output.
     """
 
     def __init__(

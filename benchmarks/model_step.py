@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training throughput of every model, the parts of its step, and the same network on vanilla.
+"""Training throughput of every model, the step's parts, and the network on vanilla MindSpore.
 
     python benchmarks/model_step.py --batch 4096 16000 --precision float32,bfloat16 --json OUT
 
 Networks have the settings of each model's `criteo_x1.yaml` (MMoE: `best.yaml`, two tasks), with 26
-ids and 13 numbers per row. Our network looks 63-bit keys up in one hash table for all fields and
-trains it with LazyAdam. Vanilla has static ids, `nn.EmbeddingLookup(sparse=True, target="CPU")` and
-`nn.LazyAdam` on the CPU target, and MindSpore's own layers instead of fused layers, in float32. All
-networks train the same batches in alternating steps. `--precision` sets the types of the
-perceptrons' products; in float16 the loss is scaled.
+ids and 13 numbers per row. Our network looks up 63-bit keys in one hash table for all fields, and
+LazyAdam trains the table. The vanilla network has static ids, MindSpore's own layers in float32
+instead of fused layers, `nn.EmbeddingLookup(sparse=True, target="CPU")`, and `nn.LazyAdam` on the
+CPU target. All networks train the same batches in alternating steps. `--precision` sets the types
+of the perceptrons' products; in float16 the loss is scaled.
 
-`step_parts.py` describes the parts of the step. The whole step is also reported as a multiple of
-the bare products (`bare_products.py`) plus the same tables' step without a network.
+`step_parts.py` describes the parts of the step. The script also divides the time of the whole step
+by a lower bound. The lower bound is the time of the bare products (`bare_products.py`) plus the
+time of the tables' step without a network.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class Data:
 
 
 def with_rows(net: nn.Cell, rows: int, stack: ExitStack) -> nn.Cell:
-    """Return a network whose tables have all rows; the stack closes them."""
+    """Return a network whose tables have all rows; the stack closes the tables."""
     for table in tables_of(net):
         stack.callback(table.close)
         table.insert_rows(bench_common.spread_keys(np.arange(rows)))

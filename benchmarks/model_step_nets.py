@@ -114,7 +114,7 @@ def layers_of_model(name: str, net: Any) -> tuple[list[tuple[int, int]], list[in
     The count includes products of perceptrons, of DCN-V2's matrices, and of MMoE's experts, gates
     and towers. The first layer of all experts is one product, and all gates are another product.
     The count leaves out products of single vectors (DCN, first-order terms) and of pairs of
-    embeddings (DLRM): their time is mostly reading.
+    embeddings (DLRM): these products mostly wait for memory.
 
     Args:
         name: of `MODELS`.

@@ -2,9 +2,9 @@
 """Training a table with tiers (device, SSD, Redis), compared with a table in host memory.
 
 Wide & Deep over one table of dim 16 with LazyAdam. The table in memory and a table with tiers train
-in alternating blocks of steps, so that a drifting machine affects both tables alike. The table with
-tiers trains with prefetch and without. All tables have the same rows at first. The tiers are filled
-as after a long run, with the most frequent keys in the highest tier.
+in alternating blocks of steps, so that drift of the machine's speed affects both tables equally.
+The table with tiers trains with prefetch and without. All tables have the same rows at first. The
+tiers are filled as after a long run, with the most frequent keys in the highest tier.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ class Setup(NamedTuple):
         zipf: exponent of the ids.
         device, host: maximum share of the rows in these tiers; device 0: no device tier.
         lower: 'ssd' or 'redis'.
-        target: minimum ratio of samples/s to the table in memory, or to the disk's limit.
+        target: minimum ratio of the samples/s to the samples/s of the table in memory, or to the
+            disk's limit.
     """
 
     text: str
@@ -138,7 +139,7 @@ class Subject:
     def _fill(self, rows: int, name: str, exponent: float) -> None:
         """Fill the table with rows of the ranks 0 .. rows - 1, with the state after some steps.
 
-        The most frequent keys were seen last, and with their expected counts.
+        The most frequent keys get the latest steps, and each key gets its expected count.
         """
         rng = np.random.default_rng(7)
         seen = CLOCK * 100_000 / np.sum(np.arange(1, rows + 1, dtype=np.float64) ** -exponent)
@@ -203,7 +204,7 @@ class Batches:
 
 
 def difference(before: dict[str, Any], after: dict[str, Any], steps: int) -> dict[str, float]:
-    """Return the tiers' mean work per step between two stats()."""
+    """Return the tiers' mean work per step between two results of stats()."""
     return {
         key: (after[key] - before.get(key, 0)) / steps
         for key in after
@@ -216,7 +217,7 @@ def measure(
 ) -> dict[str, Any]:
     """Measure blocks of steps in turn: in memory, then tiers with prefetch and without.
 
-    No table trains a batch twice: the batch's rows would already be in host memory.
+    No table trains a batch twice, because then the batch's rows would already be in host memory.
     """
     tiers = subjects["tiers"]
     figures: dict[str, Any] = {mode: {"steps": []} for mode in MODES}
@@ -310,7 +311,8 @@ def run_setup(
 ) -> dict[str, Any]:
     """Measure one set of tiers with rows of a type and return the results.
 
-    Host memory has the bytes of the setup's share of float32 rows, for any type of rows.
+    The size of host memory in bytes does not depend on the type of the rows: the setup's share of
+    the rows must fit as float32.
     """
     share = setup.host * row_bytes("float32") / row_bytes(dtype)
     fio: list[ssd_tier.Disk] = []
@@ -323,7 +325,7 @@ def run_setup(
 
     exponent = setup.zipf if options.zipf is None else options.zipf
     batches = Batches(options, exponent)
-    # A small table's share would have too few rows for the prefetched batches.
+    # In a small table, the setup's share of the rows may be too small for the prefetched batches.
     least = 2 * batches.distinct() * (1 + options.prefetch)
     with lower_tier(setup, directory) as below:
         cache = mr.CacheConfig(

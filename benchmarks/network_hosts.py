@@ -2,8 +2,8 @@
 """Two hosts on one machine: network namespaces connected by one link of a set speed.
 
 Each host has a name, an address and one of the machine's cores. The hosts share files but nothing
-else, so workers on two hosts can exchange only over TCP. The benchmark needs root, and `ip` and
-`tc` of iproute2.
+else, so workers on two hosts can exchange data only over TCP. The benchmark needs the root user,
+and `ip` and `tc` of iproute2.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from pathlib import Path
 
 __all__ = ["WIRE_SHARE", "Hosts", "missing"]
 
-# Data bytes per byte of frames of 1514, which `tc` counts: 1500 minus 52 of IP and TCP with
-# timestamps.
+# Share of data in the bytes that `tc` counts. A frame has 1,514 bytes: 14 of Ethernet, 52 of IP and
+# TCP with timestamps, and 1,448 of data.
 WIRE_SHARE = 1448 / 1514
 _NET = "10.213.7"
-# Bytes that may leave at once after a pause, without the speed limit. At least as many bytes as TCP
-# sends at once; with a smaller limit the processor would cut them into packets of 1,514 bytes.
+# After a pause, a host may send this many bytes without the speed limit. TCP never sends more bytes
+# at once. With a smaller limit the processor would cut TCP's data into packets of 1,514 bytes.
 _BURST = "70kb"
 
 _AGENT = """\
@@ -58,7 +58,7 @@ class Hosts:
         cores: one core of the machine for each host.
 
     Attributes:
-        names: of the two hosts and their namespaces.
+        names: names of the two hosts; a host's namespace has the host's name.
     """
 
     def __init__(self, cores: tuple[int, int]) -> None:

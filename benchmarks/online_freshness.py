@@ -7,10 +7,10 @@ All parts of examples/online_learning run on this machine: Kafka, a producer of 
 stream, the feature worker, the trainer (one delta per second) and a `Predictor` in this process.
 With `--serving-workers` a server with this number of processes replaces the `Predictor`. Each HTTP
 request uses a new connection, so that any process may answer. At random times one event with new
-keys is sent to the producer's topic. The predictor is asked for these keys until its answer differs
-from the answer for keys that never occur. The freshness is the time from just before the event is
-sent until the answer differs. The time includes the waits for Kafka, for batches of worker and
-trainer, for the next delta and for the predictor to load it.
+keys is sent to the producer's topic. The script asks the predictor for the event's keys until the
+answer differs from the answer for keys that never occur. The freshness is the time from just before
+the event is sent until the answer differs. The time includes the waits for Kafka, for the batches
+of the worker and the trainer, for the next delta, and for the predictor to load the delta.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Answers(Protocol):
         ...
 
     def saved_at(self) -> float:
-        """Return the trainer's time of the newest served state, in seconds since 1970."""
+        """Return when the trainer saved the newest served state, in seconds since 1970."""
         ...
 
 
@@ -70,7 +70,7 @@ class InProcess:
         return self._predictor.predict(ids)
 
     def saved_at(self) -> float:
-        """Return the time at which the trainer took the served state, in seconds since 1970."""
+        """Return when the trainer saved the served state, in seconds since 1970."""
         return self._predictor.status().saved_at
 
 
@@ -112,7 +112,7 @@ class Server:
         return np.array(output["data"], np.float32).reshape(output["shape"])
 
     def saved_at(self) -> float:
-        """Return the trainer's time of the server's newest state, in seconds since 1970."""
+        """Return when the trainer saved the server's newest state, in seconds since 1970."""
         return float(self._ask("GET", "/status")["saved_at"])
 
     def _ask(self, method: str, path: str, body: str | None = None) -> Any:
@@ -141,7 +141,7 @@ class Probe:
 
 
 class Prober:
-    """Sender of events with new keys that waits for answers that reflect them.
+    """Sender of events with new keys; waits until the predictor's answers reflect the events.
 
     Args:
         events: stream events to which the probes are added.
@@ -165,7 +165,7 @@ class Prober:
         self.waiting.append(probe)
 
     def ask(self) -> None:
-        """Ask which events the predictor knows by now."""
+        """Ask the predictor which events have changed its answers so far."""
         if not self.waiting:
             return
         rows = [self._event(NOBODY, 0.0), *(self._event(p.value, 0.0) for p in self.waiting)]
@@ -196,7 +196,7 @@ class Prober:
 
 
 def wait_for_training(parts: list[Part], status: Status, rows: int, seconds: float) -> None:
-    """Return when this number of events is trained."""
+    """Wait until the trainer has trained on this number of events."""
     deadline = time.monotonic() + seconds
     with tqdm(total=rows, desc="warm up", leave=False, disable=None) as bar:
         while (trained := status.read().get("trained", 0)) < rows:
@@ -226,7 +226,7 @@ def measure(prober: Prober, probes: int, every: float, patience: float, seed: in
 
 
 def figures_of(prober: Prober) -> dict[str, Any]:
-    """Return the distribution; a probe whose effect never appeared counts as infinite."""
+    """Return the freshness as quantiles; a probe without any effect counts as infinite."""
     values = np.array([seen["seconds"] for seen in prober.seen] + [np.inf] * len(prober.waiting))
     quantiles = {
         f"p{q}": round(float(np.quantile(values, q / 100, method="higher")), 2)

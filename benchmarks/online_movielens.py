@@ -4,7 +4,7 @@
     PYTHONPATH=. python benchmarks/online_movielens.py --data DIR --json output/movielens.json
 
 DeepFM is trained on the first 80 % of the ratings by time. The last 20 % come through Kafka, one
-event per message. Each event is scored before the model is trained on it, in batches of all events
+event per message. Each event is scored before the model is trained on it. A batch has all events
 between two updates. The model without updates scores the same events. The task: is a rating 4 stars
 or more? The settings were chosen on the last eighth of the first 80 % (`--part validation`).
 """
@@ -60,7 +60,7 @@ def send(broker: str, events: Ratings, first: int, last: int) -> None:
 
 
 def stream(broker: str, events: Ratings, batch: int) -> StreamingDataset:
-    """Return the topic from its beginning, as features."""
+    """Return a stream of features that reads the topic from its beginning."""
     # The last batch has the remaining rows.
     source = KafkaSource(
         broker, TOPIC, events.schema, batch_size=batch, stop=StopWhen(idle_seconds=2.0)
@@ -111,7 +111,7 @@ def learn(model: mr.RecModel, batches: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def windowed(logit: np.ndarray, label: np.ndarray, window: int, every: int) -> list[float]:
-    """Return the AUC of the last `window` events, at `window` and every `every` events later."""
+    """Return the AUC of each window of `window` events; windows begin `every` events apart."""
     ends = range(window, len(label) + 1, every)
     return [functional.auc(label[end - window : end], logit[end - window : end]) for end in ends]
 

@@ -31,7 +31,7 @@ KEYS = 1_000_000
 
 
 class Network(nn.Cell):
-    """A network of 26 rows of 16 floats and 13 numbers into an MLP."""
+    """An MLP over the 26 rows (16 floats each) and 13 numbers of a sample."""
 
     def __init__(self, hidden: list[int]) -> None:
         super().__init__()

@@ -56,7 +56,8 @@ class Peer:
         about: versions, and the framework's optimizations.
 
     Raises:
-        RuntimeError: the worker ended before it was ready; the message has its last output.
+        RuntimeError: the worker ended before it was ready; the message has the worker's last
+            output.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class Peer:
         """Run a step on batch k; return its seconds in the worker.
 
         Raises:
-            RuntimeError: the worker ended; the message has its last output.
+            RuntimeError: the worker ended; the message has the worker's last output.
         """
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # the answer, or its absence, says so

@@ -37,7 +37,7 @@ _START_SECONDS = 120
 
 
 def write_model(root: Path, directory: Path) -> str:
-    """Write the rows and the network of a run for Triton; return the network's input of rows."""
+    """Write a run's rows and network for Triton; return the name of the input for rows."""
     directory.mkdir(parents=True)
     rows = directory / "rows.arrow"
     subprocess.run(
@@ -56,7 +56,7 @@ def write_model(root: Path, directory: Path) -> str:
 
 
 def _repository(python: Path, directory: Path, config: str) -> tuple[Path, dict[str, str]]:
-    """Write models and backends in Triton's layout; return its program and environment."""
+    """Write models and backends in Triton's layout; return Triton's program and environment."""
     words = subprocess.run(
         [python, "-c", "import sys, pytriton; print(pytriton.__path__[0], *sys.version_info[:2])"],
         capture_output=True, text=True, check=True,

@@ -24,8 +24,9 @@ def online_movielens(result: dict[str, Any], path: Path) -> None:
     """Draw the AUC over MovieLens' stream: the mean over seeds.
 
     Args:
-        result: `curves` has for each update interval ("static": no update) the AUC of the last
-            `window` events, first at event `window`, then after each `every` events.
+        result: the result; `curves` has a list of AUCs for each update interval ("static": no
+            update). Each AUC covers `window` events; the next AUC's events begin `every` events
+            later.
         path: path of the plot, .png.
     """
     import matplotlib
@@ -57,7 +58,7 @@ def _draw_dynamic_features(result: dict[str, Any], path: Path) -> None:
     draw(result, path)
 
 
-# A plot's name: the result it is drawn from, and the drawing function.
+# For each plot's name: the name of the result, and the function that draws the plot.
 PICTURES: dict[str, tuple[str, Callable[[dict[str, Any], Path], None]]] = {
     "dynamic_features.png": ("example_dynamic_features", _draw_dynamic_features),
     "online_movielens.png": ("online_movielens", online_movielens),

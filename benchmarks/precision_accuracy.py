@@ -9,8 +9,8 @@ the same initial values and on the same batches. The precisions are float32, bfl
 states with stochastic rounding (the default), and bfloat16 with rounding to the nearest. The rows
 of each float32 model are then quantised to 8 and to 4 bits as in a server, each row with its own
 scale and offset in float16 (FBGEMM's form). The model is evaluated with the quantised rows. The
-output is a table in Markdown: the mean AUC of float32 over the seeds, and the difference of each
-other precision.
+output is a table in Markdown. The table has the mean AUC of float32 over the seeds, and the
+difference between each other precision and float32.
 """
 
 from __future__ import annotations

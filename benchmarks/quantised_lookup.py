@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pooled lookups of int8 and int4 rows, compared with FBGEMM's CPU kernels.
 
-Bags of ids from a table far larger than the processor's caches, with static ids (0 to n - 1, which
-are their own index) and with hashed ids (any int64). FBGEMM runs in an interpreter of its own:
+Bags of ids are looked up in a table that is far larger than the processor's caches. Ids are static
+(0 to n - 1, which are the rows' indices) or hashed (any int64). FBGEMM runs in an interpreter of
+its own:
 
     python3.11 -m venv /tmp/fbgemm
     /tmp/fbgemm/bin/pip install torch==2.14.1 fbgemm-gpu-cpu==1.9.0
     PYTHONPATH=. python benchmarks/quantised_lookup.py --fbgemm-python /tmp/fbgemm/bin/python
 
 Without an interpreter for FBGEMM, FBGEMM is left out. FBGEMM has static ids only; our static and
-hashed lookups are both compared with it. The last figures are the speed of rows that processes
-share (`SharedRows`), as a share of the speed of private rows.
+hashed lookups are both compared with FBGEMM's lookups. The last figures are the speed of rows that
+processes share (`SharedRows`), as a share of the speed of private rows.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def beside_shared(
     """Return the speed of rows that processes share, as a share of the speed of private rows.
 
     Args:
-        tables: private tables by whether their ids are hashed.
+        tables: private tables; `tables[True]` has hashed ids, and `tables[False]` static ids.
         bits: bits per number of a row.
         batches: static ids `[number of batches, ids per batch]`.
         options: the command's options.

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A gRPC client for requests that no library sends: HTTP/2 frames written by hand.
 
-The client obeys the windows of flow control, since a server ends other connections. The client uses
-no library for messages, so a call may be headers only, end within its message, or say that the
-message is compressed.
+The client obeys the windows of flow control, since a server closes connections that exceed a
+window. The client uses no library for messages, so a call can consist of headers only, end within
+its message, or declare its message as compressed.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Call:
     """A call.
 
     Attributes:
-        sent: number of its data bytes that were sent.
+        sent: number of the call's data bytes that were sent.
         ended: True if the server has ended the call.
         status: gRPC status; None if it has not arrived, or was sent as an index into a table.
         data: that came.
@@ -98,7 +98,8 @@ class RawHttp2:
 
     Attributes:
         calls: the calls by their stream numbers.
-        closed: True if the server has closed the connection, or has announced it.
+        closed: True if the server has closed the connection, or has announced to close the
+            connection.
     """
 
     port: int

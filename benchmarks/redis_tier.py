@@ -128,7 +128,7 @@ def measure(
 
 
 def equal(got: list[Any], rows: np.ndarray) -> None:
-    """Raise RuntimeError if the rows read, joined to an array, are wrong."""
+    """Raise RuntimeError if the first read row differs from the first row of `rows`."""
     array = np.frombuffer(b"".join(got), np.uint8).reshape(rows.shape)
     if not np.array_equal(array[0], rows[0]):
         raise RuntimeError("wrong rows")
@@ -161,7 +161,7 @@ def tier_figures(data: Data, client: redis.Redis, url: str) -> dict[str, Measure
 def hash_figures(
     data: Data, client: redis.Redis, user: redis.Redis, what: str
 ) -> dict[str, Measured]:
-    """Measure the same buckets through a pipeline of redis-py's HMGET and HSET."""
+    """Measure the tier's buckets with redis-py's HMGET and HSET in a pipeline."""
 
     def grouped(keys: np.ndarray) -> tuple[np.ndarray, list[tuple[str, int, int]]]:
         buckets = (keys.view(np.uint64) * SPREAD >> np.uint64(58)).astype(np.uint8)

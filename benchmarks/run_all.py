@@ -3,9 +3,9 @@
 
     PYTHONPATH=. python benchmarks/run_all.py --disk DIRECTORY
 
-The settings take about a minute each; run them while the machine is idle. A benchmark that needs a
-missing part is left out, and its stored result stays. At the end the script rewrites the table in
-benchmarks/README.md. The exit code is 1 if a benchmark failed.
+Each benchmark takes about a minute; run the script while the machine is idle. A benchmark that
+needs a missing part is left out, and its stored result stays. At the end the script rewrites the
+table in benchmarks/README.md. The exit code is 1 if a benchmark failed.
 """
 
 from __future__ import annotations

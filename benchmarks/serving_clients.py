@@ -3,14 +3,15 @@
 
     PYTHONPATH=. python benchmarks/serving_clients.py --protocol json,grpc --candidates 1,32
 
-For each pair the benchmark measures the latency of one client that asks again at once. Then, in an
-open loop, the benchmark finds the highest rate at which 99 % of the answers arrive within
---limit-ms after their request's due time. Clients run in a separate process. To use little CPU,
-HTTP clients write prepared bytes to sockets, and read only an answer's status and length. gRPC's
-client is grpcio with messages of `tritonclient[http]`; it costs about as much as the server.
+For each protocol and number of candidates, the benchmark measures the latency of one client that
+sends its next request after each answer. Then, in an open loop, the benchmark finds the highest
+rate at which 99 % of the answers arrive within --limit-ms after the request's due time. Clients run
+in a separate process. To use little CPU, HTTP clients write prepared bytes to sockets, and read
+only an answer's status and length. The gRPC client is grpcio with messages of `tritonclient[http]`,
+and needs about as much CPU as the server.
 
 --triton-python names an interpreter with nvidia-pytriton and onnxruntime: then Triton gets the same
-requests, alternating with our server for each pair.
+requests, in turn with our server.
 """
 
 from __future__ import annotations
@@ -299,7 +300,7 @@ def start(root: Path, options: Any) -> tuple[subprocess.Popen[str], tuple[int, i
 
 
 def prepared(options: Any, directory: str) -> Path:
-    """Return a run of one checkpoint."""
+    """Return the directory of a run with one checkpoint; train the run if necessary."""
     root: Path = options.run or Path(directory) / "run"
     if not root.exists():
         trainer = multiprocessing.get_context("spawn").Process(

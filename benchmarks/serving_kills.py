@@ -3,9 +3,10 @@
 
     PYTHONPATH=. python benchmarks/serving_kills.py --seconds 600 --json output/serving_kills.json
 
-A training writes one delta per second, a server of several processes follows it, and clients ask at
-a fixed rate. Every --every seconds one process is killed: a worker, the writer or the training, in
-turn. The script restarts the training at once, and the server restarts its own processes.
+A training writes one delta per second, a server of several processes follows the training, and
+clients send requests at a fixed rate. Every --every seconds one process is killed: a worker, the
+writer or the training, in turn. The script restarts the training at once, and the server restarts
+its own processes.
 
 A request whose connection ends because its process was killed is sent again, once, on a new
 connection, as clients and load balancers do with read-only requests. It counts as `dropped`. A
@@ -191,7 +192,7 @@ def wait_for_full(root: Path, trainer: Any) -> None:
 
 
 def measure(root: Path, options: Any) -> dict[str, Any]:
-    """Ask and kill; return the results."""
+    """Send requests and kill processes; return the results."""
     context = multiprocessing.get_context("spawn")
     first = context.Process(target=train, args=(root, options))
     first.start()

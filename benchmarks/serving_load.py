@@ -38,7 +38,7 @@ RUNTIMES = ("onnxruntime", "mindspore")
 
 
 def network(hidden: Sequence[int] = HIDDEN) -> Any:
-    """Return a network of 26 rows of 16 floats and 13 numbers into an MLP."""
+    """Return an MLP over the 26 rows (16 floats each) and 13 numbers of a sample."""
     import mindspore as ms
     from mindspore import Tensor, nn, ops
 
@@ -66,12 +66,12 @@ def train(root: Path, options: Any, deltas: int) -> None:
 def train_steps(
     root: Path, options: Any, steps: Iterable[object], every_steps: int, seed: int
 ) -> None:
-    """Train one step with a delta per item of `steps`, from the newest checkpoint if there is one.
+    """Train one step and save a delta per item of `steps`; continue from the newest checkpoint.
 
     Args:
         root: directory of the run; a new one begins with a full checkpoint of all keys.
         options: options with `keys`, `batch` and `hidden`.
-        steps: any items; each item is requested before its step.
+        steps: an iterable of any items; the next item is requested before each step.
         every_steps: steps between full checkpoints.
         seed: seed of rows and batches.
     """
@@ -173,7 +173,7 @@ class Load:
             due += period
 
     def phase(self, name: str, seconds: float, each_second: Callable[[], None]) -> None:
-        """Count a phase's requests for some seconds."""
+        """Count requests as requests of this phase for some seconds."""
         self._phase = name
         end = time.perf_counter() + seconds
         while (left := end - time.perf_counter()) > 0:
@@ -199,7 +199,7 @@ def milliseconds(latencies: list[float]) -> dict[str, float]:
 
 
 def network_of_environment() -> Any:
-    """Return the network with the widths in the server's environment."""
+    """Return the network; an environment variable of the server has the widths."""
     return network([int(width) for width in os.environ["SERVING_LOAD_HIDDEN"].split(",")])
 
 
@@ -283,7 +283,7 @@ def cpu_seconds(server: subprocess.Popen[str]) -> float:
 
 
 def memory_of(server: subprocess.Popen[str]) -> dict[str, float]:
-    """Return megabytes of a server's processes: the sum of their proportional shares."""
+    """Return the memory of a server's processes in MB: the sum of proportional shares (PSS)."""
     processes = processes_of(server)
     megabytes: dict[str, float] = {}
     for pid in processes:

@@ -4,11 +4,11 @@
     PYTHONPATH=. python benchmarks/serving_start.py --keys 10000000 --directory /data --json F
 
 A training writes one full checkpoint, with the optimizer's states. Each round drops the files from
-the page cache and reads them from one end to the other. The round then drops the files again and
-starts a server that answers from them, and starts the server again with the files in memory. Last,
-the round starts a server of 1,000 rows, which shows the time for the processes alone. `by_reading`
-is the start from the disk minus the start of the small server, divided by the reading time. 1 means
-that the disk alone sets the time.
+the page cache and reads them from one end to the other. The round then drops the files again,
+starts a server from the disk, and starts the server again with the files in memory. Last, the round
+starts a server of 1,000 rows, which shows the time for the processes alone. `by_reading` is the
+time to start from the disk minus the time to start the small server, divided by the reading time. A
+value of 1 means that the start is as fast as the disk.
 """
 
 from __future__ import annotations

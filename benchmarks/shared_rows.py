@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lookups in rows shared by processes while one process publishes deltas, and their memory use.
+"""Lookups in rows that processes share, and memory use, while one process publishes deltas.
 
     PYTHONPATH=. python benchmarks/shared_rows.py --gigabytes 2 --json output/shared_rows.json
 
@@ -98,7 +98,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def load(shared: SharedRows, rows: int, options: argparse.Namespace) -> None:
-    """Publish all rows; the numbers of each row are its version."""
+    """Publish all rows; each number of a row shows the row's version."""
     shared.clear(rows)
     for first in range(0, rows, 1 << 18):
         numbers = np.arange(first, min(first + (1 << 18), rows))
@@ -112,7 +112,7 @@ def load(shared: SharedRows, rows: int, options: argparse.Namespace) -> None:
 def change(
     shared: SharedRows, rows: int, options: argparse.Namespace, number: int
 ) -> tuple[float, float]:
-    """Publish a delta with its own range of keys; return the seconds of its parts."""
+    """Publish a delta for the next range of keys; return the seconds to publish and to settle."""
     version = number + 1
     first = number * options.delta_rows % max(rows - options.delta_rows, 1)
     keys = bench_common.spread_keys(np.arange(first, min(first + options.delta_rows, rows)))
@@ -164,7 +164,7 @@ def read(
 
 
 def share(pid: int | str) -> float:
-    """Return kilobytes of a process: its proportional share."""
+    """Return the memory of a process in kB: the process's proportional share (PSS)."""
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1]) * 1.024

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The share of keys that a sketch admits too early, by the sketch's bytes per counted key.
 
-Each distinct key is seen one time less than the threshold, so an exact count admits no key.
+Each distinct key occurs threshold - 1 times, so an exact count admits no key.
 """
 
 from __future__ import annotations

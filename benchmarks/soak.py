@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Long training with all tiers (device, host, Redis and SSD), admission, eviction and prefetch.
 
-A model whose table has tiers and its twin in memory train on the same batches. Keys drift, so that
-rows are inserted and evicted. Memory must stay constant, and at the end both models must have the
-same bits.
+Two models train on the same batches: one model's table has tiers, and the other model's table is in
+memory. Keys drift, so that rows are inserted and evicted. Memory must stay constant, and at the end
+both models must have the same bits.
 
     python benchmarks/soak.py --seconds 180 --json soak.json
 """

@@ -195,7 +195,7 @@ def ours(options: argparse.Namespace, directory: Path) -> dict[str, Any]:
 
 
 def rocksdb(options: argparse.Namespace, directory: Path) -> dict[str, Any] | None:
-    """Return the same results of RocksDB, or None if rocksdict is missing."""
+    """Return RocksDB's results for the same rows, or None if rocksdict is missing."""
     try:
         import rocksdict
     except ImportError:
@@ -305,7 +305,8 @@ def main() -> None:
     directory.mkdir(parents=True)
     try:
         size = max(64 << 20, options.rows * options.row_bytes * 5 // 4 // 4096 * 4096)
-        # Measure before and after, because the speed of shared disks changes.
+        # Measure the disk before and after the benchmark, because the speed of shared disks
+        # changes.
         ask = options.fio_seconds > 0
         fio = [ask_fio(directory, options.fio_seconds, size) if ask else None]
         figures: dict[str, Any] = {"ssd": ours(options, directory)}

@@ -19,7 +19,7 @@ Run = Callable[[int], float]
 
 
 class StepCase:
-    """Runs of a network: ours in each precision, its tables alone, and other frameworks.
+    """Runs of a network: our network in each precision, our tables alone, and other frameworks.
 
     A run is a function of the step's number that returns the step's seconds.
 
@@ -74,7 +74,7 @@ class StepCase:
             name: 'tables', or one of `step_report.STEPS`.
             run: the run.
             precision: to stand beside. Default: all.
-            about: description of the run for people. Default: nothing.
+            about: description of the run, to be printed. Default: nothing.
         """
         self._runs[precision, name] = run
         if about:

@@ -35,7 +35,7 @@ PAUSE = 0.02  # seconds, in which threads of the run before stop to spin
 
 
 class GivenRows(nn.Cell):
-    """A lookup that always returns the same rows: a parameter, so that the rows get a gradient."""
+    """A lookup that always returns the same rows; the rows are a parameter, to get a gradient."""
 
     def __init__(self, name: str, rows: np.ndarray) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class TableStep(nn.Cell):
         self.grad = ops.GradOperation(get_by_list=True, sens_param=True)
 
     def construct(self, ids: Tensor, gradients: tuple[Tensor, ...]) -> Tensor:
-        """Run a step; return an id, to wait for its end."""
+        """Run a step; return an id, which the caller reads to wait for the end of the step."""
         update = self.optimizer(self.grad(self.lookups, self.weights)(ids, gradients))
         return ops.depend(ids[0, 0], update)
 
@@ -120,8 +120,9 @@ def dense_runs(
     """Return the runs 'forward', 'gradients' and 'dense' of a network.
 
     Args:
-        make: returns the network with its loss; the network's lookups are `GivenRows`.
-        make_optimizer: returns the optimizer for parameters.
+        make: function that returns the network with its loss; the network's lookups are
+            `GivenRows`.
+        make_optimizer: function that returns the optimizer for parameters.
         batch: inputs of the network.
     """
     forward, second, third = make().set_train(), make(), make()
@@ -200,5 +201,5 @@ def parts_of(times: Mapping[str, np.ndarray], inside: float) -> dict[str, float]
 
 
 def by_bare(times: Mapping[str, np.ndarray], whole: str) -> float:
-    """Return the median ratio of the whole step to bare products plus bare table step."""
+    """Return the median ratio of the whole step to the sum of bare products and tables' step."""
     return float(np.median(times[whole] / (times["products"] + times["tables"])))

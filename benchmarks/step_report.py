@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results of a step's runs (`step_parts.py`), and tables of them for people."""
+"""Results of a step's runs (`step_parts.py`), and printed tables of the results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from step_parts import PARTS, by_bare, parts_of
 import mindspore_rec as mr
 
 STEPS = ("ours", "mindspore", "torch", "tfra")
-# The names stay the same as in all stored results.
+# All stored results have these names, so the names must not change.
 TITLES = {"mindspore": "vanilla"}
 
 
@@ -38,8 +38,7 @@ def figures(
     """Return the results of one network in one precision.
 
     Args:
-        times: seconds of each run: the runs of `step_parts`, with 'ours' the whole step, and the
-            peers' runs.
+        times: seconds of each run of `step_parts` and of each peer's run; 'ours' is the whole step.
         inside: seconds of the tables' operators in a step of our network, by operator.
         batch: samples per step.
     """

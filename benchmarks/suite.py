@@ -38,7 +38,8 @@ class Benchmark:
             disk to measure, and `{movielens}` for the directory of MovieLens' files.
         tiny: arguments for a few seconds, which only show that the script runs.
         needs: of `NEEDS`.
-        path: path of the script from the repository's root. Default: its name in `benchmarks`.
+        path: path of the script from the repository's root. Default: a script in `benchmarks` with
+            the benchmark's name.
         codes: exit codes of a complete run. Default: 0.
     """
 

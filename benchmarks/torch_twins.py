@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The click models in PyTorch, with the present weights of our network.
+"""The click models in PyTorch, initialized with the current weights of our network.
 
 The models are written from the papers' formulas with PyTorch's own layers; `accuracy_twin.py`
 trains them.
@@ -22,8 +22,8 @@ class Twin(nn.Module):
     Args:
         name: 'wide_deep', 'dcn', 'dcn_v2' (with full matrices), 'deepfm' or 'dlrm'.
         net: our network, with one hash table for all fields.
-        keys: int64 [V], the key of number k at k - 1. The keys get rows in our tables with initial
-            values, which are copied.
+        keys: int64 [V], the key of id k at index k - 1. The keys are inserted into our tables, and
+            the initial values of the rows are copied.
     """
 
     def __init__(self, name: str, net: Any, keys: np.ndarray) -> None:

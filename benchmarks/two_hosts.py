@@ -5,10 +5,11 @@
 
 The hosts are network namespaces of this machine (`network_hosts.py`), with TCP over a link whose
 speed `tc` limits, and without shared memory. Runs alternate between one host, and two hosts at each
-speed. For two hosts, the output has the step's time beyond computing, beside its sent bytes divided
-by the link's data rate. Computing is the step's time on one host minus the time for the same bytes
-there when both workers are ready. Losses must have equal bits in all runs. The link has no added
-delay, since this would need netem.
+speed. For two hosts, the output compares the step's time without computing to the least possible
+time, which is the sent bytes divided by the link's data rate. The computing time is the step's time
+on one host, minus the time to exchange the same bytes on that host when both workers are ready.
+Losses must have equal bits in all runs. The link has no added delay, since a delay would need
+netem.
 """
 
 from __future__ import annotations
@@ -81,15 +82,15 @@ def measure(model: str, args: Any) -> dict[str, Any]:
 
 
 def step_seconds(runs: list[list[dict[str, Any]]]) -> np.ndarray:
-    """Return the median seconds per step of each run, of the slower worker."""
+    """Return the slower worker's median seconds per step, for each run."""
     each = [np.max([answer["seconds"] for answer in answers], axis=0) for answers in runs]
     return np.array([float(np.median(steps)) for steps in each])
 
 
 def same(near: list[list[float]], far: list[list[float]]) -> bool:
-    """True if two workers' losses have equal bits, over the steps that both have run.
+    """True if two series of runs have losses with equal bits, over the steps that both series have.
 
-    The first steps of all runs, as `[worker 0's, worker 1's]` for each run.
+    The list of a run has the losses of worker 0, followed by the losses of worker 1.
     """
 
     def by_worker(runs: list[list[float]]) -> list[list[float]]:

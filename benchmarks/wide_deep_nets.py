@@ -87,10 +87,10 @@ class VanillaWideDeep(nn.Cell):
 
 
 def hash_lookups(rows: int, name: str) -> tuple[Any, Any]:
-    """Return the lookups of both parts, in hash tables that have all rows.
+    """Return the lookups of the deep and the wide part, in hash tables that have all rows.
 
     Args:
-        rows: number of ids per table; their keys are `bench_common.spread_keys` of their numbers.
+        rows: number of ids per table; the ids' keys are `bench_common.spread_keys` of the ids.
         name: prefix of the tables' names.
     """
     deep = mr.HashEmbeddingLookup(DIM, ms.int64, name=f"{name}.deep")

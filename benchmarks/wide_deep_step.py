@@ -15,10 +15,10 @@ alternating steps of one run:
                Adam; the network compiled where that is faster; autocast for bfloat16
     tfra       63-bit keys in TensorFlow Recommenders Addons' dynamic embeddings, one `tf.function`
 
-The last two frameworks run in separate processes, with the interpreters of `--torch-python` and
+PyTorch and TFRA run in separate processes, with the interpreters of `--torch-python` and
 `--tfra-python`; a missing framework is left out. `step_parts.py` describes the parts of the step.
-The whole step is also reported as a multiple of the minimum for any dense network: the bare
-products (`bare_products.py`) and the same tables' step without a network.
+The script also divides the time of the whole step by a lower bound. The lower bound is the time of
+the bare products (`bare_products.py`) plus the time of the tables' step without a network.
 """
 
 from __future__ import annotations

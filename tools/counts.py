@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts of code and text that are hard to read: one idea in several forms, for example.
+"""Counts of places that make code and text hard to read, such as one idea in several forms.
 
     python tools/counts.py
     python tools/counts.py --places vague_variables
@@ -24,7 +24,7 @@ READ = ("mindspore_rec", "models", "examples", "datasets", "benchmarks", "tools"
 """Folders whose Python is for readers."""
 
 MOST_ARGUMENTS = 10
-# A table's settings, which the library's own cells take instead of separate arguments, and records
+# A table's settings, which the library's own cells take as one argument, and classes of records
 # that the library returns.
 MAY_HAVE_MORE = ("TableConfig", "Explanation", "Outcome", "Status", "TrainSummary", "WorkerOutcome")
 OTHER_WORDS = re.compile(r"^(embedding_size|dim)$|quantis", re.IGNORECASE)
@@ -96,7 +96,7 @@ def faces() -> list[Path]:
 
 
 def definition(module: str, name: str) -> tuple[str, ast.stmt] | None:
-    """Return a name's class or function, and its module; None if it is something else."""
+    """Return a name's class or function, and its module; None for other kinds of names."""
     path = ROOT.joinpath(*module.split("."))
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     if not file.is_file():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check if a code change changes a bit: small trainings from fixed seeds, as digests.
+"""Check if a code change changes any bit: compare digests of small trainings from fixed seeds.
 
     python tools/guard.py --json output/before.json        before the change
     python tools/guard.py --compare output/before.json     after it

@@ -3,9 +3,9 @@
 
     pip install grpcio-tools && python tools/proto_descriptor.py
 
-Code that protoc generates runs only with similar versions of protobuf. Code of protoc also
-registers its messages in the shared pool, where other packages, such as Triton's client, register
-messages of the same names. A descriptor avoids both problems.
+Code that protoc generates runs only with similar versions of protobuf. Generated code also
+registers its messages in protobuf's shared pool, where other packages, such as Triton's client,
+register messages of the same names. A descriptor without generated code avoids both problems.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ CPP_TESTS = Path("tests/csrc")
 CPP_ENDINGS = (".cc", ".h", ".inl")
 PYTHON = ("mindspore_rec", "models", "benchmarks", "datasets", "examples", "tools", "tests")
 
-# Number of test files that are collected before they run: collecting all takes half a minute.
+# Number of test files that are collected before they run: collecting all files takes half a minute.
 AT_A_TIME = 6
 
 # Python tests of compiled code, by folders of csrc; other folders use 'parameter'.
@@ -186,7 +186,7 @@ def _module(file: Path) -> str:
 def nearest_tests(changed: Sequence[Path]) -> list[Path]:
     """Return the test files that a change may break, the nearest first.
 
-    Of two equally near files, the file in a folder with a changed file is first. The slowest test
+    If two files are equally near, a file in a folder with a changed file is first. The slowest test
     files are last.
     """
     from tests.support.slow_tests import SLOW
@@ -208,7 +208,7 @@ def _is_test(file: Path) -> bool:
 
 
 def _tests_of(file: Path) -> Path | None:
-    """Return the test folder of a file that no import leads to; None if there is none."""
+    """Return the test folder of a file that no import leads to; None if the file has none."""
     if CSRC in file.parents or CPP_TESTS in file.parents:
         inside = file.relative_to(CSRC if CSRC in file.parents else CPP_TESTS)
         names = [part for part in inside.parts if part in PYTHON_TESTS] or [""]

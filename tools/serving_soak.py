@@ -4,10 +4,11 @@
     python tools/serving_soak.py --seconds 3600 --json output/serving_soak.json
 
 Clients ask at a fixed rate, over kept and new connections, and compare the answers. Misbehaving
-clients (`strangers.py`) have no token, send slowly, partially, compressed, too much or nonsense.
-Memory, threads, open files and CPU time of the server, and the 99th percentile of the clients'
-latency, must stay flat. A slope is the median of the slopes between all pairs of samples after the
-warm-up. A value fails if it grows, with 95 % confidence, by more than its limit.
+clients (`strangers.py`) send requests that have no token, are slow, incomplete, compressed or too
+large, or are no requests at all. Memory, threads, open files and CPU time of the server, and the
+99th percentile of the clients' latency, must stay flat. A slope is the median of the slopes between
+all pairs of samples after the warm-up. A value fails if it grows, with 95 % confidence, by more
+than its limit.
 """
 
 from __future__ import annotations
@@ -175,7 +176,7 @@ def disturb(place: Place, rate: float, seed: int, pipe: Any) -> None:
 
 
 def start(root: Path, token: str, options: Any) -> tuple[subprocess.Popen[str], int, int]:
-    """Start the server with tokens, both protocols and an access log; return it and its ports."""
+    """Start a server with tokens, both protocols and an access log; return process and ports."""
     tokens = root.with_name("tokens")
     tokens.write_text(token)
     tokens.chmod(0o600)
@@ -224,7 +225,7 @@ def thread_names(pid: int) -> dict[str, int]:
 
 
 def milliseconds(latencies: list[float], percent: float, waited: float) -> float:
-    """Return a percentile of seconds; `waited`, the sample's duration, if nothing was answered."""
+    """Return a percentile of seconds; if there are no answers, return the duration `waited`."""
     return round(float(np.percentile(latencies or [waited], percent)) * 1000, 3)
 
 
@@ -232,7 +233,8 @@ def growth(times: np.ndarray, values: np.ndarray) -> dict[str, float]:
     """Return the growth of a series from its start to its end, and its median.
 
     The slope is the median of the slopes between all pairs (Theil and Sen), so that spikes do not
-    change it. `surely` is the growth by the lower end of its 95 % interval, by Kendall's variance.
+    change it. `surely` is the growth at the lower end of the slope's 95 % interval, computed with
+    Kendall's variance.
     """
     first, second = np.triu_indices(len(times), 1)
     slopes = np.sort((values[second] - values[first]) / (times[second] - times[first]))
@@ -248,7 +250,7 @@ def growth(times: np.ndarray, values: np.ndarray) -> dict[str, float]:
 
 
 def soak(server: subprocess.Popen[str], place: Place, options: Any) -> dict[str, Any]:
-    """Load the server; return the samples, and True if they are flat."""
+    """Load the server; return the samples, and True if the samples are flat."""
     context = multiprocessing.get_context("spawn")
     pipes, processes = [], []
     for work in (

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Make the wheel `mindspore_rec_serving` from the wheel `mindspore_rec`.
 
-The small wheel has the folders `common` and `serve`, the public modules, and the native core,
-unchanged: nothing is compiled or copied by hand. The two wheels differ only in their requirements;
-MindSpore is not a requirement of this wheel.
+The small wheel has unchanged copies of the folders `common` and `serve`, the public modules, and
+the native core. Nothing is compiled, and nothing is copied by hand. MindSpore is not a requirement
+of the small wheel.
 
     python tools/serving_wheel.py output/mindspore_rec-*.whl
 """
@@ -70,7 +70,7 @@ def metadata(version: str) -> str:
 
 
 def make(source: Path) -> Path:
-    """Write the wheel beside the other wheel, and return its path."""
+    """Write the small wheel beside the full wheel, and return the small wheel's path."""
     with WheelFile(source) as whole:
         version = whole.parsed_filename["ver"]
         tags = source.stem.split("-", 2)[2]

@@ -31,7 +31,7 @@ class Place:
 
     Args:
         http, grpc: ports.
-        token: a valid token, for clients that have one and misbehave anyway.
+        token: a valid token, for clients that misbehave in spite of a valid token.
         stay: seconds that slow senders stay.
         rng: decides sizes.
     """

@@ -101,7 +101,7 @@ def _same_bits(first: Found, second: Found) -> bool:
 def _cases(
     core: Core, devices: tuple[str, str], batches: Sequence[int], chosen: str
 ) -> Iterator[Case]:
-    """Yield the cases; the reference device's programs are made before the tested device's."""
+    """Yield the cases, after making all programs, first for the reference device."""
     kinds = []
     for (name, build), precision in itertools.product(
         [*CASES.items(), *NETWORKS.items()], TOLERANCE
@@ -122,8 +122,8 @@ def _cases(
         if name in NETWORKS:
             sizes = sorted({min(size, _ROWS_OF_NETWORKS) for size in batches})
         elif "norm" in name and "relu" in name:
-            # Sums of a normalization are not exact: with many rows some sums are within rounding of
-            # 0.
+            # Sums of a normalization are not exact. With many rows, some sums are so near 0 that
+            # rounding decides their signs.
             sizes = [size for size in batches if size <= _ROWS_OF_NETWORKS]
         yield Case(title, precision, both, "relu" in name, sizes)
 

@@ -30,7 +30,7 @@ _NAMES = {
 
 
 def find_native() -> Path:
-    """Return the native core of this clone.
+    """Return the path of the native core in this repository.
 
     Raises:
         FileNotFoundError: the core was not compiled.
@@ -105,10 +105,10 @@ class Core:
         return str(min(libraries))
 
     def bind(self, name: str, arrays: Sequence[np.ndarray]) -> Callable[[], None]:
-        """Return a function that runs an operator on arrays: first its inputs, then its outputs.
+        """Return a function that runs an operator; arguments are the inputs, then the outputs.
 
-        An exception of the operator ends the process with its message, because outside of MindSpore
-        nothing catches it.
+        An exception in the operator ends the process with the exception's message, because nothing
+        outside of MindSpore catches exceptions.
         """
         for i, array in enumerate(arrays):
             if not array.flags.c_contiguous:
@@ -136,7 +136,7 @@ class Core:
 
 
 def _load(path: Path) -> Any:
-    """Return the core as a module; add an empty package if its package is not imported."""
+    """Import the core from `path`; register an empty package if the package is not imported."""
     if _CORE in sys.modules:
         return sys.modules[_CORE]
     package, _, _ = _CORE.partition(".")

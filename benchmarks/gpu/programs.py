@@ -30,15 +30,14 @@ class Columns(NamedTuple):
 
 
 class Program:
-    """Layers in the order of their computation; initializes their parameters.
+    """Builder of a program: adds layers in the order of computation, and initializes parameters.
 
     Args:
         core: the native core, which sets the program's device.
         precision: type of the products' factors, 'float32' or 'bfloat16'.
         training: True if batches are normalized by their own statistics.
-        exact: True if weights are small multiples of 1/2. With exact programs, sums of a few layers
-            are exact for inputs that are small multiples of 1/4, and rounding never changes the
-            sign of a number.
+        exact: True if weights are small multiples of 1/2. Then the sums of a few layers are exact
+            for inputs that are small multiples of 1/4, and rounding never changes a number's sign.
         seed: of the parameters.
     """
 
@@ -72,7 +71,7 @@ class Program:
         self.input_widths.append(columns.width)
 
     def inputs(self, *widths: int) -> Columns:
-        """Return the joined columns of inputs with these numbers of floats per row."""
+        """Read one input for each width into adjacent columns; return the columns."""
         joined = self.value(sum(widths))
         offset = 0
         for width in widths:
@@ -83,7 +82,7 @@ class Program:
     # ---- parameters and further inputs
 
     def weight(self, rows: int, columns: int, fan_in: int) -> int:
-        """Return the index of a new matrix, with He et al. uniform or exact numbers."""
+        """Return the index of a new matrix, with exact numbers or uniform numbers (He et al.)."""
         if self.exact:
             taken = self.rng.random((rows, columns)) < min(1.0, 8 / fan_in)
             signs = self.rng.integers(0, 2, (rows, columns)) - 0.5
@@ -92,7 +91,7 @@ class Program:
         return self.parameter(self.rng.uniform(-bound, bound, (rows, columns)))
 
     def vector(self, width: int, around: float = 0.0) -> int:
-        """Return the index of a new vector, with numbers around one."""
+        """Return the index of a new vector, whose numbers are within 0.5 of `around`."""
         return self.parameter(around + self.rng.integers(-2, 3, width) / 4)
 
     def parameter(self, values: np.ndarray) -> int:
@@ -106,7 +105,7 @@ class Program:
         return len(self.extras) - 1
 
     def masks(self, width: int, count: int) -> tuple[int, int, int]:
-        """Return the additional inputs of a dropout of half of the units; none for 0 masks."""
+        """Add `count` random masks of a dropout of rate 0.5; return the additional inputs."""
         if not count:
             return _NO_MASKS
         drawn = self.rng.integers(0, 2, (count, width)) * np.float32(2.0)
@@ -150,8 +149,8 @@ class Program:
     ) -> Columns:
         """Add a batch normalization, and return its output."""
         y = self.value(x.width) if output is None else output
-        # The shift is not 0, since a number equal to its column's mean would become 0, and rounding
-        # would decide its sign and so a slope.
+        # With a shift of 0, a number equal to its column's mean would become 0. Rounding would then
+        # decide the number's sign, and so the slope of the activation.
         learned = (self.vector(x.width, 1.0), self.vector(x.width, 0.1))
         moving = (
             self.extra(self.rng.normal(0, 0.1, x.width).astype(np.float32)),

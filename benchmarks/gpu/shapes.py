@@ -25,8 +25,8 @@ class Shape:
         numbers: count of numbers per sample.
         hidden: widths of the perceptron (for DLRM, of the top perceptron).
         bottom: widths of DLRM's bottom perceptron, without its last width, `DIM`. Default: no DLRM.
-        cross: layers of DCN-V2's cross network, in which numbers have vectors like fields. Default:
-            none.
+        cross: number of layers of DCN-V2's cross network; there each number has a vector, as each
+            field does. Default: none.
     """
 
     fields: int
@@ -37,7 +37,7 @@ class Shape:
 
     @property
     def wide(self) -> bool:
-        """True if a sum of single weights by id is added to the logit."""
+        """True if the logit includes the sum of one weight per id."""
         return not self.cross and not self.bottom
 
     @property

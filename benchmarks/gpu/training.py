@@ -79,7 +79,7 @@ class Tables:
                 table.put(keys, values.astype(np.float32))
 
     def step(self, wide: bool) -> None:
-        """Update the rows by the gradients since the last step."""
+        """Update the rows with the gradients accumulated since the last update."""
         self.steps += 1
         for table, binding in zip((self.deep, self.wide), self.bindings, strict=True):
             if table is self.deep or wide:
@@ -91,8 +91,8 @@ class Tables:
 
 
 def _descriptor(table: Any) -> np.ndarray:
-    # The fields of LookupDescriptor of csrc/ops/operator.h: no padding, sum, no weights, int64
-    # keys, weight 1.
+    # The values of LookupDescriptor's fields (csrc/ops/operator.h): no padding, sum, no weights,
+    # int64 keys, weight 1.
     return np.array([table.id, 0, 0, 0, 0, 0, 1], np.int64)
 
 

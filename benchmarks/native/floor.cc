@@ -6,8 +6,9 @@
 //   gather   read the value of each distinct row at a known random address, write it out once a lookup
 //   update   read, change and write value and two moments of each distinct row (Adam's arithmetic)
 //
-// Distinct rows and the lookup -> row map are inputs: no hashing, no summing, no search. Only
-// with_probe first reads one random cache line per distinct row, as any hash index must.
+// Distinct rows and the lookup -> row map are inputs: no hashing, no summing, no search. If
+// with_probe is set, gather first reads one random cache line per distinct row, as any hash index
+// must.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -27,8 +28,9 @@ void Split(int threads, size_t n, Fn fn) {
 
 }  // namespace
 
-// rows: row i starts at rows + i * stride floats: value, m, v of dim floats each.
-// distinct: n_distinct row numbers. inverse: n lookups -> index into distinct. out: [n, dim].
+// Row i starts at rows + i * stride and has a value, m and v of dim floats each. The array distinct
+// has n_distinct row numbers. For each of n lookups, inverse has an index into distinct. The output
+// is out [n, dim].
 extern "C" void floor_gather(const float* rows, size_t stride, int dim, const int64_t* distinct,
                              size_t n_distinct, const int32_t* inverse, size_t n, const uint64_t* index,
                              size_t index_lines, int with_probe, float* scratch, float* out, int threads) {

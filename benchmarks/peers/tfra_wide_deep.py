@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wide & Deep in TensorFlow with its Recommenders Addons, as a worker: dynamic embeddings.
+"""Wide & Deep with TensorFlow Recommenders Addons' dynamic embeddings, as a worker.
 
 Ids are 63-bit keys. The whole step is one `tf.function`. Keras' Adam trains the dense network and,
 through the addons' wrapper, the tables.

@@ -81,7 +81,7 @@ class Training:
 
 @contextlib.contextmanager
 def limited(seconds: int) -> Any:
-    """Raise TimeoutError if the block takes longer."""
+    """Raise TimeoutError if the block takes longer than `seconds`."""
 
     def stop(*_: Any) -> None:
         raise TimeoutError(f"took more than {seconds} s")

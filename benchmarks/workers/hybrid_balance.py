@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of each worker after training lookups of all keys of a table (`hybrid_parallel.py`).
+"""Rows per worker after training has looked up all keys of a table (`hybrid_parallel.py`).
 
 python -m mindspore_rec.launch -n N benchmarks/workers/hybrid_balance.py KEYS
 """
@@ -19,7 +19,7 @@ _CHUNK = 250_000
 
 
 def main() -> None:
-    """Insert the keys, each worker a share in turn, and print the rows of all workers."""
+    """Insert a share of the keys on each worker, and print the number of rows of each worker."""
     group = worker_group()
     lookup = mr.HashEmbeddingLookup(1, ms.int64, name="balance")
     keys = int(sys.argv[1])

@@ -3,8 +3,8 @@
 
     python benchmarks/workers/hybrid_worker.py SOCKET NAME MODEL BATCH ROWS SEED
 
-The process connects to the socket, sends a description of itself, and runs the steps that it is
-told to. Process number i of the processes with its name draws its batches from SEED + i.
+The process connects to the socket, sends a description of itself, and runs steps on command.
+Process i of the processes with the same NAME draws its batches from the seed SEED + i.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Trainer:
         }
 
     def move(self, parts: list[int], rounds: int) -> list[float]:
-        """Return the seconds of sending parts of this many bytes to each other worker, all ready.
+        """Return the seconds to send messages of these sizes to the other workers, by round.
 
         A barrier before each exchange makes the workers begin together, so that only the transfer
         takes time.

@@ -45,9 +45,9 @@ class Split:
         dense: float32 [N, M], standardized numbers.
         labels: float32 [N, T], 0 or 1, one column per task.
         weight: float32 [N], the survey's ``instance_weight``: the number of people that the row
-            represents. Used for weighted evaluation; not a feature.
-        age: float32 [N], in years, as in the file. Used to evaluate a part of the rows; `dense` has
-            the standardized age.
+            represents. The weight is for weighted evaluation, and is not a feature.
+        age: float32 [N], in years, as in the file. This age is for evaluating a part of the rows;
+            `dense` has the standardized age.
     """
 
     ids: np.ndarray
@@ -105,8 +105,8 @@ def load(
             it is the label of the task ``never_married`` (default ``("income",)``).
         exact: Numeric columns whose exact values are also categorical features (default: the four
             amounts). The exact columns stay numeric features too.
-        min_count: Minimum number of training rows with an exact value for the value to get its own
-            key, at least 1 (default 5). Rarer values share one key.
+        min_count: Number of training rows that an exact value needs to get its own key, at least 1
+            (default 5). Rarer values share one key.
         validation: Share of the training rows to use for validation, in [0, 1) (default 0).
         seed: Seed of the choice of validation rows.
 

@@ -63,7 +63,8 @@ def check_content(path: Path) -> None:
         path: One of the two files, under its published name.
 
     Raises:
-        ValueError: the file is not complete gzip data, or its text differs. The file is removed.
+        ValueError: the file is not complete gzip data, or its text differs from the published text.
+            The file is removed.
     """
     digest = hashlib.sha256()
     try:

@@ -45,7 +45,7 @@ def fetch_archive(
         options: of `archive_parser`.
         name: file name of the archive in the directory.
         extract: function that unpacks an archive into a directory and returns the files; None
-            leaves it packed.
+            leaves the archive packed.
     """
     try:
         options.output.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Download a large public file: resume it after a break, check it, and move it into place."""
+"""Download a large public file: resume after a break, check the digest, and rename the file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def fetch(
 ) -> Path:
     """Download ``url`` to ``destination``.
 
-    The downloaded part is in ``destination.partial``. A later call continues  the download (HTTP
+    The downloaded part is in ``destination.partial``. A later call continues the download (HTTP
     Range with If-Range, so that a file that changed on the server is downloaded anew). A server
     without range requests sends the whole file again.
 
@@ -40,8 +40,8 @@ def fetch(
         The path of the file.
 
     Raises:
-        ValueError: an argument is out of range, or the digest differs. The download is then
-            removed.
+        ValueError: an argument is out of range, or the digest differs. A download with a wrong
+            digest is removed.
         OSError: the server refused, or the connection broke ``attempts`` times.
     """
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):

@@ -40,8 +40,8 @@ class DataFile:
         name: in the directory.
         bytes: its size.
         sha256: digest in hexadecimal.
-        rows: number of its rows; 0 for a file that belongs to a data file, such as MindRecord's
-            index.
+        rows: number of rows in the file; 0 for a file that belongs to a data file, such as
+            MindRecord's index.
     """
 
     name: str
@@ -93,8 +93,8 @@ class Manifest:
         """Read the manifest of ``directory``.
 
         Raises:
-            ValueError: there is no manifest, it has another version, or a file in it is missing or
-                has another size.
+            ValueError: the manifest is missing or has another version, or a file in the manifest is
+                missing or has another size.
         """
         path = directory / MANIFEST_NAME
         if not path.is_file():
@@ -130,11 +130,11 @@ class Manifest:
 
 
 def digest_files(directory: Path, data: str = "", rows: int = 0) -> tuple[DataFile, ...]:
-    """Size and digest of every file of ``directory``, by name; reads all files.
+    """Return the size and digest of every file of ``directory``, by name; reads all files.
 
     Args:
         directory: where they are.
-        data: name of the data file among these files.
+        data: name of the data file in the directory.
         rows: its rows.
     """
     return tuple(

@@ -3,8 +3,8 @@
 
 A block is ``block_rows`` rows. In MindRecord, a block is one record, and each column is one array
 ``[rows, width]``. In Parquet, a block is one row group, and each column is a fixed-size list. One
-row per record would limit a MindSpore pipeline to about 20,000 rows per second; packed blocks give
-millions.
+row per record would limit a MindSpore pipeline to about 20,000 rows per second; packed blocks allow
+millions of rows per second.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ def write_packed(
     """Write batches to a directory that a reader sees complete or not at all.
 
     Args:
-        blocks: Batches with the same columns, of any sizes; memory has one block at a time.
+        blocks: Batches with the same columns, of any sizes; only one block is in memory at a time.
         output: Directory to make. Its parent must exist.
         format: ``mindrecord`` (default) or ``parquet``.
         block_rows: Rows per record or row group, at least 1 (default 4096).
         fields: Names of the values of each column, by the column's name, for the manifest.
         source: The manifest's description of the rows' origin; JSON values. `source` is read after
-            the last block, so a caller may fill it while it makes the blocks.
+            the last block, so a caller may fill `source` while making the blocks.
         overwrite: Replace ``output`` if it exists (default False).
 
     Returns:
@@ -85,9 +85,8 @@ def new_directory(output: str | os.PathLike[str], overwrite: bool = False) -> It
         output: Final path of the directory. Its parent must exist.
         overwrite: Replace an existing directory (default False).
 
-    Yields:
-        The directory to fill, on the same file system. The directory is removed if the block
-        raises.
+    Yields: The directory to fill, on the file system of ``output``. The directory is removed if the
+        block raises.
 
     Raises:
         FileExistsError: ``output`` exists and ``overwrite`` is False.
@@ -119,7 +118,7 @@ def replace_directory(beside: Path, place: Path) -> None:
     """Sync a directory of files and rename it to its final path, replacing an existing directory.
 
     Args:
-        beside: the directory, on the file system of its final path.
+        beside: the complete directory, which must be on the file system of the final path.
         place: where it goes.
     """
     for path in (*beside.iterdir(), beside):

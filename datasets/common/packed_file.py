@@ -38,7 +38,7 @@ def write_file(
         fields: as for `write_packed`.
 
     Returns:
-        Rows and columns. Without rows there is no file, and no column.
+        Rows and columns. If there are no rows, no file is written, and there are no columns.
 
     Raises:
         ValueError: as `write_packed`.

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversion of large sources on all cores, in parts that survive an interruption.
 
-A packed data set made here has one data file per part of its sources. The cut of sources into parts
-does not depend on the number of processes or on interruptions, and a part's bytes depend on its
-rows only. So a conversion that is killed and resumed ends with the same bytes.
+The resulting packed data set has one data file per part of its sources. The division of sources
+into parts does not depend on the number of processes or on interruptions, and a part's bytes depend
+on its rows only. So a conversion that is killed and resumed ends with the same bytes.
 
-During the conversion,  the data set is in ``.NAME.converting`` beside its final path. ``data`` has
-the finished files. ``parts`` has one small file per part, which describes the part and is written
-last.
+During the conversion, the data set is in ``.NAME.converting`` beside its final path. ``data`` has
+the finished files. ``parts`` has one small file per part. The small file describes the part, and is
+written after the part's data.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class PartRows(NamedTuple):
 
     Args:
         number: number of the part in its source, from 0.
-        blocks: batches of any sizes; there may be no row.
+        blocks: batches of any sizes; all batches may be empty.
         report: function that returns counts of the part, as JSON values; called after the last
             block.
     """
@@ -116,8 +116,8 @@ def convert_parts(
         sources: sources of the rows, in order.
         summary: function that makes the manifest's ``source`` from the reports of each source's
             parts.
-        workers: number of processes; 1 works in this process. Default: one process per core that
-            this process may use.
+        workers: number of processes; with 1, this process does the work. Default: one process per
+            core that this process may use.
         overwrite: True replaces an existing output. Default: False.
         restart: True drops the finished parts of an interrupted conversion. Default: False.
 
@@ -227,7 +227,7 @@ class _Converting(Work):
 
 @contextmanager
 def _held(conversion: Conversion, restart: bool) -> Iterator[Path]:
-    """Lock the directory of a conversion for one process; keep it if a part is finished."""
+    """Lock a conversion's directory; after an error, remove a directory without finished parts."""
     place = conversion.place
     place.mkdir(parents=True, exist_ok=True)
     with open(place / "lock", "w", encoding="utf-8") as lock:

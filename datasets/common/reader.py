@@ -121,7 +121,7 @@ class BatchStream:
             yield from self._batches_of(epoch)
 
     def _begin_epochs(self, epochs: int) -> int:
-        """Return the first epoch of this iteration, and reserve its epochs."""
+        """Return the first epoch of this iteration, and reserve the iteration's epochs."""
         first = self._epochs_begun[0]
         self._epochs_begun[0] += epochs
         return first
@@ -144,8 +144,9 @@ class BatchStream:
             workers: Number of workers.
 
         Returns:
-            None if it is better to divide the rows of each batch: in memory, with few blocks, or if
-            the batch size cannot be divided.
+            The worker's batches; None if the workers should instead divide the rows of each batch.
+            The result is None for rows in memory, for too few blocks, and for a batch size that is
+            not a multiple of `workers`.
         """
         sizes = self._source.block_sizes
         if sizes is None or len(sizes) < _BLOCKS_A_WORKER * workers or self._batch_size % workers:
@@ -201,7 +202,8 @@ def batches(
         may be changed or kept. A second iteration starts with the next epoch.
 
     Raises:
-        ValueError: an argument is out of range, the data set lacks a column, or it is not complete.
+        ValueError: an argument is out of range, the data set lacks a column, or the data set is not
+            complete.
 
     Example:
         >>> arrays = {"ids": np.arange(10).reshape(5, 2), "label": np.ones((5, 1), np.float32)}

@@ -47,8 +47,8 @@ def run_all(works: Sequence[Work], workers: int | None = None) -> None:
 
     Args:
         works: works to do.
-        workers: number of processes, at least 1; 1 works in this process. Default: one process per
-            core that this process may use.
+        workers: number of processes, at least 1; with 1, this process does the work. Default: one
+            process per core that this process may use.
 
     Raises:
         ValueError: ``workers`` is below 1.

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convert BARS's splits of Criteo's data: ``python -m datasets.criteo.bars --help``.
 
-There are two splits of the Kaggle training rows into train.csv, valid.csv and test.csv with the
-header ``label,I1,...,I13,C1,...,C26``, which https://github.com/reczoo/Datasets says where to get:
+There are two splits of the Kaggle training rows into train.csv, valid.csv and test.csv, with the
+header ``label,I1,...,I13,C1,...,C26``; https://github.com/reczoo/Datasets describes where to get
+them:
 
 * **Criteo_x1** (Cheng et al., AFN, AAAI 2020): 33,003,326 training, 8,250,124 validation and
   4,587,167 test rows. The counts are real numbers that need no scaling, and the categories are
@@ -10,12 +11,13 @@ header ``label,I1,...,I13,C1,...,C26``, which https://github.com/reczoo/Datasets
 * **Criteo_x4** (Song et al., AutoInt, CIKM 2019): 36,672,493 training, 4,584,062 validation and
   4,584,062 test rows, split 8:1:1 at random. All columns are as in Criteo's files. BARS bins the
   counts by ``floor(log(x)**2)`` (above 2) and uses them as categories; `--counts-as-categories`
-  does the same. BARS also merges values seen fewer than 10 (x4_001, embeddings of 16) or 2 times
-  (x4_002, embeddings of 40). Here admission replaces the merging of rare values
-  (`embedding.admission_threshold`, over several epochs with `train.admission_counts: first_epoch`),
-  except that rare values read zeros instead of a learned vector.
+  does the same. BARS also merges values that occur fewer than 10 times (x4_001, embeddings of 16)
+  or fewer than 2 times (x4_002, embeddings of 40). In this library, admission with
+  `embedding.admission_threshold` replaces the merging of rare values. For several epochs, also set
+  `train.admission_counts: first_epoch`. Unlike in BARS, the lookup of a rare value returns zeros
+  instead of a learned vector.
 
-Like ``datasets.criteo.convert``, the  command works on all cores, and the same command resumes an
+Like ``datasets.criteo.convert``, the command works on all cores, and the same command resumes an
 interrupted conversion.
 """
 
@@ -87,8 +89,8 @@ def blocks(
         ``ids`` int64 [B, 26] or [B, 39], ``dense`` float32 [B, 13], ``label`` float32 [B, 1].
 
     Raises:
-        ValueError: an argument is out of range, the header differs, a row has other columns, a
-            label is not 0 or 1, or a count is not a number.
+        ValueError: an argument is out of range, the header differs, a row has a wrong number of
+            columns, a label is not 0 or 1, or a count is not a number.
         OSError: the file cannot be read.
     """
     _check(version, counts_as_categories)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convert Criteo's data to a packed data set: ``python -m datasets.criteo.convert --help``.
 
-The command reads train.txt of the Kaggle set. Of the terabyte set the command reads the day files
+The command reads train.txt of the Kaggle set. For the terabyte set, the command reads the day files
 of 2014 (day_0 to day_23, plain or gzip), or the Parquet files that Criteo publishes now. All files
-of these sets have the same 40 columns. Plain text and Parquet are read on all cores, gzip files on
-one core per file.
+of the Kaggle set and the terabyte set have the same 40 columns. Plain text and Parquet are read on
+all cores, gzip files on one core per file.
 
 The same command resumes a conversion that was interrupted or killed: finished parts are kept, and
 the result has the same bytes.

@@ -34,7 +34,7 @@ class Piece(NamedTuple):
 
 
 def is_gzip(path: str | os.PathLike[str]) -> bool:
-    """True if a file begins like gzip, for any file name."""
+    """True if a file begins with the first two bytes of gzip, whatever the file's name is."""
     with open(path, "rb") as raw:
         return raw.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
 
@@ -50,12 +50,13 @@ def pieces(
         path: The file; gzip is recognised by its first two bytes, not by the name.
         piece_bytes: Approximate number of bytes (after decompression) per piece, at least 1.
         span: For a plain file, only the lines whose first byte is in this range of bytes, end not
-            included; they are numbered from 1. If ranges cover the file without overlap, each line
-            is in exactly one range. Default: all.
+            included; these lines are numbered from 1. If ranges cover the file without overlap,
+            each line is in exactly one range. Default: all.
 
     Yields:
-        Pieces, in order. A last line without a line feed gets one, so a carriage return at the end
-        of the file counts as CR LF. A byte order mark at the start of the file is left out.
+        Pieces, in order. A line feed is added to a last line that has no line feed, so a carriage
+        return at the end of the file counts as CR LF. A byte order mark at the start of the file is
+        left out.
 
     Raises:
         ValueError: gzip data are truncated or damaged, or a line exceeds 16 MiB.

@@ -129,7 +129,7 @@ def _all_finite(column: pa.ChunkedArray) -> bool:
 
 
 def _bad_lines(text: bytes) -> np.ndarray:
-    """Return the errors of lines that are visible without parsing numbers, int8 [lines]."""
+    """Return each line's error that is visible without parsing numbers, int8 [lines]."""
     data = np.frombuffer(text, np.uint8)
     ends = np.flatnonzero(data == _FEED)
     starts = np.concatenate(([0], ends[:-1] + 1))
@@ -147,7 +147,7 @@ def _bad_lines(text: bytes) -> np.ndarray:
 
 
 def _count(hits: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Return the number of hits in each line, from the positions of the lines' ends."""
+    """Return the number of hits in each line; `ends` has the positions of the lines' ends."""
     return np.diff(np.searchsorted(np.flatnonzero(hits), ends), prepend=0)
 
 

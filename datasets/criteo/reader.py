@@ -65,7 +65,7 @@ class ReadReport:
         return sum(self.bad.values())
 
     def record(self, columns: Columns, first_line: int, crlf: int, strict: bool) -> None:
-        """Add a piece of a file.
+        """Add the counts of a piece of a file.
 
         Args:
             columns: the parsed columns of the piece.

@@ -40,8 +40,8 @@ def find_files(inputs: Sequence[Path]) -> list[Path]:
             ``*.parquet`` in any folders.
 
     Raises:
-        ValueError: there is no input, a directory has neither or both kinds of files, or a file is
-            named twice.
+        ValueError: there is no input, a directory has no data files or both kinds of data files, or
+            a file is named twice.
         FileNotFoundError: an input does not exist.
     """
     if not inputs:
@@ -218,7 +218,7 @@ class _GzipFile(_File):
 
 
 class _Cut:
-    """Pieces of a stream up to a number of bytes of text; `following` is the next piece."""
+    """Pieces of a stream with up to `most` bytes of text in all; `following` is the next piece."""
 
     def __init__(self, first: Piece, stream: Iterator[Piece], most: int) -> None:
         self.first = first
@@ -239,7 +239,7 @@ class _Cut:
 
 @dataclass(frozen=True)
 class _ParquetFile(_File):
-    """A Parquet file of the terabyte set, whose rows are its lines: one part."""
+    """A Parquet file of the terabyte set: one part. Each row of the file counts as a line."""
 
     def parts(self, done: Container[int], on_bytes: Callable[[int], object]) -> Iterator[PartRows]:
         if 0 not in done:
@@ -270,7 +270,7 @@ class _ParquetFile(_File):
 
 
 def _columns(batch: pa.RecordBatch) -> Columns:
-    """Return rows of the Parquet form, in the form that `parse` returns."""
+    """Convert rows of a Parquet file to the form that `parse` returns."""
     label = batch.column("label").cast(pa.float64()).to_numpy(zero_copy_only=False)
     counts = np.stack(
         [_floats(batch.column(name)) for name in PARQUET_FIELDS[1 : 1 + len(COUNT_FIELDS)]], axis=1

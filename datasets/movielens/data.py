@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """MovieLens as whole columns of keys, genres and labels; a rating of 4 or more is a positive.
 
-Source: F. M. Harper and J. A. Konstan, "The MovieLens Datasets: History and Context", ACM TiiS 5
-(2015), https://doi.org/10.1145/2827872; https://grouplens.org/datasets/movielens/.
+The source is https://grouplens.org/datasets/movielens/ (Harper and Konstan,
+"The MovieLens Datasets: History and Context", ACM TiiS 5, 2015,
+https://doi.org/10.1145/2827872).
 """
 
 from __future__ import annotations
@@ -90,9 +91,9 @@ def load(
 
     Args:
         data_dir: directory with ``ratings.csv`` and ``movies.csv``, plain or gzip (``.csv.gz``).
-        split: 'random': each rating  is a test row with probability ``test``, as in the tables of
-            CTR models. 'time': the last ``test`` of all ratings by time, as a model sees them
-            online, where many users and movies are new.
+        split: With 'random', each rating is a test row with probability ``test``, as in the tables
+            of CTR models. With 'time', the latest ratings, a share ``test`` of all ratings, are
+            test rows. Then many users and movies are new, as in online serving.
         test: share of the ratings for testing, above 0 and below 1 (default 0.2).
         validation: share of the training rows for validation, in [0, 1) (default 0). The split is
             like the split of the test rows, at random or by time.
@@ -179,7 +180,7 @@ def _encode(ratings: pd.DataFrame) -> Split:
 
 
 def _parted(rows: Split, split: str, share: float, seed: int, part: str) -> tuple[Split, Split]:
-    """Return all rows except a share, and the share."""
+    """Split a share off the rows; return the other rows, and the rows of the share."""
     if split == "time":
         last = np.arange(len(rows)) >= round(len(rows) * (1 - share))
     else:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Download MovieLens latest-small: ``python -m datasets.movielens.download --help``.
 
-From GroupLens, https://grouplens.org/datasets/movielens/latest/. The archive's README.txt has the
-licence: research use, no commercial use without permission. GroupLens may replace the archive by a
-newer one. The command prints the archive's digest; pass it with ``--sha256`` to check the next
+From GroupLens, https://grouplens.org/datasets/movielens/latest/. The licence is in the archive's
+README.txt: research use, no commercial use without permission. GroupLens may replace the archive by
+a newer one. The command prints the archive's digest; pass it with ``--sha256`` to check the next
 download.
 """
 

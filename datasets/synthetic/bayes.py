@@ -9,7 +9,7 @@ __all__ = ["BayesAUC", "bayes_auc"]
 
 
 def bayes_auc(bayes: np.ndarray) -> float:
-    """Return the expected AUC of the true probabilities as scores, over the draw of the labels.
+    """Return the expected AUC for randomly drawn labels, with the true probabilities as scores.
 
     A row of probability p is a positive with weight p and a negative with weight 1 - p. The AUC is
     the weighted share of (positive, negative) pairs in the right order; ties count half.

@@ -18,7 +18,7 @@ class CategoryField:
     Args:
         cardinality: Number of distinct values, 1 to 2**32.
         zipf: Exponent of the frequency law, at least 0: value number k has a probability of about
-            ``k ** -zipf``. 0 is uniform; click logs have about 1.1 (default).
+            ``k ** -zipf``. The exponent 0 is uniform; click logs have about 1.1 (default).
         main: Weight of the field's main effect, at least 0 (default 1).
         pairs: Weight of the field's vector in the pairwise interactions, at least 0; 0, the
             default, leaves the field out of the interactions.
@@ -58,8 +58,8 @@ class PlantedConfig:
         counts: Number of count fields I1, I2, ..., at least 0 (default 13).
         rank: Length of the vectors v, at least 1 (default 3).
         main_share, pairs_share, counts_share: Shares of z's variance, at least 0, with a sum above
-            0; they are scaled to a sum of 1. A part without any field must have a share of 0.
-        logit_std: s, above 0: the strength of the features. 1.36 (default) gives a Bayes AUC of
+            0; the shares are scaled to a sum of 1. A part without any field must have a share of 0.
+        logit_std: s, above 0: the strength of the features. The default, 1.36, gives a Bayes AUC of
             about 0.80 at the default click rate.
         click_rate: Mean click probability, between 0 and 1 (default 0.25).
 
@@ -112,12 +112,12 @@ def criteo_like(max_cardinality: int = 1_000_000) -> PlantedConfig:
     """Return a configuration of 26 fields and 13 counts in the proportions of Criteo's data.
 
     Fields of a few to a few thousand values have the interactions, so that a million rows are
-    enough to learn them. Fields with more values have a weaker main effect, and a long tail of
-    values that occur once or never.
+    enough to learn the interactions. Fields with more values have a weaker main effect, and a long
+    tail of values that occur once or never.
 
     Args:
-        max_cardinality: Cardinality of the largest fields, at least 1; larger fields are cut to it
-            (default 1,000,000).
+        max_cardinality: Cardinality of the largest fields, at least 1; larger fields are cut to
+            this cardinality (default 1,000,000).
 
     Returns:
         The configuration; its Bayes AUC is about 0.80.

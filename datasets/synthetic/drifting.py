@@ -107,7 +107,7 @@ class DriftingModel:
         ]
 
     def rows(self, start: int, stop: int) -> DriftingRows:
-        """Return rows ``start`` to ``stop - 1``, the same for any split of a range into calls.
+        """Return rows ``start`` to ``stop - 1``; a row does not depend on the requested range.
 
         Raises:
             ValueError: ``start`` is below 0.
@@ -133,7 +133,7 @@ class DriftingModel:
         return DriftingRows(values, bayes, draws < bayes)
 
     def lifetime(self, field: int, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the first row in which each value may occur, and the row after its last.
+        """Return the first row in which each value may occur, and the row after each value's last.
 
         The first row may be below 0: at row 0 the population is in the middle of its turnover.
         """

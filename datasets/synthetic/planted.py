@@ -38,8 +38,8 @@ class RawRows(NamedTuple):
 class PlantedModel:
     """A planted model for one seed.
 
-    All results are functions of (seed, position): a value's effect of (seed, field, value), and a
-    row of (seed, row number). Two instances with the same arguments are the same model.
+    A value's effect depends on (seed, field, value) only, and a row depends on (seed, row number)
+    only. Two instances with the same arguments are the same model.
 
     Args:
         config: Configuration of the model.
@@ -63,7 +63,7 @@ class PlantedModel:
         self._calibrate()
 
     def rows(self, start: int, stop: int) -> RawRows:
-        """Return rows ``start`` to ``stop - 1``, the same for any split of a range into calls."""
+        """Return rows ``start`` to ``stop - 1``; a row does not depend on the requested range."""
         if not 0 <= start <= stop:
             raise ValueError(f"rows must be a range from at least 0, got {start}..{stop}")
         ranks, counts = self._features("row", start, stop)
@@ -96,10 +96,10 @@ class PlantedModel:
         return ranks, counts
 
     def _field_vectors(self, index: int) -> np.ndarray:
-        """float32 [cardinality, rank], centred under the field's own frequencies.
+        """float32 [cardinality, rank], with mean 0 under the field's own frequencies.
 
         Centred vectors have no main effect in the logit, so the interactions' share comes from
-        interactions only, and a linear model can learn almost nothing of it.
+        interactions only. A linear model can learn almost nothing of this share.
         """
         field = self.config.fields[index]
         ranks = np.arange(field.cardinality)
@@ -141,7 +141,7 @@ class PlantedModel:
         return (np.einsum("br,br->b", total, total) - squares) / 2
 
     def _calibrate(self) -> None:
-        """Compute mean, spread and bias from separate rows: no row range changes the truth."""
+        """Compute mean, spread and bias from separate rows, the same for any range of rows."""
         config = self.config
         parts = self._parts(*self._features("calibration", 0, _CALIBRATION_ROWS))
         shares = np.array([config.main_share, config.pairs_share, config.counts_share])
@@ -162,9 +162,9 @@ class PlantedModel:
 def zipf_ranks(field: CategoryField, draws: np.ndarray) -> np.ndarray:
     """Draw values of a field by inversion of a bounded power law.
 
-    The density ``x ** -zipf`` on [1, cardinality + 1) is inverted in closed form and floored, so
-    value k has the mass of [k + 1, k + 2). The result is close to Zipf's ``(k + 1) ** -zipf`` at
-    any cardinality, and needs no table.
+    The distribution with density ``x ** -zipf`` on [1, cardinality + 1) is inverted in closed form.
+    The result is rounded down, so value k has the mass of [k + 1, k + 2). The result is close to
+    Zipf's ``(k + 1) ** -zipf`` at any cardinality, and needs no table.
 
     Args:
         field: Cardinality and exponent.

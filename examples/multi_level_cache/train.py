@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Train a table with a tenth of its rows in memory, and the same table all in memory.
+"""Train a table with a tenth of its rows in memory, and the same table with all rows in memory.
 
 The click data are synthetic (datasets/synthetic). With tiers, rows that a batch needs are promoted
-from the SSD, or from Redis with `--remote`, during the step before. Rows over the limit are
-demoted. The tables with and without tiers learn the same bits.
+from the SSD, or from Redis with `--remote`, during the previous step. Rows over the limit are
+demoted. After training, the tables with and without tiers have the same bits.
 """
 
 from __future__ import annotations

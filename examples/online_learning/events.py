@@ -20,7 +20,7 @@ _OWN = [("row", pa.int64()), ("sent", pa.float64())]
 
 
 class EventSet(ABC):
-    """Events in order, each one a function of its number, so that a producer can start anywhere.
+    """Events in order; an event depends on its number only, so a producer can start anywhere.
 
     Attributes:
         schema: schema of an event in the topic; `row` is the event's number, `sent` its sending
@@ -120,5 +120,5 @@ class Ratings(EventSet):
 
 
 def open_events(data: Path | None) -> EventSet:
-    """Return the events of MovieLens with a directory, and of the drifting stream without."""
+    """Return MovieLens' events from directory `data`, or the drifting stream if `data` is None."""
     return Clicks() if data is None else Ratings(data)

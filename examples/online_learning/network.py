@@ -25,7 +25,7 @@ def build(
     seed: int = 0,
     row_dtype: str = "float32",
 ) -> nn.Cell:
-    """Return the network; the predictor also calls this, with the checkpoint's arguments.
+    """Return the network; the predictor also calls this function, with the checkpoint's arguments.
 
     `row_dtype` is the type of the tables' values and of Adam's moments: 'float32' or 'bfloat16'.
     """
@@ -40,14 +40,14 @@ def inputs_of(fields: int, dense: int) -> list[str]:
 
 
 def online_loss() -> nn.Cell:
-    """Return the loss, a sum over the batch: an event's gradient does not depend on its batch."""
+    """Return the loss, a sum over the batch: an event's gradient is the same in any batch."""
     return nn.BCEWithLogitsLoss(reduction="sum")
 
 
 def online_optimizer(
     net: nn.Cell, bias_rate: float = 0.3, vector_rate: float = 0.02, dense_rate: float = 0.01
 ) -> nn.Optimizer:
-    """Return Adagrad, with which a key's first events change its row more than later events.
+    """Return Adagrad, with which a key's first events change the key's row more than later events.
 
     The default learning rates are for a model that starts untrained.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A part of the example: one process, or several that train together, restarted when it ends."""
+"""A part of the example: a process, or several that train together, with automatic restarts."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Part:
         if self._workers == 1:
             self._process.kill()
         else:
-            # The launcher notices, ends the other workers, and then exits.
+            # After one worker's end, the launcher ends the other workers, and then exits.
             process = self._processes.read()["processes"][self._kills % self._workers]
             with contextlib.suppress(ProcessLookupError):  # it has just ended by itself
                 os.kill(process, signal.SIGKILL)

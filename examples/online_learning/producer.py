@@ -90,7 +90,7 @@ def produce(
 
 
 def add_pace(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the pace."""
+    """Add the options that set the rate of events."""
     parser.add_argument("--rate", type=float, help="events a second; 5000 without --data")
     parser.add_argument(
         "--speed", type=float, help="times faster than it happened, with --data; 2e6 without --rate"
@@ -98,7 +98,7 @@ def add_pace(parser: argparse.ArgumentParser) -> None:
 
 
 def check_pace(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """Check the options of the pace; end the program with an error if they are inconsistent."""
+    """Check the options that set the rate; end the program if the options are inconsistent."""
     if options.speed is not None and (options.data is None or options.rate is not None):
         parser.error("--speed is for --data, without --rate")
     for name in ("rate", "speed"):

@@ -6,9 +6,9 @@
     python examples/online_learning/run.py --kill-every 20
     python examples/online_learning/run.py --workers 2
 
-The runner prints one line per second. Ctrl-C ends all parts cleanly. Started again with the same
-directory, the run resumes. A part that ends is restarted. The runner needs Java 17 and Maven for
-Kafka.
+The runner prints one line per second. Ctrl-C ends all parts cleanly. A run that is started again
+with the same directory resumes. A part that ends is restarted. The runner needs Java 17 and Maven
+for Kafka.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Line:
 
 
 def _enough(options: Any, seconds: float, figures: dict[str, Any], settled: bool) -> bool:
-    """True if the run has reached its limits; `settled`: no kill is pending or in progress."""
+    """True if the run has reached its limits; `settled`: True if no kill is pending or running."""
     if options.events is not None and settled and figures.get("freshness") is not None:
         if figures["trained"] >= options.events:
             return True
@@ -142,8 +142,9 @@ def check_channel(brokers: str, workers: int) -> None:
     """Create the channel to the trainer, with one partition per worker.
 
     Raises:
-        RuntimeError: the channel belongs to a run with another number of workers. The other run's
-            batches depended on time, and its positions are for its own partitions.
+        RuntimeError: the channel belongs to a run with another number of workers. The batches of
+            that run depended on time, and its stream positions are valid only for its own
+            partitions.
     """
     there = ensure_topic(brokers, CHANNEL, workers)
     if there != workers:
