@@ -3,7 +3,7 @@
 
 The command finds this environment's mpirun, passes it the options for training, shares the cores
 among the workers, and starts each output line with the rank of its worker. The page
-docs/parallel.md describes its use.
+docs/parallel.md describes the use of the command.
 """
 
 from typing import TYPE_CHECKING

@@ -26,7 +26,7 @@ class Outcome:
         final_counters: counters of keys not yet admitted, at the end.
         peak_bytes: the most bytes of rows and counters together after a batch.
         final_bytes: bytes of rows and counters together at the end.
-        evictions: number of evicted rows; a key counts each time that it is evicted.
+        evictions: number of evictions; a key may be evicted several times.
     """
 
     admission: int
@@ -65,7 +65,7 @@ class Curve:
     """Hit rate over memory.
 
     Args:
-        label: the setting that changes along the curve.
+        label: name of the setting that changes along the curve.
         rows: rows at each point.
         bytes: bytes at each point.
         hit_rate: hit rate at each point.

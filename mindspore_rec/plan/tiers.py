@@ -19,12 +19,12 @@ __all__ = ["TierOutcome", "TierPlan", "TierUse", "Tiers", "plan_tiers"]
 
 @dataclass(frozen=True)
 class Tiers:
-    """The tiers of a table from the top down, as in `CacheConfig`.
+    """The tiers of a table from the top tier down, as in `CacheConfig`.
 
     Args:
         host: rows (int, at least 1) or share of the log's distinct keys (float in (0, 1]).
-        remote: rows or share for the remote tier; None: no limit. A limit is required if `lower` is
-            ('remote', 'ssd'), and refused if not.
+        remote: rows or share for the remote tier; None: no limit. The limit is required if `lower`
+            is ('remote', 'ssd'), and must be None for any other `lower`.
         lower: tiers below host memory: ('ssd',), ('remote',) or ('remote', 'ssd').
 
     Raises:
@@ -78,13 +78,14 @@ class Tiers:
 
 @dataclass(frozen=True)
 class TierUse:
-    """One tier of a choice. Figures per step are means over the steps after the warm-up.
+    """Figures of one tier in one choice of tiers. Figures per step are means over the steps after
+    the warm-up.
 
     Args:
         name: 'host', 'remote' or 'ssd'.
         capacity: limit in rows; None: no limit.
         rows: rows in the tier at the end.
-        served: share of a step's distinct keys whose row was in the tier before the step.
+        served: share of a step's distinct keys whose rows were in the tier before the step.
         read_rows: rows promoted from the tier per step; 0 for host memory.
         written_rows: rows demoted to the tier per step; 0 for host memory.
         moved_bytes: bytes of the promoted and the demoted rows per step.
@@ -125,14 +126,14 @@ class TierPlan:
     Args:
         samples: rows of the log.
         steps: training steps of one pass over the log.
-        warm_up: number of first steps that the figures leave out.
+        warm_up: number of steps at the log's start that the figures leave out.
         lookups: keys looked up.
         keys: distinct keys of the log.
         unique_keys: mean number of distinct keys per step, without the warm-up.
         most_unique_keys: greatest number of distinct keys in a step.
-        row_bytes: bytes of a row in host memory, including its index entry.
+        row_bytes: bytes of a row in host memory, including the row's index entry.
         moved_row_bytes: bytes of a row that moves between tiers.
-        outcomes: one per choice of tiers and order.
+        outcomes: one outcome for each choice of tiers and each order.
     """
 
     samples: int = 0
@@ -156,7 +157,7 @@ def plan_tiers(
     warm_up: int = 0,
     progress: bool = False,
 ) -> TierPlan:
-    """Simulate which tier serves the keys of each batch, and how many rows move, without values.
+    """Simulate which tier has the row of each key, and how many rows move between tiers.
 
     Args:
         log: the keys, in the order of training.
@@ -164,7 +165,8 @@ def plan_tiers(
         row_bytes: bytes of a row, as computed by `row_bytes`.
         batch_size: samples of a training batch, at least 1.
         order: orders of demotion to try: 'lru', 'lfu'.
-        warm_up: number of steps at the log's start that fill the tiers and do not count.
+        warm_up: number of steps at the log's start that only fill the tiers; the figures leave out
+            these steps.
         progress: whether to show a progress bar; it needs a terminal as standard error.
 
     Raises:
