@@ -62,8 +62,7 @@ class Machine:
         return float(touched.max(axis=1).mean()) / self.memory_bytes
 
     def exchange_seconds(self, out: np.ndarray, into: np.ndarray, workers: int) -> float:
-        """Return the seconds of a step's exchanges: time on the busiest link and time per
-        message."""
+        """Return the seconds of a step's exchanges: time on the busiest link and for messages."""
         remote = 1.0 - min(self.workers_per_host, workers) / workers
         # Take the busiest worker of each step; the workers of a host share the host's link.
         busiest = np.maximum(out, into).max(axis=1).mean() * self.workers_per_host
@@ -72,8 +71,7 @@ class Machine:
         )
 
     def average_seconds(self, dense_bytes: int, workers: int) -> float:
-        """Return the seconds of averaging dense gradients: scattering parts, then gathering
-        sums."""
+        """Return the seconds of averaging dense gradients: scatter of parts, gather of sums."""
         if workers == 1 or dense_bytes == 0:
             return 0.0
         remote = 1.0 - min(self.workers_per_host, workers) / workers

@@ -78,8 +78,9 @@ class Tiers:
 
 @dataclass(frozen=True)
 class TierUse:
-    """Figures of one tier in one choice of tiers. Figures per step are means over the steps after
-    the warm-up.
+    """Figures of one tier in one choice of tiers.
+
+    Figures per step are means over the steps after the warm-up.
 
     Args:
         name: 'host', 'remote' or 'ssd'.

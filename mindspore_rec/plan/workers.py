@@ -38,8 +38,7 @@ class PlannedTable:
 
 @dataclass(frozen=True)
 class TableOnWorkers:
-    """Figures of one table on N workers. Imbalance is the busiest worker's share times N; 1.0 is
-    even.
+    """One table on N workers. Imbalance is the busiest worker's share times N; 1.0 is even.
 
     Figures per step are means over the steps, per worker.
 
