@@ -15,13 +15,14 @@ __all__ = ["QuantizedRows"]
 class QuantizedRows:
     """Rows of int8 or int4, for many reads and few changes.
 
-    Any thread may call. Lookups run at the same time, but changes run alone; a reader sees each
-    change as a whole. Keys without a row, and ids outside a vocabulary, read `unknown`.
+    Any thread may call. Several lookups may run in parallel, but a change runs alone. So no lookup
+    returns a half-changed state. For a key without a row, or an id outside the vocabulary, a lookup
+    returns `unknown`.
 
     Args:
         embedding_dim: number of values in a row, 1 to 8192.
         rows: 'int8' or 'int4'.
-        vocabulary: number of ids, which start at 0 and have rows of zeros at first; 0: keys are any
+        vocabulary: number of ids; ids start at 0, and their first rows are zeros. 0: keys are any
             int64. Default: 0.
         unknown: float32 `[embedding_dim]`. Default: zeros.
 
@@ -99,5 +100,5 @@ class QuantizedRows:
         return self._rows.keys()
 
     def stats(self) -> dict[str, int]:
-        """Return `rows`, and bytes in memory with room for growth: `row_bytes`, `index_bytes`."""
+        """Return `rows`, and the bytes in memory with spare room: `row_bytes`, `index_bytes`."""
         return self._rows.stats()

@@ -317,8 +317,7 @@ class Predictor:
 
     @property
     def shared_bytes(self) -> int | None:
-        """Bytes of rows in memory that all processes of a server share; None if nothing is
-        shared."""
+        """Bytes of rows in memory that a server's processes share; None if nothing is shared."""
         return self._run.shared_bytes
 
     def close(self) -> None:

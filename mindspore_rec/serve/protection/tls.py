@@ -55,7 +55,7 @@ class Tls:
         connection.context = self._now
 
     def grpc_credentials(self) -> Any:
-        """Return `grpc.ServerCredentials` from the files; gRPC, too, uses renewed files."""
+        """Return `grpc.ServerCredentials` from the files; each handshake uses the current files."""
         import grpc
 
         def configuration() -> Any:

@@ -33,20 +33,20 @@ __all__ = [
 ]
 
 _MOST_ID = 1024
-# Parameters of other servers that would change the answer.
+# Parameters that other servers support and that would change the answer.
 _NOT_KNOWN = ("shared_memory_region", "classification")
 
 
 @dataclass(frozen=True)
 class InferRequest:
-    """A request after reading and checking.
+    """A request that was read and checked.
 
     Attributes:
         id: id of the request, if it has one.
         inputs: arrays, in the order of the network's arguments; or raw rows.
         outputs: names of the requested outputs; None: all outputs.
-        binary: by output name, whether the output's data follow the JSON; the key None is for all
-            other outputs.
+        binary: by output name, whether the output's data follow the JSON in the response; the key
+            None is for all outputs without an entry.
     """
 
     id: str | None
@@ -84,12 +84,12 @@ def parse_request(
         inputs: the network's inputs.
         outputs: the network's outputs.
         limits: size limits of a request. Default: the limits for a network of unknown sizes.
-        raw: the columns that may replace a request's inputs. Default: none.
+        raw: the raw columns that a request may have in place of inputs. Default: none.
         json_bytes: number of JSON bytes, from `header_length`. Default: all bytes of the body,
             without data after the JSON.
 
     Raises:
-        RequestError: the body is not a request, or not a request for this network.
+        RequestError: the body is not a request, or the request does not fit this network.
 
     Example:
         >>> body = b'{"inputs": [{"name": "x", "shape": [2], "datatype": "INT64", "data": [1, 2]}]}'
@@ -221,7 +221,7 @@ def _parameters(what: str, of: dict[str, Any]) -> dict[str, Any]:
 
 
 def _flag(what: str, parameters: dict[str, Any]) -> bool:
-    """Return the bool parameter that is named by the last word of `what`."""
+    """Return the bool parameter whose name is the last word of `what`."""
     value = parameters.get(what.rpartition(" ")[2], False)
     if type(value) is not bool:
         raise RequestError(f"{what} must be true or false, got {shown(value)}")

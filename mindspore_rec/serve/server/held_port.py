@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A port that belongs to the processes of one server, although each process binds it."""
+"""A port that only the processes of one server can use, although each process binds the port."""
 
 from __future__ import annotations
 

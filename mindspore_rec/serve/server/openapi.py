@@ -42,8 +42,8 @@ def openapi_page(
     """Return the page.
 
     Args:
-        models: models of the server; a model that answers gives the example of a request.
-        control: whether clients may load and unload models. Default: no, and then the page does not
+        models: models of the server; the page has an example request for each model that answers.
+        control: whether clients may load and unload models. Default: False; the page then does not
             list these operations.
         security: requirements for clients. Default: none.
 
@@ -187,7 +187,7 @@ def _infer(parameters: list[dict[str, Any]], examples: dict[str, Any]) -> dict[s
 
 
 def _examples(models: Models) -> dict[str, Any]:
-    """Return a request per answering model, if only the first size of its inputs is free."""
+    """Return an example request per loaded model whose inputs have no free size but the first."""
     examples = {}
     for name in models.names:
         try:

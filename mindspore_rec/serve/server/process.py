@@ -25,8 +25,8 @@ class Server(uvicorn.Server):
     Args:
         app: the ASGI application.
         grpc: the other server. Default: none.
-        started: function to call once the server listens. Default: none.
-        says: line to print once the server listens at both ports. Default: none.
+        started: function to call when the server listens. Default: none.
+        says: line to print when the server listens at both ports. Default: none.
         options: of `uvicorn.Config`.
     """
 

@@ -27,15 +27,15 @@ _AGE_SECONDS = 1.0
 
 
 class Served(Answers, Protocol):
-    """Protocol of a predictor as a server uses it; `Predictor` implements it."""
+    """Protocol for the predictors of a server; `Predictor` implements this protocol."""
 
     @property
     def features(self) -> Any:
-        """Feature pipeline of the predictor; None if it takes no raw columns."""
+        """Feature pipeline of the predictor; None if the predictor does not accept raw columns."""
 
     @property
     def raw_columns(self) -> list[str] | None:
-        """Names of the raw columns that the predictor reads; None if a request may have any."""
+        """Names of the raw columns that the predictor reads; None if any columns are allowed."""
 
     def status(self) -> Status:
         """Return the status of the served state."""
@@ -67,7 +67,7 @@ class ServedModel:
         max_rows: as given.
         statistics: of its requests.
         limits: of a request.
-        raw: columns that may replace a request's inputs, or None.
+        raw: raw columns that a request may have in place of inputs, or None.
 
     Raises:
         ValueError: the inputs of the predictor's network are not known.
@@ -108,10 +108,10 @@ class ServedModel:
 
     @property
     def age_seconds(self) -> float:
-        """Seconds since the trainer took the state; the state is read at most once per second.
+        """Seconds since training saved the state; the status is read at most once per second.
 
-        Load balancers and other clients ask for the age often, and reading a whole status takes
-        longer.
+        Clients such as load balancers ask for the age often, and reading a whole status takes much
+        longer than returning a stored age.
         """
         now = time.monotonic()
         if self._saved is None or now - self._saved[0] > _AGE_SECONDS:
