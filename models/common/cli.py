@@ -98,14 +98,14 @@ def seed_list(text: str) -> list[int]:
 
 
 def check_training_options(options: argparse.Namespace) -> None:
-    """Refuse training options that contradict each other; make the folders of output files.
+    """Check that training options do not contradict each other; make folders for output files.
 
     Args:
         options: options with `seed`, `seeds`, `save`, `json` and `report`.
 
     Raises:
-        ValueError: both a seed and seeds are given, several models are to be saved or reported, or
-            the directory to save in exists.
+        ValueError: both `seed` and `seeds` are set, several models would be saved or reported, or
+            the directory for saving exists.
 
     Example:
         >>> check_training_options(argparse.Namespace(seed=1, seeds=[1, 2]))
@@ -136,7 +136,7 @@ class _Beside(logging.Handler):
 
 
 def show_log() -> None:
-    """Show the log on standard error; it has the evaluations during training."""
+    """Write the log, which includes evaluations during training, to standard error."""
     logger = logging.getLogger("mindspore_rec")
     if not any(isinstance(each, _Beside) for each in logger.handlers):
         logger.addHandler(_Beside())

@@ -14,7 +14,7 @@ def mean_and_deviation(runs: Sequence[Mapping[str, float]]) -> dict[str, Any]:
     """Return mean and standard deviation of each metric over runs that differ by their seed.
 
     Args:
-        runs: the metrics of each run, all with the same names; at least one.
+        runs: the metrics of each run, all with the same names; at least one run.
 
     Returns:
         `mean`, and `deviation`, the standard deviation of a sample (n - 1); None for a single run.

@@ -39,7 +39,7 @@ def lines(title: str, axis: str, points: Mapping[str, Sequence[tuple[Any, Any]]]
 
 
 def bars(axis: str, lengths: Mapping[str, float]) -> str:
-    """Draw bars from left to right, the first on top, and return the SVG.
+    """Draw horizontal bars, the first bar on top, and return the SVG.
 
     Args:
         axis: name of the x axis.

@@ -176,8 +176,7 @@ class _Walk:
         self.data, self._most, self._left = data, most, most
 
     def fields(self, at: int, end: int) -> Iterator[tuple[int, int, slice, slice]]:
-        """Yield each field's number and kind, the slice of the field, and the slice of its
-        value."""
+        """Yield each field's number and kind, the slice of the field and the slice of its value."""
         while at < end:
             self._left -= 1
             if self._left < 0:

@@ -37,8 +37,7 @@ class _Place:
 
 
 class Models:
-    """Models by name. Several versions of a model have the same name; a version's number is its
-    training step.
+    """Models by name, in one or several versions; a version's number is its training step.
 
     Any number of threads may read at the same time; `load`, `unload` and `open` run one at a time.
 
@@ -271,8 +270,7 @@ class Models:
         return entries
 
     def close(self) -> None:
-        """Unload all models without waiting for a model that still loads; it is closed
-        afterwards."""
+        """Unload all models; a model that still loads is closed later, without a wait here."""
         with self._placing:
             self._closed = True
         for places in self._places.values():

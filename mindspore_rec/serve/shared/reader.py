@@ -93,8 +93,7 @@ class _States:
 
     @contextmanager
     def inside(self) -> Iterator[_State]:
-        """Enter the newest state: inside the `with` block, the calling thread reads only its
-        rows."""
+        """Enter the newest state; in the `with` block, the calling thread reads only its rows."""
         place = self._reader.enter()
         try:
             self._here.place = place
@@ -134,8 +133,7 @@ class _States:
             return state.features
 
     def run(self, start: Callable[[], Callable[[], Any]]) -> tuple[Any, int]:
-        """Call `start()` and the function it returns; return that function's result and the
-        step."""
+        """Call `start()` and the function it returns; return the function's result and the step."""
         with self.inside() as state:
             finish = start()
         return finish(), state.published.entry.step
@@ -183,8 +181,7 @@ class _States:
     def _visit(
         self, tables: list[str], take: Callable[[str, np.ndarray, np.ndarray], None]
     ) -> Entry:
-        """Call `take` with the digests of all rows of some tables; return the checkpoint of the
-        state.
+        """Call `take` with the digests of all rows of some tables; return the state's checkpoint.
 
         The state is left and entered again for each part of the index. The writing process waits
         for readers of older states, and fails if a reader stays for some seconds.

@@ -231,8 +231,7 @@ class ServedInSharedMemory(Served):
         self.progress = progress
 
     def _replace(self, chain: Sequence[Entry]) -> None:
-        """Prepare a full checkpoint; only a part of the rows is in this process's memory at a
-        time."""
+        """Prepare a full checkpoint without keeping all its rows in this process's own memory."""
         try:
             self.runner.load(chain)
             self.features = self.learned(chain[-1])
@@ -271,8 +270,7 @@ class ServedInSharedMemory(Served):
         return json.dumps(fields | {"scrub": self._seldom(fields["scrub"])}).encode()
 
     def _seldom(self, scrub: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Return the scrub report; if the last report is recent and nothing is new, return it
-        again."""
+        """Return the scrub report, or again the last report if it is recent and nothing is new."""
         if scrub is None:
             return None
         now = time.monotonic()
