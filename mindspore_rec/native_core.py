@@ -2,8 +2,8 @@
 """The compiled native core: the digest of its sources, and the search for a core in other folders.
 
 A program such as `python -m models.wide_deep.train` may run in a clone that was not compiled. The
-clone then comes before an installed wheel in Python's path. In such a clone, Python uses the
-wheel's core if the core was compiled from the clone's sources.
+clone then comes before an installed wheel in Python's path. If the wheel's core was compiled from
+the clone's sources, Python then uses the wheel's core.
 
 `setup.py` runs this file on its own to write the digest of the sources beside the core; `build.sh`
 runs it to check whether the sources have changed. So this file must import nothing from the
@@ -63,7 +63,7 @@ def compiled_sources(package: Path) -> str | None:
 
 
 def _core_in(package: Path) -> Path | None:
-    """Return the core's file in a package's folder, if this Python can import such a file."""
+    """Return the core's file in a package's folder; None if there is none for this Python."""
     files = (package / f"_native{suffix}" for suffix in importlib.machinery.EXTENSION_SUFFIXES)
     return next((each for each in files if each.is_file()), None)
 

@@ -65,11 +65,11 @@ def convert(
     """Replace the embeddings of an ordinary network by table lookups; no code needs a change.
 
     The function finds `nn.Embedding`, `mint.nn.Embedding` and `nn.EmbeddingLookup` of MindSpore at
-    any depth and takes the embeddings that match all of `names`, `min_size` and `predicate` (all
-    embeddings, if none of these is set). The weights of these embeddings move into tables, and the
-    changes are printed. Predictions stay the same. All checks are made before any change. Either
-    all chosen embeddings are converted, or an error gives the reasons and the network stays
-    unchanged.
+    any depth and converts the embeddings that match all of `names`, `min_size` and `predicate` (all
+    embeddings, if none of these arguments is set). The weights of these embeddings move into
+    tables, and the changes are printed. Predictions stay the same. All checks are made before any
+    change. Either all chosen embeddings are converted, or an error gives the reasons and the
+    network stays unchanged.
 
     Convert the network before you make the optimizer, a class of `mindspore_rec.optim`, from
     `net.trainable_params()`. An optimizer that was made before the conversion has the old weights.
@@ -99,7 +99,7 @@ def convert(
             freezes it.
         dense: whether to fuse each `nn.SequentialCell` of `nn.Dense` layers and activations into
             one operator, if `nn.FusedSequential` accepts it; layers and parameters stay the same
-            objects. With `dense` the network needs no embeddings. Default: False.
+            objects. With `dense=True`, the network may have no embeddings. Default: False.
 
     Returns:
         The changes; `revert` undoes them.
@@ -213,10 +213,10 @@ def revert(net_or_conversion: nn.Cell | Conversion, *, drop_new: bool = False) -
     """Put the ordinary embeddings back, with the trained values of their rows.
 
     The embeddings are the same cells and Parameters as before the conversion, so optimizers and
-    checkpoints of the ordinary network fit again. The tables are closed. A hash table may lack the
-    row of an id: the row was evicted, or with `keep_weights=False` the id never occurred. The
-    embedding's row then gets the value that an evaluation returns for the id. Optimizer state is
-    not transferred.
+    checkpoints of the ordinary network fit again. The tables are closed. A hash table may have no
+    row for an id, because the row was evicted, or because with `keep_weights=False` the id never
+    occurred. The embedding's row then gets the value that an evaluation returns for the id.
+    Optimizer state is not transferred.
 
     Args:
         net_or_conversion: the conversion to undo, or a network, whose conversions are all undone.

@@ -14,14 +14,14 @@ __all__ = ["get_insert_func"]
 def get_insert_func(specs: Any = None, **unknown: Any) -> InsertFunc:
     """Return a function that converts whole batches of features to keys before a training step.
 
-    Pass the function to a Dataset's `apply`, and the pipeline's threads run it while the network
-    trains. The function can also be called directly with a batch, a dict or a tuple of arrays. The
-    first outputs are the keys of each feature, under the feature's name and in the order of the
-    specs. If a feature is the timestamp, the next output is the batch's event time, int64 `[1]`,
-    under the feature's name. The last outputs are the columns that no feature reads. So if the
-    label is the last column of the batch, the label is the last output. `FeatureBatches` converts
-    batches in the same way and also sets the tables' event time. The function is a
-    `FeaturePipeline(specs, keep_rest=True)` whose outputs include the event time.
+    If the function is passed to a Dataset's `apply`, the threads of the Dataset run the function
+    while the network trains. The function can also be called directly with a batch, a dict or a
+    tuple of arrays. The first outputs are the keys of each feature, under the feature's name and in
+    the order of the specs. If a feature is the timestamp, the next output is the batch's event
+    time, int64 `[1]`, under the feature's name. The last outputs are the columns that no feature
+    reads. So if the label is the last column of the batch, the label is the last output.
+    `FeatureBatches` converts batches in the same way and also sets the tables' event time. The
+    function is a `FeaturePipeline(specs, keep_rest=True)` whose outputs include the event time.
 
     Args:
         specs: features of a batch, FeatureSpec objects; or a FeaturePipeline, whose output arrays

@@ -98,7 +98,7 @@ class KeyIndex:
 
 
 def grown(array: np.ndarray, size: int, fill: Any) -> np.ndarray:
-    """Return `array`, extended by elements `fill` to at least `size` elements."""
+    """Return `array` with at least `size` elements; new elements have the value `fill`."""
     if len(array) >= size:
         return array
     larger = np.full(max(size, 2 * len(array), 1024), fill, array.dtype)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Simulate exact LRU tables of every capacity in one pass over the log.
 
-Take an LRU table of C rows that admits every key at its first occurrence. After a batch, this table
-has the C most recently used keys. The stack distance of a lookup is the number of other keys that
+If an LRU table of C rows admits every key at its first occurrence, the table has the C most
+recently used keys after each batch. The stack distance of a lookup is the number of other keys that
 were used between the last use of the lookup's key and the start of the batch (Mattson, Gecsei,
 Slutz and Traiger, "Evaluation techniques for storage hierarchies", IBM Systems Journal 9(2), 1970).
 A lookup finds its row in a table of C rows if and only if the stack distance is less than C. A

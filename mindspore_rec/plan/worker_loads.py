@@ -16,7 +16,7 @@ __all__ = ["WorkerLoads", "count_loads"]
 
 @dataclass(frozen=True)
 class WorkerLoads:
-    """Keys of one table by worker, for one number of workers; rows are spread by hash.
+    """Keys of one table on each of N workers; a hash of the key selects the worker of a row.
 
     A step trains one batch of the log on each worker. If the log's last samples do not fill a step,
     they are left out. If the log is shorter than one step, the figures are expectations for one

@@ -192,7 +192,7 @@ def _work(shared: Shared, number: int, protection: Protection) -> int:
     """Answer requests as one of several processes.
 
     Before there is a state, only the first process listens, and it tells clients that there is no
-    state. After the first answer, no process may tell clients so.
+    state. After the first answer, no process may tell clients that there is no state.
     """
     options = shared.options
     early = number == 0 and not shared.answers

@@ -31,8 +31,8 @@ class Evaluation:
             label. GAUC is the mean of the users' AUCs, weighted by each user's number of rows. With
             several tasks, the name of each metric ends in `.<task>`. For a group of rows, the name
             of each metric ends in `.<group>`, as in `auc.income.adult`.
-        curves: predicted and observed rates on all test rows, in bins of equally many rows, by
-            task; a single task has the name ''.
+        curves: by task, predicted and observed rates on all test rows, in bins with equal numbers
+            of rows; a single task has the name ''.
     """
 
     metrics: dict[str, float]
@@ -71,7 +71,7 @@ def evaluate(model: RecModel, data: Data) -> Evaluation:
 
 
 def calibration(logit: np.ndarray, label: np.ndarray) -> ReliabilityCurve:
-    """Return predicted and observed rates, in bins with equally many rows.
+    """Return predicted and observed rates, in bins with equal numbers of rows.
 
     Args:
         logit: float32 `[rows]`.

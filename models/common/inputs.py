@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""First cells of a network: embedded ids, and numbers in one of two forms."""
+"""First cells of a network, which embed ids and numbers, and the linear model over both."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class InputLayer(nn.Cell):
         numbers: float32 Tensor `[B, N]`; left out if N is 0.
 
     Outputs:
-        Tuple of the parts of a row, float32 Tensors `[B, ...]`; `widths` has their numbers of
-        floats per row.
+        Tuple of the parts of a row, float32 Tensors `[B, ...]`; `widths` has the number of floats
+            of each part.
 
     Attributes:
         fields: number of vectors in a row: F, or F + N with 'embed'.

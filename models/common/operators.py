@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times of the operators of a training step, by MindSpore's profiler over a few steps."""
+"""Times of a training step's operators, measured by MindSpore's profiler over a few steps."""
 
 from __future__ import annotations
 

@@ -38,7 +38,8 @@ class Catalog:
 
     Attributes:
         good: the checkpoints with valid manifests that were not rejected, sorted by step.
-        names: (step, kind) of all directories by name, including bad ones.
+        names: by name, (step, kind) of the directories of all checkpoints, including bad
+            checkpoints.
     """
 
     def __init__(self, root: Path) -> None:

@@ -37,7 +37,7 @@ _ROWS_AT_ONCE = 64  # with one thread of ONNX Runtime, more rows at once do not 
 
 
 class Predictor:
-    """Predictor with the newest checkpoint of a run; it applies new checkpoints as they appear.
+    """Predictor that uses the newest checkpoint of a run and applies checkpoints as they appear.
 
     Predictions continue while files are read, checked and decoded. All tables and dense parameters
     then change together, between two predictions, so no answer mixes two states. A checkpoint is
@@ -59,8 +59,8 @@ class Predictor:
         inputs: inputs of the network, `TensorSpec` objects or texts such as 'ids:INT64:-1,26'. If
             inputs are set here or by the network's `set_inputs`, one graph for all batch sizes is
             compiled at the start. Default: the inputs of `set_inputs`. If the network has none and
-            comes from the builder, the default is the `builder_inputs` of `RecCheckpoint`. Without
-            any of these settings, all inputs are accepted.
+            comes from the builder, the default is the `builder_inputs` of `RecCheckpoint`. If no
+            inputs are set in any of these ways, the predictor accepts all inputs.
         follow: whether a thread applies new deltas. Default: True.
         poll_seconds: seconds between two checks for new deltas, above 0. Default: 0.1.
         wait_seconds: seconds to wait for a first checkpoint, at least 0. Default: 60.

@@ -88,7 +88,7 @@ class Status:
             path: directory of the run.
             entry: its manifest gives the run, the version, the state and the times.
             lag, following, deltas_applied, fulls_loaded, error, runtime, runtime_reason, tiers,
-                scrub, looked_seconds: the attributes with these names.
+                scrub, looked_seconds: the attributes of `Status` with these names.
         """
         saved_at = entry.manifest["saved_at"]
         return cls(

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Limits on gRPC messages that arrive: their number, and so their bytes, and their time.
 
-gRPC passes a message to the server only when the whole message has arrived. Until then, the server
-cannot count the message's bytes, and a call that reads may use as much memory as the largest
-message. A call that does not read uses at most the bytes of its stream's window. So only a few
-calls read at a time, and the other calls wait in line, where the newest call is first. A client
-that sends only headers delays a waiting call by at most `patience`.
+gRPC passes a message to the server only when the whole message has arrived. Before a message has
+arrived, the server cannot count the message's bytes, and a call that reads may use as much memory
+as the largest message. A call that does not read uses at most the bytes of its stream's window. So
+only a few calls read at a time, and the other calls wait in line, where the newest call is first. A
+client that sends only headers delays a waiting call by at most `patience`.
 """
 
 from __future__ import annotations

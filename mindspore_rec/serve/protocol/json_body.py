@@ -85,7 +85,7 @@ def _is_as_written(made: Any, body: bytes | bytearray) -> bool:
     if 2 * _texts_in(made, _MOST_DEPTH) != body.count(b'"'):
         return False
     # orjson turns integers beyond 64 bits into floats. In the data of a tensor, a float in place of
-    # such an integer makes no difference.
+    # an integer beyond 64 bits makes no difference.
     return type(made) is dict and ("inputs" in made or not _BEYOND_64_BITS.search(body))
 
 

@@ -205,7 +205,7 @@ class _States:
         """Return the status of the served state, with the lag and error that the writer reports.
 
         Args:
-            following: has no effect here; for `FollowedRun.status` it has.
+            following: has no effect here, unlike in `FollowedRun.status`.
             poll_seconds: seconds between two checks of the run's directory by the writing process.
         """
         following = self._memory.following

@@ -18,8 +18,8 @@ class SharedRows:
     """Rows in shared memory: one process publishes versions, and other processes look up rows.
 
     Readers never wait for the writer. Each lookup reads only one version, the newest version when
-    the lookup begins. A row is freed when no reader needs it any more. The processes of the
-    server's `--workers` have their tables in such a shared memory.
+    the lookup begins. A row is freed when no reader needs it any more. The processes that the
+    server starts with `--workers` share the rows of their tables in this way.
 
     Args:
         fd: descriptor from `os.memfd_create`, which all processes that share the rows inherit. The

@@ -98,7 +98,7 @@ def add_worker_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class _Process:
-    """A process of the server, which is restarted when it ends."""
+    """Process of the server that is restarted when it ends."""
 
     def __init__(self, name: str, run: Callable[[], int], signal_at_end: signal.Signals) -> None:
         self.name = name
