@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recommendation models with huge, sparse, ever-changing embedding tables on MindSpore.
+"""Recommendation models on MindSpore, with huge, sparse embedding tables that keep changing.
 
 Most programs need only the names below. Further names are in modules: blocks of models in
 `mindspore_rec.nn`, optimizers in `.optim`, metrics in `.metrics`, callbacks and reports in

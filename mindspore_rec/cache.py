@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tiers of a table: their configuration, the device cache, Redis and SSD directories.
+"""Tiers of a table: configuration of the tiers, device cache, Redis and SSD directories.
 
 `CacheConfig` lists the tiers of a table; `SsdConfig` has the directory of an SSD tier. A table
 opens the tiers of its configuration itself. `RedisTier` is the remote tier without a table, for

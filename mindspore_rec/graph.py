@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running MindSpore cells: a lock around calls, calls with batches of any size, and errors.
+"""Functions to run MindSpore cells: a lock for calls, calls with any batch size, and errors.
 
 MindSpore deadlocks if two threads run graphs at the same time. So in a process with several
 threads, code must hold `graph_lock` while it calls a cell. `CellCaller` holds the lock and compiles

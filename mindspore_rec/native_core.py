@@ -32,7 +32,7 @@ DIGEST_FILE = "_native.sources"
 
 
 def source_digest(root: Path) -> str | None:
-    """Return a digest of the core's sources and of the part of setup.py that compiles them.
+    """Return a digest of the core's sources and of the part of setup.py that compiles the sources.
 
     Args:
         root: folder with `setup.py` and `mindspore_rec`.
@@ -119,8 +119,8 @@ def _usable_core() -> Path:
 class _Finder:
     """Finder of the core of an installed wheel.
 
-    The finder is last in `sys.meta_path`, so Python asks it only if the package's folder has no
-    core.
+    The finder is last in `sys.meta_path`, so Python calls the finder only if the package's folder
+    has no core.
     """
 
     def find_spec(

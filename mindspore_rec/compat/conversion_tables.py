@@ -93,8 +93,8 @@ def new_lookup(
         target: the embedding.
         config: config of the embedding's table.
         keep_weights: whether rows start with the values of the weights.
-        tables: tables of the conversion by the id of the weight that each replaces; the function
-            adds new tables.
+        tables: tables of the conversion, by the `id` of the weight that a table replaces; the
+            function adds new tables.
 
     Raises:
         NameTakenError: an open table has the same name.
@@ -114,7 +114,7 @@ def new_lookup(
         new = HashEmbeddingLookup(target.dim, table=table, padding_key=padding)
     else:
         new = TableLookup(table=table, padding_key=padding)
-    # Copy the attributes that code around an embedding may read.
+    # Copy to a lookup the attributes that code may read from an embedding.
     for attribute in ("vocab_size", "embedding_size", "num_embeddings", "embedding_dim"):
         if attribute in vars(old):
             setattr(new, attribute, getattr(old, attribute))

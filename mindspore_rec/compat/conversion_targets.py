@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the embeddings of an ordinary network, and choose among them for a conversion."""
+"""Find the embeddings of an ordinary network, and choose embeddings for a conversion."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Target:
 
     @property
     def path(self) -> str:
-        """Name of the cell in messages; with the prefix, name of its table."""
+        """Name of the cell in messages; the table's name is the prefix and this name."""
         return self.paths[0]
 
     @property

@@ -94,8 +94,8 @@ def convert(
             Default: ''.
         dry_run: only check and print.
         config: a `TableConfig` without name and `vocab_size` for all tables, in place of the
-            arguments above that describe a table; its `embedding_dim` must equal the dim of the
-            converted embeddings. A table is frozen if the old weight is frozen or the config
+            arguments above that describe a table; the config's `embedding_dim` must equal the dim
+            of the converted embeddings. A table is frozen if the old weight is frozen or the config
             freezes it.
         dense: whether to fuse each `nn.SequentialCell` of `nn.Dense` layers and activations into
             one operator, if `nn.FusedSequential` accepts it; layers and parameters stay the same
@@ -210,7 +210,7 @@ def _check_names(net: nn.Cell, targets: list[Target], prefix: str) -> None:
 
 
 def revert(net_or_conversion: nn.Cell | Conversion, *, drop_new: bool = False) -> None:
-    """Put the ordinary embeddings back, with the trained values of their rows.
+    """Put the ordinary embeddings back, with the trained values of the tables' rows.
 
     The embeddings are the same cells and Parameters as before the conversion, so optimizers and
     checkpoints of the ordinary network fit again. The tables are closed. A hash table may have no

@@ -79,14 +79,14 @@ def create_table(
         ssd_data_path: directory for the SSD tier, or a tuple or list of one directory. Default:
             '.'.
         optimizer: must be None: tables are passed to an optimizer, not an optimizer to a table. See
-            `get_dense_and_sparse_variable`, and `CombinedOptimizer` for a different optimizer per
-            table.
+            `get_dense_and_sparse_variable`, and for a different optimizer per table see
+            `CombinedOptimizer`.
         specs: features of the batch (FeatureSpec). The thresholds of features whose `table_name` is
             the table's name set the table's admission and eviction. The table applies both policies
             in every step. If `admission` or `eviction` is also set, its threshold must equal the
             features' threshold. Default: none.
         default_value: value that a training lookup returns for a key before the key's admission: a
-            number, or float32 `[dim]`. Default: the number of `emb_initializer`, or zeros if it is
+            number, or float32 `[dim]`. Default: `emb_initializer` if it is a number, zeros if it is
             a distribution.
         serving_default_value: value that an evaluation returns for unknown and not admitted keys: a
             number, or float32 `[dim]`. Default: the `default_value`.
@@ -185,7 +185,7 @@ _TAKEN = [each for each in inspect.signature(create_table).parameters if each !=
 
 
 def padding_keys_of(table: MapParameter) -> tuple[int, ...]:
-    """Return the padding keys that a table got from `create_table`.
+    """Return the padding keys that `create_table` set for a table.
 
     Example:
         >>> from mindspore_rec import MapParameter
@@ -208,7 +208,7 @@ def _check_padding(where: str, keys: Any, key_dtype: Any) -> tuple[int, ...]:
 
 
 def _check_row(argument: str, value: Any, dim: int) -> float | np.ndarray | None:
-    """Return a number, or a row of numbers, in a form that `TableConfig` takes."""
+    """Return a number, or a row of numbers, in a form that `TableConfig` accepts."""
     if value is None:
         return None
     if isinstance(value, Tensor):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`get_insert_func`: a FeaturePipeline with the name and the output of Rec SDK's function."""
+"""`get_insert_func`: makes a FeaturePipeline that has the outputs of Rec SDK's function."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class HashEmbeddingLookup(TableLookup):
     In training (`set_train()` on the network) an unknown id gets a row. In evaluation the table
     does not change. For an unknown or not admitted id, the lookup returns zeros, or `param_init` if
     `param_init` is a number. If one network has several lookups of one table, the optimizer makes
-    one step with the sum of their gradients.
+    one step with the sum of the lookups' gradients.
 
     Args:
         embedding_size: number of floats in a row, 1 to 8192.
@@ -45,7 +45,7 @@ class HashEmbeddingLookup(TableLookup):
             `int32`.
         param_init: initial value of a row, with the same choices as `default_value` of
             `MapParameter`. Default: 'normal'.
-        sparse: must be True: the gradients of a table are per key.
+        sparse: must be True: the gradient of a table has one row per key.
         max_norm: the lookup scales rows with a larger L2 norm down to this norm. Default: no limit.
         permit_filter_value: number of occurrences after which an id gets a row. Default: 1.
         evict_filter_value: number of training steps without an occurrence after which a row is

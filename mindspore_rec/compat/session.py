@@ -19,7 +19,7 @@ __all__ = ["Session", "adopt", "default_seed", "init", "terminate"]
 
 @dataclass(frozen=True, eq=False)
 class Session:
-    """Settings of a session; leaving its `with` block calls `terminate`.
+    """Settings of a session; the end of the session's `with` block calls `terminate`.
 
     Attributes:
         use_dynamic_expansion: always True.

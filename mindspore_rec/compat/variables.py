@@ -16,9 +16,8 @@ def get_dense_and_sparse_variable(net: nn.Cell) -> tuple[list[Parameter], list[P
     Args:
         net: any Cell.
 
-    Returns:
-        The dense parameters, and the parameters that represent tables (their anchors). Each list
-        has the order of `net.trainable_params()`.
+    Returns: The dense parameters, and the tables' anchors, which are the parameters that represent
+        tables. Each list has the order of `net.trainable_params()`.
 
     Raises:
         TypeError: `net` is not a Cell.

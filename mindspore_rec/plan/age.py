@@ -3,7 +3,7 @@
 
 All thresholds share one count per key. A row and a counter both age from the key's last occurrence,
 so a key is evicted at the same time with or without a row. A key's *level* is the number of
-thresholds that its count has reached.
+thresholds that the key's count has reached.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class AgeSweep:
         thresholds: admission thresholds, each at least 1.
         row_bytes: bytes of a row.
         max_idle: a key is evicted when `clock - last occurrence` reaches `max_idle` seconds or
-            exceeds `max_idle` steps, so that `max_idle` whole steps pass without the key. None:
-            never.
+            exceeds `max_idle` steps. With steps, `max_idle` whole steps then pass without the key.
+            None: never.
         unit: unit of `max_idle` and of the clock: 'steps' or 'seconds'; '' if `max_idle` is None.
     """
 

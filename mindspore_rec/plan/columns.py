@@ -20,11 +20,11 @@ class KeyColumn:
     """Convert one column to int64 keys.
 
     Args:
-        name: name of the column; it is hashed into the keys of categories.
+        name: name of the column; the hash of a category also depends on this name.
         key_type: 'id': the numbers are the keys. 'category': `mindspore_rec.category_keys` hashes
             the values. 'auto' is 'id' if the column's first values are numbers and 'category' if
             they are text.
-        from_text: whether the log is text, so that numbers are written as digits.
+        from_text: whether the log is text, in which numbers are strings of digits.
 
     Example:
         >>> keys, lengths = KeyColumn("user", "auto", False).convert(pa.array([[7, 9], []]))
@@ -46,7 +46,7 @@ class KeyColumn:
 
         Raises:
             TypeError: the values are neither whole numbers nor text.
-            ValueError: a number is not an int64, or text follows numbers.
+            ValueError: a number is not an int64, or the column has text after numbers.
         """
         rows = len(column)
         if pa.types.is_dictionary(column.type):

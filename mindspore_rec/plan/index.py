@@ -19,7 +19,7 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True)
 class DistinctBatch:
-    """Distinct keys of a batch, in the order of their last occurrence in the batch.
+    """Distinct keys of a batch, in the order of the keys' last occurrences in the batch.
 
     Args:
         codes: int32 `[n]`, the keys' numbers.

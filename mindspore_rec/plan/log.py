@@ -36,7 +36,7 @@ class KeyBatch:
 
 
 class KeyLog:
-    """Log in one or several files; it can be read any number of times.
+    """Log of keys in one or several files; the log can be read any number of times.
 
     Args:
         paths: the files, in the order of training.
@@ -96,11 +96,11 @@ class KeyLog:
     def batches(
         self, batch_size: int, progress: Callable[[int], object] | None = None
     ) -> Iterator[KeyBatch]:
-        """Yield batches of `batch_size` samples; the last batch may have fewer.
+        """Yield batches of `batch_size` samples; the last batch may have fewer samples.
 
         Args:
             batch_size: samples of a batch, at least 1.
-            progress: function that is called with the number of bytes read since its last call.
+            progress: function that is called with the number of bytes read since the previous call.
         """
         check_int("batch_size", batch_size, 1, (1 << 31) - 1)
         pending: list[_Part] = []

@@ -15,7 +15,7 @@ __all__ = ["KEY_BYTES", "Machine", "Placed", "TableCost", "propose"]
 
 KEY_BYTES = 12  # a key and how often it occurs, on its way to the owner
 # Numbers of exchanges in a step; in an exchange, a worker sends one message to every other worker.
-# A lookup cell exchanges headers, keys, verdict and rows. The gradients of a lookup cell need
+# A lookup cell exchanges headers, keys, verdict and rows. The gradient of a lookup cell exchanges
 # headers, gradients and verdict. The training loop exchanges batches and losses. The average of
 # dense gradients exchanges headers, parts and sums.
 _EXCHANGES = 9
@@ -26,15 +26,15 @@ _SMALL_ROWS = 64
 
 @dataclass(frozen=True)
 class Machine:
-    """Speeds of one worker, which predict the time of a step.
+    """Speeds of one worker, from which the time of a step is predicted.
 
     Args:
         link_bytes: bytes per second that a host's link can carry in each direction. Default:
             1.25e9, 10 Gbit/s.
         memory_bytes: bytes per second of random reads and writes of rows in tables. Default: 10e9.
         latency: seconds from sending a message to its arrival on another host. Default: 50e-6.
-        message: processor time of a worker for one message, in seconds. Default: 10e-6, for TCP;
-            for shared memory it is 2e-6.
+        message: processor time of a worker for one message, in seconds. Default: 10e-6, the time
+            for TCP; shared memory needs 2e-6.
         workers_per_host: number of workers on a host, which share the host's link; messages between
             these workers do not use the link. Default: 1.
 

@@ -68,7 +68,7 @@ def read_blocks(
     """Yield the columns of one log block by block.
 
     Args:
-        path: the file; a text file may be gzip (`.gz`).
+        path: the file; a text file may be compressed by gzip (`.gz`).
         format: one of `FORMATS`.
         columns: names of columns; for CSV and TSV also numbers from 0.
         header: whether the first line of CSV or TSV has the column names.

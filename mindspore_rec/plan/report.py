@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Format a plan as text: a table of the choices and their curves."""
+"""Format a plan as text: a table of the choices, and curves."""
 
 from __future__ import annotations
 

@@ -5,9 +5,9 @@ If an LRU table of C rows admits every key at its first occurrence, the table ha
 recently used keys after each batch. The stack distance of a lookup is the number of other keys that
 were used between the last use of the lookup's key and the start of the batch (Mattson, Gecsei,
 Slutz and Traiger, "Evaluation techniques for storage hierarchies", IBM Systems Journal 9(2), 1970).
-A lookup finds its row in a table of C rows if and only if the stack distance is less than C. A
-Fenwick tree over the times of last use counts the stack distances (Fenwick, "A new data structure
-for cumulative frequency tables", 1994).
+A lookup finds its row in a table of C rows if and only if the stack distance is less than C. The
+stack distances are counted by a Fenwick tree over the times of last use (Fenwick, "A new data
+structure for cumulative frequency tables", 1994).
 """
 
 from __future__ import annotations

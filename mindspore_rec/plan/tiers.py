@@ -90,7 +90,8 @@ class TierUse:
         read_rows: rows promoted from the tier per step; 0 for host memory.
         written_rows: rows demoted to the tier per step; 0 for host memory.
         moved_bytes: bytes of the promoted and the demoted rows per step.
-        memory_bytes: bytes of host memory for the tier: its rows, or the index of an SSD tier.
+        memory_bytes: bytes of host memory for the tier: bytes of the tier's rows, or of an SSD
+            tier's index.
     """
 
     name: str
@@ -168,7 +169,7 @@ def plan_tiers(
         order: orders of demotion to try: 'lru', 'lfu'.
         warm_up: number of steps at the log's start that only fill the tiers; the figures leave out
             these steps.
-        progress: whether to show a progress bar; it needs a terminal as standard error.
+        progress: whether to show a progress bar, if standard error is a terminal.
 
     Raises:
         ValueError: an argument is out of range, the log has no keys or is broken, or no step

@@ -62,7 +62,7 @@ def count_loads(
         log: the keys of one table, in the order of training.
         workers: the numbers of workers for which loads are counted, each at least 1.
         batch_size: samples of one worker's batch.
-        progress: function that is called with the number of bytes read since its last call.
+        progress: function that is called with the number of bytes read since the previous call.
 
     Example:
         >>> import tempfile

@@ -44,7 +44,8 @@ class TableOnWorkers:
 
     Args:
         placement: 'sharded', 'owner' or 'replicated', as in `TableConfig.placement`.
-        owner: the worker that has the table if the placement is 'owner'; None for other placements.
+        owner: if the placement is 'owner', the worker that has the table; None for other
+            placements.
         most_rows: greatest number of rows on any worker.
         row_imbalance: of rows.
         lookup_imbalance: imbalance of lookups over the owners of their keys; every occurrence
@@ -147,7 +148,7 @@ def plan_workers(
         machine: speeds of a worker. Default: `Machine()`.
         dense_bytes: bytes of the dense parameters' gradients. Default: 0.
         compute_seconds: seconds of the dense part of one worker's batch. Default: 0.
-        progress: whether to show a progress bar; it needs a terminal as standard error.
+        progress: whether to show a progress bar, if standard error is a terminal.
 
     Raises:
         ValueError: an argument is out of range, or a log has no keys or is broken.

@@ -101,7 +101,7 @@ def _import_fronts(options: argparse.Namespace) -> None:
 def _listen(
     options: argparse.Namespace, checked: _Checked, sockets: contextlib.ExitStack
 ) -> tuple[socket.socket, str]:
-    """Return the listening socket, and a line with its address to print.
+    """Return the listening socket, and a line to print that has the socket's address.
 
     Raises:
         OSError: a port is not available.
@@ -137,7 +137,7 @@ def _serve(
 
 
 def _ports(options: argparse.Namespace, sockets: contextlib.ExitStack) -> socket.socket:
-    """Return the listening socket; if workers share a gRPC port, hold that port too.
+    """Return the listening socket; if workers share a gRPC port, reserve that port too.
 
     Raises:
         OSError: one of the ports is not available.
@@ -329,8 +329,8 @@ def _text(error: Any) -> str:
 def _exit(code: int) -> NoReturn:
     """End the process; skip the interpreter's shutdown if a thread still loads a model.
 
-    A thread that loads a model may wait for a tier in native code, and the interpreter's shutdown
-    would end the thread there.
+    A thread that loads a model may be waiting for a tier in native code. The interpreter's shutdown
+    would end the thread inside this code.
     """
     if any(each.daemon for each in threading.enumerate()):
         sys.stdout.flush()

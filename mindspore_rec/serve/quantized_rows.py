@@ -57,7 +57,7 @@ class QuantizedRows:
 
         Args:
             keys: int32 or int64 `[n]`.
-            values: float32 `[n, dim]`; they are quantized as in `serving.quantize.quantize`.
+            values: float32 `[n, dim]`, which are quantized as in `serving.quantize.quantize`.
         """
         self._rows.upsert(keys, values)
 
@@ -84,19 +84,19 @@ class QuantizedRows:
 
         Args:
             ids: int32 or int64 `[n]`.
-            offsets: int32 or int64 `[bags]`: bag b has the ids from `offsets[b]` to
-                `offsets[b + 1]`; the last bag has all ids up to the end.
+            offsets: int32 or int64 `[bags]`: bag b has the ids from `offsets[b]` up to, but
+                without, `offsets[b + 1]`; the last bag has all further ids.
             combiner: 'sum' or 'mean'; with weights, the weighted sum or the weighted mean. Default:
                 'sum'.
             weights: float32 `[n]`. Default: 1 each.
 
         Raises:
-            ValueError: offsets do not rise from 0 to at most n; or shapes do not fit.
+            ValueError: offsets do not ascend from 0 to at most n, or shapes do not fit.
         """
         return self._rows.pool(ids, offsets, combiner, weights)
 
     def keys(self) -> np.ndarray:
-        """Return the keys of all rows, int64, in no order."""
+        """Return the keys of all rows, int64, in any order."""
         return self._rows.keys()
 
     def stats(self) -> dict[str, int]:

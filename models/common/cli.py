@@ -66,7 +66,7 @@ def training_parser(program: str, description: str, configs: Path) -> argparse.A
 
 
 def config_path(given: Path, configs: Path) -> Path:
-    """Return the file of a path, or of the name of one of the model's configurations.
+    """Return the configuration file for a path, or for the name of a model's configuration.
 
     Example:
         >>> config_path(Path("nowhere.yaml"), Path("configs")).as_posix()
@@ -79,8 +79,7 @@ def config_path(given: Path, configs: Path) -> Path:
 def seed_list(text: str) -> list[int]:
     """Parse the seeds of an option; usable as a `type` of `argparse`.
 
-    Raises:
-        argparse.ArgumentTypeError: the seeds are not different whole numbers of at least 0.
+    Raises: argparse.ArgumentTypeError: a seed is not a whole number of at least 0, or occurs twice.
 
     Example:
         >>> seed_list("0,1,5")
@@ -127,7 +126,7 @@ def check_training_options(options: argparse.Namespace) -> None:
 
 
 class _Beside(logging.Handler):
-    """Log handler whose lines do not break a progress bar."""
+    """Log handler that prints lines without breaking a progress bar."""
 
     def emit(self, record: logging.LogRecord) -> None:
         from tqdm import tqdm

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configurations: dataclasses from YAML by dacite, with strict checks, and back to JSON."""
+"""Configurations: convert YAML to dataclasses by dacite, with strict checks, and to JSON."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOST_DEPTH = 64
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML loader with numbers as in YAML 1.2; it refuses a mapping with a repeated key."""
+    """YAML loader that reads numbers as in YAML 1.2 and refuses a mapping with a repeated key."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         # PyYAML needs seconds to parse thousands of nested brackets, and then overflows Python's
@@ -138,7 +138,7 @@ def to_json(config: Any) -> dict[str, Any]:
 
 
 class _UnknownKeyError(DaciteFieldError):
-    """Error for a key that is not a field of its dataclass; dacite's own error has no path."""
+    """Error for a key that is no field of the dataclass; dacite's own error lacks its path."""
 
     def __init__(self, key: str, known: list[str]) -> None:
         super().__init__(field_path=key)

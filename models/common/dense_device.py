@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Device of a configuration, on which the network's dense layers are made."""
+"""Device that a configuration sets for the dense layers of the network."""
 
 from __future__ import annotations
 

@@ -54,11 +54,11 @@ class EmbeddingConfig:
             is an ordinary Parameter on the device, with a dense gradient. Default: True.
         multi_lookup: whether each field has its own lookup of the single hash table. Default:
             False.
-        admission_threshold: occurrence in training at which an id gets a row, at least 1; it sets
-            the table's `admission`. Occurrences in all epochs are counted, unless
+        admission_threshold: number of the occurrence in training at which an id gets a row, at
+            least 1; sets the table's `admission`. Occurrences in all epochs are counted, unless
             `train.admission_counts` is 'first_epoch'. Only for 'hash'. Default: 1.
-        max_idle_steps: steps without an occurrence after which a row is evicted; it sets the
-            table's `eviction`. Not for 'static'. Default: None, never.
+        max_idle_steps: steps without an occurrence after which a row is evicted; sets the table's
+            `eviction`. Not for 'static'. Default: None, never.
         max_rows: greatest number of rows of each table, set in the table's `eviction`; the least
             recently used rows are evicted. Not for 'static'. Default: None, no limit.
         unknown_value: number that a lookup returns for an id without a row. Not for 'static'.
@@ -69,8 +69,8 @@ class EmbeddingConfig:
             tables on the host. Default: 'float32'.
         state_dtype: type of the optimizer's moving averages, 'float32' or 'bfloat16'; only for
             tables on the host. Default: 'float32'.
-        rounding: rounding of two-byte numbers in a step, 'stochastic' or 'nearest'. Default:
-            'stochastic'.
+        rounding: how a step rounds values and states of two bytes, 'stochastic' or 'nearest'.
+            Default: 'stochastic'.
 
     Raises:
         ValueError: a value is out of range or contradicts another value.
@@ -137,7 +137,7 @@ class EmbeddingConfig:
             check_least("'embedding.buckets'", self.buckets, 1, (1 << 31) - 1)
 
     def _check_place(self) -> None:
-        """Check the device of the tables, their number and their lookups."""
+        """Check the device of the tables, the number of tables, and the lookups."""
         if not self.host_device_mix and (self.kind, self.tables) != ("static", "one"):
             raise ValueError(
                 "'embedding.host_device_mix' must be true unless kind is 'static' and tables "

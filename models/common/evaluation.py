@@ -26,11 +26,11 @@ class Evaluation:
 
     Args:
         metrics: `auc`, `log_loss`, `normalized_entropy`, `calibration` and, if rows have users,
-            `gauc`. The normalized entropy is the log loss divided by the log loss of always
-            predicting the mean label. The calibration is the mean prediction divided by the mean
-            label. GAUC is the mean of the users' AUCs, weighted by each user's number of rows. With
-            several tasks, the name of each metric ends in `.<task>`. For a group of rows, the name
-            of each metric ends in `.<group>`, as in `auc.income.adult`.
+            `gauc`. The normalized entropy is the log loss divided by the log loss of a model that
+            always predicts the mean label. The calibration is the mean prediction divided by the
+            mean label. GAUC is the mean of the users' AUCs, weighted by each user's number of rows.
+            With several tasks, the name of each metric ends in `.<task>`. For a group of rows, the
+            name of each metric ends in `.<group>`, as in `auc.income.adult`.
         curves: by task, predicted and observed rates on all test rows, in bins with equal numbers
             of rows; a single task has the name ''.
     """

@@ -11,7 +11,7 @@ __all__ = ["mean_and_deviation"]
 
 
 def mean_and_deviation(runs: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    """Return mean and standard deviation of each metric over runs that differ by their seed.
+    """Return mean and standard deviation of each metric over runs with different seeds.
 
     Args:
         runs: the metrics of each run, all with the same names; at least one run.

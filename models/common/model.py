@@ -51,7 +51,7 @@ class RunConfig:
         data: data to train on.
         embedding: description of the embeddings.
         optimizer: settings of the optimizer.
-        train: length of the run and size of its batches.
+        train: length of the run and size of the batches.
         compute_dtype: type of the factors in the dense layers' products: 'float32', 'bfloat16', or
             'float16' for the perceptrons. Weights and embeddings are always float32. On processors
             without bfloat16 instructions, 'bfloat16' is slower than 'float32'. Default: 'float32'.
@@ -104,7 +104,7 @@ class ZooModel:
     """Description of a model: the parts that the model's folder adds to the common code.
 
     Args:
-        name: name of the model's folder and prefix of its tables' names.
+        name: name of the model's folder and prefix of the tables' names.
         title: name for people.
         config: class of the model's configuration, a dataclass derived from `RunConfig`.
         network: class of the model's network, a Cell. The arguments of the network are the number
@@ -186,7 +186,7 @@ class Run:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Metrics of the evaluation at the end, or of the last evaluation before it."""
+        """Metrics of the evaluation at the end, or of the last evaluation during training."""
         return self.summary.metrics if self.evaluation is None else self.evaluation.metrics
 
 

@@ -28,7 +28,7 @@ class ChainError(CheckpointError):
 
 
 class Catalog:
-    """Checkpoints of a directory; a manifest is read again only if its directory has changed.
+    """Checkpoints of a run; a manifest is read again only if the checkpoint's directory changed.
 
     A run may have thousands of deltas, and a follower reads the directory ten times per second. So
     a read costs only one stat call per known checkpoint.
@@ -162,7 +162,8 @@ class Catalog:
         state then goes back to the newest remaining checkpoint.
 
         Raises:
-            ChainError: there are newer checkpoints, but no chain leads to them.
+            ChainError: there are newer checkpoints, but no complete chain of checkpoints leads to a
+                newer state.
         """
         own = [entry for entry in self.good if entry.run == applied.run]
         for entry in own:

@@ -58,7 +58,7 @@ def _learned(dataset: Any) -> Any:
 
 
 class InputMaker:
-    """Transform from raw columns to a network's inputs, in the order used in training.
+    """Transform of raw columns to a network's inputs, which have the same order as in training.
 
     Args:
         features: pipeline whose arrays are the network's first inputs. If the pipeline keeps unused

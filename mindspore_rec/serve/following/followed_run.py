@@ -185,8 +185,8 @@ class FollowedRun:
 
         Raises:
             OSError: the directory cannot be read.
-            SharedReaderStuckError: (of `_native`) a reader of shared memory reads an old state for
-                too long.
+            SharedReaderStuckError: (of `_native`) a reader of shared memory has used an old state
+                for too long.
         """
         try:
             self.served.settle()
@@ -293,7 +293,7 @@ class FollowedRun:
 
     @property
     def at_once(self) -> int:
-        """Number of predictions that may usefully run at the same time: 1 with MindSpore."""
+        """Number of predictions that are worth running at the same time: 1 with MindSpore."""
         return 1 if self.runner.network is not None else len(os.sched_getaffinity(0))
 
     def run(self, start: Callable[[], Callable[[], Any]]) -> tuple[Any, int]:
@@ -329,7 +329,7 @@ class FollowedRun:
                 self._updating.release()
 
     def status(self, following: bool, poll_seconds: float = 0.0) -> Status:
-        """Return the status of the served state, including its age.
+        """Return the status of the served state, including the state's age.
 
         Args:
             following: whether a thread of this process follows the run.

@@ -54,7 +54,7 @@ class Predictor:
     Args:
         path: a directory written by `RecCheckpoint` or by `save_checkpoint`.
         network: the Cell that computes predictions from inputs, or a function that makes the Cell;
-            its tables and parameters must have the same names as in training. Default: the
+            the Cell's tables and parameters must have the same names as in training. Default: the
             `builder` of `RecCheckpoint`.
         inputs: inputs of the network, `TensorSpec` objects or texts such as 'ids:INT64:-1,26'. If
             inputs are set here or by the network's `set_inputs`, one graph for all batch sizes is
@@ -76,12 +76,12 @@ class Predictor:
             `host_rows` or `host_bytes`. The predictor creates its own Redis names or directory at
             the start, and removes these names or this directory at the end. A lookup does not move
             rows between tiers. Default: all rows are in host memory.
-        scrub_seconds: seconds in which a thread compares every row with its digest once. Digests
-            take 15 to 23 bytes per row, apart from the rows. Damaged rows are logged as an error,
-            and `status().scrub` has their number. Default: 0, never.
+        scrub_seconds: seconds in which a thread compares every row with its digest once. The
+            digests need 15 to 23 bytes per row, in addition to the rows. Damaged rows are logged as
+            an error, and `status().scrub` has the number of damaged rows. Default: 0, never.
 
     Attributes:
-        inputs: inputs of the network, `TensorSpec` objects, or None if they are not known.
+        inputs: inputs of the network, `TensorSpec` objects; None if the inputs are not known.
         outputs: outputs of the network, if `inputs` is known; a first dimension of -1 is the batch
             size.
 
@@ -216,7 +216,7 @@ class Predictor:
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def predict_versioned(self, *inputs: Any) -> tuple[list[np.ndarray], int]:
-        """Return all outputs, and the version of the state that computed them (`Status.version`).
+        """Return all outputs, and the version (`Status.version`) of the state used for them.
 
         Args and Raises are the same as for `predict`.
         """
@@ -269,7 +269,7 @@ class Predictor:
         self._awake.set()
 
     def status(self) -> Status:
-        """Return the status of the served state, including its age."""
+        """Return the status of the served state, including the state's age."""
         following = self._thread is not None and self._thread.is_alive()
         if not following:
             self._run.look()

@@ -23,7 +23,7 @@ class Status:
         run: id of the run.
         version: number of training steps of the served state.
         state: id of the served state.
-        saved_at: time at which the trainer took the state, in seconds since 1970.
+        saved_at: time at which training saved the state, in seconds since 1970.
         age_seconds: seconds since then.
         watermark: newest event time in the state, in seconds since 1970; None if the state has no
             event time.
@@ -33,7 +33,7 @@ class Status:
         looked_seconds: seconds since the last check of the run's directory; None before the first
             check.
         deltas_applied: number of deltas applied so far.
-        fulls_loaded: number of full checkpoints loaded so far, including the first one.
+        fulls_loaded: number of full checkpoints loaded so far, including the first checkpoint.
         error: reason why a newer checkpoint was not applied, or cannot be found; None without an
             error.
         runtime: name of the library that computes the answers, 'onnxruntime' or 'mindspore'.
@@ -43,8 +43,8 @@ class Status:
             keys, and the `wait_seconds` of lookups for `below_hits`.
         scrub: None without scrubbing. With scrubbing, `scrub` has the target `seconds` of a round,
             the number of `rounds`, the `round_seconds` of the last round, and `tables`. In
-            `tables`, each table has the `scrubbed_rows` so far, the `damaged_rows` now, some of
-            their `damaged_keys`, and the `digest_bytes` of memory.
+            `tables`, each table has the `scrubbed_rows` so far, the `damaged_rows` now, some
+            `damaged_keys` of damaged rows, and the `digest_bytes` of memory.
     """
 
     path: str

@@ -78,9 +78,9 @@ class ServedTiers:
     def stats(self, tables: Mapping[str, Any]) -> dict[str, dict[str, float]]:
         """Return figures of the tiers' use by requests, for each table.
 
-        `keys` are distinct keys of requests. `host_hits` and `below_hits` are the keys with rows in
-        host memory and in the `remote` and `ssd` tiers. `wait_seconds` is the time that lookups
-        waited for the tiers below host memory.
+        `keys` are distinct keys of requests. `host_hits` are the keys with rows in host memory, and
+        `below_hits` are the keys with rows in the `remote` and `ssd` tiers. `wait_seconds` is the
+        time that lookups waited for the tiers below host memory.
         """
         by_table = {}
         for name, table in tables.items():

@@ -18,7 +18,7 @@ _MOST_TEXT = 512  # characters of a value that a client chooses
 
 
 class AccessLog:
-    """Log of requests in a file; the file may be moved away while the server runs.
+    """Log of requests in a file, which may be moved away while the server runs.
 
     Several processes may write to one file: each line is a single write at the file's end. If a
     line cannot be written, for example to a full disk, the log drops and counts the line. The

@@ -28,7 +28,8 @@ class RefusedError(Exception):
         reason: reason of the refusal, as a label of metrics.
         code: of the call.
         text: error message for the client.
-        aborted: exception that has already ended the call, to raise in its handler. Default: none.
+        aborted: exception that has already ended the call, to raise in the call's handler. Default:
+            none.
     """
 
     def __init__(

@@ -51,8 +51,8 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
     With a token that lacks the required role, a call ends with PERMISSION_DENIED. If a call lacks
     the required token, its message is not read. Health and readiness calls need no token. A
     prediction ends with RESOURCE_EXHAUSTED if too many predictions are in flight, and with
-    UNAVAILABLE if the server is stopping. A prediction ends with DEADLINE_EXCEEDED if it takes too
-    long or its message does not arrive.
+    UNAVAILABLE if the server is stopping. A prediction ends with DEADLINE_EXCEEDED if the
+    prediction takes too long or the message does not arrive in time.
 
     Args:
         metrics, tokens, bounds, in_flight, drain, log: as for `Guard`.
@@ -245,7 +245,7 @@ class _Streams:
 
     @contextlib.contextmanager
     def entered(self, context: Any) -> Iterator[None]:
-        """Count the call of the current task while it runs."""
+        """Count the current task's call as long as the call runs."""
         if len(self._tasks) >= self._most:
             oldest = next(iter(self._tasks))
             asyncio.create_task(_end(oldest, self._tasks.pop(oldest)))

@@ -24,11 +24,11 @@ class Tls:
     current authorities.
 
     Args:
-        certificate: PEM file of the certificate, followed by the certificates between it and the
-            root.
+        certificate: PEM file of the certificate, followed by the intermediate certificates up to
+            the root.
         key: PEM file of the private key, without a passphrase.
-        client_ca: PEM file of authorities; one of them must have signed each client's certificate.
-            Default: clients need no certificate.
+        client_ca: PEM file of authorities; each client's certificate must be signed by one of these
+            authorities. Default: clients need no certificate.
 
     Attributes:
         context: TLS context for a server; each new connection uses the current files.

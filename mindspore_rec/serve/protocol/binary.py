@@ -5,9 +5,9 @@
     Then follow the data of the inputs with the parameter binary_data_size, in the order of the
     inputs.
 
-Data are row-major and little-endian, without padding. Data are converted only if their size fits
-their shape and datatype. In a response, an output is binary if the request sets `binary_data` for
-this output, or `binary_data_output` for all outputs.
+Data are row-major and little-endian, without padding. Data are converted only if the number of
+bytes fits the shape and the datatype. In a response, an output is binary if the request sets
+`binary_data` for this output, or `binary_data_output` for all outputs.
 
 Source: https://github.com/triton-inference-server/server, docs/protocol/extension_binary_data.md.
 """
@@ -54,8 +54,8 @@ def parts_of_inputs(
     """Return, by input name, the bytes of each input whose data follow the JSON in the body.
 
     Args:
-        inputs: inputs of a request by name, in the request's order; their parameters are JSON
-            objects.
+        inputs: inputs of a request by name, in the request's order; the parameters of an input are
+            a JSON object.
         data: the bytes after the JSON; None if no bytes may follow the JSON.
 
     Raises:

@@ -2,7 +2,7 @@
 """Requests and responses of the Open Inference Protocol, version 2, over HTTP.
 
 Source: https://github.com/kserve/open-inference-protocol, specification/protocol/inference_rest.md.
-Data are numbers in JSON, or bytes after the JSON by the binary tensor extension (`binary.py`). If
+Data are numbers in JSON, or with the binary tensor extension (`binary.py`) bytes after the JSON. If
 the model has features, a request may have raw rows or columns in place of inputs.
 """
 
@@ -76,8 +76,8 @@ def parse_request(
 ) -> InferRequest:
     """Read and check a request.
 
-    Types and sizes are checked before any conversion, so time and memory are in proportion to the
-    body.
+    Types and sizes are checked before any conversion, so time and memory are proportional to the
+    size of the body.
 
     Args:
         body: JSON in UTF-8, and the data after it.
@@ -174,7 +174,7 @@ def infer_response(
     specs: Sequence[TensorSpec],
     outputs: Sequence[np.ndarray],
 ) -> tuple[bytes, int | None]:
-    """Return the response's body, and the number of its JSON bytes if data follow the JSON.
+    """Return the response's body; if data follow the JSON, also return the number of JSON bytes.
 
     Raises:
         ArithmeticError: an output has a number that is not finite, which JSON cannot represent.

@@ -44,7 +44,7 @@ class Ragged:
         return {len(each) for i, each in enumerate(arrays) if i not in self._of_values}
 
     def joined(self, parts: Sequence[Any]) -> list[np.ndarray]:
-        """Return the inputs of several requests, joined one after the other."""
+        """Return the inputs of several requests, joined in the order of the requests."""
         made = []
         for i in range(len(parts[0])):
             arrays = [part[i] for part in parts]

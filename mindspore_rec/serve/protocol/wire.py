@@ -2,9 +2,9 @@
 """Split a ModelInferRequest before protobuf reads it, so that no request uses much memory.
 
 An empty input uses two bytes of a message, but some hundred bytes of memory after decoding. So the
-fields of a message are counted before decoding. The numbers are removed from the message. NumPy
-decodes the numbers after a check of their count against the shape. Protobuf decodes the few
-remaining bytes of the message.
+fields of a message are counted before the message is decoded. The numbers are removed from the
+message. NumPy decodes the numbers after a check of their count against the shape. Protobuf decodes
+the few remaining bytes of the message.
 
 Source: https://protobuf.dev/programming-guides/encoding/.
 """

@@ -40,14 +40,14 @@ class Answers(Protocol):
 
     @property
     def inputs(self) -> Sequence[TensorSpec] | None:
-        """Inputs of the predictor's network; None if they are not known."""
+        """Inputs of the predictor's network; None if the inputs are not known."""
 
     @property
     def outputs(self) -> Sequence[TensorSpec] | None:
-        """Outputs of the predictor's network; None if they are not known."""
+        """Outputs of the predictor's network; None if the outputs are not known."""
 
     def predict_versioned(self, *inputs: Any) -> Answer:
-        """Return all outputs, and the version of the state that computed them."""
+        """Return all outputs, and the version of the state from which the outputs were computed."""
 
 
 class BusyError(RuntimeError):
@@ -285,7 +285,7 @@ def _schema(inputs: Inputs) -> pa.Schema | None:
 
 
 def _for_a_future(error: BaseException) -> Exception:
-    """Return the error, or a RuntimeError if a future cannot take the error.
+    """Return the error, or a RuntimeError if the error cannot be set in a future.
 
     A SystemExit would end the loop, and asyncio refuses a StopIteration.
     """

@@ -71,7 +71,7 @@ class Front:
     Attributes:
         app: the ASGI application.
         models: the models that answer.
-        routes: Starlette's routes for all requests that the front answers.
+        routes: Starlette routes of all requests that the front answers.
 
     Example:
         >>> Front("click").models.names

@@ -43,7 +43,7 @@ class Statistics:
         """Count a call of the network.
 
         Args:
-            waited: for each request of the call, the nanoseconds that it waited.
+            waited: nanoseconds that each request of the call waited.
             rows: rows of all requests together.
             took: nanoseconds of the call.
         """
@@ -83,7 +83,7 @@ class Statistics:
 
 
 def statistics(model: ServedModel) -> dict[str, Any]:
-    """Return the statistics of a model in this process, since the model was loaded."""
+    """Return the statistics that this process has counted for a model since it was loaded."""
     version = str(model.status().version)
     return {"name": model.name, "version": version, **model.statistics.to_json()}
 

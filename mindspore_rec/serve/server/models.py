@@ -110,7 +110,7 @@ class Models:
         """Return True if a model answers; if `version` is None, its state must not be too old.
 
         Raises:
-            NotFoundError: there is no such model, or it has other versions.
+            NotFoundError: there is no such model, or no such version of the model.
         """
         try:
             self.find(name, version)
@@ -201,7 +201,7 @@ class Models:
             version: the model's version. Default: the newest.
 
         Raises:
-            NotFoundError: there is no such model, or it has other versions.
+            NotFoundError: there is no such model, or no such version of the model.
             NotReadyError: the model is not loaded yet, or no longer loaded.
         """
         places = self._of(name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OpenAPI page of a server: the HTTP requests that the server answers, and its models.
+"""OpenAPI page of a server, with the HTTP requests that it answers and the served models.
 
 Source: https://spec.openapis.org/oas/v3.1.0.
 """

@@ -20,7 +20,7 @@ GRACE_SECONDS = 25
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, with a gRPC server that starts and stops with it.
+    """HTTP server of uvicorn, together with a gRPC server that starts and stops with uvicorn.
 
     Args:
         app: the ASGI application.

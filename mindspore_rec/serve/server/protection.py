@@ -113,7 +113,7 @@ class Protection:
         return None
 
     def guard(self, app: App) -> Guard:
-        """Return the application inside a guard that checks its requests."""
+        """Return the application inside a guard that checks all requests."""
         return Guard(
             app, self.metrics, self.tokens, self.bounds, self.in_flight, self.drain, self.log
         )

@@ -47,20 +47,21 @@ class Served(Answers, Protocol):
         """Return the digests of the rows in one part of a table."""
 
     def table_stats(self) -> dict[str, dict[str, Any]]:
-        """Return figures of each table, including its number of rows."""
+        """Return figures of each table, including the number of rows."""
 
     def close(self) -> None:
         """Stop."""
 
 
 class ServedModel:
-    """A model that answers requests, with the limits of its requests.
+    """A model that answers requests, with limits on the size of a request.
 
     Args:
         name: name of the model in requests.
         predictor: answers the requests.
-        max_rows: as for `Batcher`, and also the most rows of one request. 0: no such limit.
-        metrics: metrics that show the model until it is closed. Default: none.
+        max_rows: as for `Batcher`, and also the greatest number of rows in one request. 0: no limit
+            on rows.
+        metrics: metrics in which the model appears until the model is closed. Default: none.
 
     Attributes:
         inputs, outputs: inputs and outputs of the model's network.

@@ -60,7 +60,7 @@ class _Runner(OnnxRunner):
 
 
 class _States:
-    """The published states; an answer uses the state that is newest when the answer begins.
+    """The published states; an answer uses only the newest state at the answer's start.
 
     ONNX Runtime and the dense parameters are in this process's own memory; rows are read from the
     shared memory.

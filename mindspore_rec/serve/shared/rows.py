@@ -86,7 +86,7 @@ class SharedRows:
         """Free the rows that no reader needs; `publish` frees rows of the previous version.
 
         Raises:
-            RuntimeError: a reader has been in one lookup for 10 s.
+            RuntimeError: a lookup of some reader has run for 10 s.
         """
         self._writer.settle()
 

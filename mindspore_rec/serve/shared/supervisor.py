@@ -3,8 +3,8 @@
 
 The supervisor imports the modules that the processes need, then forks the processes, so that all
 processes share the modules' memory. The supervisor also makes the memory for the rows and the
-listening socket. The memory and the socket exist as long as the supervisor runs, even if one of its
-processes ends. After the start, the supervisor only waits for processes to end.
+listening socket. The memory and the socket exist as long as the supervisor runs, even if a process
+ends. After the start, the supervisor only waits for processes to end.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Shared:
 
     @property
     def answers(self) -> bool:
-        """True if the first worker has a state to answer from."""
+        """True if the first worker has a state from which it can answer."""
         return self._answers[0] != 0
 
     def answer(self) -> None:

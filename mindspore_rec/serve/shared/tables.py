@@ -47,7 +47,7 @@ def unknown_row(arguments: Mapping[str, Any], key_dtype: str) -> np.ndarray:
 
 
 class WrittenTable:
-    """Table to which checkpoints are applied; readers see a change only after it is published.
+    """Table to which checkpoints are applied; readers see changes only after publication.
 
     The class has the methods of `ServedTable` that `check_tables` and `TableUpdate` call.
 
@@ -163,7 +163,7 @@ class WrittenTable:
             self._swept = step, event_time
 
     def close(self) -> None:
-        """Do nothing: the memory exists as long as a process has it open."""
+        """Do nothing: shared memory is freed when the last process closes the descriptor."""
 
 
 class SharedTableRows:

@@ -104,8 +104,8 @@ class _Writer(Runner):
 class ServedInSharedMemory(Served):
     """Served state in shared memory, for the one process that writes it.
 
-    Readers never wait for a change, and see the change only after it is published. If another
-    process wrote the memory and has ended, this process continues from the published state.
+    Readers never wait for a change, and see a change only after publication. If another process
+    wrote the memory and has ended, this process continues from the published state.
 
     Args:
         path: directory of the run.
@@ -251,8 +251,7 @@ class ServedInSharedMemory(Served):
     def settle(self) -> None:
         """Free the rows that only answers from earlier states needed.
 
-        Raises:
-            _native.SharedReaderStuckError: a reader reads an old state for too long.
+        Raises: _native.SharedReaderStuckError: a reader has used an old state for too long.
         """
         self.runner.writer.settle()
 
