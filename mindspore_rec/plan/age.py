@@ -152,7 +152,7 @@ class AgeSweep:
 
 
 def _reached(by_level: np.ndarray) -> np.ndarray:
-    """Convert figures by level to figures by threshold: add up all levels at or above it."""
+    """Return figures by threshold: for each threshold, the sum over all levels that reach it."""
     return np.cumsum(by_level[::-1])[::-1][1:]
 
 

@@ -20,7 +20,8 @@ KEY_BYTES = 12  # a key and how often it occurs, on its way to the owner
 # dense gradients exchanges headers, parts and sums.
 _EXCHANGES = 9
 _AVERAGES = 3
-# A table with fewer rows per worker is small: a hash cannot spread so few rows evenly.
+# A table with fewer rows per worker than this number is small: a hash cannot spread so few rows
+# evenly.
 _SMALL_ROWS = 64
 
 
@@ -138,8 +139,8 @@ def propose(costs: Mapping[str, TableCost], machine: Machine) -> dict[str, tuple
     """Return a placement for each table, and the owning worker if the placement is 'owner'.
 
     Large tables are sharded. A small table has fewer than 64 rows per worker. A small table is
-    sharded, replicated or put on the least busy worker. The choice is the placement with the
-    shortest step of the busiest worker. Ties go to 'sharded'.
+    sharded, replicated or put on the least busy worker. A small table gets the placement with which
+    the busiest worker's step is shortest. Ties go to 'sharded'.
 
     Example:
         >>> loads = WorkerLoads(2, *(np.array(x) for x in ([5, 1], [[9, 1]], [[5, 1]], [[5, 1]],

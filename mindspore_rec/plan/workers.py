@@ -74,8 +74,8 @@ class WorkerOutcome:
     Args:
         workers: N.
         steps: whole steps of the log, of N batches each.
-        expected: True if the log is shorter than one step. The figures are then expectations for N
-            batches in which each key is as likely as in the log's batches.
+        expected: True if the log is shorter than one step. If True, the figures are expectations
+            for N batches in which each key is as likely as in the log's batches.
         row_bytes: bytes of the rows of all tables, on the worker with the most bytes.
         tables: the tables by name.
         compute_seconds: seconds of a step's dense part, as passed to the plan.

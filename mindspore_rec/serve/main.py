@@ -233,7 +233,7 @@ def _work(shared: Shared, number: int, protection: Protection) -> int:
 def _import_ahead() -> None:
     """Import the modules that all processes need, without ONNX Runtime, whose threads a fork loses.
 
-    The forked processes then share these modules' memory and start faster.
+    The forked processes share the memory of the imported modules and start faster.
     """
     import importlib
 
@@ -330,7 +330,7 @@ def _exit(code: int) -> NoReturn:
     """End the process; skip the interpreter's shutdown if a thread still loads a model.
 
     A thread that loads a model may be waiting for a tier in native code. The interpreter's shutdown
-    would end the thread inside this code.
+    would end the thread inside the native code.
     """
     if any(each.daemon for each in threading.enumerate()):
         sys.stdout.flush()

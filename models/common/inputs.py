@@ -22,8 +22,8 @@ class InputLayer(nn.Cell):
 
     With 'concat', numbers are appended to the embeddings, as in the papers on Wide & Deep and DCN.
     With 'embed', each number is a field with its own vector, which is scaled by the number,
-    :math:`x_n v_n`. The paper on factorization machines does so, and FuxiCTR and BARS do so for all
-    models.
+    :math:`x_n v_n`. The paper on factorization machines uses 'embed'; FuxiCTR and BARS use 'embed'
+    for all models.
 
     Pass the parts to a cell that takes several inputs, as in `MLP(layer.widths, ...)(*parts)`; such
     a cell reads the parts without a copy.

@@ -15,9 +15,10 @@ _PORT = 6379
 def check_remote(config: Any) -> None:
     """Check that a server of the configuration's remote tier answers, if there is a remote tier.
 
-    A table would retry for half a minute, which is useful only in the middle of a training run. The
-    server is not checked if the URL has `retry_seconds`, since the user then wants retries at the
-    start, too. An invalid URL is not checked either: the tier refuses it later.
+    A table would retry to connect for half a minute, which is useful only in the middle of a
+    training run. The server is not checked if the URL has `retry_seconds`, since the user then
+    wants retries at the start, too. An invalid URL is not checked either: the tier refuses it
+    later.
 
     Args:
         config: configuration of a model.

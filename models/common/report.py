@@ -68,7 +68,7 @@ class Recorder(Callback):
         self._before: dict[str, dict[str, int]] = {}
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Add the step's loss to the next point; record the point if this is its last step."""
+        """Add the step's loss to the next point; record the point if the point is complete."""
         run = run_context.original_args()
         self._losses.append(float(run.net_outputs.asnumpy()))
         if run.cur_step_num % self.every:

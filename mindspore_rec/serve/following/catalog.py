@@ -116,9 +116,9 @@ class Catalog:
     def reject(self, error: ChainError) -> None:
         """Ignore a checkpoint until its files change.
 
-        If the files have already changed, the error comes from reading new files with the manifest
-        of an earlier checkpoint. The checkpoint is then not ignored, and the next refresh finds the
-        new files.
+        If the files have already changed, the new files were read with the manifest of an earlier
+        checkpoint. A checkpoint with changed files is not ignored, and the next refresh reads the
+        new manifest.
         """
         known = self._known.pop(error.path.name, None)
         if known is None or known[0] == _identity_of(error.path):
@@ -158,8 +158,8 @@ class Catalog:
 
         A full checkpoint with the deltas after it replaces the whole state.
 
-        If the training went back to an earlier step, it has removed all newer checkpoints. The
-        state then goes back to the newest remaining checkpoint.
+        If the training went back to an earlier step, it has removed all newer checkpoints. After
+        the training went back, the served state also goes back, to the newest remaining checkpoint.
 
         Raises:
             ChainError: there are newer checkpoints, but no complete chain of checkpoints leads to a

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Admission of requests: limit the requests in flight, and refuse requests during a stop.
 
-The HTTP and gRPC servers of a process share these objects.
+The HTTP and gRPC servers of a process share the objects of this module.
 """
 
 from __future__ import annotations

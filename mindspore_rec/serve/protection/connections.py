@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Limits on HTTP connections: their number, and the time that a connection is idle or slow.
 
-uvicorn limits neither the size of a request's head nor the time until the head has arrived. It also
-waits forever for a client that does not read the response.
+uvicorn limits neither the size of a request's head nor the time until the head has arrived. uvicorn
+also waits forever for a client that does not read the response.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def bounded_protocol(bounds: Bounds, metrics: Metrics) -> type[HttpToolsProtocol
     class Bounded(HttpToolsProtocol):
         """One connection.
 
-        Bytes outside bodies, which are heads and the framing of chunked bodies, are counted from
-        the end of one request to the end of the next. A sweep over all connections checks the time
+        Bytes outside bodies (heads, and the framing of chunked bodies) are counted from the end of
+        one request to the end of the next request. A sweep over all connections checks the time
         limits once per second, so a request needs no timer.
         """
 

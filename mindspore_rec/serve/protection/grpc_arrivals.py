@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits on gRPC messages that arrive: their number, and so their bytes, and their time.
+"""Limits on incoming gRPC messages: their number, which limits their bytes, and their time.
 
 gRPC passes a message to the server only when the whole message has arrived. Before a message has
 arrived, the server cannot count the message's bytes, and a call that reads may use as much memory

@@ -2,7 +2,7 @@
 """Binary tensor extension of the Open Inference Protocol: arrays follow the JSON in a body.
 
     A body starts with JSON, whose number of bytes is in the header Inference-Header-Content-Length.
-    Then follow the data of the inputs with the parameter binary_data_size, in the order of the
+    The data of the inputs with the parameter binary_data_size follow the JSON, in the order of the
     inputs.
 
 Data are row-major and little-endian, without padding. Data are converted only if the number of

@@ -15,7 +15,7 @@ __all__ = ["Ragged", "with_starts"]
 
 
 class Ragged:
-    """Joins the inputs of several requests to the inputs of one request.
+    """Object that joins the inputs of several requests to the inputs of one request.
 
     Args:
         inputs: the network's inputs.

@@ -3,8 +3,8 @@
 
 An empty input uses two bytes of a message, but some hundred bytes of memory after decoding. So the
 fields of a message are counted before the message is decoded. The numbers are removed from the
-message. NumPy decodes the numbers after a check of their count against the shape. Protobuf decodes
-the few remaining bytes of the message.
+message. NumPy decodes the numbers after a check that the count of numbers fits the shape. Protobuf
+decodes the few remaining bytes of the message.
 
 Source: https://protobuf.dev/programming-guides/encoding/.
 """

@@ -168,7 +168,7 @@ def _check_size(data: bytes, most: int) -> None:
 
 
 def _guarded(answer: Callable[[Any, bytes], Awaitable[Any]], kind: Any) -> Any:
-    """Return the method, changed to end a call with an error's gRPC status."""
+    """Return a method that calls `answer` and turns the errors of `answer` into gRPC statuses."""
 
     async def method(data: bytes, context: Any) -> Any:
         try:

@@ -43,8 +43,8 @@ def openapi_page(
 
     Args:
         models: models of the server; the page has an example request for each model that answers.
-        control: whether clients may load and unload models. Default: False; the page then does not
-            list these operations.
+        control: whether clients may load and unload models. If False, the page does not list the
+            operations for loading. Default: False.
         security: requirements for clients. Default: none.
 
     Example:

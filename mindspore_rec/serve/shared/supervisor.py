@@ -151,7 +151,7 @@ class _Process:
             os._exit(code)
 
     def ended(self, status: int) -> str:
-        """Record the end of the process, set the time of the restart, and return how it ended."""
+        """Record the end of the process and set its restart time; return how the process ended."""
         self.pid = 0
         lived = time.monotonic() - self._started
         self._pause = (
@@ -255,7 +255,7 @@ def _ended(processes: list[_Process]) -> list[tuple[_Process, int]]:
 
 
 def _forget(shared: Shared, ended: _Process, writer: _Process, workers: list[_Process]) -> None:
-    """Free the reader places of a process that has ended, since it may have ended in a lookup."""
+    """Free the reader places of an ended process, since it may have ended during a lookup."""
     if not _native.SharedMemory.is_created(shared.fd):
         return
     memory = _native.SharedMemory(shared.fd)

@@ -196,8 +196,9 @@ class SharedTableRows:
     def digests(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the digest of each key's row, and an array that is True if the key has a row.
 
-        If the table does not drop old rows, the array is True for all keys. If the table does, a
-        row with the values of unknown keys cannot be distinguished from a missing row.
+        If the table does not drop old rows, the array is True for all keys. If the table drops old
+        rows, a row with the values of unknown keys counts as missing, since it cannot be
+        distinguished from a missing row.
         """
         place = self._reader.enter()
         try:
