@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Functions to run MindSpore cells: a lock for calls, calls with any batch size, and errors.
 
-MindSpore deadlocks if two threads run graphs at the same time. So in a process with several
-threads, code must hold `graph_lock` while it calls a cell. `CellCaller` holds the lock and compiles
-one graph for all batch sizes. If an operator of a table fails, `CellCaller` raises an error with
-the operator's own message.
+MindSpore deadlocks if two threads run graphs at the same time. In a process with several threads,
+code must therefore hold `graph_lock` while it calls a cell. `CellCaller` holds the lock and
+compiles one graph for all batch sizes. If an operator of a table fails, `CellCaller` raises an
+error with the operator's own message.
 """
 
 from typing import TYPE_CHECKING

@@ -6,8 +6,8 @@ clone then comes before an installed wheel in Python's path. If the wheel's core
 the clone's sources, Python then uses the wheel's core.
 
 `setup.py` runs this file on its own to write the digest of the sources beside the core; `build.sh`
-runs it to check whether the sources have changed. So this file must import nothing from the
-package.
+runs it to check whether the sources have changed. Since `setup.py` runs this file on its own, the
+file must import nothing from the package.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def compiled_sources(package: Path) -> str | None:
 
 
 def _core_in(package: Path) -> Path | None:
-    """Return the core's file in a package's folder; None if there is none for this Python."""
+    """Return the core's file for this Python in a package's folder; None if it is missing."""
     files = (package / f"_native{suffix}" for suffix in importlib.machinery.EXTENSION_SUFFIXES)
     return next((each for each in files if each.is_file()), None)
 

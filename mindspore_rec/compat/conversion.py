@@ -93,7 +93,7 @@ class Conversion:
         self._net, self._pairs, self._fused = None, [], []
 
     def replacements(self, *, back: bool = False) -> dict[int, nn.Cell]:
-        """Map the `id` of each old cell to the new cell; with `back`, new ids to the old cells."""
+        """Map the `id` of each old cell to the new cell; with `back`, the other way round."""
         pairs = [(target.cell, new) for target, new in self._pairs] + self._fused
         return (
             {id(new): old for old, new in pairs} if back else {id(old): new for old, new in pairs}

@@ -21,7 +21,7 @@ def read_in_construct(cell: nn.Cell) -> list[tuple[Parameter, str]]:
 
     An output projection may read `self.embedding.embedding_table`, for example, although only the
     embedding registers this Parameter. The search starts at `construct` and follows attributes,
-    indices, plain assignments, loops and method calls. It does not enter code of MindSpore.
+    indices, plain assignments, loops and method calls. The search does not enter code of MindSpore.
     """
     parameters: list[tuple[Parameter, str]] = []
     todo, done = [(cell, "construct")], set()

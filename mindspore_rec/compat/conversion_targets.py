@@ -112,8 +112,8 @@ def find_targets(net: nn.Cell, required: bool = True, dense: bool = False) -> li
     Args:
         net: the network.
         required: whether a network without embeddings is an error. Default: True.
-        dense: whether the caller also looked for stacks of dense layers and found none. Default:
-            False.
+        dense: whether the caller also looked for stacks of dense layers and found no stack.
+            Default: False.
 
     Raises:
         ValueError: there is no embedding although `required` is True, or the network itself is an

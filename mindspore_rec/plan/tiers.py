@@ -59,7 +59,7 @@ class Tiers:
         """Parse several capacities of host memory, or one set of named tiers.
 
         Raises:
-            ValueError: the text has neither form.
+            ValueError: the text is neither a list of capacities nor a set of named tiers.
         """
         parts = text.split(",")
         if "=" not in text:

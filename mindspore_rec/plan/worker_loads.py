@@ -19,8 +19,8 @@ class WorkerLoads:
     """Keys of one table on each of N workers; a hash of the key selects the worker of a row.
 
     A step trains one batch of the log on each worker. If the log's last samples do not fill a step,
-    they are left out. If the log is shorter than one step, the figures are expectations for one
-    step whose batches resemble the log's batches.
+    the figures leave out these samples. If the log is shorter than one step, the figures are
+    expectations for one step whose batches resemble the log's batches.
 
     Args:
         workers: number of workers, N.
@@ -29,8 +29,8 @@ class WorkerLoads:
             owns.
         received: int64 `[steps, N]`, number of keys that each worker receives as the owner of the
             keys; every worker sends its distinct keys.
-        updated: int64 `[steps, N]`, number of rows that each worker updates, which are the rows of
-            distinct keys in the global batch that the worker owns.
+        updated: int64 `[steps, N]`, number of distinct keys in the global batch that each worker
+            owns; the worker updates their rows.
         sent: int64 `[steps, N]`, number of distinct keys in each worker's batch.
         expected: True if the log is shorter than one step; the figures are then expectations,
             float64.
@@ -46,7 +46,7 @@ class WorkerLoads:
 
     @property
     def steps(self) -> int:
-        """Number of steps counted, or 1 for expected figures."""
+        """Number of counted steps; 1 if the figures are expectations."""
         return len(self.sent)
 
 

@@ -108,7 +108,7 @@ class WorkerPlan:
         batch_size: samples of one worker's batch.
         keys: distinct keys of each table.
         machine: speeds from which the times are predicted.
-        outcomes: one for each number of workers.
+        outcomes: one outcome for each number of workers.
     """
 
     samples: int

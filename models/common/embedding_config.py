@@ -40,9 +40,9 @@ class EmbeddingConfig:
             fixed number of rows. 'converted': an ordinary `nn.Embedding` over the ids of the
             training rows, which `mindspore_rec.convert` then converts to a hash table. Default:
             'hash'.
-        tables: 'one' table for all fields, or one 'per_field'. With 'one', ids of different fields
-            must not collide. Keys from `mindspore_rec.category_keys` do not collide, since each key
-            is salted with the field's name. Default: 'one'.
+        tables: 'one' table for all fields, or one 'per_field'. With 'one' table, ids of different
+            fields must not collide. Keys from `mindspore_rec.category_keys` do not collide, since
+            each key is salted with the field's name. Default: 'one'.
         buckets: number of rows of a static table, 1 to 2**31 - 1; it sets the table's `vocab_size`.
             The number of an id's row is the remainder of the id's low 31 bits. Only for 'static'.
             Default: None.

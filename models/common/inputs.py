@@ -107,7 +107,7 @@ class InputLayer(nn.Cell):
 class FirstOrder(nn.Cell):
     r"""Compute the linear model over ids and numbers, :math:`b + \sum_f w_{i_f} + u^\top x`.
 
-    All weights start at 0. Without numbers, the linear model has no b, since the rest of the
+    All weights start at 0. Without numbers, the linear model has no bias b, since the rest of the
     network has a bias.
 
     Args:

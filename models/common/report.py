@@ -95,7 +95,7 @@ class Recorder(Callback):
         """Return, for each tier, the share of looked-up keys found there since the last point.
 
         A row that is read ahead is counted once in the lower tier, and again in host memory when it
-        is looked up. So if many rows are read ahead, the rate of a lower tier may exceed 1.
+        is looked up. If many rows are read ahead, the rate of a lower tier may therefore exceed 1.
         """
         keys = {tier: stats[key] for tier, key in TIERS.items() if key in stats}
         now = {"": stats["looked_up_keys"], **keys}

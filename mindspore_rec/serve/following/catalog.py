@@ -30,8 +30,8 @@ class ChainError(CheckpointError):
 class Catalog:
     """Checkpoints of a run; a manifest is read again only if the checkpoint's directory changed.
 
-    A run may have thousands of deltas, and a follower reads the directory ten times per second. So
-    a read costs only one stat call per known checkpoint.
+    A run may have thousands of deltas, and a follower reads the directory ten times per second. To
+    be cheap, a read makes only one stat call per known checkpoint.
 
     Args:
         root: the directory of a run, which may not exist yet; or a single full checkpoint.
@@ -154,7 +154,7 @@ class Catalog:
         return self._chain_to(self.good) or []
 
     def next_chain(self, applied: Entry) -> list[Entry]:
-        """Return the checkpoints to apply next: one delta, a full checkpoint with deltas, or none.
+        """Return the checkpoints to apply next: one delta, a full checkpoint with deltas, or [].
 
         A full checkpoint with the deltas after it replaces the whole state.
 

@@ -195,7 +195,7 @@ class Predictor:
 
     @property
     def raw_columns(self) -> list[str] | None:
-        """Raw columns that the features read; None without features, or if `prepare` chooses."""
+        """Raw columns that the features read; None without features, or if `prepare` sets them."""
         return None if self._maker is None else self._maker.columns
 
     # ---- predictions

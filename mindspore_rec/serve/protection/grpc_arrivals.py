@@ -3,9 +3,9 @@
 
 gRPC passes a message to the server only when the whole message has arrived. Before a message has
 arrived, the server cannot count the message's bytes, and a call that reads may use as much memory
-as the largest message. A call that does not read uses at most the bytes of its stream's window. So
-only a few calls read at a time, and the other calls wait in line, where the newest call is first. A
-client that sends only headers delays a waiting call by at most `patience`.
+as the largest message. A call that does not read uses at most the bytes of its stream's window.
+Therefore, only a few calls read at a time. The other calls wait in line, and the newest waiting
+call is next. A client that sends only headers delays a waiting call by at most `patience`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files that prometheus_client maps and in which all processes of one server count.
 
-A process that writes to a mapped page of a full disk is killed by SIGBUS. So each process reserves
-the space of its files before it counts. If the disk lacks space, reserving it fails with an error,
-and no later write can fail.
+A process that writes to a mapped page of a full disk is killed by SIGBUS. Each process therefore
+reserves the space of its files before the first count. If the disk lacks space, the reservation
+fails with an error; after the reservation, no write can fail.
 """
 
 from __future__ import annotations

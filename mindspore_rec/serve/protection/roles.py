@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Roles of clients: which requests a client may make to predict, observe or control."""
+"""Roles of clients, which set the requests that a client may make."""
 
 from __future__ import annotations
 

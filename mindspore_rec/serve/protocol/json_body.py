@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """JSON of requests and responses: reading is strict, and fast if orjson is installed.
 
-orjson reads and writes JSON several times as fast as the standard library. But orjson keeps the
-last value of a repeated name in an object, and turns integers beyond 64 bits into floats. So the
-result of orjson is used only if the text certainly has no repeated names and no integers beyond 64
-bits. The standard library reads all other texts; its error messages also have more detail.
+orjson reads and writes JSON several times as fast as the standard library. If an object repeats a
+name, orjson keeps only the last value. orjson also turns integers beyond 64 bits into floats. The
+result of orjson is therefore used only if the text certainly has no repeated names and no integers
+beyond 64 bits. The standard library reads all other texts; its error messages also have more
+detail.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Split a ModelInferRequest before protobuf reads it, so that no request uses much memory.
 
-An empty input uses two bytes of a message, but some hundred bytes of memory after decoding. So the
-fields of a message are counted before the message is decoded. The numbers are removed from the
-message. NumPy decodes the numbers after a check that the count of numbers fits the shape. Protobuf
-decodes the few remaining bytes of the message.
+An empty input uses two bytes of a message, but some hundred bytes of memory after decoding.
+Therefore, the fields of a message are counted before the message is decoded. The numbers are
+removed from the message. NumPy decodes the numbers after a check that the count of numbers fits the
+shape. Protobuf decodes the few remaining bytes of the message.
 
 Source: https://protobuf.dev/programming-guides/encoding/.
 """

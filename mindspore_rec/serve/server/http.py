@@ -190,8 +190,8 @@ class Front:
         known = body, model.inputs, model.outputs, model.limits, model.raw, size
         if text <= MOST_SMALL_JSON and len(body) - text <= _MOST_BINARY:
             return parse_request(*known)
-        # A thread parses larger bodies, so that the loop can read other requests meanwhile. There
-        # is only one thread, since a parsed body uses many times its size in memory.
+        # A thread parses larger bodies, so that the loop can read other requests meanwhile. Only
+        # one thread parses bodies, since a parsed body uses many times its size in memory.
         return await asyncio.get_running_loop().run_in_executor(self.coder, parse_request, *known)
 
     async def _answer(
