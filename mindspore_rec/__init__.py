@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recommendation models with huge, sparse, ever-changing embedding tables on MindSpore.
+"""Recommendation models on MindSpore, with huge, sparse embedding tables that keep changing.
 
-The names below are what most programs need. The remaining names are in modules: blocks of models in
+Most programs need only the names below. Further names are in modules: blocks of models in
 `mindspore_rec.nn`, optimizers in `.optim`, metrics in `.metrics`, callbacks and reports in
 `.train`, tables and their rules in `.parameter`, streams from Kafka in `.stream`, hashing and specs
 of features in `.feature`, tiers in `.cache`, predictors in `.serving`.

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tiers of a table: their configuration, the device cache, Redis and SSD directories.
+"""Tiers of a table: configuration of the tiers, device cache, Redis and SSD directories.
 
-`CacheConfig` lists the tiers of a table; `SsdConfig` has the directory of an SSD tier. The table
-opens its tiers itself. `RedisTier` is the remote tier alone, for programs that measure or inspect a
-server; the module imports it on first use, since redis-py is optional.
+`CacheConfig` lists the tiers of a table; `SsdConfig` has the directory of an SSD tier. A table
+opens the tiers of its configuration itself. `RedisTier` is the remote tier without a table, for
+programs that measure or inspect a server. The module imports `RedisTier` on first use, since
+redis-py is optional.
 """
 
 from typing import TYPE_CHECKING

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Features: specs of columns, conversion of columns to int64 keys, and lookups in tables.
 
-`FeaturePipeline` converts raw columns to keys and numbers, by `FeatureSpec` objects and transforms
-such as `Category` and `QuantileScale`; `category_keys` hashes the values of a column. With specs,
-`create_table`, `sparse_lookup` and `get_insert_func` work like the functions of the same names in
-Rec SDK. `convert` replaces a network's ordinary embeddings by tables, and `revert` puts the
-embeddings back.
+`FeaturePipeline` converts raw columns to keys and numbers; `FeatureSpec` objects and transforms
+such as `Category` and `QuantileScale` describe the conversion. `category_keys` hashes the values of
+a column. With specs, `create_table`, `sparse_lookup` and `get_insert_func` work like the functions
+of the same names in Rec SDK. `convert` replaces a network's ordinary embeddings by tables, and
+`revert` puts the embeddings back.
 """
 
 from typing import TYPE_CHECKING

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running MindSpore cells: a lock around calls, calls with batches of any size, and errors.
+"""Functions to run MindSpore cells: a lock for calls, calls with any batch size, and errors.
 
-Two threads that run graphs at once deadlock MindSpore, so code that calls a cell in a process with
-several threads must hold `graph_lock`. `CellCaller` holds the lock and compiles one graph for all
-batch sizes. `CellCaller` raises errors of the tables' operators with the operators' own messages.
+MindSpore deadlocks if two threads run graphs at the same time. In a process with several threads,
+code must therefore hold `graph_lock` while it calls a cell. `CellCaller` holds the lock and
+compiles one graph for all batch sizes. If an operator of a table fails, `CellCaller` raises an
+error with the operator's own message.
 """
 
 from typing import TYPE_CHECKING

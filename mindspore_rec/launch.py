@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starting a training script on several workers: `python -m mindspore_rec.launch --help`.
+"""Start a training script on several workers: `python -m mindspore_rec.launch --help`.
 
 The command finds this environment's mpirun, passes it the options for training, shares the cores
 among the workers, and starts each output line with the rank of its worker. The page
-docs/parallel.md describes its use.
+docs/parallel.md describes the use of the command.
 """
 
 from typing import TYPE_CHECKING

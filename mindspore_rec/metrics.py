@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics of click prediction over batches, as MindSpore's `Metric` classes.
+"""Metrics of click prediction over batches, as subclasses of MindSpore's `Metric`.
 
 `functional` has the same metrics as NumPy functions over whole arrays.
 """

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compiled native core: its source digest, and the search for a core outside this folder.
+"""The compiled native core: the digest of its sources, and the search for a core in other folders.
 
-If a program such as `python -m models.wide_deep.train` runs in a clone that was not compiled, the
-clone comes before an installed wheel in Python's path. Python then uses the wheel's core if it was
-compiled from the same sources.
+A program such as `python -m models.wide_deep.train` may run in a clone that was not compiled. The
+clone then comes before an installed wheel in Python's path. If the wheel's core was compiled from
+the clone's sources, Python then uses the wheel's core.
 
 `setup.py` runs this file on its own to write the digest of the sources beside the core; `build.sh`
-runs it to check whether the sources have changed. So this file imports nothing of the package.
+runs it to check whether the sources have changed. Since `setup.py` runs this file on its own, the
+file must import nothing from the package.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ DIGEST_FILE = "_native.sources"
 
 
 def source_digest(root: Path) -> str | None:
-    """Return a digest of the core's sources and of the part of setup.py that compiles them.
+    """Return a digest of the core's sources and of the part of setup.py that compiles the sources.
 
     Args:
         root: folder with `setup.py` and `mindspore_rec`.
@@ -43,7 +44,7 @@ def source_digest(root: Path) -> str | None:
     folders = [root / _PACKAGE / name for name in ("csrc", "mpi_shim")]
     if not setup.is_file() or not all(each.is_dir() for each in folders):
         return None
-    # The text after this point describes the package: names, requirements.
+    # Only the text before `setup(` sets the compiler's flags; the rest has names and requirements.
     flags, _, _ = setup.read_bytes().partition(b"\nsetup(\n")
     digest = hashlib.sha256(hashlib.sha256(flags).digest())
     files = (each for folder in folders for kind in _KINDS for each in folder.rglob(kind))
@@ -62,7 +63,7 @@ def compiled_sources(package: Path) -> str | None:
 
 
 def _core_in(package: Path) -> Path | None:
-    """Return the file of the core in a package's folder that this Python can import."""
+    """Return the core's file for this Python in a package's folder; None if it is missing."""
     files = (package / f"_native{suffix}" for suffix in importlib.machinery.EXTENSION_SUFFIXES)
     return next((each for each in files if each.is_file()), None)
 
@@ -87,10 +88,10 @@ def _other_cores() -> Iterator[Path]:
 
 
 def _usable_core() -> Path:
-    """Return a core that was compiled from the sources in this folder.
+    """Return a core in another folder that was compiled from the sources in this folder.
 
     Raises:
-        ImportError: there is no such core; the message says what to do.
+        ImportError: no core was compiled from these sources; the message says what to do.
     """
     root = _HERE.resolve().parent
     sources = source_digest(root)
@@ -118,8 +119,8 @@ def _usable_core() -> Path:
 class _Finder:
     """Finder of the core of an installed wheel.
 
-    The finder is last in `sys.meta_path`, so Python asks it only if the package's folder has no
-    core.
+    The finder is last in `sys.meta_path`, so Python calls the finder only if the package's folder
+    has no core.
     """
 
     def find_spec(
@@ -139,7 +140,7 @@ class _Finder:
 
 
 def find_elsewhere() -> None:
-    """Let Python import the core of an installed wheel if the package's folder has none."""
+    """Let Python import the core of an installed wheel if the package's folder has no core."""
     if not any(isinstance(each, _Finder) for each in sys.meta_path):
         sys.meta_path.append(_Finder())
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Optimizers for dense parameters and tables together.
 
-Each optimizer is a `mindspore.nn.Optimizer` over `net.trainable_params()`, including tables, and
-makes one update per row of a batch. `CombinedOptimizer` assigns parts of a network to several
-optimizers; `check_covered` raises if no optimizer would train a table.
+Each optimizer is a `mindspore.nn.Optimizer` over `net.trainable_params()`, including tables. In
+each step, an optimizer updates every row of the batch once. `CombinedOptimizer` assigns parts of a
+network to several optimizers; `check_covered` raises if no optimizer would train a table.
 """
 
 from typing import TYPE_CHECKING

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workers: processes of one job that train together, and their communication.
+"""Workers: processes that train one model together, and the communication between workers.
 
 `python -m mindspore_rec.launch -n 4 train.py` starts four workers; docs/parallel.md gives the
 details.

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables as parameters of a network, with their rules of admission and eviction.
+"""Tables as parameters of a network, and the tables' rules of admission and eviction.
 
-`HashTable` is a table over any int64 key, and `MapParameter` is a `HashTable` with MindSpore's
-arguments. `StaticParameter` is a table of a fixed vocabulary. `TableParameter` is the base class of
-all tables. Admission (`CountAdmission`, `SketchAdmission`, `ProbabilityAdmission`) and `Eviction`
-are settings of a hash table.
+`HashTable` is a table whose keys are any int64, and `MapParameter` is a `HashTable` with
+MindSpore's arguments. `StaticParameter` is a table of a fixed vocabulary. `TableParameter` is the
+base class of all tables. Admission (`CountAdmission`, `SketchAdmission`, `ProbabilityAdmission`)
+and `Eviction` are settings of a hash table.
 """
 
 from typing import TYPE_CHECKING

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Streams: batches from Kafka that are the same after every restart, and their features.
+"""Streams: batches from Kafka, which a restart does not change, and features of the batches.
 
-`KafkaSource` and `StreamingDataset` read batches and save their position. `FeaturePipeline` makes
-columns of features. `FeatureWorker`, `DataSender` and `DataReceiver` pass batches between
-processes. `Announcer` and `AnnouncementReader` announce new checkpoints.
+`KafkaSource` and `StreamingDataset` read batches and save the position in the stream.
+`FeaturePipeline` converts raw columns to features. `FeatureWorker`, `DataSender` and `DataReceiver`
+pass batches between processes. `Announcer` and `AnnouncementReader` announce new checkpoints.
 """
 
 from typing import TYPE_CHECKING

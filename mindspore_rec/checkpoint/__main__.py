@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands on checkpoints: `python -m mindspore_rec.checkpoint --help`."""
+"""Commands that work on checkpoints: `python -m mindspore_rec.checkpoint --help`."""
 
 from mindspore_rec.common.run.command import run
 

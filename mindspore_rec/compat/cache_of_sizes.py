@@ -30,9 +30,9 @@ def cache_of_sizes(
         cache: the argument `cache`.
         device: the argument `device_vocabulary_size`, in rows; 0 for no tier.
         host: the argument `host_vocabulary_size`, in rows; 0 for no limit.
-        ssd: the argument `ssd_vocabulary_size`, in rows; 0 for no SSD tier. The limit of the SSD
-            tier is at least 64 MiB and has room for this many rows with the largest optimizer
-            state, and for garbage.
+        ssd: the argument `ssd_vocabulary_size`, in rows; 0 for no SSD tier. The byte limit of the
+            SSD tier is at least 64 MiB. The limit leaves room for `ssd` rows with the largest
+            optimizer state, and for garbage.
         ssd_data_path: directory of the SSD tier, or a tuple or list of one directory. Default: '.'.
 
     Raises:

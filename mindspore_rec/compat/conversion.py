@@ -42,9 +42,9 @@ class Change:
 
 
 class Conversion:
-    """Report of the changes that `convert` made, or would make. Prints as a table.
+    """Report of the changes that `convert` made, or would make in a dry run. Prints as a table.
 
-    The report keeps the old embeddings with their weights until `revert` or `forget`.
+    The report keeps the old embeddings and their weights until `revert` or `forget` is called.
 
     Attributes:
         changes: one `Change` per embedding.
@@ -83,7 +83,7 @@ class Conversion:
 
     @property
     def revertible(self) -> bool:
-        """True if `revert` can undo the conversion: no dry run, not yet undone, not forgotten."""
+        """True if `revert` can still undo the conversion; always False after a dry run."""
         return self._net is not None
 
     def forget(self) -> None:
@@ -93,7 +93,7 @@ class Conversion:
         self._net, self._pairs, self._fused = None, [], []
 
     def replacements(self, *, back: bool = False) -> dict[int, nn.Cell]:
-        """Map the `id` of each old cell to its new cell; with `back`, new ids to old cells."""
+        """Map the `id` of each old cell to the new cell; with `back`, the other way round."""
         pairs = [(target.cell, new) for target, new in self._pairs] + self._fused
         return (
             {id(new): old for old, new in pairs} if back else {id(old): new for old, new in pairs}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks before a conversion: features that tables lack, and other users of the weights."""
+"""Checks before a conversion: features that tables lack, and other code that uses the weights."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BACKWARD_HOOKS = ("_lazy_backward_pre_hook", "_lazy_backward_hook")
 
 
 def check_convertible(net: nn.Cell, targets: list[Target], keep_weights: bool) -> None:
-    """Raise one error that lists everything that tables would compute differently.
+    """Raise one error that lists all results that tables would compute differently.
 
     Raises:
         ValueError: an embedding cannot be converted; the message names each such embedding and the
@@ -58,7 +58,8 @@ def _feature_reasons(target: Target, keep_weights: bool) -> Iterator[str]:
     if target.dim > MAX_DIM:
         yield f"a row has at most {MAX_DIM} floats, its rows have {target.dim}"
     if target.base is nn.EmbeddingLookup and cell.max_norm is not None:
-        # ClipByNorm takes the norm of row i over the elements i .. i + dim - 1 of the flat array.
+        # ClipByNorm computes the norm of row i from the elements i .. i + dim - 1 of the flat
+        # array.
         yield (
             f"max_norm={float(cell.max_norm.asnumpy()):g} goes through MindSpore's ClipByNorm, "
             "which on CPU takes the norms of other elements than the row's; a table would not"
@@ -147,7 +148,7 @@ def cells_outside(net: nn.Cell) -> list[nn.Cell]:
     """Return every cell of the process that is outside the network."""
     gc.collect()  # networks given up live on in reference cycles
     inside = {id(cell) for _, cell in walk(net)}
-    # Test `type(o)`, since isinstance would load lazy modules by asking for their class.
+    # Test `type(o)`: isinstance would read `__class__`, which loads lazy modules.
     cells = [o for o in gc.get_objects() if issubclass(type(o), nn.Cell)]
     return [cell for cell in cells if id(cell) not in inside and "_cells" in vars(cell)]
 
@@ -175,7 +176,7 @@ def warn_of_users(targets: list[Target], outside: list[nn.Cell]) -> None:
 
 
 def forget_compiled(net: nn.Cell, outside: list[nn.Cell]) -> None:
-    """Make the network and all cells around it compile again: their graphs have the old cells."""
+    """Make the network and the cells around it compile again: their graphs use the old cells."""
     around = set()
     for _, cell in walk(net):
         around.add(id(cell))

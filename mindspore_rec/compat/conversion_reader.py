@@ -17,11 +17,11 @@ _ITERATORS = ("enumerate", "list", "reversed", "tuple", "zip")
 
 
 def read_in_construct(cell: nn.Cell) -> list[tuple[Parameter, str]]:
-    """Return the parameters that a cell's own code reads as attributes of cells below it.
+    """Return the parameters that a cell's own code reads as attributes of its child cells.
 
-    An example is `self.embedding.embedding_table` in an output projection: only the embedding
-    registers that Parameter. The search follows attributes, indices, plain assignments, loops and
-    method calls from `construct` on, but no code of MindSpore.
+    An output projection may read `self.embedding.embedding_table`, for example, although only the
+    embedding registers this Parameter. The search starts at `construct` and follows attributes,
+    indices, plain assignments, loops and method calls. The search does not enter code of MindSpore.
     """
     parameters: list[tuple[Parameter, str]] = []
     todo, done = [(cell, "construct")], set()
@@ -51,7 +51,7 @@ def _definitions(cell: nn.Cell, method: str) -> list[Any]:
 
 
 class _Reader(ast.NodeVisitor):
-    """Visitor of a method's code that tracks the objects that each name may refer to."""
+    """Visitor of a method's code that tracks, for each name, the objects it may refer to."""
 
     def __init__(self, cell: nn.Cell, function: Any) -> None:
         self.parameters: list[tuple[Parameter, str]] = []
@@ -67,19 +67,19 @@ class _Reader(ast.NodeVisitor):
             self.visit(statement)
 
     def visit_Assign(self, node: ast.Assign) -> None:  # noqa: N802
-        """Note an alias such as `table = self.embedding.embedding_table`."""
+        """Record an alias such as `table = self.embedding.embedding_table`."""
         self.generic_visit(node)
         for name in node.targets:
             if isinstance(name, ast.Name):
                 self._may_be(name.id, self.objects(node.value))
 
     def visit_For(self, node: ast.For) -> None:  # noqa: N802
-        """Note that a loop's variable may be any member of the object that the loop runs over."""
+        """Record that a loop's variable may be any member of the object in the loop's header."""
         self._bind(node)
         self.generic_visit(node)
 
     def visit_ListComp(self, node: ast.ListComp) -> None:  # noqa: N802
-        """Note a comprehension's variables as `visit_For` does, then visit the comprehension."""
+        """Record a comprehension's variables as `visit_For` does, then visit the comprehension."""
         for loop in node.generators:
             self._bind(loop)
         self.generic_visit(node)
@@ -97,7 +97,7 @@ class _Reader(ast.NodeVisitor):
                 known.append(value)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:  # noqa: N802
-        """Note each read of a Parameter and each use of a cell's method."""
+        """Record each read of a Parameter and each use of a cell's method."""
         for value in self.objects(node):
             if isinstance(value, Parameter):
                 self.parameters.append((value, ast.unparse(node)))
@@ -123,7 +123,7 @@ class _Reader(ast.NodeVisitor):
 
 
 def _handed_on(call: ast.Call) -> list[ast.expr]:
-    """Return the expressions whose members a call passes on, as `enumerate(self.cells)` does."""
+    """Return the expressions whose members a call yields, as in `enumerate(self.cells)`."""
     function = call.func
     if isinstance(function, ast.Attribute) and function.attr in ("items", "values", "cells"):
         return [function.value]

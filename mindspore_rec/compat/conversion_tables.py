@@ -21,7 +21,7 @@ __all__ = ["check_template", "config_of", "new_lookup"]
 
 
 def check_template(config: TableConfig, kind: str, keep_weights: bool) -> None:
-    """Check the `config` of a conversion, from which each table's config is made.
+    """Check the `config` of a conversion; the config of each table is made from it.
 
     Args:
         config: the config.
@@ -54,7 +54,7 @@ def check_template(config: TableConfig, kind: str, keep_weights: bool) -> None:
 def config_of(
     target: Target, template: TableConfig, kind: str, keep_weights: bool, prefix: str
 ) -> TableConfig:
-    """Return the config of the table that takes an embedding's rows.
+    """Return the config of the table that replaces an embedding.
 
     Args:
         target: the embedding.
@@ -64,7 +64,8 @@ def config_of(
         prefix: text before the embedding's path in the table's name.
 
     Raises:
-        ValueError: the template has another `dim`, or cannot be used for this kind.
+        ValueError: the template's `embedding_dim` differs from the embedding's dim, or the template
+            does not fit this kind of table.
     """
     if template.embedding_dim != target.dim:
         raise ValueError(
@@ -86,14 +87,14 @@ def config_of(
 def new_lookup(
     target: Target, config: TableConfig, keep_weights: bool, tables: dict[int, Any]
 ) -> nn.Cell:
-    """Return the lookup that replaces an embedding; make its table unless the table exists.
+    """Return the lookup that replaces an embedding; make the lookup's table unless it exists.
 
     Args:
         target: the embedding.
         config: config of the embedding's table.
         keep_weights: whether rows start with the values of the weights.
-        tables: tables of the conversion by the id of the weight that each replaces; the function
-            adds new tables.
+        tables: tables of the conversion, by the `id` of the weight that a table replaces; the
+            function adds new tables.
 
     Raises:
         NameTakenError: an open table has the same name.
@@ -106,14 +107,14 @@ def new_lookup(
         if keep_weights:
             _put_rows(new.embedding_table, target)
         new.embedding_table.requires_grad = weight.requires_grad and config.requires_grad
-        # Assigning a parameter to a cell renames it; `replace_in` assigns nothing, so set the name
-        # here.
+        # Assigning a parameter to a cell renames the parameter. `replace_in` assigns nothing, so
+        # set the parameter's name here.
         new.embedding_table.anchor.name = config.name
     elif config.vocab_size is None:
         new = HashEmbeddingLookup(target.dim, table=table, padding_key=padding)
     else:
         new = TableLookup(table=table, padding_key=padding)
-    # Copy the attributes that code around an embedding may read.
+    # Give a lookup the embedding's attributes that other code may read.
     for attribute in ("vocab_size", "embedding_size", "num_embeddings", "embedding_dim"):
         if attribute in vars(old):
             setattr(new, attribute, getattr(old, attribute))

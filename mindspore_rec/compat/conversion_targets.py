@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the embeddings of an ordinary network, and choose among them for a conversion."""
+"""Find the embeddings of an ordinary network, and choose embeddings for a conversion."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["Target", "choose_targets", "find_stacks", "find_targets", "replace_i
 
 @dataclass(eq=False)
 class Target:
-    """An embedding of MindSpore in a network.
+    """One of MindSpore's embeddings in a network.
 
     Attributes:
         cell: the embedding.
-        kind: name of its class, as users write it.
-        base: the MindSpore class whose `construct` defines the result.
+        kind: name of the embedding's class, as users write the name.
+        base: MindSpore's embedding class that the cell's class is or derives from.
         weight: its rows.
         paths: every path from the network to the cell, in the order of the search.
     """
@@ -37,7 +37,7 @@ class Target:
 
     @property
     def path(self) -> str:
-        """Name of the cell in messages; with the prefix, name of its table."""
+        """Name of the cell in messages; the table's name is the prefix and this name."""
         return self.paths[0]
 
     @property
@@ -52,7 +52,7 @@ class Target:
 
     @property
     def reads_zeros_outside(self) -> bool:
-        """True if ids outside the vocabulary read zeros; if False, MindSpore's Gather raises.
+        """True if a lookup returns zeros for ids outside the vocabulary; if False, Gather raises.
 
         (On CPU that Gather also takes -rows .. -1, as NumPy does; no table does.)
         """
@@ -80,7 +80,7 @@ _KINDS = (
 
 
 def walk(net: nn.Cell, path: str = "") -> Iterator[tuple[str, nn.Cell]]:
-    """Yield every cell with every path to it; `cells_and_names` gives only one path per cell."""
+    """Yield each cell once per path to it; `cells_and_names` yields each cell only once."""
     return _walk(net, path, ())
 
 
@@ -92,9 +92,9 @@ def _walk(cell: nn.Cell, path: str, above: tuple[nn.Cell, ...]) -> Iterator[tupl
 
 
 def find_stacks(net: nn.Cell) -> dict[str, nn.SequentialCell]:
-    """Return the stacks of dense layers in a network that can be fused, by their paths.
+    """Return the stacks of dense layers that can be fused, by their paths in the network.
 
-    Stacks inside a layer that has its own fused form are left out.
+    A stack inside a layer with its own fused form is left out.
     """
     stacks: dict[int, tuple[str, nn.SequentialCell]] = {}
     taken: set[int] = set()
@@ -107,16 +107,16 @@ def find_stacks(net: nn.Cell) -> dict[str, nn.SequentialCell]:
 
 
 def find_targets(net: nn.Cell, required: bool = True, dense: bool = False) -> list[Target]:
-    """Return the embeddings of MindSpore in a network, in the order of its cells.
+    """Return MindSpore's embeddings in a network, in the order of the network's cells.
 
     Args:
         net: the network.
-        required: whether it is an error if there is no embedding. Default: True.
-        dense: whether the caller also looked for stacks of dense layers and found none. Default:
-            False.
+        required: whether a network without embeddings is an error. Default: True.
+        dense: whether the caller also looked for stacks of dense layers and found no stack.
+            Default: False.
 
     Raises:
-        ValueError: there is no embedding although one is required, or the network itself is an
+        ValueError: there is no embedding although `required` is True, or the network itself is an
             embedding.
     """
     targets: dict[int, Target] = {}
@@ -203,7 +203,8 @@ def replace_in(net: nn.Cell, replacements: dict[int, nn.Cell]) -> None:
     """Replace cells everywhere in a network.
 
     The function bypasses `Cell.__setattr__`, which would rename parameters and refuses some
-    containers; it also updates lists beside the registered children, as `SequentialCell` has them.
+    containers. The function also updates lists of cells beside the registered children, such as the
+    list in `SequentialCell`.
 
     Args:
         net: the network.

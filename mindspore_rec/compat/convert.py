@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convert the embeddings of an ordinary network to tables and back; its code stays the same."""
+"""Convert the embeddings of an ordinary network to tables and back; no code needs a change."""
 
 from __future__ import annotations
 
@@ -62,16 +62,17 @@ def convert(
     config: TableConfig | None = None,
     dense: bool = False,
 ) -> Conversion:
-    """Replace the embeddings of an ordinary network by table lookups; its code stays the same.
+    """Replace the embeddings of an ordinary network by table lookups; no code needs a change.
 
     The function finds `nn.Embedding`, `mint.nn.Embedding` and `nn.EmbeddingLookup` of MindSpore at
-    any depth and takes the embeddings that match all of `names`, `min_size` and `predicate` (all
-    embeddings, if none of these is set). The weights of these embeddings move into tables, and the
-    changes are printed. Predictions stay the same. All checks come first: either all chosen
-    embeddings are converted, or an error gives the reasons and the network stays as it was.
+    any depth and converts the embeddings that match all of `names`, `min_size` and `predicate` (all
+    embeddings, if none of these arguments is set). The weights of these embeddings move into
+    tables, and the changes are printed. Predictions stay the same. All checks are made before any
+    change. Either all chosen embeddings are converted, or an error gives the reasons and the
+    network stays unchanged.
 
-    Convert first, then make the optimizer, one of `mindspore_rec.optim`, from
-    `net.trainable_params()`: an optimizer made before the conversion has the old weights.
+    Convert the network before you make the optimizer, a class of `mindspore_rec.optim`, from
+    `net.trainable_params()`. An optimizer that was made before the conversion has the old weights.
 
     Args:
         net: the network; it is changed in place.
@@ -79,33 +80,33 @@ def convert(
         min_size: least number of rows of an embedding to convert. Default: any.
         predicate: function of path and cell that returns True for embeddings to convert. Default:
             any.
-        kind: 'hash': a `HashEmbeddingLookup`, whose table takes any id and grows; 'static': an
+        kind: 'hash': a `HashEmbeddingLookup`, whose table accepts any id and grows; 'static': an
             `EmbeddingLookup` over the same vocabulary.
         key_dtype: key dtype of a hash table, `int32` or `int64`; an int32 table refuses int64 ids.
-        keep_weights: False: rows start with the value of `param_init` instead of the weights.
+        keep_weights: if False, rows start with the value of `param_init` instead of the weights.
         param_init: initial value of the rows that have no weights, as for `HashEmbeddingLookup`.
             Default: 'normal'.
-        permit_filter_value: as for `HashEmbeddingLookup`. Rows of kept weights are admitted from
-            the start.
+        permit_filter_value: as for `HashEmbeddingLookup`. With `keep_weights=True`, all rows of the
+            old weights are admitted from the start.
         evict_filter_value: as for `HashEmbeddingLookup`.
         seed: seed of the initial values. Default: 0.
         prefix: prefix of the tables' names; prefix + path must be unique among open tables.
             Default: ''.
         dry_run: only check and print.
         config: a `TableConfig` without name and `vocab_size` for all tables, in place of the
-            arguments above that describe a table; its `embedding_dim` must equal the dim of the
-            converted embeddings. A table is frozen if the old weight is frozen or the config
+            arguments above that describe a table; the config's `embedding_dim` must equal the dim
+            of the converted embeddings. A table is frozen if the old weight is frozen or the config
             freezes it.
         dense: whether to fuse each `nn.SequentialCell` of `nn.Dense` layers and activations into
             one operator, if `nn.FusedSequential` accepts it; layers and parameters stay the same
-            objects. With `dense` the network needs no embeddings. Default: False.
+            objects. With `dense=True`, the network may have no embeddings. Default: False.
 
     Returns:
         The changes; `revert` undoes them.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range; a name matches
-            nothing; a table cannot replace a chosen embedding.
+            nothing; no table can replace a chosen embedding.
 
     Warns:
         RuntimeWarning: an optimizer or a cell outside the network has old weights.
@@ -209,15 +210,16 @@ def _check_names(net: nn.Cell, targets: list[Target], prefix: str) -> None:
 
 
 def revert(net_or_conversion: nn.Cell | Conversion, *, drop_new: bool = False) -> None:
-    """Put the ordinary embeddings back, with the trained values of their rows.
+    """Put the ordinary embeddings back, with the trained values of the tables' rows.
 
     The embeddings are the same cells and Parameters as before the conversion, so optimizers and
-    checkpoints of the ordinary network fit again. The tables are closed. A row that a hash table
-    lacks (evicted, or never seen with `keep_weights=False`) gets the value that its id reads in
-    evaluation. Optimizer state is not transferred.
+    checkpoints of the ordinary network fit again. The tables are closed. A hash table may have no
+    row for an id, because the row was evicted, or because with `keep_weights=False` the id never
+    occurred. The embedding's row then gets the value that an evaluation returns for the id.
+    Optimizer state is not transferred.
 
     Args:
-        net_or_conversion: a conversion, or a network whose conversions are all undone.
+        net_or_conversion: the conversion to undo, or a network, whose conversions are all undone.
         drop_new: whether rows of ids beyond the old vocabulary may be dropped. Default: False.
 
     Raises:
@@ -279,7 +281,7 @@ def revert(net_or_conversion: nn.Cell | Conversion, *, drop_new: bool = False) -
 
 
 def _rows(target: Target, table: MapParameter | StaticParameter, *, drop_new: bool) -> np.ndarray:
-    """Return the rows of the vocabulary as evaluation reads them."""
+    """Return the values that an evaluation returns for all ids of the vocabulary."""
     if isinstance(table, MapParameter):
         keys = table.row_keys()
         new = keys[(keys < 0) | (keys >= target.rows)]

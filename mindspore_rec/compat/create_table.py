@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`create_table`: make a table with name, initial value and policies by Rec SDK's arguments."""
+"""`create_table`: make a table with a name, initial values and policies by Rec SDK's arguments."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def create_table(
 ) -> MapParameter:
     """Make a table that grows as keys arrive.
 
-    Look keys up with `SparseLookup` in a network and with `sparse_lookup` outside; any other cell
-    that takes a MapParameter works too, but ignores `padding_keys`.
+    Look keys up with `SparseLookup` in a network, and with `sparse_lookup` outside a network. Other
+    cells that accept a MapParameter work too, but ignore `padding_keys`.
 
     Args:
         key_dtype: `int32` or `int64`. An int32 table refuses int64 ids.
@@ -67,38 +67,40 @@ def create_table(
             newer table can be used.
         emb_initializer: initial value of a row: a number, 'normal', 'truncated_normal', 'uniform',
             'xavier_uniform', 'zeros', 'ones', or an Initializer of one of these kinds.
-        device_vocabulary_size: rows in the device's memory, 0 to 10**9; 0 for no device tier. The
-            table may have more rows than this number, since further rows are in the tiers below.
-            Default: 0.
+        device_vocabulary_size: rows in the device's memory, 0 to 10**9; 0 for no device tier. If
+            the table has more rows than `device_vocabulary_size`, the further rows are in lower
+            tiers. Default: 0.
         host_vocabulary_size: rows in host memory, if there is an SSD tier below. 0: host memory is
             the lowest tier and has no limit; `eviction=Eviction(max_rows=N)` limits its rows.
             Default: 0.
-        ssd_vocabulary_size: rows that must fit into `ssd_data_path`. The limit is in bytes: 1.8
-            times the bytes of these rows with two floats of optimizer state per float. 0 for no SSD
-            tier. Default: 0.
+        ssd_vocabulary_size: rows that must fit into `ssd_data_path`. The SSD tier's limit is 1.8
+            times the bytes of `ssd_vocabulary_size` rows with two floats of optimizer state per
+            float of a value. 0 for no SSD tier. Default: 0.
         ssd_data_path: directory for the SSD tier, or a tuple or list of one directory. Default:
             '.'.
-        optimizer: must be None: an optimizer takes tables, a table takes no optimizer. See
-            `get_dense_and_sparse_variable`, and `CombinedOptimizer` for a different optimizer per
-            table.
-        specs: features of the batch (FeatureSpec). Features whose `table_name` is the table's name
-            set its admission and eviction by their thresholds; the table applies admission and
-            eviction all the time. An `admission` or `eviction` argument must have the same
-            threshold as the features. Default: none.
-        default_value: value that keys read in training before their admission: a number, or float32
-            `[dim]`. Default: the number of `emb_initializer`, or zeros if it is a distribution.
-        serving_default_value: value that unknown and not admitted keys read in evaluation: a
+        optimizer: must be None: tables are passed to an optimizer, not an optimizer to a table. See
+            `get_dense_and_sparse_variable`, and for a different optimizer per table see
+            `CombinedOptimizer`.
+        specs: features of the batch (FeatureSpec). The thresholds of features whose `table_name` is
+            the table's name set the table's admission and eviction. The table applies both policies
+            in every step. If `admission` or `eviction` is also set, its threshold must equal the
+            features' threshold. Default: none.
+        default_value: value that a training lookup returns for a key before the key's admission: a
+            number, or float32 `[dim]`. Default: `emb_initializer` if it is a number, zeros if it is
+            a distribution.
+        serving_default_value: value that an evaluation returns for unknown and not admitted keys: a
             number, or float32 `[dim]`. Default: the `default_value`.
         admission: `CountAdmission`, `SketchAdmission` or `ProbabilityAdmission`. Default: every key
             is admitted at its first occurrence.
         eviction: `Eviction`. Default: rows stay.
-        padding_keys: one key or several; lookups by `SparseLookup` or `sparse_lookup` read zeros
-            for these keys and never give them a row. A clone has no padding keys. Default: none.
+        padding_keys: one key or several; `SparseLookup` and `sparse_lookup` return zeros for a
+            padding key and never make a row for the key. A clone of the table has no padding keys.
+            Default: none.
         seed: seed of the initial values, 0 to 2**64 - 1. Default: the seed of `init`, or 0.
-        cache: the tiers as a `CacheConfig`, which has more settings than the sizes above. Default:
-            the sizes.
+        cache: the tiers as a `CacheConfig`, which has more settings than the arguments for sizes.
+            Default: the sizes.
         config: a `TableConfig` with a name, in place of the arguments above that describe the
-            table; `specs` and `padding_keys` can still be given.
+            table; only `specs` and `padding_keys` may be set with it.
         **unknown: any other argument raises TypeError; for an argument of Rec SDK, the message
             names the replacement.
 
@@ -108,7 +110,7 @@ def create_table(
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, out of range or not supported; a
-            tier has rows of an earlier run, or of an open table with the same name.
+            tier already has rows of an earlier run, or rows of an open table with the same name.
         OSError, RemoteError: a tier cannot be opened.
 
     Corresponds to `mx_rec.core.embedding.create_table` in Rec SDK; docs/from_rec_sdk.md lists the
@@ -173,7 +175,7 @@ def create_table(
         config = dataclasses.replace(config, seed=default_seed())
     table = MapParameter(config=config)
     table.padding_keys = padding
-    # Constants of a graph must be Tensors: a graph takes a Python int for an int32.
+    # Constants of a graph must be Tensors: a graph treats a Python int as an int32.
     table.padding_constants = tuple(Tensor(key, config.key_dtype) for key in padding)
     adopt(table)
     return table
@@ -183,7 +185,7 @@ _TAKEN = [each for each in inspect.signature(create_table).parameters if each !=
 
 
 def padding_keys_of(table: MapParameter) -> tuple[int, ...]:
-    """Return the padding keys that a table got from `create_table`.
+    """Return the padding keys that `create_table` set for a table.
 
     Example:
         >>> from mindspore_rec import MapParameter
@@ -206,7 +208,7 @@ def _check_padding(where: str, keys: Any, key_dtype: Any) -> tuple[int, ...]:
 
 
 def _check_row(argument: str, value: Any, dim: int) -> float | np.ndarray | None:
-    """Return a number, or a row of numbers, in a form that `TableConfig` takes."""
+    """Return a number, or a row of numbers, in a form that `TableConfig` accepts."""
     if value is None:
         return None
     if isinstance(value, Tensor):

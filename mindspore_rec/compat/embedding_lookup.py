@@ -27,8 +27,8 @@ __all__ = ["EmbeddingLookup"]
 class EmbeddingLookup(VocabularyLookup):
     """Embedding lookup over a fixed vocabulary, in place of the `nn.EmbeddingLookup` of MindSpore.
 
-    With `target='CPU'` the rows are in host memory, in the native core. Lookup and optimizer run on
-    the host, only on the rows of a batch, and the dense network stays on the device. With
+    With `target='CPU'` the rows are in host memory, in the native core. Lookups and updates run on
+    the host, for the rows of a batch only, and the dense network stays on the device. With
     `target='DEVICE'` the table is an ordinary Parameter on the device, and its gradient is dense.
 
     Args:
@@ -42,16 +42,16 @@ class EmbeddingLookup(VocabularyLookup):
         max_norm: the lookup scales rows with a larger L2 norm down to this norm. Default: no limit.
         sparse: must be True for 'CPU' and False for 'DEVICE'.
         dtype: only float32.
-        out_of_range: result of an id outside the vocabulary: 'error' raises and names the id,
-            'zeros' reads zeros, as upstream did silently. Only for 'CPU'.
+        out_of_range: result of an id outside the vocabulary: 'error' raises an error that names the
+            id; 'zeros' returns zeros without an error, as MindSpore does. Only for 'CPU'.
         name: the table's name, as for `HashEmbeddingLookup`. Only for 'CPU'.
-        padding_key: id that reads zeros and is never trained. Only for 'CPU'.
+        padding_key: id for which the lookup returns zeros; it is never trained. Only for 'CPU'.
         seed: seed of the initial values. Only for 'CPU'.
         cache: the tiers of the rows, a `CacheConfig`. Only for 'CPU'. Default: all rows in host
             memory.
-        vocab_cache_size: rows in the device cache of a table on the host, for both targets: the
-            same as `cache=CacheConfig(device_rows=...)`, under upstream's name. 0: no device cache.
-            Default: 0.
+        vocab_cache_size: rows in the device cache of a table on the host, with either target. The
+            argument has MindSpore's name and means `cache=CacheConfig(device_rows=...)`. 0: no
+            device cache. Default: 0.
         config: a `TableConfig` with `vocab_size`, in place of the arguments above that describe the
             table. Only for 'CPU'.
         output_dtype: dtype of the returned rows and of their gradient, `float32` or `bfloat16`, as
@@ -65,7 +65,7 @@ class EmbeddingLookup(VocabularyLookup):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
-        RuntimeError: an id outside the vocabulary.
+        RuntimeError: an id is outside the vocabulary.
 
     Example:
         >>> import mindspore as ms

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`get_insert_func`: a FeaturePipeline with the name and the output of Rec SDK's function."""
+"""`get_insert_func`: makes a FeaturePipeline that has the outputs of Rec SDK's function."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ __all__ = ["get_insert_func"]
 
 
 def get_insert_func(specs: Any = None, **unknown: Any) -> InsertFunc:
-    """Return a function that turns whole batches of features into keys ahead of the step.
+    """Return a function that converts whole batches of features to keys before a training step.
 
-    Pass the function to a Dataset's `apply`, and the pipeline's threads run it while the network
-    trains. The function can also be called with batches, which are dicts or tuples of arrays. The
-    outputs start with the keys of each feature, under its name and in the order of the specs. If a
-    feature is the timestamp, the batch's event time follows under the feature's name, int64 `[1]`.
-    The columns that no feature reads come last. So the label stays the last column.
+    If the function is passed to a Dataset's `apply`, the threads of the Dataset run the function
+    while the network trains. The function can also be called directly with a batch, a dict or a
+    tuple of arrays. The first outputs are the keys of each feature, under the feature's name and in
+    the order of the specs. If a feature is the timestamp, the next output is the batch's event
+    time, int64 `[1]`, under the feature's name. The last outputs are the columns that no feature
+    reads. If the label is the last column of a batch, the label is therefore also the last output.
     `FeatureBatches` converts batches in the same way and also sets the tables' event time. The
-    function is a `FeaturePipeline(specs, keep_rest=True)` whose columns include the event time.
+    function is a `FeaturePipeline(specs, keep_rest=True)` whose outputs include the event time.
 
     Args:
         specs: features of a batch, FeatureSpec objects; or a FeaturePipeline, whose output arrays
@@ -31,7 +32,8 @@ def get_insert_func(specs: Any = None, **unknown: Any) -> InsertFunc:
     Returns:
         The function. The function raises ValueError or TypeError, with the feature's name, if a
         column is missing, values are neither integers nor strings, features differ in length, or
-        times are not seconds since 1970. A Dataset then raises RuntimeError with the same message.
+        times are not seconds since 1970. If a Dataset calls the function, the Dataset raises a
+            RuntimeError with the function's message.
 
     Raises:
         TypeError, ValueError: as `check_specs`.

@@ -32,20 +32,20 @@ __all__ = ["HashEmbeddingLookup"]
 
 
 class HashEmbeddingLookup(TableLookup):
-    """Embedding lookup in a hash table: any id is legal and gets a row when it first occurs.
+    """Embedding lookup in a hash table: any id is legal and gets a row at its first occurrence.
 
     In training (`set_train()` on the network) an unknown id gets a row. In evaluation the table
-    does not change, and an unknown or not admitted id reads zeros (or `param_init`, if that is a
-    number). If one network has several lookups of one table, the optimizer makes one step with the
-    sum of their gradients.
+    does not change. For an unknown or not admitted id, the lookup returns zeros, or `param_init` if
+    `param_init` is a number. If one network has several lookups of one table, the optimizer makes
+    one step with the sum of the lookups' gradients.
 
     Args:
         embedding_size: number of floats in a row, 1 to 8192.
         key_dtype: dtype of the keys, `int32` or `int64`; an int32 table refuses int64 ids. Default:
             `int32`.
-        param_init: initial value of a row, like `default_value` of `MapParameter`. Default:
-            'normal'.
-        sparse: must be True: the gradients of a table are per key.
+        param_init: initial value of a row, with the same choices as `default_value` of
+            `MapParameter`. Default: 'normal'.
+        sparse: must be True: the gradient of a table has one row per key.
         max_norm: the lookup scales rows with a larger L2 norm down to this norm. Default: no limit.
         permit_filter_value: number of occurrences after which an id gets a row. Default: 1.
         evict_filter_value: number of training steps without an occurrence after which a row is
@@ -53,7 +53,7 @@ class HashEmbeddingLookup(TableLookup):
         vocab_cache_size: must be 0; for rows on the device set `device_rows` of `cache`.
         name: the table's name; if two open tables have the same name, only the newer table can be
             used. Default: `hash_embedding_<n>`.
-        padding_key: id that reads zeros and is never trained. Default: none.
+        padding_key: id for which the lookup returns zeros; it is never trained. Default: none.
         table: an existing MapParameter to share; the arguments that describe a table must then be
             left out.
         seed: seed of the initial values. Default: 0.
@@ -66,11 +66,12 @@ class HashEmbeddingLookup(TableLookup):
             Rec SDK. Default: 1.
         cache: as for `TableConfig`. Default: all rows in host memory.
         config: a `TableConfig`, in place of the arguments above that describe the table;
-            `max_norm`, `padding_key`, `faae_coefficient` and `output_dtype` belong to the lookup
-            and can still be given.
+            `max_norm`, `padding_key`, `faae_coefficient` and `output_dtype` describe the lookup and
+            may be set with it.
         output_dtype: dtype of the returned rows and of their gradient, like FBGEMM's argument.
-            `bfloat16` needs a table with bfloat16 values and no `max_norm`; it returns the rows'
-            own bits in half as many bytes (`docs/precision.md`). Default: `float32`.
+            `bfloat16` needs a table with bfloat16 values and no `max_norm`. The lookup then returns
+            the rows' stored bits, in half as many bytes as float32 (`docs/precision.md`). Default:
+            `float32`.
 
     Inputs:
         ids: int32 or int64 Tensor of any shape, static or dynamic.
@@ -80,7 +81,8 @@ class HashEmbeddingLookup(TableLookup):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
-        RuntimeError: ids have another dtype; the network trains without an optimizer for the table.
+        RuntimeError: the ids' dtype is not supported; the network trains without an optimizer for
+            the table.
 
     Corresponds to `mindspore_rec.HashEmbeddingLookup` in MindRec 0.3.
 

@@ -29,7 +29,7 @@ __all__ = ["MapParameter"]
 
 
 class _OfHashTables(type(HashTable)):  # type: ignore[misc]
-    """Metaclass of MapParameter, by which every HashTable is an instance of MapParameter."""
+    """Metaclass of MapParameter, which makes every HashTable an instance of MapParameter."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         if cls is MapParameter:
@@ -44,9 +44,10 @@ class MapParameter(HashTable, metaclass=_OfHashTables):
     2.10. A MapParameter is a `HashTable` with MindSpore's arguments, and every `HashTable` counts
     as an instance of MapParameter.
 
-    Differences from upstream: the object is an `nn.Cell` that owns a Parameter, not a Parameter.
-    Values are read and written as float32 for every value dtype. `put` and `erase` return the
-    MapParameter. `HashTable` documents the calls that a graph can compile.
+    Differences from MindSpore's class: a MapParameter is not a Parameter but an `nn.Cell` that owns
+    a Parameter. Values are read and written as float32, even if the stored values have another
+    dtype. The methods `put` and `erase` return the MapParameter. `HashTable` documents the calls
+    that a graph can compile.
 
     Args:
         name: the table's name; if two open tables have the same name, only the newer table can be
@@ -61,8 +62,9 @@ class MapParameter(HashTable, metaclass=_OfHashTables):
         default_value: initial value of a new key: a number, 'normal', 'truncated_normal',
             'uniform', 'xavier_uniform' (fan-in and fan-out are the size of a row), 'zeros', 'ones',
             or an Initializer of one of these kinds.
-        permit_filter_value: number of occurrences in training after which a key gets a row. Until
-            then the key reads `unknown_value` and is not trained. Default: 1.
+        permit_filter_value: number of occurrences in training after which a key gets a row. Before
+            the key has a row, a lookup of the key returns `unknown_value`, and the key is not
+            trained. Default: 1.
         evict_filter_value: number of training steps without an occurrence after which a row is
             evicted. Default: never.
         seed: seed of the initial values. Default: 0.
@@ -84,7 +86,7 @@ class MapParameter(HashTable, metaclass=_OfHashTables):
             have tiers below host memory; a tier has rows of an earlier run.
         OSError, RemoteError: a tier cannot be opened.
 
-    A call of the cell takes the same inputs as `get`.
+    Calling the cell looks keys up, with the same inputs as `get`.
 
     Example:
         >>> import mindspore as ms

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convert thresholds of features to policies of their table, and check that they agree."""
+"""Convert thresholds of features to policies of their table; check that all thresholds agree."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def policies_of_specs(
         eviction: the table's eviction, or None to make it from `eviction_threshold`.
 
     Raises:
-        TypeError, ValueError: as for `specs_of_table`; a policy in the arguments has another
-            threshold than the features.
+        TypeError, ValueError: as for `specs_of_table`; also if the threshold of `admission` or
+            `eviction` differs from the features' threshold.
 
     Example:
         >>> time = FeatureSpec("time", is_timestamp=True)

@@ -19,7 +19,7 @@ __all__ = ["Session", "adopt", "default_seed", "init", "terminate"]
 
 @dataclass(frozen=True, eq=False)
 class Session:
-    """Settings of a session; leaving its `with` block calls `terminate`.
+    """Settings of a session; the end of the session's `with` block calls `terminate`.
 
     Attributes:
         use_dynamic_expansion: always True.
@@ -57,18 +57,17 @@ def init(
     seed: int = 0,
     **unknown: Any,
 ) -> Session:
-    """Start a session: set seed and threads of the tables that `create_table` makes until
-    `terminate`.
+    """Start a session: set seed and threads for the tables that `create_table` then makes.
 
     A session is optional: without a session, tables have seed 0 and the number of threads from
-    `set_num_threads`. There is at most one session at a time. Under a launcher
-    (`python -m mindspore_rec.launch`) the session has the rank of this worker; either all workers
-    call `init`, or none.
+    `set_num_threads`. There is at most one session at a time. Under a launcher (`python -m
+    mindspore_rec.launch`), the session has the rank of this worker. Either all workers call `init`,
+    or no worker does.
 
     Args:
         use_dynamic_expansion: must be True: a table grows as keys arrive.
-        num_threads: threads of the tables' operators, 1 to 1024; `terminate` restores the earlier
-            number. Default: unchanged.
+        num_threads: threads of the tables' operators, 1 to 1024; `terminate` restores the number
+            before the session. Default: unchanged.
         seed: seed of the tables that `create_table` makes without `seed=`, 0 to 2**64 - 1.
             Default: 0.
         **unknown: any other argument raises TypeError; for an option of Rec SDK, the message names
@@ -78,10 +77,11 @@ def init(
         The session, a context manager that calls `terminate` at its end.
 
     Raises:
-        RuntimeError: a session is open.
+        RuntimeError: a session is already open.
         TypeError: an option is unknown or of the wrong type.
         ValueError: an option is out of range.
-        WorkerError: a launcher started this process, and its workers cannot connect.
+        WorkerError: a launcher started this process, and the launcher's workers cannot connect to
+            each other.
 
     Corresponds to `mx_rec.util.initialize.init` in Rec SDK.
 
@@ -119,7 +119,7 @@ def init(
 
 
 def terminate() -> None:
-    """End the session: close the tables that `create_table` made in it, restore the thread number.
+    """End the session: close its tables from `create_table`, and restore the number of threads.
 
     Closing a table frees its rows and its name; later uses of the table raise `TableClosedError`.
     To keep the rows, save a checkpoint first.

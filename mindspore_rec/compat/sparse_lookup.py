@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lookups in tables of `create_table`: a cell for networks, and a function for other code."""
+"""Lookups in tables that `create_table` made: a cell for networks, a function for other code."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ __all__ = ["SparseLookup", "sparse_lookup"]
 
 
 class SparseLookup(nn.Cell):
-    """Cell that looks up a feature's ids in a table.
+    """Cell that looks up the ids of one feature in a table.
 
-    In training an unknown id gets a row once it is admitted; in evaluation the table does not
-    change. If a network has several lookups of a table, the optimizer makes one step with the sum
-    of their gradients. Padding keys of the table read zeros and are never trained.
+    In training, an unknown id gets a row at its admission. In evaluation, the table does not
+    change. If a network has several lookups of one table, the optimizer makes one step with the sum
+    of the lookups' gradients. For padding keys of the table, the lookup returns zeros; padding keys
+    are never trained.
 
     Args:
-        table: a table of `create_table`, or any MapParameter with rows of one dimension. A table
-            may have any number of lookups.
+        table: a table that `create_table` made, or any MapParameter whose rows have one dimension.
+            A table may have any number of lookups.
         spec: the feature; its `table_name` must be the table's name, and its thresholds must equal
             the thresholds of the table. The feature's `faae_coefficient` is the weight of each
             occurrence. Default: none.
-        is_train: False: the lookup only reads, also in training. Default: True, the network's
-            training flag decides.
+        is_train: if False, the lookup only reads, even in training. Default: True; the network's
+            training flag then decides.
 
     Inputs:
         ids: int32 or int64 Tensor of any shape, static or dynamic.
@@ -42,7 +43,8 @@ class SparseLookup(nn.Cell):
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type; the feature does not fit the table.
-        RuntimeError: ids have another dtype; the network trains without an optimizer for the table.
+        RuntimeError: the ids' dtype is not supported; the network trains without an optimizer for
+            the table.
 
     Corresponds to `mx_rec.core.embedding.sparse_lookup` in Rec SDK.
 
@@ -93,17 +95,17 @@ def sparse_lookup(
     *,
     batch: Mapping[str, Tensor] | None = None,
 ) -> Tensor:
-    """Look up ids in a table, as a function.
+    """Look up ids in a table, without a cell.
 
-    In a `construct` that is compiled as a graph, ids must be a Tensor: use the cell,
-    `SparseLookup`, to look up a feature in a graph.
+    In a `construct` that is compiled as a graph, `ids` must be a Tensor. To look up a feature in a
+    graph, use the cell `SparseLookup`.
 
     Args:
-        table: a table of `create_table`, or any MapParameter with rows of one dimension.
+        table: a table that `create_table` made, or any MapParameter whose rows have one dimension.
         ids: int32 or int64 Tensor of any shape; or a feature of the table, whose column the
             function takes from `batch`.
-        is_train: True: the lookup inserts rows, counts occurrences and is differentiable; it needs
-            an optimizer for the table. False: reads only. Default: True.
+        is_train: if True, the lookup inserts rows, counts occurrences and is differentiable; the
+            table then needs an optimizer. False: reads only. Default: True.
         batch: columns by feature name, if `ids` is a feature.
 
     Returns:
@@ -112,7 +114,8 @@ def sparse_lookup(
     Raises:
         TypeError, ValueError: an argument is of the wrong type; the feature does not fit the table;
             the batch lacks the feature.
-        RuntimeError: ids have another dtype; the network trains without an optimizer for the table.
+        RuntimeError: the ids' dtype is not supported; the network trains without an optimizer for
+            the table.
 
     Corresponds to `mx_rec.core.embedding.sparse_lookup` in Rec SDK.
 
@@ -159,7 +162,7 @@ def _ids_of(
 
 
 def _merge_padding(table: MapParameter, ids: Tensor) -> Tensor:
-    """Replace every padding key by the first one: the operator takes only one padding key."""
+    """Replace every padding key by the first padding key: the operator supports only one."""
     if ids.dtype != ms.int32 and ids.dtype != ms.int64:
         raise TypeError("ids must be int32 or int64")
     if table.key_dtype == ms.int64:

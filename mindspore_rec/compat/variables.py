@@ -16,15 +16,14 @@ def get_dense_and_sparse_variable(net: nn.Cell) -> tuple[list[Parameter], list[P
     Args:
         net: any Cell.
 
-    Returns:
-        The dense parameters, and the parameters that represent tables (their anchors). Each list
-        has the order of `net.trainable_params()`.
+    Returns: The dense parameters, and the tables' anchors, which are the parameters that represent
+        tables. Each list has the order of `net.trainable_params()`.
 
     Raises:
         TypeError: `net` is not a Cell.
 
-    Corresponds to `mx_rec.util.variable.get_dense_and_sparse_variable` in Rec SDK, which has one
-    graph and so takes no argument.
+    Corresponds to `mx_rec.util.variable.get_dense_and_sparse_variable` in Rec SDK. Rec SDK's
+    function has no argument, because Rec SDK has only one graph.
 
     Example:
         >>> import mindspore as ms

@@ -35,7 +35,8 @@ int Init(int* rank, int* size, int* threads_are_safe, int* started) {
   if (code != MPI_SUCCESS) return code;
   *threads_are_safe = level == MPI_THREAD_MULTIPLE;
   code = MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-  // Errors without a communicator go to MPI_COMM_SELF, and end the process by default.
+  // MPI handles errors without a communicator by the handler of MPI_COMM_SELF, whose default ends
+  // the process.
   if (code == MPI_SUCCESS) code = MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   if (code == MPI_SUCCESS) code = MPI_Comm_rank(MPI_COMM_WORLD, rank);
   if (code == MPI_SUCCESS) code = MPI_Comm_size(MPI_COMM_WORLD, size);
@@ -95,7 +96,7 @@ int TestSome(int n, MpiRequest* requests, int* done, int* places, int* errors, i
   if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS) return code;
   *done = count == MPI_UNDEFINED ? -1 : count;
   for (int i = 0; i < *done; ++i) {
-    // The statuses have valid errors only if the call returns MPI_ERR_IN_STATUS.
+    // The error fields of the statuses are valid only if the call returns MPI_ERR_IN_STATUS.
     errors[i] = code == MPI_SUCCESS ? MPI_SUCCESS : statuses[i].MPI_ERROR;
     MPI_Get_count(&statuses[i], MPI_BYTE, &bytes[i]);
     requests[places[i]] = ToHandle(handles[places[i]]);

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cells: embeddings over tables, and the blocks that models are made of.
+"""Cells: embeddings over tables, and building blocks of models.
 
 `TableLookup` looks up ids in a table, `EmbeddingBag` returns one combined row per bag, and
 `GroupedEmbedding` returns rows of several tables at once. `HashEmbeddingLookup` and
 `EmbeddingLookup` are lookups with the arguments of MindRec and MindSpore. `tables_of` finds the
-tables of a network. The remaining cells are layers between embeddings and prediction, and a loss.
+tables of a network. The remaining cells are a loss, and layers between the embeddings and the
+prediction.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulate thresholds, capacities, tiers and workers of tables on a key log, before training.
+"""Simulate thresholds, capacities, tiers and workers for tables before training, on a key log.
 
-The command is `python -m mindspore_rec.plan`; docs/plan.md explains its figures.
+The command is `python -m mindspore_rec.plan`; docs/plan.md explains the figures that the command
+prints.
 """
 
 from mindspore_rec.plan.log import KeyLog

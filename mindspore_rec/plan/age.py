@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Simulate admission by count with eviction by age, for many thresholds in one pass.
 
-One count per key serves all thresholds: rows and counters both age by the key's last occurrence, so
-a key is evicted at the same time with or without a row. A key's *level* is the number of thresholds
-that its count has reached.
+All thresholds share one count per key. A row and a counter both age from the key's last occurrence,
+so a key is evicted at the same time with or without a row. A key's *level* is the number of
+thresholds that the key's count has reached.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _MAX_COUNT = (1 << 30) - 1  # where a table's counter saturates
 
 
 class AgeSweep:
-    """Simulate a table without capacity under several admission thresholds at once.
+    """Simulate a table without a capacity, for several admission thresholds at once.
 
     Args:
         thresholds: admission thresholds, each at least 1.
         row_bytes: bytes of a row.
         max_idle: a key is evicted when `clock - last occurrence` reaches `max_idle` seconds or
-            exceeds `max_idle` steps, so that `max_idle` whole steps pass without the key. None:
-            never.
-        unit: unit of `max_idle` and of the clock: 'steps' or 'seconds'; '' without a limit.
+            exceeds `max_idle` steps. With steps, `max_idle` whole steps then pass without the key.
+            None: never.
+        unit: unit of `max_idle` and of the clock: 'steps' or 'seconds'; '' if `max_idle` is None.
     """
 
     def __init__(
@@ -41,7 +41,8 @@ class AgeSweep:
         unit: str = "",
     ) -> None:
         self._asked = list(thresholds)
-        # Threshold 1 is always included: its rows are all keys of the table, with row or counter.
+        # Threshold 1 is always included: its rows count all keys of the table, including the keys
+        # with only a counter.
         self._thresholds = np.unique([1, *thresholds])
         self._row_bytes = row_bytes
         self._max_idle = max_idle
@@ -51,7 +52,8 @@ class AgeSweep:
         self._last = np.empty(0, np.int32)  # batch of the last occurrence
         self._clocks: list[int] = []
         self._alive_from = 0  # keys last seen in an earlier batch are gone
-        # By batch and level: number of keys in the table whose last occurrence is in the batch.
+        # For each batch and level, number of keys in the table whose last occurrence is in the
+        # batch.
         self._held = np.empty((0, levels), np.int32)
         self._keys = np.zeros(levels, np.int64)  # held now, by level; of level 0 there are none
         self._evicted = np.zeros(levels, np.int64)
@@ -100,7 +102,7 @@ class AgeSweep:
         self._note_peaks()
 
     def outcomes(self) -> list[Outcome]:
-        """Return the outcome of each threshold so far, in the order of the argument."""
+        """Return the outcome of each threshold so far, in the order of `thresholds`."""
         rows, counters, bytes_ = self._sizes()
         evicted = _reached(self._evicted)
         hits, admitted = _reached(self._before), _reached(self._after)
@@ -150,7 +152,7 @@ class AgeSweep:
 
 
 def _reached(by_level: np.ndarray) -> np.ndarray:
-    """Convert figures by level to figures by threshold: sum all levels from the threshold up."""
+    """Return figures by threshold: for each threshold, the sum over all levels that reach it."""
     return np.cumsum(by_level[::-1])[::-1][1:]
 
 

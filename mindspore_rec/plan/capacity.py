@@ -17,19 +17,19 @@ __all__ = ["ORDERS", "CapacityRun"]
 ORDERS = ("lru", "lfu")
 
 _MAX_COUNT = (1 << 30) - 1  # where a table's counter saturates
-# A rank is frequency and position in one int64; LFU treats counts from 2^22 on as equal.
+# A rank is frequency and position in one int64. LFU treats counts of 2^22 and more as equal.
 _POSITION_BITS = 41
 _MAX_FREQUENCY = (1 << 22) - 1
 _EVERY = np.iinfo(np.int64).max
 
 
 class CapacityRun:
-    """Simulate one capacity under one order, with admission by count.
+    """Simulate one capacity and one order of eviction, with admission by count.
 
-    After each batch the rows beyond the capacity are evicted, with their counts. Order 'lru' evicts
-    the least recently used rows, by the last occurrence in the log. Order 'lfu' evicts the rows
-    with the fewest occurrences since their first occurrence, and among equal rows the least
-    recently used.
+    After each batch, the rows beyond the capacity are evicted, and their counts are reset. Order
+    'lru' evicts the least recently used rows, by the last occurrence in the log. Order 'lfu' evicts
+    the rows with the fewest occurrences since they were new, and among rows with equally many
+    occurrences the least recently used row.
 
     Args:
         capacity: most rows after a batch, at least 1.
@@ -48,8 +48,9 @@ class CapacityRun:
         self._rows = self._counters = self._lookups = self._evictions = 0
         self._hits = self._admitted = 0
         self._peak_rows = self._peak_counters = self._peak_bytes = 0
-        # Candidates for eviction: all rows outside this pool rank above the limit. Ranks only rise,
-        # so a candidate that has risen above the limit can be dropped from the pool.
+        # Candidates for eviction: all rows outside this pool have a rank above the limit. Ranks
+        # only rise, so a candidate whose rank has risen above the limit can be dropped from the
+        # pool.
         self._pool: list[np.ndarray] = []
         self._limit = -1
 
@@ -121,7 +122,7 @@ class CapacityRun:
         self._evictions += number
 
     def _new_pool(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Select the rows of lowest rank as candidates for many batches."""
+        """Select the rows of lowest rank as candidates for eviction in many batches."""
         pool = np.flatnonzero(self._count >= self._threshold)
         rank = self._rank(pool)
         size = max(2 * number, math.isqrt(len(pool) * number))

@@ -20,11 +20,11 @@ class KeyColumn:
     """Convert one column to int64 keys.
 
     Args:
-        name: name of the column; it is hashed into the keys of categories.
+        name: name of the column; the hash of a category also depends on this name.
         key_type: 'id': the numbers are the keys. 'category': `mindspore_rec.category_keys` hashes
-            the values. 'auto' depends on the column's first values: 'id' for numbers and 'category'
-            for text.
-        from_text: whether the log is text, so that numbers are written as digits.
+            the values. 'auto' is 'id' if the column's first values are numbers and 'category' if
+            they are text.
+        from_text: whether the log is text, in which numbers are strings of digits.
 
     Example:
         >>> keys, lengths = KeyColumn("user", "auto", False).convert(pa.array([[7, 9], []]))
@@ -38,14 +38,15 @@ class KeyColumn:
         self._from_text = from_text
 
     def convert(self, column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-        """Return the keys in order, and the number of keys per row of the log.
+        """Return the keys in the log's order, and the number of keys in each row of the log.
 
-        Missing values (null; in text, nothing between two delimiters) are looked up by the column's
-        missing key in columns of categories, and are not looked up in columns of ids.
+        A missing value is null, or in text nothing between two delimiters. In a column of
+        categories, each missing value becomes the column's key for missing values; in a column of
+        ids, missing values have no key.
 
         Raises:
             TypeError: the values are neither whole numbers nor text.
-            ValueError: a number is not an int64, or text follows numbers.
+            ValueError: a number is not an int64, or the column has text after numbers.
         """
         rows = len(column)
         if pa.types.is_dictionary(column.type):
@@ -68,7 +69,7 @@ class KeyColumn:
         return self._keys(values), lengths
 
     def _is_category(self, values: pa.Array) -> bool:
-        """True if values are hashed; the first values that are not missing decide."""
+        """True if values are hashed; with 'auto', the first values that are not missing decide."""
         text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
         if self._type == "auto" and values.null_count < len(values):
             spelled_out = self._from_text and _spells_ints(values)

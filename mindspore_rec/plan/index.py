@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Index that maps distinct keys to small numbers, and a batch as its distinct keys."""
+"""Index that maps keys to small numbers, and batches reduced to their distinct keys."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True)
 class DistinctBatch:
-    """Distinct keys of a batch, in the order of their last occurrence in the batch.
+    """Distinct keys of a batch, in the order of the keys' last occurrences in the batch.
 
     Args:
         codes: int32 `[n]`, the keys' numbers.
         counts: int64 `[n]`, the number of occurrences of each key.
-        positions: int64 `[n]`, the last occurrence of each key, counted in lookups from the log's
-            start.
+        positions: int64 `[n]`, the place of each key's last occurrence among all lookups of the
+            log.
         lookups: of the batch.
-        keys_so_far: number of distinct keys of the log up to this batch; every code is smaller.
+        keys_so_far: number of distinct keys in the log up to the end of this batch; every code is
+            smaller.
     """
 
     codes: np.ndarray
@@ -38,7 +39,7 @@ class DistinctBatch:
 
 
 class KeyIndex:
-    """Map from keys to numbers 0, 1, 2, ... in the order of first occurrence; close it after use.
+    """Map of keys to numbers 0, 1, 2, ... in the order of first occurrence; close it after use.
 
     Example:
         >>> index = KeyIndex()
@@ -49,8 +50,8 @@ class KeyIndex:
     """
 
     def __init__(self) -> None:
-        # The native hash table stores the bits of number + 1 in a row's only float: an unknown key
-        # reads 0.0, whose bits are the bits of 0.
+        # The native hash table stores the bits of number + 1 in a row's only float. For an unknown
+        # key the table returns 0.0, whose bits are the bits of the integer 0.
         name = f"mindspore_rec.plan.index.{next(_numbers)}"
         self._table = _native.Table(name=name, dim=1)
         self._where = np.empty(0, np.int32)
@@ -97,7 +98,7 @@ class KeyIndex:
 
 
 def grown(array: np.ndarray, size: int, fill: Any) -> np.ndarray:
-    """Return `array`, extended with `fill` to at least `size` elements."""
+    """Return `array` with at least `size` elements; new elements have the value `fill`."""
     if len(array) >= size:
         return array
     larger = np.full(max(size, 2 * len(array), 1024), fill, array.dtype)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read a key log: samples in the order of training, cut into batches."""
+"""Read a key log: samples in the order of training, split into batches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mindspore_rec.plan.readers import FORMATS, is_text, log_format, read_blocks
 
 __all__ = ["KeyBatch", "KeyLog"]
 
-# Keys of a block in the order of the samples, number of keys per sample, event times.
+# Keys of a block in the order of the samples, number of keys of each sample, event times.
 _Part = tuple[np.ndarray, np.ndarray, "np.ndarray | None"]
 
 
@@ -36,23 +36,24 @@ class KeyBatch:
 
 
 class KeyLog:
-    """Log in one or several files; it can be read any number of times.
+    """Log of keys in one or several files; the log can be read any number of times.
 
     Args:
         paths: the files, in the order of training.
-        keys: columns whose values are looked up in the table, as names; or as numbers from 0 in CSV
-            and TSV without a header.
+        keys: columns whose values are looked up in the table: names, or numbers from 0 in CSV and
+            TSV files without a header.
         time: name or number of the column with the event time, which is seconds since the epoch,
             timestamps or ISO 8601 text. Default: none.
         format: 'parquet', 'csv', 'tsv' or 'jsonl'. Default: from the endings of the file names.
         header: whether CSV and TSV have a header. Default: True if a column is given
             by name.
         key_type: 'id': numbers are the keys; 'category': values are hashed with the name of their
-            column; 'auto': numbers are 'id', text is 'category'. Default: 'auto'.
+            column; 'auto': 'id' for columns of numbers, 'category' for columns of text. Default:
+            'auto'.
 
     Raises:
-        ValueError: an argument is out of range; or, while reading, a file is broken or a column is
-            missing.
+        ValueError: an argument is out of range; when the log is read: a file is broken or a column
+            is missing.
 
     Example:
         >>> import tempfile
@@ -95,11 +96,11 @@ class KeyLog:
     def batches(
         self, batch_size: int, progress: Callable[[int], object] | None = None
     ) -> Iterator[KeyBatch]:
-        """Yield batches of `batch_size` samples; the last batch may have fewer.
+        """Yield batches of `batch_size` samples; the last batch may have fewer samples.
 
         Args:
             batch_size: samples of a batch, at least 1.
-            progress: function that is called with the number of bytes read since its last call.
+            progress: function that is called with the number of bytes read since the previous call.
         """
         check_int("batch_size", batch_size, 1, (1 << 31) - 1)
         pending: list[_Part] = []

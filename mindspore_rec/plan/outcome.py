@@ -17,16 +17,17 @@ class Outcome:
         idle: steps or seconds without an occurrence after which a row is evicted; None: never.
         idle_unit: 'steps', 'seconds', or '' if there is no eviction by age.
         capacity: most rows after a batch; None: no limit.
-        order: order of evictions, 'lru' or 'lfu'; '' without capacity.
+        order: order of evictions, 'lru' or 'lfu'; '' without a capacity.
         hit_rate: share of lookups that read a row trained in an earlier batch.
         admitted_rate: share of lookups whose key is admitted and so trained.
-        peak_rows: the most rows after a batch.
+        peak_rows: greatest number of rows after any batch.
         final_rows: rows at the end.
-        peak_counters: the most counters of keys not yet admitted, after a batch.
-        final_counters: counters of keys not yet admitted, at the end.
-        peak_bytes: the most bytes of rows and counters together after a batch.
+        peak_counters: greatest number, after any batch, of counters of keys that are not yet
+            admitted.
+        final_counters: number, at the end, of counters of keys that are not yet admitted.
+        peak_bytes: greatest number of bytes of rows and counters together after any batch.
         final_bytes: bytes of rows and counters together at the end.
-        evictions: number of evicted rows; a key counts each time that it is evicted.
+        evictions: number of evictions; a key may be evicted several times.
     """
 
     admission: int
@@ -65,7 +66,7 @@ class Curve:
     """Hit rate over memory.
 
     Args:
-        label: the setting that changes along the curve.
+        label: name of the setting that changes along the curve.
         rows: rows at each point.
         bytes: bytes at each point.
         hit_rate: hit rate at each point.

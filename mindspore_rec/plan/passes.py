@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Set up a simulation over a log: an index of the log's keys and a progress bar."""
+"""Set up one run over a log: an index of the log's keys and a progress bar."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def dry_run(
     Args:
         log: the log.
         batch_size: rows of the log that are read at a time.
-        count_first: whether to read the log once before, so that the index has all keys from the
-            start.
-        progress: whether to show the bar; it needs a terminal as standard error.
+        count_first: whether to read the whole log once before the run, so that the index has all
+            keys when the run starts.
+        progress: whether to show the bar, if standard error is a terminal.
 
     Example:
         >>> import tempfile

@@ -14,29 +14,30 @@ from mindspore_rec.plan.worker_loads import WorkerLoads
 __all__ = ["KEY_BYTES", "Machine", "Placed", "TableCost", "propose"]
 
 KEY_BYTES = 12  # a key and how often it occurs, on its way to the owner
-# Exchanges of a step; each exchange is one message to every other worker. A lookup cell exchanges
-# headers, keys, verdict and rows. The gradients of a lookup cell need headers, gradients and
-# verdict. The training loop exchanges batches and losses. The average of dense gradients exchanges
-# headers, parts and sums.
+# Numbers of exchanges in a step; in an exchange, a worker sends one message to every other worker.
+# A lookup cell exchanges headers, keys, verdict and rows. The gradient of a lookup cell exchanges
+# headers, gradients and verdict. The training loop exchanges batches and losses. The average of
+# dense gradients exchanges headers, parts and sums.
 _EXCHANGES = 9
 _AVERAGES = 3
-# A table with fewer rows per worker than this is small: its rows cannot be spread evenly.
+# A table with fewer rows per worker than this number is small: a hash cannot spread so few rows
+# evenly.
 _SMALL_ROWS = 64
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Speeds of one worker, which predict the time of a step.
+    """Speeds of one worker, from which the time of a step is predicted.
 
     Args:
-        link_bytes: bytes per second of the link between hosts, in each direction. Default: 1.25e9,
-            10 Gbit/s.
+        link_bytes: bytes per second that a host's link can carry in each direction. Default:
+            1.25e9, 10 Gbit/s.
         memory_bytes: bytes per second of random reads and writes of rows in tables. Default: 10e9.
-        latency: seconds that a message takes between hosts. Default: 50e-6.
-        message: processor time of a worker per message, in seconds. Default: 10e-6, for TCP; for
-            shared memory it is 2e-6.
-        workers_per_host: number of workers that share a host's link; they reach each other without
-            the link. Default: 1.
+        latency: seconds from sending a message to its arrival on another host. Default: 50e-6.
+        message: processor time of a worker for one message, in seconds. Default: 10e-6, the time
+            for TCP; shared memory needs 2e-6.
+        workers_per_host: number of workers on a host, which share the host's link; messages between
+            these workers do not use the link. Default: 1.
 
     Raises:
         ValueError: a number is out of range.
@@ -62,16 +63,16 @@ class Machine:
         return float(touched.max(axis=1).mean()) / self.memory_bytes
 
     def exchange_seconds(self, out: np.ndarray, into: np.ndarray, workers: int) -> float:
-        """Return the seconds of a step's exchanges: on the busiest link, and for messages."""
+        """Return the seconds of a step's exchanges: time on the busiest link and for messages."""
         remote = 1.0 - min(self.workers_per_host, workers) / workers
-        # Take the busiest worker of each step; the workers of a host share its link.
+        # Take the busiest worker of each step; the workers of a host share the host's link.
         busiest = np.maximum(out, into).max(axis=1).mean() * self.workers_per_host
         return float(busiest) * remote / self.link_bytes + _EXCHANGES * self._message_seconds(
             workers
         )
 
     def average_seconds(self, dense_bytes: int, workers: int) -> float:
-        """Return the seconds of averaging dense gradients: scatter parts, then gather sums."""
+        """Return the seconds of averaging dense gradients: scatter of parts, gather of sums."""
         if workers == 1 or dense_bytes == 0:
             return 0.0
         remote = 1.0 - min(self.workers_per_host, workers) / workers
@@ -104,8 +105,8 @@ class Placed:
 class TableCost:
     """Cost of a table under each placement.
 
-    A lookup reads a row; an update reads and writes a row. The value of each distinct key takes 4
-    bytes per float, and its gradient takes the same.
+    A lookup reads a row; an update reads and writes a row. A message has 4 bytes per float for the
+    value, or the gradient, of each distinct key.
 
     Args:
         loads: keys of the table, by worker.
@@ -138,8 +139,8 @@ def propose(costs: Mapping[str, TableCost], machine: Machine) -> dict[str, tuple
     """Return a placement for each table, and the owning worker if the placement is 'owner'.
 
     Large tables are sharded. A small table has fewer than 64 rows per worker. A small table is
-    sharded, replicated or put on the least busy worker, whichever makes the busiest worker's step
-    shortest. Ties go to 'sharded'.
+    sharded, replicated or put on the least busy worker. A small table gets the placement with which
+    the busiest worker's step is shortest. Ties go to 'sharded'.
 
     Example:
         >>> loads = WorkerLoads(2, *(np.array(x) for x in ([5, 1], [[9, 1]], [[5, 1]], [[5, 1]],

@@ -29,7 +29,7 @@ def check_plot(path: Path) -> None:
 
 
 def save_plot(plan: Plan, path: Path) -> None:
-    """Plot hit rate over peak bytes: one line with named points for each kind of choice."""
+    """Plot the hit rate over peak bytes: one line with named points for each kind of choice."""
     figure = _figure_class()(figsize=(9, 6), layout="constrained")
     axes = figure.add_subplot()
     for number, curve in enumerate(plan.curves):

@@ -32,12 +32,12 @@ _ENDINGS = {
 _PARQUET_ROWS = 1 << 16
 _BLOCK_BYTES = 1 << 22
 
-# The requested columns in order, and the number of bytes of the file read so far.
+# The columns in the requested order, and the number of bytes read from the file so far.
 Block = tuple[list[pa.Array], int]
 
 
 def log_format(path: Path, format: str | None) -> str:
-    """Return the format of a log: `format` if it is not None, or the format of the file's ending.
+    """Return the format of a log: `format`, or if that is None, the format for the file's ending.
 
     Raises:
         ValueError: the ending is unknown.
@@ -58,7 +58,7 @@ def log_format(path: Path, format: str | None) -> str:
 
 
 def is_text(format: str) -> bool:
-    """True if the format has only text, so that numbers are written as digits."""
+    """True if the format stores all values as text, numbers included."""
     return format in ("csv", "tsv")
 
 
@@ -68,7 +68,7 @@ def read_blocks(
     """Yield the columns of one log block by block.
 
     Args:
-        path: the file; a text file may be gzip (`.gz`).
+        path: the file; a text file may be compressed by gzip (`.gz`).
         format: one of `FORMATS`.
         columns: names of columns; for CSV and TSV also numbers from 0.
         header: whether the first line of CSV or TSV has the column names.
@@ -146,7 +146,7 @@ def _delimited(
             numbers.append(first.index(column))
         else:
             raise _missing(path, column, first)
-    # Give the columns new names, since the file's names may have duplicates.
+    # Rename the columns, since several columns of the file may have the same name.
     names = [f"f{i}" for i in range(len(first))]
     raw, stream = _open(path)
     with raw, stream:
@@ -216,7 +216,7 @@ def _whole_lines(stream: Any) -> Iterator[bytes]:
 
 
 def _schema(path: Path, block: bytes, names: Sequence[str]) -> pa.Schema:
-    """Return the types of the fields; the first event with a field decides its type."""
+    """Return the types of the fields; a field has the type of its first value in the log."""
     types: dict[str, pa.DataType] = {}
     seen: dict[str, None] = {}
     for number, line in enumerate(block.splitlines(), 1):

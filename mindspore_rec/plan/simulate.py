@@ -26,8 +26,9 @@ _MAX_COUNT = (1 << 30) - 1
 class Choices:
     """The choices to simulate.
 
-    Every admission threshold is tried without eviction and with each idle limit. Every capacity is
-    tried in each order and with each of `capacity_admission`, without eviction by age.
+    Every admission threshold is simulated without eviction, and once with each idle limit. Every
+    capacity is simulated with each order and each threshold of `capacity_admission`, without
+    eviction by age.
 
     Args:
         admission: number of occurrences that admits a key, each in [1, 2^30 - 1].
@@ -35,8 +36,8 @@ class Choices:
         idle_seconds: idle limits in seconds of event time, each in [1, 2^32).
         capacity: numbers of rows (int, at least 1) or shares of the log's distinct keys (float in
             (0, 1]).
-        order: orders of eviction if a table exceeds its capacity: 'lru', 'lfu'.
-        capacity_admission: admission thresholds that are tried with the capacities.
+        order: orders in which a table beyond its capacity evicts rows: 'lru', 'lfu'.
+        capacity_admission: admission thresholds to simulate with the capacities.
 
     Raises:
         TypeError: a value is of the wrong type.
@@ -106,18 +107,18 @@ def simulate(
     batch_size: int,
     progress: bool = False,
 ) -> Plan:
-    """Simulate rows, counters and evictions of a table, without values, for each choice.
+    """Simulate rows, counters and evictions of a table for each choice; rows have no values here.
 
-    Memory grows with the log's distinct keys, not with the log's length. A capacity that is a share
-    needs another pass over the log to count its keys.
+    The simulation's memory grows with the number of distinct keys, not with the log's length. If a
+    capacity is a share, another pass over the log counts the distinct keys first.
 
     Args:
         log: the log of keys, in the order of training.
         choices: the choices to simulate.
-        row_bytes: bytes of a row, as computed by `row_bytes()`. The bytes of the row's digest are
-            added; eviction by age adds the bytes of a second digest.
+        row_bytes: bytes of a row, as computed by `row_bytes()`. The simulation adds the bytes of
+            the row's digest, and with eviction by age the bytes of a second digest.
         batch_size: samples of a training batch, at least 1.
-        progress: whether to show a progress bar; it needs a terminal as standard error.
+        progress: whether to show a progress bar, if standard error is a terminal.
 
     Raises:
         ValueError: the log has no keys, is broken, or has no times although `idle_seconds` is set.
@@ -148,7 +149,7 @@ def _feed(
     plan, time = run.plan, 0
     for batch in log.batches(batch_size, update):
         distinct = index.distinct(batch.keys)
-        # Event time never decreases: a late batch does not set the clock back.
+        # The clock never goes back: a batch with an earlier event time leaves the clock unchanged.
         time = max(time, batch.time or 0)
         for sweep in run.by_steps:
             sweep.add(distinct, plan.steps)

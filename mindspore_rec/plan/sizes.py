@@ -21,8 +21,8 @@ __all__ = [
 _COUNTER = _native.row_sizes(0)  # a key that is counted and not admitted: a row without floats
 COUNTER_BYTES = _COUNTER.in_host()
 INDEX_BYTES = _COUNTER.index  # a row's part of the index; it does not move with the row
-# Bytes of a row's digest in host memory if RecCheckpoint keeps digests; eviction by age doubles
-# them.
+# Bytes of a row's digest in host memory if RecCheckpoint keeps digests. With eviction by age, a row
+# has two digests.
 DIGEST_BYTES = _COUNTER.digest
 SSD_INDEX_BYTES = _COUNTER.ssd_index  # of memory per row, at most
 
@@ -33,7 +33,7 @@ def _state_of(rule: str, centered: bool = False) -> Callable[[int], int]:
     return lambda dim: _native.state_width(rule, dim, centered)
 
 
-# Number of floats in a row's optimizer state, by the row's dim.
+# Number of floats in a row's optimizer state, as a function of the row's dim.
 OPTIMIZERS: dict[str, Callable[[int], int]] = {
     "Adagrad": _state_of("adagrad"),
     "Adam": _state_of("adam"),
@@ -48,7 +48,7 @@ OPTIMIZERS: dict[str, Callable[[int], int]] = {
 }
 
 
-# Optimizers whose states are sums; sums stay float32 if other states are narrower.
+# Optimizers whose states are sums, which stay float32 even if `state_dtype` is bfloat16.
 _SUMS = ("Adagrad", "FTRL", "RowWiseAdagrad")
 VALUE_DTYPES = ("float32", "bfloat16", "float16")
 STATE_DTYPES = ("float32", "bfloat16")
@@ -60,15 +60,15 @@ def row_bytes(
 ) -> int:
     """Return the bytes of a row: metadata, index entry, value and optimizer state.
 
-    The sum excludes the spare room of slabs and index for growth, and `DIGEST_BYTES`, which only
-    some tables have.
+    The result excludes spare room for growth in slabs and index. The result also excludes
+    `DIGEST_BYTES`, since only some tables store digests.
 
     Args:
         embedding_dim: number of floats in the value, 1 to 8192.
         optimizer: a name of `OPTIMIZERS`.
         value_dtype: 'float32', 'bfloat16' or 'float16'. Default: 'float32'.
         state_dtype: dtype of states that are moving averages, 'float32' or 'bfloat16'; states that
-            are sums (of Adagrad, FTRL, RowWiseAdagrad) count as float32. Default: 'float32'.
+            are sums (in Adagrad, FTRL and RowWiseAdagrad) are always float32. Default: 'float32'.
 
     Raises:
         ValueError: an argument is out of range.

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Simulate exact LRU tables of every capacity in one pass over the log.
 
-After a batch, an LRU table of C rows that admits every key at once has the C most recently used
-keys. The stack distance of a lookup is the number of other keys used between its key's last use and
-the start of the batch (Mattson, Gecsei, Slutz and Traiger, "Evaluation techniques for storage
-hierarchies", IBM Systems Journal 9(2), 1970). A lookup hits if and only if its stack distance is
-less than C. A Fenwick tree over the times of last use counts the stack distances (Fenwick, "A new
-data structure for cumulative frequency tables", 1994).
+If an LRU table of C rows admits every key at its first occurrence, the table has the C most
+recently used keys after each batch. The stack distance of a lookup is the number of other keys that
+were used between the last use of the lookup's key and the start of the batch (Mattson, Gecsei,
+Slutz and Traiger, "Evaluation techniques for storage hierarchies", IBM Systems Journal 9(2), 1970).
+A lookup finds its row in a table of C rows if and only if the stack distance is less than C. The
+stack distances are counted by a Fenwick tree over the times of last use (Fenwick, "A new data
+structure for cumulative frequency tables", 1994).
 """
 
 from __future__ import annotations
@@ -70,16 +71,16 @@ class StackDistances:
 
     @property
     def distinct_lookups(self) -> int:
-        """Number of distinct keys per batch, summed over all batches."""
+        """Sum of the numbers of distinct keys of all batches."""
         return self._distinct_lookups
 
     @property
     def returns(self) -> np.ndarray:
-        """Number of `distinct_lookups` by stack distance d; tables of more than d rows hit."""
+        """Number of `distinct_lookups` by stack distance d: hits in tables of over d rows."""
         return self._returns
 
     def outcome(self, capacity: int) -> Outcome:
-        """Return the outcome of one capacity so far."""
+        """Return the outcome of one capacity after the batches so far."""
         rows = min(capacity, self._keys)
         inserted = self._distinct_lookups - int(self._returns[:capacity].sum())
         return Outcome(
@@ -100,7 +101,7 @@ class StackDistances:
         )
 
     def curve(self, points: int = 64) -> Curve:
-        """Return the hit rate at capacities in equal ratios, from 1 % to 100 % of the keys."""
+        """Return the hit rate at capacities from 1 % to 100 % of the keys, in equal ratios."""
         keys = max(self._keys, 1)
         rows = np.unique(np.geomspace(max(keys / 100, 1), keys, points).round().astype(np.int64))
         hits = np.cumsum(self._hits)[rows - 1] / max(self._lookups, 1)
@@ -112,7 +113,7 @@ class StackDistances:
         )
 
     def _up_to(self, places: np.ndarray) -> np.ndarray:
-        """Return the number of keys at or before each place."""
+        """Return, for each place, the number of keys at or before the place."""
         total = np.zeros(len(places), np.int64)
         at = places + 1
         left = np.arange(len(at))
@@ -130,7 +131,7 @@ class StackDistances:
             at = at + (at & -at)
 
     def _compact(self, room: int) -> None:
-        """Renumber the places without gaps, and make room for half as many more."""
+        """Renumber the places without gaps, and make room for half as many new places."""
         codes = self._owner[self._owner >= 0]
         size = room + room // 2 + 1024
         self._owner = np.full(size, -1, np.int64)

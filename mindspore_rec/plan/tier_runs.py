@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulate tiers under LRU and LFU: which tier has a batch's keys, and how many rows move.
+"""Simulate tiers with LRU or LFU demotion: the tier of each key, and the rows that move.
 
 The rows of a batch are in the first tier while the batch trains. After the batch, each tier in turn
 demotes the rows beyond its capacity to the next tier, lowest rank first; the last tier has no
-limit. A row's count moves with the row, so LFU counts over the whole log.
+limit. A row keeps its count when the row moves, so LFU uses counts over the whole log.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mindspore_rec.plan.stack import StackDistances
 
 __all__ = ["LfuTiers", "LruTiers", "TierCounts", "TierRun"]
 
-# A rank is count and position in one int64; LFU treats counts from 2^22 on as equal.
+# A rank is count and position in one int64. LFU treats counts of 2^22 and more as equal.
 _POSITION_BITS = 41
 _MAX_FREQUENCY = (1 << 22) - 1
 _EVERY = np.iinfo(np.int64).max
@@ -27,13 +27,13 @@ _EVERY = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class TierCounts:
-    """Sums over the batches since `start_counting`, by tier from the highest tier down.
+    """Sums over the batches since `start_counting`, one per tier from the top tier down.
 
     Args:
-        found: distinct keys per batch whose row was in the tier before the batch, summed up.
+        found: sum over the batches of the distinct keys whose row was in the tier before the batch.
         written: rows demoted to the tier; 0 for the first tier.
         rows: rows in the tier after the last batch.
-        new: distinct keys per batch without a row before the batch, summed up.
+        new: sum over the batches of the distinct keys without a row before the batch.
     """
 
     found: list[int]
@@ -43,10 +43,10 @@ class TierCounts:
 
 
 class TierRun(Protocol):
-    """Tiers with given capacities, simulated batch by batch."""
+    """Tiers of fixed capacities, simulated batch by batch."""
 
     def add(self, batch: DistinctBatch) -> None:
-        """Look up the next batch, then demote the rows beyond capacity."""
+        """Look up the next batch, then demote each tier's rows beyond its capacity."""
 
     def start_counting(self) -> None:
         """Reset the counts; the rows stay in their tiers."""
@@ -63,7 +63,7 @@ class LruTiers:
         self.start_counting()
 
     def add(self, batch: DistinctBatch) -> None:
-        """Look up the next batch, then demote the rows beyond capacity."""
+        """Look up the next batch, then demote each tier's rows beyond its capacity."""
         self._stack.add(batch)
 
     def start_counting(self) -> None:
@@ -82,8 +82,7 @@ class LruTiers:
             int(returns[low:high].sum())
             for low, high in zip(together, [*together[1:], len(returns)], strict=True)
         ]
-        # Rows that enter the tiers down to tier i and do not stay there are demoted to the next
-        # tier.
+        # Rows that enter tiers 0 to i and do not stay in these tiers are demoted to the next tier.
         grew = np.minimum(together, self._stack.keys) - np.minimum(together, self._keys)
         written = [0, *(lookups - np.cumsum(hits)[:-1] - grew[1:]).tolist()]
         rows = np.minimum([*together, _EVERY], self._stack.keys)
@@ -91,7 +90,7 @@ class LruTiers:
 
 
 class LfuTiers:
-    """Tiers that demote the row with the fewest lookups first, and on a tie the least recent.
+    """Tiers that demote the row with the fewest lookups first; on a tie, the least recently used.
 
     Args:
         capacities: rows of each tier except the last tier, which has no limit.
@@ -104,13 +103,14 @@ class LfuTiers:
         self._count = np.empty(0, np.int64)
         self._position = np.empty(0, np.int64)
         self._rows = [0] * tiers
-        # Candidates for demotion from each tier: all other rows of the tier rank above the limit.
+        # Candidates for demotion from each tier: all other rows of the tier have a rank above the
+        # limit.
         self._pools: list[list[np.ndarray]] = [[] for _ in capacities]
         self._limits = [-1] * len(capacities)
         self.start_counting()
 
     def add(self, batch: DistinctBatch) -> None:
-        """Look up the next batch, then demote the rows beyond capacity."""
+        """Look up the next batch, then demote each tier's rows beyond its capacity."""
         codes = batch.codes
         self._tier = grown(self._tier, batch.keys_so_far, 0)
         self._count = grown(self._count, batch.keys_so_far, 0)
@@ -159,7 +159,7 @@ class LfuTiers:
     def _lowest(self, i: int, number: int) -> np.ndarray:
         """Select the rows that tier i demotes."""
         pool = np.concatenate([np.empty(0, np.int64), *self._pools[i]]).astype(np.int64)
-        # A candidate may have been promoted, and may have been demoted again.
+        # A candidate may have left the tier, and may have entered it again.
         pool = np.unique(pool[self._tier[pool] == i + 1])
         rank = self._rank(pool)
         low = rank <= self._limits[i]
@@ -171,7 +171,7 @@ class LfuTiers:
         return pool[order[:number]]
 
     def _new_pool(self, i: int, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Select the rows of lowest rank as candidates for many batches."""
+        """Select the rows of lowest rank as candidates for demotion in many batches."""
         pool = np.flatnonzero(self._tier == i + 1)
         rank = self._rank(pool)
         size = max(2 * number, math.isqrt(len(pool) * number))

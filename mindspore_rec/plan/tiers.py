@@ -19,12 +19,12 @@ __all__ = ["TierOutcome", "TierPlan", "TierUse", "Tiers", "plan_tiers"]
 
 @dataclass(frozen=True)
 class Tiers:
-    """The tiers of a table from the top down, as in `CacheConfig`.
+    """The tiers of a table from the top tier down, as in `CacheConfig`.
 
     Args:
         host: rows (int, at least 1) or share of the log's distinct keys (float in (0, 1]).
-        remote: rows or share for the remote tier; None: no limit. A limit is required if `lower` is
-            ('remote', 'ssd'), and refused if not.
+        remote: rows or share for the remote tier; None: no limit. The limit is required if `lower`
+            is ('remote', 'ssd'), and must be None for any other `lower`.
         lower: tiers below host memory: ('ssd',), ('remote',) or ('remote', 'ssd').
 
     Raises:
@@ -59,7 +59,7 @@ class Tiers:
         """Parse several capacities of host memory, or one set of named tiers.
 
         Raises:
-            ValueError: the text has neither form.
+            ValueError: the text is neither a list of capacities nor a set of named tiers.
         """
         parts = text.split(",")
         if "=" not in text:
@@ -78,17 +78,20 @@ class Tiers:
 
 @dataclass(frozen=True)
 class TierUse:
-    """One tier of a choice. Figures per step are means over the steps after the warm-up.
+    """Figures of one tier in one choice of tiers.
+
+    Figures per step are means over the steps after the warm-up.
 
     Args:
         name: 'host', 'remote' or 'ssd'.
         capacity: limit in rows; None: no limit.
         rows: rows in the tier at the end.
-        served: share of a step's distinct keys whose row was in the tier before the step.
+        served: share of a step's distinct keys whose rows were in the tier before the step.
         read_rows: rows promoted from the tier per step; 0 for host memory.
         written_rows: rows demoted to the tier per step; 0 for host memory.
         moved_bytes: bytes of the promoted and the demoted rows per step.
-        memory_bytes: bytes of host memory for the tier: its rows, or the index of an SSD tier.
+        memory_bytes: bytes of host memory for the tier: bytes of the tier's rows, or of an SSD
+            tier's index.
     """
 
     name: str
@@ -125,14 +128,14 @@ class TierPlan:
     Args:
         samples: rows of the log.
         steps: training steps of one pass over the log.
-        warm_up: number of first steps that the figures leave out.
+        warm_up: number of steps at the log's start that the figures leave out.
         lookups: keys looked up.
         keys: distinct keys of the log.
         unique_keys: mean number of distinct keys per step, without the warm-up.
         most_unique_keys: greatest number of distinct keys in a step.
-        row_bytes: bytes of a row in host memory, including its index entry.
+        row_bytes: bytes of a row in host memory, including the row's index entry.
         moved_row_bytes: bytes of a row that moves between tiers.
-        outcomes: one per choice of tiers and order.
+        outcomes: one outcome for each choice of tiers and each order.
     """
 
     samples: int = 0
@@ -156,7 +159,7 @@ def plan_tiers(
     warm_up: int = 0,
     progress: bool = False,
 ) -> TierPlan:
-    """Simulate which tier serves the keys of each batch, and how many rows move, without values.
+    """Simulate which tier has the row of each key, and how many rows move between tiers.
 
     Args:
         log: the keys, in the order of training.
@@ -164,8 +167,9 @@ def plan_tiers(
         row_bytes: bytes of a row, as computed by `row_bytes`.
         batch_size: samples of a training batch, at least 1.
         order: orders of demotion to try: 'lru', 'lfu'.
-        warm_up: number of steps at the log's start that fill the tiers and do not count.
-        progress: whether to show a progress bar; it needs a terminal as standard error.
+        warm_up: number of steps at the log's start that only fill the tiers; the figures leave out
+            these steps.
+        progress: whether to show a progress bar, if standard error is a terminal.
 
     Raises:
         ValueError: an argument is out of range, the log has no keys or is broken, or no step

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Count the rows, received keys and updates of each of N workers for one table of a key log."""
+"""Count rows, received keys and updates of one table of a key log, for each of N workers."""
 
 from __future__ import annotations
 
@@ -16,22 +16,24 @@ __all__ = ["WorkerLoads", "count_loads"]
 
 @dataclass(frozen=True)
 class WorkerLoads:
-    """Keys of one table by worker, for one number of workers; rows are spread by hash.
+    """Keys of one table on each of N workers; a hash of the key selects the worker of a row.
 
-    A step trains one batch of the log on each worker. The last step is left out if the log does not
-    fill it. If the log fills no step, there is one step of expected figures for batches like the
-    log's batches.
+    A step trains one batch of the log on each worker. If the log's last samples do not fill a step,
+    the figures leave out these samples. If the log is shorter than one step, the figures are
+    expectations for one step whose batches resemble the log's batches.
 
     Args:
         workers: number of workers, N.
         rows: int64 `[N]`, distinct keys of the log that each worker owns.
-        lookups: int64 `[steps, N]`, lookups of all workers by the worker that owns the key.
-        received: int64 `[steps, N]`, keys that each owner receives; each worker sends its distinct
-            keys.
-        updated: int64 `[steps, N]`, rows that each owner updates: its distinct keys in the global
-            batch.
+        lookups: int64 `[steps, N]`, number of lookups, by all workers, of the keys that each worker
+            owns.
+        received: int64 `[steps, N]`, number of keys that each worker receives as the owner of the
+            keys; every worker sends its distinct keys.
+        updated: int64 `[steps, N]`, number of distinct keys in the global batch that each worker
+            owns; the worker updates their rows.
         sent: int64 `[steps, N]`, number of distinct keys in each worker's batch.
-        expected: True if the log fills no step; the figures are then expectations, float64.
+        expected: True if the log is shorter than one step; the figures are then expectations,
+            float64.
     """
 
     workers: int
@@ -44,7 +46,7 @@ class WorkerLoads:
 
     @property
     def steps(self) -> int:
-        """Number of steps counted, or 1 for expected figures."""
+        """Number of counted steps; 1 if the figures are expectations."""
         return len(self.sent)
 
 
@@ -60,7 +62,7 @@ def count_loads(
         log: the keys of one table, in the order of training.
         workers: the numbers of workers for which loads are counted, each at least 1.
         batch_size: samples of one worker's batch.
-        progress: function that is called with the number of bytes read since its last call.
+        progress: function that is called with the number of bytes read since the previous call.
 
     Example:
         >>> import tempfile
@@ -112,7 +114,7 @@ class _SeenKeys:
 
 
 class _Counter:
-    """Loads for one number of workers, batch by batch; worker i gets the i-th batch of a step."""
+    """Loads for one number of workers; worker i gets the i-th batch of each step."""
 
     def __init__(self, workers: int) -> None:
         self._workers = workers

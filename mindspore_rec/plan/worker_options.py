@@ -69,7 +69,7 @@ def _table(text: str) -> tuple[str, int | None, list[str | int]]:
 
 
 def add_worker_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options for `--workers`; each option that is left out is None."""
+    """Add the options for `--workers`; an option that the user leaves out is None."""
     add = parser.add_argument_group("over workers").add_argument
     add(
         "--workers",
@@ -102,14 +102,14 @@ def check_no_worker_options(options: argparse.Namespace) -> None:
 
 
 def worker_plan(options: argparse.Namespace, log: KeyLog | None) -> WorkerPlan:
-    """Return the plan for the options; with `--placements`, write the placements too.
+    """Return the plan for the options; with `--placements`, also write the placements to a file.
 
     Args:
         options: of the command.
         log: the log of `--keys`, or None.
 
     Raises:
-        ValueError: an option is out of range, or excludes another option.
+        ValueError: an option is out of range, or two options exclude each other.
     """
     settings = {
         name: default if getattr(options, name) is None else getattr(options, name)

@@ -32,7 +32,7 @@ _STEP_HEAD = (
 
 
 def worker_text(plan: WorkerPlan) -> str:
-    """Format the tables for each number of workers, and the predicted steps."""
+    """Format the figures of the tables for each number of workers, and the predicted steps."""
     machine = plan.machine
     keys = ", ".join(f"{number:,} keys of '{name}'" for name, number in plan.keys.items())
     lines = [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Predict training over many workers from a key log: `python -m mindspore_rec.plan --workers`."""
+"""Predict training on many workers from a key log: `python -m mindspore_rec.plan --workers`."""
 
 from __future__ import annotations
 
@@ -38,18 +38,20 @@ class PlannedTable:
 
 @dataclass(frozen=True)
 class TableOnWorkers:
-    """One table over N workers. Imbalance is the busiest worker's share times N; 1.0 is even.
+    """One table on N workers. Imbalance is the busiest worker's share times N; 1.0 is even.
 
     Figures per step are means over the steps, per worker.
 
     Args:
         placement: 'sharded', 'owner' or 'replicated', as in `TableConfig.placement`.
-        owner: the worker that has the table if the placement is 'owner'; None for other placements.
-        most_rows: rows of the worker that has the most rows.
+        owner: if the placement is 'owner', the worker that has the table; None for other
+            placements.
+        most_rows: greatest number of rows on any worker.
         row_imbalance: of rows.
-        lookup_imbalance: imbalance of lookups by the owner of their key; every occurrence counts.
-        key_imbalance: imbalance of the keys that owners receive; each worker sends its distinct
-            keys.
+        lookup_imbalance: imbalance of lookups over the owners of their keys; every occurrence
+            counts.
+        key_imbalance: imbalance of the keys that owners receive; every worker sends its distinct
+            keys once.
         sent_keys: number of distinct keys in a worker's batch.
         sent_bytes: bytes that a worker sends per step as keys, rows and gradients, including bytes
             to itself.
@@ -72,11 +74,11 @@ class WorkerOutcome:
     Args:
         workers: N.
         steps: whole steps of the log, of N batches each.
-        expected: True if the log fills no step; the figures of a step are then expectations for N
-            batches in which each key is as likely as in the log's batches.
-        row_bytes: bytes of the rows of all tables on the worker that has the most bytes.
+        expected: True if the log is shorter than one step. If True, the figures are expectations
+            for N batches in which each key is as likely as in the log's batches.
+        row_bytes: bytes of the rows of all tables, on the worker with the most bytes.
         tables: the tables by name.
-        compute_seconds: seconds of a step's dense part, from the argument.
+        compute_seconds: seconds of a step's dense part, as passed to the plan.
         table_seconds: seconds of the busiest worker's lookups and updates.
         exchange_seconds: seconds of exchanging keys, rows and gradients.
         average_seconds: seconds of averaging dense gradients.
@@ -99,14 +101,14 @@ class WorkerOutcome:
 
 @dataclass
 class WorkerPlan:
-    """Figures of a log for training over workers.
+    """Figures of a log for training on several workers.
 
     Args:
         samples: rows of the log.
         batch_size: samples of one worker's batch.
         keys: distinct keys of each table.
-        machine: speeds behind the prediction.
-        outcomes: one for each number of workers.
+        machine: speeds from which the times are predicted.
+        outcomes: one outcome for each number of workers.
     """
 
     samples: int
@@ -136,16 +138,17 @@ def plan_workers(
     compute_seconds: float = 0.0,
     progress: bool = False,
 ) -> WorkerPlan:
-    """Predict rows, bytes and step time of a training over workers.
+    """Predict rows, bytes and step time of training on several workers.
 
     Args:
         tables: the tables by name; all logs have the same samples.
         workers: numbers of workers to try.
-        batch_size: samples of one worker's batch; a step of N workers trains N times as many.
+        batch_size: samples of one worker's batch; a step of N workers trains N times as many
+            samples.
         machine: speeds of a worker. Default: `Machine()`.
         dense_bytes: bytes of the dense parameters' gradients. Default: 0.
         compute_seconds: seconds of the dense part of one worker's batch. Default: 0.
-        progress: whether to show a progress bar; it needs a terminal as standard error.
+        progress: whether to show a progress bar, if standard error is a terminal.
 
     Raises:
         ValueError: an argument is out of range, or a log has no keys or is broken.

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Predictors and their server; this package does not need MindSpore."""
+"""Predictors and a server for predictors; this package does not need MindSpore."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The server's command line: its options, and their checks before the server listens."""
+"""The server's command line: its options, and checks of the options before the server listens."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def declared_models(options: argparse.Namespace) -> list[tuple[str, str]]:
     """Return the names and directories of the models that a command line declares.
 
     Raises:
-        ValueError: the options declare no model, set several values for an option of one model, or
+        ValueError: the options declare no model, set an option of a single model several times, or
             have a value that the running server could not use.
 
     Example:
@@ -146,8 +146,7 @@ def _check_inputs(options: argparse.Namespace) -> None:
 def _check_features(name: str, apart: bool) -> None:
     """Check that the function can be imported; with `apart`, in a forked process.
 
-    The function's module may start threads, as MindSpore does; forked workers would lack these
-    threads.
+    The import may start threads, as MindSpore does, and forked workers would lack these threads.
     """
     error = _in_child(lambda: _features_error(name)) if apart else _features_error(name)
     if error:

@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
 
 class _UsageError(Exception):
-    """Error for options that cannot be served."""
+    """Error for options with which no server can run."""
 
 
 @dataclass(frozen=True)
 class _Checked:
-    """Checked models and server parts of a command line."""
+    """Models, tiers and protection of a command line, after the checks."""
 
     models: list[tuple[str, str]]  # names and directories
     tiers: CacheConfig | None
@@ -51,7 +51,7 @@ class _Checked:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Serve until a signal stops the server; return the exit code."""
+    """Run the server until a signal stops it; return the exit code."""
     parser = command_parser()
     options = parser.parse_args(arguments)
     counting = _counted_together() if options.workers > 1 else contextlib.nullcontext()
@@ -68,7 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _check(options: argparse.Namespace) -> _Checked:
-    """Check the options, and return the models and server parts.
+    """Check the options; return the models, tiers and protection that the options describe.
 
     Raises:
         _UsageError: the options are wrong.
@@ -101,11 +101,11 @@ def _import_fronts(options: argparse.Namespace) -> None:
 def _listen(
     options: argparse.Namespace, checked: _Checked, sockets: contextlib.ExitStack
 ) -> tuple[socket.socket, str]:
-    """Return the listening socket, and a line with its address to print.
+    """Return the listening socket, and a line to print that has the socket's address.
 
     Raises:
         OSError: a port is not available.
-        ValueError: other machines could send requests without protection.
+        ValueError: other machines could send requests, and there is neither TLS nor a token.
     """
     listener = _ports(options, sockets)
     host, port = listener.getsockname()[:2]
@@ -119,7 +119,7 @@ def _listen(
 def _serve(
     options: argparse.Namespace, checked: _Checked, listener: socket.socket, says: str
 ) -> int:
-    """Answer requests, in this process or in workers, until a signal; return the exit code."""
+    """Answer requests until a signal arrives, here or in workers; return the exit code."""
     sys.setswitchinterval(0.0005)  # one thread decodes while others answer
     if options.workers > 1:
         print(says, flush=True)  # both ports are held
@@ -137,7 +137,7 @@ def _serve(
 
 
 def _ports(options: argparse.Namespace, sockets: contextlib.ExitStack) -> socket.socket:
-    """Return the listening socket; if workers share a gRPC port, hold that port too.
+    """Return the listening socket; if workers share a gRPC port, reserve that port too.
 
     Raises:
         OSError: one of the ports is not available.
@@ -155,7 +155,7 @@ def _ports(options: argparse.Namespace, sockets: contextlib.ExitStack) -> socket
 
 @contextlib.contextmanager
 def _counted_together() -> Iterator[None]:
-    """Let all processes share files of counts; must precede the import of prometheus_client."""
+    """Let all processes share files of counts; call this before prometheus_client is imported."""
     if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
         yield
         return
@@ -191,8 +191,8 @@ def _predictor(path: str, options: argparse.Namespace, tiers: CacheConfig | None
 def _work(shared: Shared, number: int, protection: Protection) -> int:
     """Answer requests as one of several processes.
 
-    Only the first process listens before there is a state, and tells clients so. Once a client has
-    got an answer, no process may say that there is no state.
+    Before there is a state, only the first process listens, and it tells clients that there is no
+    state. After the first answer, no process may tell clients that there is no state.
     """
     options = shared.options
     early = number == 0 and not shared.answers
@@ -231,9 +231,9 @@ def _work(shared: Shared, number: int, protection: Protection) -> int:
 
 
 def _import_ahead() -> None:
-    """Import modules that all processes need, except ONNX Runtime: a fork loses its threads.
+    """Import the modules that all processes need, without ONNX Runtime, whose threads a fork loses.
 
-    The processes share the memory of these modules and start at once.
+    The forked processes share the memory of the imported modules and start faster.
     """
     import importlib
 
@@ -254,7 +254,7 @@ def _answer(
     early: bool = True,
     says: str | None = None,
 ) -> int:
-    """Answer requests with models until a signal; return the exit code.
+    """Answer requests with models until a signal arrives; return the exit code.
 
     Args:
         options: of the command.
@@ -263,7 +263,7 @@ def _answer(
         protection: what requests pass.
         answers: function to call when all models can answer.
         early: whether to listen before the models can answer.
-        says: line to print once the server listens. Default: none.
+        says: line to print when the server listens. Default: none.
     """
     from mindspore_rec.serve.server.http import Front
 
@@ -303,7 +303,8 @@ def _answer(
     server = protection.server(front.app, grpc, loading.start if early else lambda: None, says)
     if not early:
         load()
-    # The server handles SIGTERM and SIGINT only while it runs; an earlier signal must not be lost.
+    # uvicorn handles SIGTERM and SIGINT only while the server runs; an earlier signal must not be
+    # lost.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, server.handle_exit)
     code = 1
@@ -326,10 +327,10 @@ def _text(error: Any) -> str:
 
 
 def _exit(code: int) -> NoReturn:
-    """End the process; skip the interpreter's shutdown while a thread still loads a model.
+    """End the process; skip the interpreter's shutdown if a thread still loads a model.
 
-    A thread that loads a model may wait for a tier in native code, and the interpreter's shutdown
-    would end the thread there.
+    A thread that loads a model may be waiting for a tier in native code. The interpreter's shutdown
+    would end the thread inside the native code.
     """
     if any(each.daemon for each in threading.enumerate()):
         sys.stdout.flush()

@@ -15,13 +15,14 @@ __all__ = ["QuantizedRows"]
 class QuantizedRows:
     """Rows of int8 or int4, for many reads and few changes.
 
-    Any thread may call. Lookups run at the same time, but changes run alone; a reader sees each
-    change as a whole. Keys without a row, and ids outside a vocabulary, read `unknown`.
+    Any thread may call. Several lookups may run in parallel, but a change runs alone. No lookup
+    therefore returns a half-changed state. For a key without a row, or an id outside the
+    vocabulary, a lookup returns `unknown`.
 
     Args:
         embedding_dim: number of values in a row, 1 to 8192.
         rows: 'int8' or 'int4'.
-        vocabulary: number of ids, which start at 0 and have rows of zeros at first; 0: keys are any
+        vocabulary: number of ids; ids start at 0, and their first rows are zeros. 0: keys are any
             int64. Default: 0.
         unknown: float32 `[embedding_dim]`. Default: zeros.
 
@@ -56,7 +57,7 @@ class QuantizedRows:
 
         Args:
             keys: int32 or int64 `[n]`.
-            values: float32 `[n, dim]`; they are quantized as in `serving.quantize.quantize`.
+            values: float32 `[n, dim]`, which are quantized as in `serving.quantize.quantize`.
         """
         self._rows.upsert(keys, values)
 
@@ -83,21 +84,21 @@ class QuantizedRows:
 
         Args:
             ids: int32 or int64 `[n]`.
-            offsets: int32 or int64 `[bags]`: bag b has the ids from `offsets[b]` to
-                `offsets[b + 1]`; the last bag has all ids up to the end.
+            offsets: int32 or int64 `[bags]`: bag b has the ids from `offsets[b]` up to, but
+                without, `offsets[b + 1]`; the last bag has all further ids.
             combiner: 'sum' or 'mean'; with weights, the weighted sum or the weighted mean. Default:
                 'sum'.
             weights: float32 `[n]`. Default: 1 each.
 
         Raises:
-            ValueError: offsets do not rise from 0 to at most n; or shapes do not fit.
+            ValueError: offsets do not ascend from 0 to at most n, or shapes do not fit.
         """
         return self._rows.pool(ids, offsets, combiner, weights)
 
     def keys(self) -> np.ndarray:
-        """Return the keys of all rows, int64, in no order."""
+        """Return the keys of all rows, int64, in any order."""
         return self._rows.keys()
 
     def stats(self) -> dict[str, int]:
-        """Return `rows`, and bytes in memory with room for growth: `row_bytes`, `index_bytes`."""
+        """Return `rows`, and the bytes in memory with spare room: `row_bytes`, `index_bytes`."""
         return self._rows.stats()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The server: `python -m mindspore_rec.serving --help`."""
+"""Command of the server: `python -m mindspore_rec.serving --help`."""
 
 from mindspore_rec.serve.main import run
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The earlier name of `mindspore_rec.serving.quantize`."""
+"""Earlier name of the module `mindspore_rec.serving.quantize`."""
 
 import warnings
 

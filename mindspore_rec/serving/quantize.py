@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantize rows to int8 and int4, to evaluate the cost of serving them: see `quantize`."""
+"""Quantize rows to int8 and int4, to evaluate how this rounding changes predictions."""
 
 from mindspore_rec.common.rows.quantise import (
     BITS,

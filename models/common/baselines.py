@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Logistic regression and boosted trees on the rows that the models train on.
 
-The module needs scikit-learn (`pip install scikit-learn`) and, for LightGBM's trees,
-`pip install lightgbm`. All baselines choose their settings by AUC on a fifth of the training rows,
-then fit all training rows. Test rows have no influence on the choice.
+The module needs scikit-learn (`pip install scikit-learn`), and for LightGBM's trees the package
+lightgbm (`pip install lightgbm`). The settings of each baseline are chosen by AUC on a fifth of the
+training rows; the baseline is then fitted to all training rows. Test rows have no influence on the
+choice.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def rows_of(batches: Iterable[dict[str, np.ndarray]]) -> Rows:
-    """Return all rows of some batches together.
+    """Return the rows of some batches as one batch.
 
     Example:
         >>> one = {"ids": np.array([[1, 2]]), "label": np.ones((1, 1), np.float32)}
@@ -56,7 +57,8 @@ def logistic_regression(train: Rows, test: Rows, most_rows: int = 300_000) -> di
     Args:
         train: training rows.
         test: test rows.
-        most_rows: most training rows for the choice of the L2 strength. Default: 300,000.
+        most_rows: greatest number of training rows for the choice of the L2 strength. Default:
+            300,000.
 
     Returns:
         `auc` and `log_loss` on the test rows, and `settings`.
@@ -73,11 +75,10 @@ def logistic_regression(train: Rows, test: Rows, most_rows: int = 300_000) -> di
 
 
 def boosted_trees(train: Rows, test: Rows, most_rows: int = 300_000) -> dict[str, Any]:
-    """Evaluate histogram gradient boosting; ids of large fields become their targets' means.
+    """Evaluate histogram gradient boosting; an id of a large field becomes its mean label.
 
-    Fields of fewer than 255 ids are native categories. An id of a larger field becomes two numbers:
-    its mean label (cross-fitted, smoothed; scikit-learn's TargetEncoder) and its number of
-    occurrences.
+    Fields of fewer than 255 ids are native categories. Each id of a larger field is replaced by the
+    id's mean label (cross-fitted and smoothed by scikit-learn's TargetEncoder) and the id's count.
 
     Args: as for `logistic_regression`.
     """
@@ -105,7 +106,7 @@ def boosted_trees(train: Rows, test: Rows, most_rows: int = 300_000) -> dict[str
 
 
 def lightgbm_trees(train: Rows, test: Rows, most_rows: int = 300_000) -> dict[str, Any]:
-    """Evaluate LightGBM; all ids are categories, and its trees split them by sorted gradients.
+    """Evaluate LightGBM; all ids are categories, which the trees split by sorted gradients.
 
     On millions of rows LightGBM takes minutes, while scikit-learn's trees take hours. LightGBM
     stops adding trees when the AUC on held-out rows stops rising.
@@ -160,7 +161,7 @@ def _chosen(
     test: Rows,
     most_rows: int,
 ) -> dict[str, Any]:
-    """Choose settings on some training rows, fit all rows; return the metrics on test rows."""
+    """Choose settings on some training rows, fit all training rows, return test metrics."""
     some = tuple(part[:most_rows] for part in train)
     held_out = np.arange(len(some[0])) % HELD_OUT == 0
     kept: Any = tuple(part[~held_out] for part in some)
@@ -250,6 +251,6 @@ def of_data(name: str, data: Data) -> dict[str, Any]:
 
     Args:
         name: name in `BASELINES`.
-        data: the data set; one epoch of it must fit into memory.
+        data: the data set; one epoch of the data must fit into memory.
     """
     return BASELINES[name](rows_of(data.train(1 << 16, 1)), rows_of(data.test))

@@ -66,7 +66,7 @@ def training_parser(program: str, description: str, configs: Path) -> argparse.A
 
 
 def config_path(given: Path, configs: Path) -> Path:
-    """Return the file of a path, or of the name of one of the model's configurations.
+    """Return the configuration file for a path, or for the name of a model's configuration.
 
     Example:
         >>> config_path(Path("nowhere.yaml"), Path("configs")).as_posix()
@@ -79,8 +79,7 @@ def config_path(given: Path, configs: Path) -> Path:
 def seed_list(text: str) -> list[int]:
     """Parse the seeds of an option; usable as a `type` of `argparse`.
 
-    Raises:
-        argparse.ArgumentTypeError: the seeds are not different whole numbers of at least 0.
+    Raises: argparse.ArgumentTypeError: a seed is not a whole number of at least 0, or occurs twice.
 
     Example:
         >>> seed_list("0,1,5")
@@ -98,14 +97,14 @@ def seed_list(text: str) -> list[int]:
 
 
 def check_training_options(options: argparse.Namespace) -> None:
-    """Refuse training options that contradict each other; make the folders of output files.
+    """Check that training options do not contradict each other; make folders for output files.
 
     Args:
         options: options with `seed`, `seeds`, `save`, `json` and `report`.
 
     Raises:
-        ValueError: both a seed and seeds are given, several models are to be saved or reported, or
-            the directory to save in exists.
+        ValueError: both `seed` and `seeds` are set, several models would be saved or reported, or
+            the directory for saving exists.
 
     Example:
         >>> check_training_options(argparse.Namespace(seed=1, seeds=[1, 2]))
@@ -127,7 +126,7 @@ def check_training_options(options: argparse.Namespace) -> None:
 
 
 class _Beside(logging.Handler):
-    """Log handler whose lines do not break a progress bar."""
+    """Log handler that prints lines without breaking a progress bar."""
 
     def emit(self, record: logging.LogRecord) -> None:
         from tqdm import tqdm
@@ -136,7 +135,7 @@ class _Beside(logging.Handler):
 
 
 def show_log() -> None:
-    """Show the log on standard error; it has the evaluations during training."""
+    """Write the log, which includes evaluations during training, to standard error."""
     logger = logging.getLogger("mindspore_rec")
     if not any(isinstance(each, _Beside) for each in logger.handlers):
         logger.addHandler(_Beside())

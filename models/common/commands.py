@@ -130,9 +130,10 @@ def _close_tables(model: RecModel) -> None:
 
 
 def _report(runs: list[dict[str, Any]], data: Data, options: argparse.Namespace) -> None:
-    """Print means over several seeds, and write `--json`.
+    """Print the means over several seeds, and write the file of `--json`.
 
-    The file has the runs and their means; the figures of a single run are also at its top level.
+    The file has the figures of the runs and the means over the runs. The figures of a single run
+    are also at the file's top level.
     """
     if worker_group().rank != 0:
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configurations: dataclasses from YAML by dacite, with strict checks, and back to JSON."""
+"""Configurations: convert YAML to dataclasses by dacite, with strict checks, and to JSON."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ _MOST_DEPTH = 64
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML loader with numbers as in YAML 1.2; it refuses a mapping with a repeated key."""
+    """YAML loader that reads numbers as in YAML 1.2 and refuses a mapping with a repeated key."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        # PyYAML takes seconds for thousands of nested brackets, and then overflows Python's stack.
+        # PyYAML needs seconds to parse thousands of nested brackets, and then overflows Python's
+        # stack.
         self._depth = getattr(self, "_depth", 0) + 1
         if self._depth > _MOST_DEPTH:
             mark = self.peek_event().start_mark
@@ -63,15 +64,15 @@ _Loader.add_implicit_resolver(
 def read_yaml(path: Path, kind: type[T]) -> T:
     """Return the configuration in a YAML file.
 
-    Numbers are read as in YAML 1.2: 1e-3 is a number.
+    Numbers are read as in YAML 1.2, in which 1e-3 is a number.
 
     Args:
         path: file with a mapping of the dataclass's fields.
         kind: dataclass of the configuration.
 
     Raises:
-        ValueError: the file is missing, is not YAML or repeats a key; or as for `from_mapping`. The
-            message names the file.
+        ValueError: the file is missing, is not YAML or repeats a key; also for the reasons of
+            `from_mapping`. The message names the file.
     """
     try:
         document = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
@@ -83,9 +84,9 @@ def read_yaml(path: Path, kind: type[T]) -> T:
 def from_mapping(kind: type[T], values: Mapping[str, Any]) -> T:
     """Return a dataclass made from a mapping, including nested dataclasses.
 
-    A field may be a bool, int, float, str, Literal, a tuple of one of these types, or a dataclass;
-    it may also be None. A field may also be a union of dataclasses. Each dataclass of a union has a
-    field `kind`, a Literal of one value, and the key `kind` selects the dataclass.
+    The type of a field may be bool, int, float, str, Literal, a tuple of one of these types, a
+    dataclass, or a union of dataclasses. Any field may also allow None. Each dataclass of a union
+    has a field `kind`, a Literal of one value, and the key `kind` selects the dataclass.
 
     Args:
         kind: the dataclass.
@@ -137,7 +138,7 @@ def to_json(config: Any) -> dict[str, Any]:
 
 
 class _UnknownKeyError(DaciteFieldError):
-    """Error for a key that is not a field of its dataclass; dacite's own error has no path."""
+    """Error for a key that is no field of the dataclass; dacite's own error lacks its path."""
 
     def __init__(self, key: str, known: list[str]) -> None:
         super().__init__(field_path=key)
@@ -148,7 +149,7 @@ Hooks = dict[Any, Callable[[Any], Any]]
 
 
 def _hooks(kind: Any, hooks: Hooks) -> Hooks:
-    """Add to `hooks` the functions that dacite calls on values of a type and its members."""
+    """Add to `hooks` the functions that dacite calls on values of a type and its member types."""
     if kind in hooks:
         return hooks
     members = typing.get_args(kind)
@@ -166,7 +167,7 @@ def _hooks(kind: Any, hooks: Hooks) -> Hooks:
 
 
 def _of_known_keys(kind: Any, value: Any) -> Any:
-    """Return a mapping if its keys are fields of a dataclass; return an instance unchanged."""
+    """Check that a mapping's keys are fields of a dataclass; accept an instance unchecked."""
     if isinstance(value, kind):
         return value
     if not isinstance(value, Mapping):
@@ -174,7 +175,8 @@ def _of_known_keys(kind: Any, value: Any) -> Any:
     value = with_new_keys(kind, value)
     known = [field.name for field in dataclasses.fields(kind)]
     if "kind" in known and "kind" in value:
-        # If the key `kind` is wrong, the other keys are probably wrong, too.
+        # If the key `kind` is wrong, the remaining keys are probably wrong, too, so check only
+        # `kind`.
         legal = typing.get_type_hints(kind)["kind"]
         if typing.get_origin(legal) is Literal and value["kind"] not in typing.get_args(legal):
             raise WrongTypeError(legal, value["kind"], "kind")
@@ -185,7 +187,7 @@ def _of_known_keys(kind: Any, value: Any) -> Any:
 
 
 def _of_its_kind(kinds: list[Any], hooks: Hooks, value: Any) -> Any:
-    """Return a value as the dataclass, among several, that has the value's `kind`."""
+    """Convert a value to the dataclass, out of several, whose `kind` the value has."""
     if not isinstance(value, Mapping) or "kind" not in value:
         raise MissingValueError("kind")
     by_kind = {each.kind: each for each in kinds}

@@ -43,10 +43,10 @@ class Synthetic:
         kind: 'synthetic'.
         rows: training rows.
         test_rows: test rows, drawn from the same model. Default: 200,000.
-        max_cardinality: number of values of the largest fields. Default: 10,000.
-        pair_cardinality: most values of a field that takes part in interactions. Default: 1,500, as
-            in `datasets.synthetic.criteo_like`.
-        seed: seed of the planted model and its rows. Default: 1.
+        max_cardinality: number of different values in the largest fields. Default: 10,000.
+        pair_cardinality: greatest number of different values in a field that takes part in
+            interactions. Default: 1,500, as in `datasets.synthetic.criteo_like`.
+        seed: seed of the planted model and of the rows. Default: 1.
     """
 
     rows: int
@@ -90,10 +90,10 @@ class CensusIncome:
     Args:
         kind: 'census_income'.
         tasks: labels to learn: 'income', 'never_married' or both. Default: income alone.
-        exact: amounts that are also categories, by their exact value. Default: all four.
-        min_count: number of rows from which an amount is its own category. Default: 5.
-        validation: share of the training rows to hold out, for tuning; the evaluation then uses
-            these rows instead of the test rows. 0 holds out no rows. Default: 0.0.
+        exact: names of amounts that are also categories, by their exact value. Default: all four.
+        min_count: number of rows that an amount must occur in to be its own category. Default: 5.
+        validation: share of the training rows to hold out for tuning. The evaluation then uses the
+            held-out rows instead of the test rows. 0 holds out no rows. Default: 0.0.
     """
 
     kind: Literal["census_income"] = "census_income"
@@ -111,8 +111,8 @@ class MovieLens:
         kind: 'movielens'.
         split: 'random' or 'time', as for `datasets.movielens.load`. Default: 'random'.
         test: share of the ratings that are test rows. Default: 0.2.
-        validation: share of the training rows to hold out, for tuning; the evaluation then uses
-            these rows instead of the test rows. 0 holds out no rows. Default: 0.0.
+        validation: share of the training rows to hold out for tuning. The evaluation then uses the
+            held-out rows instead of the test rows. 0 holds out no rows. Default: 0.0.
     """
 
     kind: Literal["movielens"] = "movielens"
@@ -135,13 +135,14 @@ class Data:
         train: function of batch size and epochs that returns the training batches of all epochs in
             order.
         train_rows: number of rows in an epoch.
-        test: batches to evaluate on, in memory or on disk, which can be read repeatedly.
+        test: batches of test rows, in memory or on disk, which can be read repeatedly.
         bayes_auc: greatest possible AUC of a model on the test rows; None if it is unknown.
         tasks: names of the tasks, one for each column of the labels.
-        groups: groups of test rows to evaluate separately, bool [rows of test] each, by name.
+        groups: by name, groups of test rows to evaluate separately, each a bool array [rows of
+            test].
         users: user of each test row, [rows of test], for metrics by user; None if rows have no
-            user.
-        vocabulary: number of ids if they are numbered from 0; None if they are keys.
+            users.
+        vocabulary: number of ids, if ids are numbered from 0; None if ids are keys.
     """
 
     name: str
@@ -167,13 +168,13 @@ def open_data(config: DataConfig, directory: Path | None, seed: int) -> Data:
 
     Args:
         config: the section `data` of a configuration.
-        directory: directory of the files. None: synthetic data need no directory; for Census-Income
-            and MovieLens, the environment variables `MINDSPORE_REC_CENSUS_DIR` and
-            `MINDSPORE_REC_MOVIELENS_DIR` name the directory.
+        directory: directory of the files. The directory may be None for synthetic data, which need
+            no directory, and for Census-Income and MovieLens if the environment variable
+            `MINDSPORE_REC_CENSUS_DIR` or `MINDSPORE_REC_MOVIELENS_DIR` names the directory.
         seed: seed of the order of the rows.
 
     Raises:
-        ValueError: the directory is missing, has other files, or is given for synthetic data.
+        ValueError: the directory is missing, lacks the data's files, or is set for synthetic data.
     """
     if isinstance(config, Synthetic):
         return _open_synthetic(config, directory)
@@ -188,7 +189,7 @@ def _open_synthetic(config: Synthetic, directory: Path | None) -> Data:
     if directory is not None:
         raise ValueError("--data is not for synthetic data, which are made as they are read")
     planted = config.planted()
-    # Another range of rows is another sample of the same planted model.
+    # A different range of rows is a different sample of the same planted model.
     made = list(generate(config.test_rows, config.seed, config.rows, EVAL_BATCH, planted))
 
     def train(batch_size: int, epochs: int) -> Iterator[Batch]:
@@ -278,7 +279,7 @@ def _part(validation: float) -> str:
 
 
 def _in_memory(rows: Batch, seed: int) -> Callable[[int, int], Iterable[Batch]]:
-    """Return a function that makes training batches; it shuffles all rows together."""
+    """Return a function that makes training batches from all rows, shuffled."""
     return lambda batch_size, epochs: batches(
         rows, batch_size, shuffle=True, seed=seed, repeat=epochs, shuffle_blocks=64
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Device of a configuration, on which the network's dense layers are made."""
+"""Device that a configuration sets for the dense layers of the network."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["on_dense_device"]
 
 @contextmanager
 def on_dense_device(device: str | None) -> Iterator[None]:
-    """Run dense layers made in the block on a device; other layers do not change.
+    """Put the dense layers that are made in the `with` block on a device.
 
     Args:
         device: 'cpu', 'cuda:N', or None for the process's device.
 
     Raises:
-        ValueError: `device` has another value, or cannot be used.
+        ValueError: `device` is none of these values, or the device cannot be used.
 
     Example:
         >>> with on_dense_device("cpu"):

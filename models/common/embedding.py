@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cells that look up the ids of a row in the tables of a configuration."""
+"""Cells that look up a row's ids in the tables that a configuration describes."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ class FieldSum(nn.Cell):
     def __init__(self, fields: int, config: EmbeddingConfig, name: str, seed: int = 0) -> None:
         super().__init__()
         self.rows = _RowOfId(config)
-        # A bag sums inside the lookup's operator. An `EmbeddingBag` needs a single table on the
-        # host.
+        # An `EmbeddingBag` computes the sum inside the lookup's operator. An `EmbeddingBag` needs a
+        # single table on the host.
         self.sums = config.tables == "one" and config.host_device_mix and config.kind != "converted"
         if self.sums:
             described = config.table(name, seed, dim=1, initializer="zeros")
@@ -180,7 +180,7 @@ class _LookupPerField(nn.Cell):
 
 
 class _RowOfId(nn.Cell):
-    """Map ids to themselves, or to their remainders if a static table has buckets."""
+    """Return the ids unchanged, or their remainders if a static table has buckets."""
 
     def __init__(self, config: EmbeddingConfig) -> None:
         super().__init__()

@@ -29,7 +29,7 @@ class EmbeddingConfig:
     `embedding_dim`, `std`, `admission_threshold`, `max_idle_steps`, `max_rows`, `unknown_value`,
     `buckets`, `cache`, `value_dtype`, `state_dtype` and `rounding` are fields of
     `mindspore_rec.TableConfig` in YAML; the method `table` maps them. The other keys set the kind,
-    number and place of the tables and the form of ids and lookups.
+    number and place of the tables, the form of the ids, and the number of lookups.
 
     Args:
         embedding_dim: number of floats in an embedding, 1 to 8192, as in `TableConfig`. Default:
@@ -38,36 +38,39 @@ class EmbeddingConfig:
             `initializer`. Default: 0.01.
         kind: 'hash': tables grow with the ids, and no two ids share a row. 'static': tables with a
             fixed number of rows. 'converted': an ordinary `nn.Embedding` over the ids of the
-            training rows, which `mindspore_rec.convert` makes a hash table. Default: 'hash'.
-        tables: 'one' table for all fields, or one 'per_field'. With 'one', ids of different fields
-            must not collide; keys of `mindspore_rec.category_keys` do not, since they are salted
-            with the field's name. Default: 'one'.
+            training rows, which `mindspore_rec.convert` then converts to a hash table. Default:
+            'hash'.
+        tables: 'one' table for all fields, or one 'per_field'. With 'one' table, ids of different
+            fields must not collide. Keys from `mindspore_rec.category_keys` do not collide, since
+            each key is salted with the field's name. Default: 'one'.
         buckets: number of rows of a static table, 1 to 2**31 - 1; it sets the table's `vocab_size`.
-            An id's row is the remainder of its low 31 bits. Only for 'static'. Default: None.
-        vocabulary: whether ids are numbered: ids of the training rows from 1 on, and all other ids
-            0. With numbered ids, a static table has one row per number and no `buckets`; for kind
-               'converted', ids are always numbered. Default: False.
-        host_device_mix: True: rows are in host memory, and only the rows of a batch are looked up
-            and trained there, while the dense part runs on the device. False: the single static
-            table is an ordinary Parameter on the device with a dense gradient. Default: True.
+            The number of an id's row is the remainder of the id's low 31 bits. Only for 'static'.
+            Default: None.
+        vocabulary: whether ids are numbered: ids of the training rows are numbered from 1, and all
+               other ids become 0. With numbered ids, a static table has one row per number and no
+               `buckets`; for kind 'converted', ids are always numbered. Default: False.
+        host_device_mix: if True, rows are in host memory, where a step looks up and trains only the
+            rows of its batch; the dense part runs on the device. If False, the single static table
+            is an ordinary Parameter on the device, with a dense gradient. Default: True.
         multi_lookup: whether each field has its own lookup of the single hash table. Default:
             False.
-        admission_threshold: occurrence in training at which an id gets a row, at least 1; it sets
-            the table's `admission`. Occurrences in all epochs count unless `train.admission_counts`
-            is 'first_epoch'. Only for 'hash'. Default: 1.
-        max_idle_steps: steps without an occurrence after which a row is evicted; it sets the
-            table's `eviction`. Not for 'static'. Default: None, never.
-        max_rows: most rows of each table, set in the table's `eviction`; the rows seen longest ago
-            are evicted. Not for 'static'. Default: None, no limit.
-        unknown_value: number that an id without a row reads. Not for 'static'. Default: None, 0.
+        admission_threshold: number of the occurrence in training at which an id gets a row, at
+            least 1; sets the table's `admission`. Occurrences in all epochs are counted, unless
+            `train.admission_counts` is 'first_epoch'. Only for 'hash'. Default: 1.
+        max_idle_steps: steps without an occurrence after which a row is evicted; sets the table's
+            `eviction`. Not for 'static'. Default: None, never.
+        max_rows: greatest number of rows of each table, set in the table's `eviction`; the least
+            recently used rows are evicted. Not for 'static'. Default: None, no limit.
+        unknown_value: number that a lookup returns for an id without a row. Not for 'static'.
+            Default: None, which means 0.
         cache: the tiers of the rows, as for `mindspore_rec.CacheConfig`; only for tables on the
             host that are not converted. Default: None, all rows in host memory.
         value_dtype: type of the values in the tables, 'float32', 'bfloat16' or 'float16'; only for
             tables on the host. Default: 'float32'.
         state_dtype: type of the optimizer's moving averages, 'float32' or 'bfloat16'; only for
             tables on the host. Default: 'float32'.
-        rounding: rounding of two-byte numbers in a step, 'stochastic' or 'nearest'. Default:
-            'stochastic'.
+        rounding: how a step rounds values and states of two bytes, 'stochastic' or 'nearest'.
+            Default: 'stochastic'.
 
     Raises:
         ValueError: a value is out of range or contradicts another value.
@@ -134,7 +137,7 @@ class EmbeddingConfig:
             check_least("'embedding.buckets'", self.buckets, 1, (1 << 31) - 1)
 
     def _check_place(self) -> None:
-        """Check the device of the tables, their number and their lookups."""
+        """Check the device of the tables, the number of tables, and the lookups."""
         if not self.host_device_mix and (self.kind, self.tables) != ("static", "one"):
             raise ValueError(
                 "'embedding.host_device_mix' must be true unless kind is 'static' and tables "
@@ -174,7 +177,7 @@ class EmbeddingConfig:
 
     @property
     def numbers_ids(self) -> bool:
-        """True if ids are numbers of a vocabulary instead of keys."""
+        """True if ids are the numbers of a vocabulary and not keys."""
         return self.vocabulary or self.kind == "converted"
 
     @property

@@ -26,13 +26,13 @@ class Evaluation:
 
     Args:
         metrics: `auc`, `log_loss`, `normalized_entropy`, `calibration` and, if rows have users,
-            `gauc`. The normalized entropy is the log loss divided by the log loss of always
-            predicting the mean label. The calibration is the mean prediction divided by the mean
-            label. GAUC is the mean of the users' AUCs, weighted by their rows. With several tasks,
-            the name of each metric ends in `.<task>`. For a group of rows, the name of each metric
-            ends in `.<group>`, as in `auc.income.adult`.
-        curves: predicted and observed rates on all test rows, in bins of equally many rows, by
-            task; a single task has the name ''.
+            `gauc`. The normalized entropy is the log loss divided by the log loss of a model that
+            always predicts the mean label. The calibration is the mean prediction divided by the
+            mean label. GAUC is the mean of the users' AUCs, weighted by each user's number of rows.
+            With several tasks, the name of each metric ends in `.<task>`. For a group of rows, the
+            name of each metric ends in `.<group>`, as in `auc.income.adult`.
+        curves: by task, predicted and observed rates on all test rows, in bins with equal numbers
+            of rows; a single task has the name ''.
     """
 
     metrics: dict[str, float]
@@ -40,7 +40,7 @@ class Evaluation:
 
 
 def training_metrics(data: Data) -> dict[str, Any]:
-    """Return the metrics for evaluations during training: AUC and log loss of each task."""
+    """Return the metrics to evaluate during training: AUC and log loss of each task."""
     aucs = {f"auc{end}": AUC(from_logits=True, task=k) for k, end in enumerate(data.endings)}
     losses = {
         f"log_loss{end}": LogLoss(from_logits=True, task=k) for k, end in enumerate(data.endings)
@@ -71,7 +71,7 @@ def evaluate(model: RecModel, data: Data) -> Evaluation:
 
 
 def calibration(logit: np.ndarray, label: np.ndarray) -> ReliabilityCurve:
-    """Return predicted and observed rates, in bins with equally many rows.
+    """Return predicted and observed rates, in bins with equal numbers of rows.
 
     Args:
         logit: float32 `[rows]`.
@@ -86,16 +86,16 @@ def calibration(logit: np.ndarray, label: np.ndarray) -> ReliabilityCurve:
 def predictions(model: RecModel, data: Data) -> tuple[np.ndarray, np.ndarray]:
     """Return logits and labels of the test rows, float32 `[rows, tasks]` each.
 
-    With several workers, each worker predicts only its share of the batches and receives the logits
-    of all batches. Batches stay whole, so the bits are the same as if one worker predicted all
-    batches.
+    With several workers, each worker predicts only its share of the batches, and then receives the
+    logits of all batches. Batches are not split, so the logits have the same bits as if one worker
+    predicted all batches.
     """
     group = worker_group()
     logits: list[np.ndarray] = []
     labels: list[np.ndarray] = []
     batches = iter(data.test)
     while several := list(islice(batches, group.size)):
-        # A worker without a batch takes part in the lookups with another worker's batch.
+        # A worker without a batch must take part in the lookups, so it uses another worker's batch.
         mine = several[group.rank if group.rank < len(several) else 0]
         inputs = (mine["ids"], mine["dense"]) if data.dense else (mine["ids"],)
         logit = model.predict(*inputs).asnumpy()
@@ -106,7 +106,7 @@ def predictions(model: RecModel, data: Data) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _of_all(group: WorkerGroup, logit: np.ndarray) -> list[np.ndarray]:
-    """Return the logits of each worker's batch."""
+    """Return the logits of the batches of all workers."""
     every = group.all_gather(logit.tobytes())
     return [np.frombuffer(each, logit.dtype).reshape(-1, logit.shape[1]) for each in every]
 

@@ -11,10 +11,10 @@ __all__ = ["mean_and_deviation"]
 
 
 def mean_and_deviation(runs: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    """Return mean and standard deviation of each metric over runs that differ by their seed.
+    """Return mean and standard deviation of each metric over runs with different seeds.
 
     Args:
-        runs: the metrics of each run, all with the same names; at least one.
+        runs: the metrics of each run, all with the same names; at least one run.
 
     Returns:
         `mean`, and `deviation`, the standard deviation of a sample (n - 1); None for a single run.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""First cells of a network: embedded ids, and numbers in one of two forms."""
+"""First cells of a network, which embed ids and numbers, and the linear model over both."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class InputLayer(nn.Cell):
     r"""Embed the fields of a row as vectors, and return the parts of the row.
 
     With 'concat', numbers are appended to the embeddings, as in the papers on Wide & Deep and DCN.
-    With 'embed', each number is a field with its own vector, which the number scales,
-    :math:`x_n v_n`, as in the paper on factorization machines, and in FuxiCTR and BARS for all
-    models.
+    With 'embed', each number is a field with its own vector, which is scaled by the number,
+    :math:`x_n v_n`. The paper on factorization machines uses 'embed'; FuxiCTR and BARS use 'embed'
+    for all models.
 
-    The parts of a row are for cells that take several inputs, as in
-    `MLP(layer.widths, ...)(*parts)`, and read the parts without a copy.
+    Pass the parts to a cell that takes several inputs, as in `MLP(layer.widths, ...)(*parts)`; such
+    a cell reads the parts without a copy.
 
     Args:
         fields: number of categorical fields F, at least 1.
@@ -41,8 +41,8 @@ class InputLayer(nn.Cell):
         numbers: float32 Tensor `[B, N]`; left out if N is 0.
 
     Outputs:
-        Tuple of the parts of a row, float32 Tensors `[B, ...]`; `widths` has their numbers of
-        floats per row.
+        Tuple of the parts of a row, float32 Tensors `[B, ...]`; `widths` has the number of floats
+            of each part.
 
     Attributes:
         fields: number of vectors in a row: F, or F + N with 'embed'.
@@ -86,7 +86,8 @@ class InputLayer(nn.Cell):
         if self.embeds:
             self.widths += (dense * self.dim,)
             self.scaled = NumberEmbedding(dense, self.dim, embedding.std)
-            # The parameter belongs to this cell, too, which sets its name and place in checkpoints.
+            # Also make the parameter an attribute of this cell, which sets the parameter's name in
+            # checkpoints.
             self.vectors = self.scaled.vectors
             self.vectors.name = "vectors"
         elif self.concats:
@@ -106,8 +107,8 @@ class InputLayer(nn.Cell):
 class FirstOrder(nn.Cell):
     r"""Compute the linear model over ids and numbers, :math:`b + \sum_f w_{i_f} + u^\top x`.
 
-    All weights start at 0. Without numbers the linear model has no b, since the network beside it
-    has a bias.
+    All weights start at 0. Without numbers, the linear model has no bias b, since the rest of the
+    network has a bias.
 
     Args:
         fields: number of categorical fields F, at least 1.

@@ -45,16 +45,16 @@ __all__ = [
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Configuration of a run; each model derives its own class, which adds the network, `model`.
+    """Configuration of a run; each model derives a class that adds the network, `model`.
 
     Args:
         data: data to train on.
         embedding: description of the embeddings.
         optimizer: settings of the optimizer.
-        train: length of the run and size of its batches.
+        train: length of the run and size of the batches.
         compute_dtype: type of the factors in the dense layers' products: 'float32', 'bfloat16', or
             'float16' for the perceptrons. Weights and embeddings are always float32. On processors
-            without bfloat16 instructions, 'bfloat16' does not pay. Default: 'float32'.
+            without bfloat16 instructions, 'bfloat16' is slower than 'float32'. Default: 'float32'.
         dense_device: device of the dense layers, 'cpu' or 'cuda:N'. Default: None, for the
             device that `mindspore_rec.get_dense_device` returns.
 
@@ -101,14 +101,14 @@ def _adam(net: nn.Cell, config: Any, steps: int) -> nn.Optimizer:
 
 @dataclass(frozen=True)
 class ZooModel:
-    """Description of a model: the parts that its folder adds to the code of all models.
+    """Description of a model: the parts that the model's folder adds to the common code.
 
     Args:
-        name: name of the model's folder and prefix of its tables' names.
+        name: name of the model's folder and prefix of the tables' names.
         title: name for people.
-        config: class of its configuration, a dataclass derived from `RunConfig`.
-        network: class of its network, a Cell. The arguments of the network are the number of
-            fields, the number of numeric columns and an `EmbeddingConfig`. The network's keyword
+        config: class of the model's configuration, a dataclass derived from `RunConfig`.
+        network: class of the model's network, a Cell. The arguments of the network are the number
+            of fields, the number of numeric columns and an `EmbeddingConfig`. The network's keyword
             arguments are the fields of the configuration's `model`, `name` and `seed`, and `tasks`
             if the configuration has `several_tasks`.
         optimizer: function of network, configuration and number of steps that returns the
@@ -186,7 +186,7 @@ class Run:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Metrics of the evaluation at the end, or of the last evaluation before it."""
+        """Metrics of the evaluation at the end, or of the last evaluation during training."""
         return self.summary.metrics if self.evaluation is None else self.evaluation.metrics
 
 
@@ -204,7 +204,7 @@ def read_config(model: ZooModel, path: str | Path) -> Any:
 
 
 def open_run(config: Any, directory: Path | None) -> Data:
-    """Return the data of a run; ids are numbered if the configuration asks for it.
+    """Return the data of a run; if the configuration says so, ids are numbered.
 
     Args:
         config: configuration of the run.
@@ -218,7 +218,7 @@ def open_run(config: Any, directory: Path | None) -> Data:
 
 
 def build(model: ZooModel, config: Any, data: Data, name: str | None = None) -> RecModel:
-    """Return a model with its optimizer and metrics; set MindSpore's seed.
+    """Return a model with optimizer and metrics; also set MindSpore's seed.
 
     The loss is the mean of the tasks' log losses.
 

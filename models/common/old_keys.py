@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configuration keys that have been renamed: the old names are read until version 1.0."""
+"""Renamed configuration keys: the old names can be used until version 1.0."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _NEW: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 
 
 def with_new_keys(kind: type, values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the section of a configuration with the present keys of its dataclass.
+    """Return the section of a configuration, with old keys renamed to the present keys.
 
     Args:
         kind: the dataclass.
-        values: the section, which may have keys of an earlier version; each of these keys gives a
+        values: the section, which may have keys of an earlier version; each such key causes a
             warning.
 
     Example:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times of the operators of a training step, by MindSpore's profiler over a few steps."""
+"""Times of a training step's operators, measured by MindSpore's profiler over a few steps."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class OperatorTime:
             runs as one operator, 'optimizer step' for the steps of a table or of all dense
             parameters.
         phase: 'forward', 'gradient', 'update', or 'expanded' for operators that MindSpore made from
-            other operators without keeping their place.
+            other operators without recording the place of the operators.
         cell: path of the cell in the network; '' for the network itself, and for the gradients of
-            dense layers, whose place MindSpore does not keep.
+            dense layers, whose place MindSpore does not record.
         calls: number of calls in a step.
         milliseconds: time of all calls in a step.
     """
@@ -56,8 +56,8 @@ class OperatorTimes(Callback):
     """Measure operators in some steps in the middle of a run.
 
     The profiler slows the measured steps only a little; its start and stop take some milliseconds.
-    The profiler exists only on the CPU, and only one can run at a time; if it cannot start, the run
-    continues without it.
+    The profiler exists only on the CPU, and only one profiler can run at a time. If the profiler
+    cannot start, the run continues without measurements.
 
     Args:
         steps: number of steps of the run, at least 1.
@@ -167,7 +167,7 @@ def _grouped(rows: Iterable[Mapping[str, str]], steps: int) -> list[OperatorTime
 
 
 def _is_dense(name: str) -> bool:
-    """Return True if a custom operator is a layer: forward or, outside of all cells, backward.
+    """Return True if a custom operator is a layer's forward pass, or its backward pass.
 
     Example:
         >>> _is_dense("Default/network-LossCell/network-DCN/deep-MLP/Custom-op1")

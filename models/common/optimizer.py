@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The section `optimizer` of a configuration: LazyAdam over all or most of a network."""
+"""The section `optimizer` of a configuration: LazyAdam over all or most parameters."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ class OptimizerConfig:
         learning_rate: learning rate of the first step, at least 0. Default: 1e-3.
         learning_rate_end: learning rate of the last step; the rate falls along half a cosine to
             this value. Default: None, constant.
-        dense_weight_decay: L2 penalty of all parameters except embeddings. Default: 0.0.
-        embedding_weight_decay: L2 penalty of the embeddings in a batch. Default: 0.0.
+        dense_weight_decay: factor of the L2 penalty of all parameters except embeddings. Default:
+            0.0.
+        embedding_weight_decay: factor of the L2 penalty of the embeddings in a batch. Default: 0.0.
 
     Raises:
         ValueError: a value is below 0.
@@ -60,7 +61,7 @@ def lazy_adam(
         loss_scale: factor by which the loss was multiplied. Default: 1.0.
 
     Raises:
-        ValueError: the last rate is not below the first rate.
+        ValueError: the rate of the last step is not below the rate of the first step.
     """
     groups = [
         {"params": list(embeddings), "weight_decay": config.embedding_weight_decay},

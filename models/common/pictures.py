@@ -20,7 +20,7 @@ def lines(title: str, axis: str, points: Mapping[str, Sequence[tuple[Any, Any]]]
     Args:
         title: title above the picture.
         axis: name of the x axis.
-        points: points (x, y) of each line, by its name.
+        points: points (x, y) of each line, by the line's name.
 
     Raises:
         ValueError: matplotlib is not installed.
@@ -39,7 +39,7 @@ def lines(title: str, axis: str, points: Mapping[str, Sequence[tuple[Any, Any]]]
 
 
 def bars(axis: str, lengths: Mapping[str, float]) -> str:
-    """Draw bars from left to right, the first on top, and return the SVG.
+    """Draw horizontal bars, the first bar on top, and return the SVG.
 
     Args:
         axis: name of the x axis.

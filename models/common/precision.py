@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mixed precision: products of dense layers in 16 bits, all other values in float32."""
+"""Mixed precision: dense layers multiply in 16 bits; all other values are float32."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def check_compute_dtype(name: str) -> str:
 
 
 def lower_precision(net: nn.Cell, name: str) -> None:
-    """Compute the products in a network's layers in another type.
+    """Make a network's layers compute products in another type.
 
     Weights, embeddings and all sums stay float32. With 'bfloat16', all layers that have a fused
-    form round the factors of their products. Type 'bfloat16' is faster on processors that multiply
+    form round both factors of each product. Type 'bfloat16' is faster on processors that multiply
     bfloat16 (AVX-512 BF16 or AMX; Ascend), and slower than float32 on other processors. With
     'float16', only the linear layers of perceptrons change; they are then MindSpore's own layers.
     With 'float32' nothing changes.
@@ -63,7 +63,7 @@ def loss_scale(name: str) -> float:
 
 
 class _Float32(nn.Cell):
-    """Conversion to float32 after layers that compute in another type."""
+    """Cell that converts its input to float32, after layers that compute in another type."""
 
     def construct(self, x: Tensor) -> Tensor:
         return x.astype(ms.float32)

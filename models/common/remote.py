@@ -15,15 +15,16 @@ _PORT = 6379
 def check_remote(config: Any) -> None:
     """Check that a server of the configuration's remote tier answers, if there is a remote tier.
 
-    A table would retry for half a minute, which is right only in the middle of a training run.
-    Nothing is checked if the URL has `retry_seconds`, which asks for retries at the start, too, or
-    if the tier will refuse the URL.
+    A table would retry to connect for half a minute, which is useful only in the middle of a
+    training run. The server is not checked if the URL has `retry_seconds`, since the user then
+    wants retries at the start, too. An invalid URL is not checked either: the tier refuses it
+    later.
 
     Args:
         config: configuration of a model.
 
     Raises:
-        ConnectionError: no server answers; the message has its address but no password.
+        ConnectionError: no server answers; the message has the server's address but no password.
     """
     cache = config.embedding.cache
     if cache is None or cache.remote is None or "retry_seconds" in cache.remote:
@@ -47,7 +48,7 @@ def check_remote(config: Any) -> None:
 
 
 def _problem(host: str, port: int, is_plain: bool) -> str | None:
-    """Return why a server does not answer, or None; with TLS, a connection is enough."""
+    """Return the reason why a server does not answer, or None; with TLS, only try to connect."""
     try:
         with socket.create_connection((host, port), timeout=_SECONDS) as connection:
             if is_plain:

@@ -68,7 +68,7 @@ class Recorder(Callback):
         self._before: dict[str, dict[str, int]] = {}
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Add the step's loss to the next point, and record the point when it is due."""
+        """Add the step's loss to the next point; record the point if the point is complete."""
         run = run_context.original_args()
         self._losses.append(float(run.net_outputs.asnumpy()))
         if run.cur_step_num % self.every:
@@ -92,10 +92,10 @@ class Recorder(Callback):
         self._losses = []
 
     def _rates(self, name: str, stats: dict[str, Any]) -> dict[str, float]:
-        """Return the share of looked-up keys found in each tier since the last point.
+        """Return, for each tier, the share of looked-up keys found there since the last point.
 
-        A row that is read ahead counts in its lower tier and, when it is looked up, in host memory.
-        With much reading ahead, the rate of a lower tier may exceed 1.
+        A row that is read ahead is counted once in the lower tier, and again in host memory when it
+        is looked up. If many rows are read ahead, the rate of a lower tier may therefore exceed 1.
         """
         keys = {tier: stats[key] for tier, key in TIERS.items() if key in stats}
         now = {"": stats["looked_up_keys"], **keys}

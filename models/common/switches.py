@@ -74,7 +74,7 @@ def with_switches(config: Any, options: argparse.Namespace) -> Any:
 
 
 def _other_kind(kind: str) -> dict[str, Any]:
-    """Return the fields of an `EmbeddingConfig` that change with its kind."""
+    """Return the fields of an `EmbeddingConfig` that must change when `kind` changes."""
     default = EmbeddingConfig()
     return {
         "kind": kind,

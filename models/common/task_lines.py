@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines in which the commands print metrics: a line for one task, a table for several tasks."""
+"""Metrics as text for the commands: a line for one task, a table for several tasks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def result_lines(data: Data, what: str, metrics: Mapping[str, float]) -> str:
 def mean_lines(
     data: Data, runs: int, mean: Mapping[str, float], deviation: Mapping[str, float] | None
 ) -> str:
-    """Return the lines of several runs that differ by their seed.
+    """Return the lines of several runs with different seeds.
 
     Args:
         data: the data that the runs were evaluated on.

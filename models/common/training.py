@@ -21,7 +21,7 @@ ADMISSION_COUNTS = ("every_epoch", "first_epoch")
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Length of a run, size of its batches, and seed.
+    """Length of a run, size of the batches, and seed.
 
     Args:
         batch_size: rows of a batch; with several workers, rows of all workers together. Default:
@@ -29,9 +29,9 @@ class TrainConfig:
         epochs: passes over the data. Default: 1.
         evaluations: evaluations during training, evenly spread. Default: 10.
         seed: seed of initial values and of the order of rows. Default: 0.
-        admission_counts: epochs in which a hash table counts occurrences of an id for its
-            admission. With 'every_epoch', an id that occurs once in the data reaches a threshold of
-            3 in the third epoch. With 'first_epoch', the occurrences in the data count only once.
+        admission_counts: epochs in which a hash table counts the occurrences of ids for admission.
+            With 'every_epoch', an id that occurs only once in the data reaches a threshold of 3 in
+            the third epoch. With 'first_epoch', each occurrence in the data is counted only once.
             Default: 'every_epoch'.
 
     Raises:

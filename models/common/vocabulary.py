@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data with a fixed vocabulary: keys become numbers from 0 on, as ordinary embeddings need."""
+"""Data with a fixed vocabulary: keys become numbers from 0, which ordinary embeddings need."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def with_vocabulary(data: Data) -> Data:
     keys share the number `UNKNOWN`.
 
     Args:
-        data: data whose ids are keys; one epoch of it is read.
+        data: data whose ids are keys; the function reads one epoch of the data.
     """
     distinct_ids = [np.unique(batch["ids"]) for batch in data.train(1 << 16, 1)]
     keys = np.unique(np.concatenate(distinct_ids))

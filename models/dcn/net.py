@@ -21,7 +21,7 @@ class DCN(nn.Cell):
     .. math::
         z = w^\top [\text{cross}(x), \text{MLP}(x)] + b
 
-    Here x is the row that `InputLayer` makes from ids and numbers.
+    In the formulas, x is the row that `InputLayer` makes from ids and numbers.
 
     Source: Wang et al., "Deep & Cross Network for Ad Click Predictions", ADKDD 2017,
     https://doi.org/10.1145/3124749.3124754.

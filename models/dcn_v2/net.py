@@ -26,7 +26,7 @@ class DCNV2(nn.Cell):
         z = w^\top [\text{cross}(x), \text{MLP}(x)] + b \quad \text{(parallel)}, \qquad
         z = w^\top \text{MLP}(\text{cross}(x)) + b \quad \text{(stacked)}
 
-    Here x is the row that `InputLayer` makes from ids and numbers.
+    In the formulas, x is the row that `InputLayer` makes from ids and numbers.
 
     Source: Wang et al., "DCN V2: Improved Deep & Cross Network and Practical Lessons for Web-scale
     Learning to Rank Systems", WWW 2021, https://doi.org/10.1145/3442381.3450078.
@@ -39,8 +39,9 @@ class DCNV2(nn.Cell):
         structure: 'parallel' or 'stacked'. Default: 'parallel'.
         cross: 'matrix' for `CrossNetV2`, 'mixture' for `CrossNetMix`. Default: 'matrix'.
         layers: number of cross layers. Default: 3.
-        experts: number of experts in a layer; only for 'mixture'. Default: None, 4 for 'mixture'.
-        rank: width of an expert; only for 'mixture'. Default: None, 32 for 'mixture'.
+        experts: number of experts in a layer; only for 'mixture'. Default: None, which means 4 for
+            'mixture'.
+        rank: width of an expert; only for 'mixture'. Default: None, which means 32 for 'mixture'.
         hidden: widths of the perceptron's layers. Default: (256, 128).
         dropout: dropout of the perceptron, in [0, 1). Default: 0.0.
         batch_norm: whether the perceptron normalizes batches. Default: False.

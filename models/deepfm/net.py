@@ -15,12 +15,13 @@ __all__ = ["DeepFM"]
 
 
 class DeepFM(nn.Cell):
-    r"""DeepFM: a factorization machine and a perceptron over the same embeddings, summed.
+    r"""DeepFM: the sum of a factorization machine and a perceptron over the same embeddings.
 
     .. math::
         z = b + \sum_f w_{i_f} + u^\top x + \sum_{j<k} \langle v_j, v_k \rangle + \text{MLP}(r)
 
-    Here :math:`v` are the vectors, and r is the row that `InputLayer` makes from ids and numbers x.
+    In the formulas, :math:`v` are the vectors, and r is the row that `InputLayer` makes from ids
+    and numbers x.
 
     Source: Guo et al., "DeepFM: A Factorization-Machine based Neural Network for CTR Prediction",
     IJCAI 2017, https://doi.org/10.24963/ijcai.2017/239.

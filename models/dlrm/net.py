@@ -15,15 +15,15 @@ __all__ = ["DLRM"]
 
 
 class DLRM(nn.Cell):
-    r"""DLRM: dot products of all pairs of embeddings; the numbers become one embedding, too.
+    r"""DLRM: dot products of all pairs of embeddings; the numbers together become one embedding.
 
     .. math::
         v_0 = a(\text{MLP}_{bottom}(x)), \quad
         z = \text{MLP}_{top}([v_0, \langle v_j, v_k \rangle : j < k])
 
-    Here :math:`v_1, ..., v_F` are the embeddings of the ids, x are the numbers, and a is the
-    activation of the bottom perceptron's layers. The last layer of the bottom perceptron is as wide
-    as an embedding. Without numbers there is no :math:`v_0`.
+    In the formulas, :math:`v_1, ..., v_F` are the embeddings of the ids, x are the numbers, and a
+    is the activation of the bottom perceptron's layers. The last layer of the bottom perceptron is
+    as wide as an embedding. Without numbers there is no :math:`v_0`.
 
     Source: Naumov et al., "Deep Learning Recommendation Model for Personalization and
     Recommendation Systems", 2019, https://arxiv.org/abs/1906.00091.
@@ -32,7 +32,7 @@ class DLRM(nn.Cell):
         fields: number of categorical fields F, at least 1; at least 2 without numbers.
         dense: number of numeric fields N, at least 0.
         embedding: description of the embeddings. Default: 16 floats in a hash table.
-        bottom: widths of the bottom perceptron's layers, except its last layer, which is as wide as
+        bottom: widths of the bottom perceptron's layers without the last layer, which is as wide as
             an embedding; () if there are no numbers. Default: (64, 32).
         top: widths of the top perceptron's hidden layers. Default: (256, 128).
         dropout: dropout of both perceptrons, in [0, 1). Default: 0.0.

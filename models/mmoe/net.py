@@ -15,12 +15,12 @@ __all__ = ["MMoENet"]
 
 
 class MMoENet(nn.Cell):
-    r"""Several tasks on one mixture of experts: embeddings, experts and gates, one tower per task.
+    r"""Several tasks on one mixture of experts, with one gate and one tower per task.
 
     .. math::
         z_k = \text{tower}_k(\text{MMoE}(x)_k)
 
-    Here x is the row that `InputLayer` makes from ids and numbers.
+    In the formulas, x is the row that `InputLayer` makes from ids and numbers.
 
     Source: Ma et al., "Modeling Task Relationships in Multi-task Learning with Multi-gate
     Mixture-of-Experts", KDD 2018, https://doi.org/10.1145/3219819.3220007.

@@ -42,7 +42,7 @@ class FtrlConfig:
 
     Args:
         learning_rate: learning rate, at least 0. Default: 0.05.
-        l1: L1 penalty, at least 0; it makes weights of rare ids exactly 0. Default: 1e-6.
+        l1: L1 penalty, at least 0, which makes weights of rare ids exactly 0. Default: 1e-6.
         l2: L2 penalty, at least 0. Default: 1e-6.
     """
 
@@ -61,7 +61,7 @@ class WideDeepOptimizer(OptimizerConfig):
 
     Args: as for `OptimizerConfig`, and
 
-        wide: settings of FTRL for the wide part; None for LazyAdam over the whole network.
+        wide: settings of FTRL for the wide part; with None, LazyAdam trains the whole network.
     """
 
     wide: FtrlConfig | None = field(default_factory=FtrlConfig)
@@ -83,7 +83,7 @@ class Config(RunConfig):
 def make_optimizer(
     net: WideDeep, config: WideDeepOptimizer, steps: int = 1, loss_scale: float = 1.0
 ) -> nn.Optimizer:
-    """Return the optimizer of both parts; each of its steps updates both parts.
+    """Return the optimizer of both parts, which updates both parts in each step.
 
     Args:
         net: the network.

@@ -15,13 +15,13 @@ __all__ = ["WideDeep"]
 
 
 class WideDeep(nn.Cell):
-    r"""Wide & Deep: a linear model that memorizes and a perceptron that generalizes, summed.
+    r"""Wide & Deep: the sum of a linear model that memorizes and a perceptron that generalizes.
 
     .. math::
         z = b + \sum_f w_{i_f} + u^\top x + \text{MLP}(r)
 
-    Here r is the row that `InputLayer` makes from ids and numbers x. The tables of the wide part
-    have the weights w, and the tables of the deep part have the embeddings.
+    In the formulas, r is the row that `InputLayer` makes from ids and numbers x. The tables of the
+    wide part have the weights w, and the tables of the deep part have the embeddings.
 
     Source: Cheng et al., "Wide & Deep Learning for Recommender Systems", DLRS 2016,
     https://doi.org/10.1145/2988450.2988454.

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Predictor`, which finds, checks and applies the checkpoints of a running training."""
+"""`Predictor`, which finds, checks and applies the checkpoints of a training in progress."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check for new checkpoints when they are announced."""
+"""Check for new checkpoints when a message announces them."""
 
 from __future__ import annotations
 

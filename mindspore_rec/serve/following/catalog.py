@@ -28,17 +28,18 @@ class ChainError(CheckpointError):
 
 
 class Catalog:
-    """Checkpoints of a directory; a manifest is read again only if its directory has changed.
+    """Checkpoints of a run; a manifest is read again only if the checkpoint's directory changed.
 
-    A run may have thousands of deltas, and a follower looks ten times per second: a known
-    checkpoint costs only one stat call per look.
+    A run may have thousands of deltas, and a follower reads the directory ten times per second. To
+    be cheap, a read makes only one stat call per known checkpoint.
 
     Args:
         root: the directory of a run, which may not exist yet; or a single full checkpoint.
 
     Attributes:
-        good: checkpoints with valid manifests that were not rejected, by step.
-        names: (step, kind) of all directories by name, including bad ones.
+        good: the checkpoints with valid manifests that were not rejected, sorted by step.
+        names: by name, (step, kind) of the directories of all checkpoints, including bad
+            checkpoints.
     """
 
     def __init__(self, root: Path) -> None:
@@ -73,8 +74,8 @@ class Catalog:
                     continue
                 del self._bad[each.name]
             try:
-                # The inode alone is not enough: a directory that was removed and written again, by
-                # a training that went back, often has the same inode.
+                # The inode alone is not enough: a training that went back may remove a directory
+                # and write it again, often with the same inode.
                 identity = _identity(each.stat())
                 before = self._known.get(each.name)
                 if before is None or before[0] != identity:
@@ -97,7 +98,7 @@ class Catalog:
         self.good = sorted(entries, key=lambda entry: (entry.step, entry.kind))
 
     def _refresh_single(self) -> None:
-        """Read a directory that is itself a checkpoint, as `save_checkpoint` writes it."""
+        """Read a directory that is itself a checkpoint, written by `save_checkpoint`."""
         if self.good:
             return
         self.names = {self.root.name: (0, "full")}
@@ -115,8 +116,9 @@ class Catalog:
     def reject(self, error: ChainError) -> None:
         """Ignore a checkpoint until its files change.
 
-        If the files have changed already, they were read with the manifest of an earlier
-        checkpoint. The next refresh then finds the new checkpoint.
+        If the files have already changed, the new files were read with the manifest of an earlier
+        checkpoint. A checkpoint with changed files is not ignored, and the next refresh reads the
+        new manifest.
         """
         known = self._known.pop(error.path.name, None)
         if known is None or known[0] == _identity_of(error.path):
@@ -127,7 +129,7 @@ class Catalog:
         self._bad[error.path.name] = (_fingerprint(error.path), error)
 
     def absence(self) -> str | None:
-        """Return a message that says why no checkpoint is left; None if there are checkpoints."""
+        """Return a message that says why there is no checkpoint; None if there are checkpoints."""
         if self.names:
             return None
         if not self.root.exists():
@@ -135,7 +137,7 @@ class Catalog:
         return f"there is no checkpoint in {self.root} any more"
 
     def errors(self, after: int) -> list[ChainError]:
-        """Return the errors of passed-over checkpoints at later steps, earliest step first."""
+        """Return the errors of ignored checkpoints after step `after`, sorted by step."""
         by_step = [
             (self.names[name][0], error)
             for name, (_, error) in self._bad.items()
@@ -148,19 +150,20 @@ class Catalog:
         return sum(kind == "delta" and at > step for at, kind in self.names.values())
 
     def first_chain(self) -> list[Entry]:
-        """Return a full checkpoint and its deltas to the newest reachable state, or no entry."""
+        """Return a full checkpoint and the deltas from it to the newest reachable state, or []."""
         return self._chain_to(self.good) or []
 
     def next_chain(self, applied: Entry) -> list[Entry]:
-        """Return the checkpoints to apply next: one delta, a full checkpoint with deltas, or none.
+        """Return the checkpoints to apply next: one delta, a full checkpoint with deltas, or [].
 
-        A full checkpoint with its deltas replaces the whole state.
+        A full checkpoint with the deltas after it replaces the whole state.
 
-        A training that went back to an earlier step has removed newer checkpoints: the state then
-        goes back to the newest remaining checkpoint.
+        If the training went back to an earlier step, it has removed all newer checkpoints. After
+        the training went back, the served state also goes back, to the newest remaining checkpoint.
 
         Raises:
-            ChainError: there are newer checkpoints, but no chain leads to them.
+            ChainError: there are newer checkpoints, but no complete chain of checkpoints leads to a
+                newer state.
         """
         own = [entry for entry in self.good if entry.run == applied.run]
         for entry in own:

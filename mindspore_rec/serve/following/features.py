@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Feature pipeline of a predictor: converts raw columns to the network's inputs."""
+"""Feature pipeline of a predictor, which converts raw columns to the network's inputs."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ __all__ = ["InputMaker", "with_learned"]
 def with_learned(features: FeaturePipeline, entry: Entry) -> FeaturePipeline:
     """Return a copy of a pipeline with the statistics that a checkpoint has saved.
 
-    The statistics are the object 'features' of `RecCheckpoint(states=)`. Without an object
-    'features', the statistics are the statistics of the training data's pipeline: the transform of
-    a `StreamingDataset`, or the pipeline of a `FeatureBatches`. A pipeline that learns nothing
+    The statistics are read from the object 'features' in `RecCheckpoint(states=)`. If there is no
+    object 'features', the statistics are read from the pipeline of the training data: the transform
+    of a `StreamingDataset`, or the pipeline of a `FeatureBatches`. A pipeline that learns nothing
     needs no statistics.
 
     Raises:
@@ -51,25 +51,26 @@ def with_learned(features: FeaturePipeline, entry: Entry) -> FeaturePipeline:
 
 
 def _learned(dataset: Any) -> Any:
-    """Return the pipeline's state from the state of a stream, or of a stream's FeatureBatches."""
+    """Return the pipeline's state from the state of a stream or of a `FeatureBatches`."""
     if not isinstance(dataset, dict):
         return None
     return dataset.get("learned", dataset.get("transform"))
 
 
 class InputMaker:
-    """Transform from raw columns to a network's inputs, in the order used in training.
+    """Transform of raw columns to a network's inputs, which have the same order as in training.
 
     Args:
-        features: pipeline whose arrays are the network's first inputs; if it keeps the rest, the
-            further inputs are the columns with the inputs' names.
+        features: pipeline whose arrays are the network's first inputs. If the pipeline keeps unused
+            columns, each further input of the network is the column with the input's name.
         inputs: the network's inputs.
 
     Attributes:
-        columns: raw columns that the pipeline reads; None if its `prepare` decides.
+        columns: raw columns that the pipeline reads; None if the pipeline's `prepare` chooses the
+            columns.
 
     Raises:
-        ValueError: the pipeline makes fewer arrays than the network takes.
+        ValueError: the pipeline makes fewer arrays than the network has inputs.
     """
 
     def __init__(self, features: FeaturePipeline, inputs: Sequence[TensorSpec]) -> None:
@@ -110,5 +111,5 @@ def _column(made: Mapping[str, Any], name: str) -> Any:
 
 
 def _fitted(spec: TensorSpec, array: np.ndarray) -> np.ndarray:
-    """Reshape an array with one value per row to a column, if the network takes a column."""
+    """Reshape an array with one value per row to a column, if the network's input is a column."""
     return array[:, None] if array.ndim == 1 and spec.shape[1:] == (1,) else array

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep a served state at the newest state of a run's directory."""
+"""Update a served state to the newest state in a run's directory."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ class FollowedRun:
 
     Args:
         path: the directory of the run.
-        served: the served state to change, not loaded yet.
+        served: the served state to update, not loaded yet.
         wait_seconds: seconds to wait for a first checkpoint.
-        poll_seconds: seconds between two looks for the first checkpoint.
+        poll_seconds: seconds between two checks for the first checkpoint.
         scrub_seconds: as for `Predictor`. Default: 0, never.
-        pulse: record of the looks at the run. Default: a new Pulse.
+        pulse: record of the checks of the run's directory. Default: a new Pulse.
 
     Attributes:
         served: the state.
-        pulse: record of the looks at the run.
+        pulse: record of the checks of the run's directory.
 
     Raises:
         As `Predictor`.
@@ -158,13 +158,13 @@ class FollowedRun:
     ) -> None:
         """Apply the checkpoints of the run as they appear.
 
-        After a failure, the last good state answers and the next look tries again; repeated
-        failures with the same message are logged once.
+        After a failure, the last good state still answers requests, and the next check tries again.
+        Repeated failures with the same message are logged once.
 
         Args:
-            poll_seconds: seconds between two looks at the run's directory.
-            awake: event that ends the wait for the next look.
-            closed: event that ends the function. Default: it never returns.
+            poll_seconds: seconds between two checks of the run's directory.
+            awake: event that ends the wait for the next check.
+            closed: event that ends the function. Default: the function never returns.
         """
         last_error = ""
         while closed is None or not closed.is_set():
@@ -185,8 +185,8 @@ class FollowedRun:
 
         Raises:
             OSError: the directory cannot be read.
-            SharedReaderStuckError: (of `_native`) a reader of shared memory reads an old state for
-                too long.
+            SharedReaderStuckError: (of `_native`) a reader of shared memory has used an old state
+                for too long.
         """
         try:
             self.served.settle()
@@ -282,7 +282,7 @@ class FollowedRun:
             self._scrubber.settle()
 
     def _set_error(self, text: str | None = None) -> None:
-        """Set the error; errors of damaged files come first, since damaged files leave gaps."""
+        """Set the error; prefer the error of a damaged file, since it may have caused `text`."""
         damaged = self._catalog.errors(self.applied.step)
         text = str(damaged[0]) if damaged else text
         if text is not None and text != self._error:
@@ -293,18 +293,18 @@ class FollowedRun:
 
     @property
     def at_once(self) -> int:
-        """Number of predictions that may usefully run at the same time: 1 with MindSpore."""
+        """Number of predictions that are worth running at the same time: 1 with MindSpore."""
         return 1 if self.runner.network is not None else len(os.sched_getaffinity(0))
 
     def run(self, start: Callable[[], Callable[[], Any]]) -> tuple[Any, int]:
-        """Call `start()`, then the function that `start` returns; return its result and the step.
+        """Call `start()` and the function it returns; return that function's result and the step.
 
         Args:
             start: called while no update changes the state; the function that it returns is called
                 afterwards.
 
         Raises:
-            RuntimeError: an update was interrupted, so there is no whole state.
+            RuntimeError: an update was interrupted, so the served state is incomplete.
         """
         with self.runner.lock.reading():
             if not self.served.whole:
@@ -329,11 +329,11 @@ class FollowedRun:
                 self._updating.release()
 
     def status(self, following: bool, poll_seconds: float = 0.0) -> Status:
-        """Return the status of the served state, including its age.
+        """Return the status of the served state, including the state's age.
 
         Args:
             following: whether a thread of this process follows the run.
-            poll_seconds: seconds between two looks of the following thread. Default: 0.
+            poll_seconds: seconds between two checks by the following thread. Default: 0.
         """
         progress = self.served.progress
         late = self.pulse.complaint(poll_seconds) if following else None
@@ -364,10 +364,10 @@ class FollowedRun:
         return None if self._scrubber is None else self._scrubber.report()
 
     def digests(self, parts: int) -> StateDigests:
-        """Return the digests of all tables; checkpoints wait until the digests are complete.
+        """Return the digests of all tables; no checkpoint is applied before they are complete.
 
         Raises:
-            NoStateError: an update was interrupted, so there is no whole state.
+            NoStateError: an update was interrupted, so the served state is incomplete.
         """
 
         def start() -> StateDigests:
@@ -382,7 +382,7 @@ class FollowedRun:
         """Return the digests of the rows in one part of a table.
 
         Raises:
-            NoStateError: an update was interrupted, so there is no whole state.
+            NoStateError: an update was interrupted, so the served state is incomplete.
         """
 
         def start() -> RowDigests:
@@ -392,7 +392,7 @@ class FollowedRun:
         return self._while_nothing_changes(start)
 
     def _while_nothing_changes(self, start: Callable[[], T]) -> T:
-        # Do not use the lock of answers here: an update that waits for that lock would block new
+        # Do not use the lock for answers here: an update that waits for this lock would block new
         # answers.
         with self._state:
             if not self.served.whole:

@@ -38,50 +38,51 @@ _ROWS_AT_ONCE = 64  # with one thread of ONNX Runtime, more rows at once do not 
 
 
 class Predictor:
-    """Predictor with the newest checkpoint of a run; it applies new checkpoints as they appear.
+    """Predictor that uses the newest checkpoint of a run and applies checkpoints as they appear.
 
-    Predictions continue while files are read, checked and decoded. Then all tables and dense
-    parameters change together between two predictions, so that no answer mixes two states. A
-    checkpoint is never applied if its checksum is wrong or if it does not start from the present
-    state. The last good state then answers, and `status().error` has the reason. The next valid
-    checkpoint is applied as soon as it appears. If needed deltas are gone, the newest full
-    checkpoint replaces everything. Predictions wait while the rows of a full checkpoint are copied,
-    which needs twice the memory.
+    Predictions continue while files are read, checked and decoded. All tables and dense parameters
+    then change together, between two predictions, so no answer mixes two states. A checkpoint is
+    never applied if its checksum is wrong or if it does not start from the present state. The last
+    good state then still answers requests, and `status().error` has the reason. The next valid
+    checkpoint is applied as soon as it appears. If a needed delta was removed, the newest full
+    checkpoint replaces the whole state. Predictions wait while the rows of a full checkpoint are
+    copied. The copy needs twice the memory.
 
-    Tables have values without optimizer state. Any number of threads may predict. ONNX Runtime
-    computes predictions at the same time; MindSpore computes one after another. `status().runtime`
-    names the library, and `docs/serving.md` explains the choice.
+    The predictor's tables have values but no optimizer state. Any number of threads may predict.
+    ONNX Runtime computes several predictions in parallel; MindSpore computes only one prediction at
+    a time. `status().runtime` names the library in use, and `docs/serving.md` explains the choice.
 
     Args:
         path: a directory written by `RecCheckpoint` or by `save_checkpoint`.
         network: the Cell that computes predictions from inputs, or a function that makes the Cell;
-            its tables and parameters must have the same names as in training. Default: the
+            the Cell's tables and parameters must have the same names as in training. Default: the
             `builder` of `RecCheckpoint`.
-        inputs: inputs of the network, `TensorSpec` objects or texts such as 'ids:INT64:-1,26'. With
-            inputs (or `set_inputs` of the network) one graph for all batch sizes is compiled at the
-            start. Default: the inputs of `set_inputs`; without them, for the builder's network, the
-            `builder_inputs` of `RecCheckpoint`; without both, any inputs.
+        inputs: inputs of the network, `TensorSpec` objects or texts such as 'ids:INT64:-1,26'. If
+            inputs are set here or by the network's `set_inputs`, one graph for all batch sizes is
+            compiled at the start. Default: the inputs of `set_inputs`. If the builder makes the
+            network without `set_inputs`, the default is the `builder_inputs` of `RecCheckpoint`. If
+            no inputs are set in any of these ways, the predictor accepts all inputs.
         follow: whether a thread applies new deltas. Default: True.
-        poll_seconds: seconds between two looks for new deltas, above 0. Default: 0.1.
+        poll_seconds: seconds between two checks for new deltas, above 0. Default: 0.1.
         wait_seconds: seconds to wait for a first checkpoint, at least 0. Default: 60.
         features: the FeaturePipeline that makes the network's inputs from raw columns, as in
             training. The predictor uses a copy of this pipeline with the statistics of the served
             checkpoint. Default: the pipeline that `network`, or the builder, returns in
             `(cell, pipeline)`; without a pipeline, inputs are arrays.
         rows: number type of the tables' rows: 'float32', 'int8' or 'int4'. For 'int8' and 'int4',
-            rows are quantised when they are loaded and when deltas are applied, for any precision
-            of the training. With 'int8' or 'int4', the network's tables must have no rows, no
+            rows are quantized when a checkpoint or a delta is loaded. The precision in training
+            does not matter. With 'int8' or 'int4', the network's tables must have no rows, no
             optimizer and no tiers. Default: 'float32'.
         tiers: `CacheConfig` with the tiers `remote` or `ssd` for the rows of each table beyond
-            `host_rows` or `host_bytes`. The predictor makes its own Redis names or directory at the
-            start and removes them at the end. Reading moves no row between tiers. Default: all rows
-            are in host memory.
-        scrub_seconds: seconds in which a thread compares every row once with its digest. Digests
-            take 15 to 23 bytes per row, apart from the rows. Damaged rows are logged as an error,
-            and `status().scrub` has their number. Default: 0, never.
+            `host_rows` or `host_bytes`. The predictor creates its own Redis names or directory at
+            the start, and removes these names or this directory at the end. A lookup does not move
+            rows between tiers. Default: all rows are in host memory.
+        scrub_seconds: seconds in which a thread compares every row with its digest once. The
+            digests need 15 to 23 bytes per row, in addition to the rows. Damaged rows are logged as
+            an error, and `status().scrub` has the number of damaged rows. Default: 0, never.
 
     Attributes:
-        inputs: inputs of the network, `TensorSpec` objects, or None if they are not known.
+        inputs: inputs of the network, `TensorSpec` objects; None if the inputs are not known.
         outputs: outputs of the network, if `inputs` is known; a first dimension of -1 is the batch
             size.
 
@@ -185,17 +186,17 @@ class Predictor:
 
     @property
     def at_once(self) -> int:
-        """Number of predictions that may usefully run at the same time: 1 with MindSpore."""
+        """Number of predictions that are worth running at the same time: 1 with MindSpore."""
         return self._run.at_once
 
     @property
     def rows_at_once(self) -> int:
-        """Number of rows per prediction above which more rows do not make each row cheaper."""
+        """Number of rows per prediction above which the cost per row no longer falls."""
         return 1 << 30 if self._runner.network is not None else _ROWS_AT_ONCE
 
     @property
     def raw_columns(self) -> list[str] | None:
-        """Raw columns that the features read; None without features, or if `prepare` decides."""
+        """Raw columns that the features read; None without features, or if `prepare` sets them."""
         return None if self._maker is None else self._maker.columns
 
     # ---- predictions
@@ -204,21 +205,21 @@ class Predictor:
         """Return the network's output: an array, or a tuple of arrays if there are several outputs.
 
         Args:
-            *inputs: arrays or Tensors, in the order of the network's arguments. Keys without a row
-                read the table's default. With `features`, raw columns: one dict of lists or arrays,
-                DataFrame or Arrow RecordBatch; the label may be missing.
+            *inputs: arrays or Tensors, in the order of the network's arguments. A key without a row
+                gets the table's default value. With `features`, the input is the raw columns: one
+                dict of lists or arrays, DataFrame or Arrow RecordBatch. The label may be missing.
 
         Raises:
-            TypeError, ValueError: the network, or a feature, does not take the inputs.
+            TypeError, ValueError: the network or a feature does not accept the inputs.
             RuntimeError: the network fails on the inputs, or the predictor is closed.
         """
         outputs, _ = self.predict_versioned(*inputs)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def predict_versioned(self, *inputs: Any) -> tuple[list[np.ndarray], int]:
-        """Return all outputs, and the version of the state that computed them (`Status.version`).
+        """Return all outputs, and the version (`Status.version`) of the state used for them.
 
-        Args and Raises: the same as for `predict`.
+        Args and Raises are the same as for `predict`.
         """
         if len(inputs) == 1 and _are_rows(inputs[0]):
             return self._predict_rows(inputs[0])
@@ -252,8 +253,8 @@ class Predictor:
 
         Raises:
             ChainError: (a ValueError) the checkpoint is damaged, belongs to another run, was
-                applied already, is older, or starts from another state; the message names the file.
-                Nothing has changed.
+                already applied, is older than the served state, or does not start from this state.
+                The message names the file. Nothing has changed.
             FileNotFoundError: there is no checkpoint.
         """
         if not isinstance(entry, Entry):
@@ -265,31 +266,31 @@ class Predictor:
         self._run.apply(entry)
 
     def wake(self) -> None:
-        """Make the following thread look for new checkpoints now."""
+        """Make the following thread check for new checkpoints now."""
         self._awake.set()
 
     def status(self) -> Status:
-        """Return the status of the served state, including its age."""
+        """Return the status of the served state, including the state's age."""
         following = self._thread is not None and self._thread.is_alive()
         if not following:
             self._run.look()
         return self._run.status(following, self._poll_seconds)
 
     def digests(self, parts: int = 1) -> StateDigests:
-        """Return the digest of each table, over its rows in memory and in tiers.
+        """Return the digest of each table, over the table's rows in memory and in tiers.
 
-        The method reads every row: predictions from a table wait while its rows are read, and new
-        checkpoints wait until the end. `python -m mindspore_rec.checkpoint verify --live` compares
-        the digests with the digests of the checkpoint's files. Digests of int8 and int4 rows cover
-        the rows' scale, offset and codes.
+        The method reads every row. Predictions from a table wait while the table's rows are read,
+        and new checkpoints wait until all digests are complete. `python -m mindspore_rec.checkpoint
+        verify --live` compares the digests with the digests of the checkpoint's files. Digests of
+        int8 and int4 rows cover the rows' scale, offset and codes.
 
         Args:
             parts: number of parts of each digest, 1 to 65,536. Default: 1.
 
         Raises:
             ValueError: `parts` is out of range.
-            NoStateError: (a RuntimeError) there is no whole state; or, if processes share the rows,
-                newer states arrived while the rows were read.
+            NoStateError: (a RuntimeError) the served state is incomplete; or processes share the
+                rows, and a newer state arrived while the rows were read.
         """
         check_parts(parts)
         return self._run.digests(parts)
@@ -317,7 +318,7 @@ class Predictor:
 
     @property
     def shared_bytes(self) -> int | None:
-        """Bytes of rows that all processes of a server share; None if the rows are not shared."""
+        """Bytes of rows in memory that a server's processes share; None if nothing is shared."""
         return self._run.shared_bytes
 
     def close(self) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pulse of the thread or process that follows a run: the time of its last look shows a hang."""
+"""Pulse of the thread or process that follows a run; an old pulse shows that it hangs."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _SLOW_SECONDS = 600.0  # for one checkpoint, which may have hundreds of GB
 
 
 class Pulse:
-    """Time of the last look at a run, and whether a checkpoint is being applied.
+    """Time of the last check of a run's directory, and whether a checkpoint is being applied.
 
-    One process or thread writes the pulse, and other processes or threads read it. All processes of
-    a machine share the clock.
+    One process or thread writes the pulse, and other processes or threads read it. The times are
+    comparable, since all processes of a machine share one clock.
 
     Args:
         memory: buffer of `PULSE_BYTES` zeros, which several processes may share. Default: a new
@@ -38,20 +38,21 @@ class Pulse:
         self._memory = bytearray(PULSE_BYTES) if memory is None else memory
 
     def beat(self, applying: bool = False) -> None:
-        """Note a look at the run, with the present time.
+        """Record that the run's directory is checked now.
 
         Args:
             applying: whether a checkpoint is being applied from now on. Default: False.
         """
-        # Write the time last: a reader between the two writes sees an old time, which does no harm.
+        # Write the time last: between the two writes, a reader gets an old time, which does no
+        # harm.
         struct.pack_into("=q", self._memory, _APPLYING, int(applying))
         self._note(_LOOKED)
 
     def show_life(self) -> None:
-        """Start a thread that notes from now on that the process runs.
+        """Start a thread that regularly records that the process runs.
 
-        Applying a checkpoint may take minutes; only these notes distinguish a process that applies
-        one from a stopped process.
+        Applying a checkpoint may take minutes. Only the records of this thread show that the
+        process was not stopped meanwhile.
         """
 
         def live() -> None:
@@ -63,14 +64,14 @@ class Pulse:
         threading.Thread(target=live, name="pulse", daemon=True).start()
 
     def seconds(self) -> float | None:
-        """Return the seconds since the last look; None before the first look."""
+        """Return the seconds since the last check of the directory; None before the first check."""
         return self._since(_LOOKED)
 
     def complaint(self, poll_seconds: float) -> str | None:
-        """Return the reason why the follower of the run seems to hang; None if it does not.
+        """Return the reason why the follower of the run seems to hang; None if it seems to work.
 
         Args:
-            poll_seconds: time between two looks.
+            poll_seconds: seconds between two checks of the directory.
         """
         alive, looked = self._since(_ALIVE), self._since(_LOOKED)
         if alive is not None and alive > _LATE_SECONDS:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Served: interface of the state that a predictor answers from."""
+"""`Served`: interface of the state from which a predictor answers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Report = Callable[[], dict[str, Any]]
 
 
 class Progress(NamedTuple):
-    """Newest checkpoint of a state, and the numbers of deltas and full checkpoints before it."""
+    """Newest checkpoint of a state, and the numbers of applied deltas and full checkpoints."""
 
     entry: Entry
     deltas_applied: int
@@ -28,28 +28,28 @@ class Progress(NamedTuple):
 
     @classmethod
     def of_first(cls, chain: Sequence[Entry]) -> Progress:
-        """Return the progress after a first chain."""
+        """Return the progress after the first chain of checkpoints."""
         return cls(chain[-1], len(chain) - 1, 1)
 
     def after(self, chain: Sequence[Entry]) -> Progress:
-        """Return the progress after another chain."""
+        """Return the progress after a further chain of checkpoints."""
         deltas = sum(entry.kind == "delta" for entry in chain)
         fulls = len(chain) - deltas
         return Progress(chain[-1], self.deltas_applied + deltas, self.fulls_loaded + fulls)
 
 
 class Served(ABC):
-    """Network, rows, dense parameters and features that answers are computed from.
+    """Network, rows, dense parameters and features from which answers are computed.
 
-    `ServedInProcess` keeps the rows in tables of this process; `ServedInSharedMemory` keeps them in
-    memory that other processes read. `FollowedRun` passes the checkpoints of a run to an object of
-    either class.
+    `ServedInProcess` keeps the rows in tables of this process. `ServedInSharedMemory` keeps the
+    rows in memory that other processes read. `FollowedRun` passes the checkpoints of a run to an
+    object of either class.
 
     Attributes:
-        tables: tables that receive the checkpoints' rows, by name.
+        tables: by name, the tables that store the checkpoints' rows.
         features: the feature pipeline with the statistics of the state, or None.
-        progress: the state. The progress changes together with the rows.
-        whole: True unless a change of the state was interrupted.
+        progress: the state. The progress is updated in the same step as the rows.
+        whole: False if a change of the state was interrupted.
         reason: reason why MindSpore runs the network; None with ONNX Runtime.
     """
 
@@ -75,7 +75,7 @@ class Served(ABC):
 
         Raises:
             NotYetError: the network has no file yet.
-            FileNotFoundError: a checkpoint was removed meanwhile.
+            FileNotFoundError: a checkpoint was removed while it was read.
             ValueError: a file is damaged, or belongs to another network.
         """
 
@@ -89,7 +89,7 @@ class Served(ABC):
 
         Raises:
             ChainError: a file is damaged, or belongs to another network.
-            FileNotFoundError: a checkpoint was removed meanwhile.
+            FileNotFoundError: a checkpoint was removed while it was read.
         """
 
     @abstractmethod
@@ -107,7 +107,7 @@ class Served(ABC):
 
     @abstractmethod
     def settle(self) -> None:
-        """Free the memory that only answers of earlier states needed."""
+        """Free the memory that only answers from earlier states needed."""
 
     @abstractmethod
     def tell(self, report: Report) -> None:
@@ -115,7 +115,7 @@ class Served(ABC):
 
     @abstractmethod
     def compared_rows(self) -> dict[str, ComparedRows]:
-        """Return the rows of each table as the scrubber reads them."""
+        """Return the rows of each table in the form that the scrubber reads."""
 
     def tier_stats(self) -> dict[str, dict[str, float]] | None:
         """Return `Status.tiers`."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ServedInProcess: a served state whose rows are in tables of this process."""
+"""`ServedInProcess`: a served state whose rows are in tables of this process."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ __all__ = ["ServedInProcess"]
 
 
 class ServedInProcess(Served):
-    """Served state in tables of this process, and in their tiers.
+    """Served state in tables of this process, and in the tables' tiers.
 
-    Answers wait while a change is copied; reading, checking and decoding are finished before.
+    Answers wait only while a change is copied, not while files are read, checked and decoded.
 
     Args:
         opener: makes the network.
@@ -50,7 +50,7 @@ class ServedInProcess(Served):
         return self._runner
 
     def resume(self) -> bool:
-        """Return False: the rows of a process end with the process."""
+        """Return False: another process cannot leave its rows to this process."""
         return False
 
     def load(self, chain: Sequence[Entry]) -> None:
@@ -101,7 +101,7 @@ class ServedInProcess(Served):
         """Do nothing: no other process reads the state."""
 
     def compared_rows(self) -> dict[str, ComparedRows]:
-        """Return the rows of each table as the scrubber reads them."""
+        """Return the rows of each table in the form that the scrubber reads."""
         below = () if self._tiers is None else self._tiers.names
         return {name: TableRows(table, below) for name, table in self.runner.tables.items()}
 

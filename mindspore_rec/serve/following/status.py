@@ -16,33 +16,35 @@ __all__ = ["Status"]
 
 @dataclass(frozen=True)
 class Status:
-    """State that a predictor answers from, and its lag behind the run.
+    """Status of a predictor: its state, and the lag of this state behind the run.
 
     Attributes:
         path: directory of the run.
         run: id of the run.
         version: number of training steps of the served state.
         state: id of the served state.
-        saved_at: time at which the trainer took the state, in seconds since 1970.
+        saved_at: time at which training saved the state, in seconds since 1970.
         age_seconds: seconds since then.
-        watermark: newest event time in the state, in seconds since 1970; None if there is no event
-            time.
-        lag: number of newer deltas in the directory.
-        following: whether new deltas are applied automatically; also False if the follower hangs.
-        looked_seconds: seconds since the last look at the run; None before the first look.
+        watermark: newest event time in the state, in seconds since 1970; None if the state has no
+            event time.
+        lag: number of deltas in the directory that are newer than the state.
+        following: True if new deltas are applied automatically, and the thread or process that
+            applies them does not hang.
+        looked_seconds: seconds since the last check of the run's directory; None before the first
+            check.
         deltas_applied: number of deltas applied so far.
-        fulls_loaded: number of full checkpoints loaded so far, including the first one.
-        error: reason why a newer checkpoint is not applied, or would not be noticed; None without
-            an error.
+        fulls_loaded: number of full checkpoints loaded so far, including the first checkpoint.
+        error: reason why a newer checkpoint was not applied, or cannot be found; None without an
+            error.
         runtime: name of the library that computes the answers, 'onnxruntime' or 'mindspore'.
         runtime_reason: reason why the library is MindSpore; None with ONNX Runtime.
         tiers: None without tiers. With tiers, each table has `rows`, `host_rows`, the number of
             distinct `keys` in requests, the numbers of `host_hits` and `below_hits` among these
-            keys, and the `wait_seconds` for the `below_hits`.
+            keys, and the `wait_seconds` of lookups for `below_hits`.
         scrub: None without scrubbing. With scrubbing, `scrub` has the target `seconds` of a round,
             the number of `rounds`, the `round_seconds` of the last round, and `tables`. In
-            `tables`, each table has the `scrubbed_rows` so far, the `damaged_rows` now, some of
-            their `damaged_keys`, and the `digest_bytes` of memory.
+            `tables`, each table has the `scrubbed_rows` so far, the `damaged_rows` now, some
+            `damaged_keys` of damaged rows, and the `digest_bytes` of memory.
     """
 
     path: str
@@ -86,7 +88,7 @@ class Status:
             path: directory of the run.
             entry: its manifest gives the run, the version, the state and the times.
             lag, following, deltas_applied, fulls_loaded, error, runtime, runtime_reason, tiers,
-                scrub, looked_seconds: the attributes with these names.
+                scrub, looked_seconds: the attributes of `Status` with these names.
         """
         saved_at = entry.manifest["saved_at"]
         return cls(

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tiers of a predictor: the rows of its tables in host memory, on Redis and on an SSD.
+"""Tiers of a predictor: the rows of the predictor's tables in host memory, Redis and SSD.
 
-The tiers have copies of the checkpoints' rows, so nothing in them outlives the predictor. Each
-start of a predictor makes new tiers, in a directory and under Redis names that no other predictor
-or training uses.
+The tiers only have copies of the checkpoints' rows, so the tiers end with the predictor. Each start
+of a predictor makes new tiers, in a directory and under Redis names that no other predictor or
+training uses.
 """
 
 from __future__ import annotations
@@ -76,11 +76,11 @@ class ServedTiers:
             table.add_tiers(self._config, f"{self._name}/{name}", opened)
 
     def stats(self, tables: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-        """Return the use of the tiers by requests, for each table.
+        """Return figures of the tiers' use by requests, for each table.
 
-        `keys` are distinct keys of requests. `host_hits` and `below_hits` are the keys with rows in
-        host memory and in the `remote` and `ssd` tiers. `wait_seconds` is the time that lookups
-        waited for the tiers below host memory.
+        `keys` are distinct keys of requests. `host_hits` are the keys with rows in host memory, and
+        `below_hits` are the keys with rows in the `remote` and `ssd` tiers. `wait_seconds` is the
+        time that lookups waited for the tiers below host memory.
         """
         by_table = {}
         for name, table in tables.items():
@@ -145,7 +145,7 @@ def check_tiers(tiers: Any, rows: str) -> CacheConfig | None:
 
 
 def _own_directory(parent: Path) -> tuple[Path, int]:
-    """Make and lock a directory; remove the directories of predictors that were killed."""
+    """Create and lock a directory; remove the directories of predictors that were killed."""
     parent.mkdir(parents=True, exist_ok=True)
     gate = os.open(parent / "predictors.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -202,7 +202,7 @@ def tiers_of(options: argparse.Namespace) -> CacheConfig | None:
     """Return the tiers that the options describe, or None.
 
     Raises:
-        ValueError: the options contradict each other, or do not work with several workers.
+        ValueError: the options contradict each other, or exclude several workers.
     """
     names = ("host_rows", "host_bytes", "remote", "remote_rows")
     settings = {name: getattr(options, name) for name in names}

@@ -19,7 +19,8 @@ __all__ = ["Update"]
 class Update:
     """One checkpoint, or a chain of checkpoints that replaces the whole state.
 
-    The constructor reads, checks and decodes the files; `apply` only copies.
+    The constructor reads, checks and decodes the files; `apply` only copies the decoded rows and
+    parameters.
 
     Args:
         served: the state to change.
@@ -27,7 +28,7 @@ class Update:
 
     Raises:
         ChainError: a file is damaged, or belongs to another network.
-        FileNotFoundError: a checkpoint was removed meanwhile.
+        FileNotFoundError: a checkpoint was removed while it was read.
     """
 
     def __init__(self, served: Served, chain: Sequence[Entry]) -> None:
@@ -54,7 +55,7 @@ class Update:
             raise ChainError(self.last.path, str(error)) from error
 
     def apply(self) -> None:
-        """Change the network and its features; no other thread may use them meanwhile."""
+        """Change the network and its features; during the call, no other thread may use them."""
         self._served.features = self._features
         for name, update in self._tables:
             update.apply(self._served.tables[name])

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A served network: opened with ONNX Runtime or MindSpore, run, and exported."""
+"""Open, run and export a served network, with ONNX Runtime or MindSpore."""

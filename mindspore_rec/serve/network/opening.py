@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open the network of a run: as ONNX if the run has an ONNX file, or else with MindSpore."""
+"""Open the network of a run: as ONNX if the run has an ONNX file, with MindSpore if not."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from mindspore_rec.common.run.network_file import NETWORK, NetworkFile, read_net
 __all__ = ["NetworkOpener", "NotYetError", "features_of"]
 
 
-# The runner for networks that ONNX cannot express is part of training, which an installation for
-# serving does not have. The entry point is here and not in the package's metadata, so that a clone
-# without installation finds it too.
+# The runner for networks that ONNX cannot express is in the training package, which an installation
+# for serving lacks. The entry point is here and not in the package's metadata, so that a clone that
+# is not installed has an entry point too.
 _BY_MINDSPORE = EntryPoint(
     name="mindspore",
     value="mindspore_rec.train.export.opening:open_by_mindspore",
@@ -31,11 +31,11 @@ _BY_MINDSPORE = EntryPoint(
 
 
 class NotYetError(Exception):
-    """Error while the run has no network file and MindSpore is missing; wait for the file."""
+    """Error if the run has no network file yet and MindSpore is missing: wait for the file."""
 
 
 class NetworkOpener:
-    """Maker of the `Runner` of a run.
+    """Opener of a run's network, which makes the run's `Runner`.
 
     Args:
         path: directory of the run, or of a single checkpoint.
@@ -111,7 +111,7 @@ class NetworkOpener:
         return network
 
     def _by_mindspore(self, entry: Entry, missing: bool) -> Runner:
-        # A program that has imported MindSpore may have chosen a mode for MindSpore.
+        # If the program has already imported MindSpore, it may have set MindSpore's mode.
         choose_mode = "mindspore" not in sys.modules
         try:
             open_network = _BY_MINDSPORE.load()
@@ -127,7 +127,7 @@ class NetworkOpener:
 
 
 def features_of(network: NetworkFile, given: FeaturePipeline | None) -> FeaturePipeline | None:
-    """Return `given`, or the pipeline that the network's file describes, or None."""
+    """Return `given`; if `given` is None, return the pipeline in the network's file, if any."""
     if given is None and isinstance(network.features, dict):
         return described_pipeline(network.features)
     return given

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Temporary directories of a server; the next server removes them if the server was killed."""
+"""Temporary directories of a server; if it was killed, the next server removes them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _TRIES = 100
 
 
 class OwnDirectory:
-    """New directory in the system's temporary directory, locked while this object is open.
+    """New directory in the system's temporary directory, locked until this object is closed.
 
-    Forked processes keep the directory locked, too. A new object removes the same user's
-    directories that no process has locked, since their servers were killed.
+    The directory stays locked while a forked process still runs. A new object removes the same
+    user's unlocked directories: the servers that made these directories were killed.
 
     Attributes:
         path: of it.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Access log: one line of JSON per request, without bodies, queries and tokens."""
+"""Access log: one line of JSON per request; bodies, queries and tokens are not logged."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _MOST_TEXT = 512  # characters of a value that a client chooses
 
 
 class AccessLog:
-    """Log of requests in a file; the file may be moved away while the server runs.
+    """Log of requests in a file, which may be moved away while the server runs.
 
-    Several processes may write to one file: each line is a single write at the file's end. A line
-    that cannot be written, for example to a full disk, is dropped and counted; its request does not
-    fail.
+    Several processes may write to one file: each line is a single write at the file's end. If a
+    line cannot be written, for example to a full disk, the log drops and counts the line. The
+    request does not fail.
 
     Args:
         path: the file, whose directory must exist; '-' is standard output.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Admission of requests: a limit on requests in flight, and refusal while a server stops.
+"""Admission of requests: limit the requests in flight, and refuse requests during a stop.
 
-HTTP and gRPC share these objects.
+The HTTP and gRPC servers of a process share the objects of this module.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class InFlight:
 
 
 class Drain:
-    """State of a server that stops in two steps: first not ready, then refusing.
+    """State of a server that stops in two steps: first it is not ready, then it refuses requests.
 
     Attributes:
         ready: False from the first signal on, so that load balancers send no new requests.

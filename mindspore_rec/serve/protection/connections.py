@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits on HTTP connections: on their number, and on the time that they are idle or slow.
+"""Limits on HTTP connections: their number, and the time that a connection is idle or slow.
 
-uvicorn limits neither the size of a request's head nor its time of arrival, and it waits forever
-for a client that does not read its response.
+uvicorn limits neither the size of a request's head nor the time until the head has arrived. uvicorn
+also waits forever for a client that does not read the response.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def bounded_protocol(bounds: Bounds, metrics: Metrics) -> type[HttpToolsProtocol
     class Bounded(HttpToolsProtocol):
         """One connection.
 
-        The bytes outside bodies are counted from the end of one request to the end of the next: the
-        head and the framing of chunked bodies. A sweep over all connections checks all times once
-        per second, so a request needs no timer.
+        Bytes outside bodies (heads, and the framing of chunked bodies) are counted from the end of
+        one request to the end of the next request. A sweep over all connections checks the time
+        limits once per second, so a request needs no timer.
         """
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -86,8 +86,8 @@ def bounded_protocol(bounds: Bounds, metrics: Metrics) -> type[HttpToolsProtocol
 
         def on_headers_complete(self) -> None:
             if self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT":
-                # The parser takes the body for bytes of another protocol. This server speaks no
-                # other protocol, and may answer as if the request asked for no upgrade.
+                # The parser would treat the body as bytes of another protocol. This server speaks
+                # only HTTP/1.1, and may answer as if the request had not asked for an upgrade.
                 self._again = self._head_without_upgrade()
                 return
             self._begun = True
@@ -166,7 +166,7 @@ def bounded_protocol(bounds: Bounds, metrics: Metrics) -> type[HttpToolsProtocol
 
 
 class _Sweep:
-    """One timer for all connections of a server; it runs while there are connections."""
+    """One timer for all connections of a server, which runs while there are connections."""
 
     def __init__(self) -> None:
         self._runs = False

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits on arriving gRPC messages: on their number, and so their bytes, and on their time.
+"""Limits on incoming gRPC messages: their number, which limits their bytes, and their time.
 
-gRPC hands over a message only when the whole message has arrived. Before a message has arrived, the
-server cannot see its bytes, and a call that reads may take the bytes of the largest message. A call
-that does not read takes at most the window of its stream. So only a few calls read at a time, and
-the other calls wait in line, the newest call first. A client that sends only headers delays other
-calls by at most `patience`.
+gRPC passes a message to the server only when the whole message has arrived. Before a message has
+arrived, the server cannot count the message's bytes, and a call that reads may use as much memory
+as the largest message. A call that does not read uses at most the bytes of its stream's window.
+Therefore, only a few calls read at a time. The other calls wait in line, and the newest waiting
+call is next. A client that sends only headers delays a waiting call by at most `patience`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class RefusedError(Exception):
         reason: reason of the refusal, as a label of metrics.
         code: of the call.
         text: error message for the client.
-        aborted: exception that has already ended the call, to raise in its handler. Default: none.
+        aborted: exception that has already ended the call, to raise in the call's handler. Default:
+            none.
     """
 
     def __init__(
@@ -39,7 +40,7 @@ class RefusedError(Exception):
 
 
 class _Reader:
-    """Call that has a place and reads its message."""
+    """Call that has a place and reads the call's message."""
 
     def __init__(self, context: Any, since: float) -> None:
         self.context, self.since = context, since
@@ -47,16 +48,16 @@ class _Reader:
 
 
 class Arrivals:
-    """Places for arriving messages, for the calls of one event loop.
+    """Places for messages that arrive, shared by the calls of one event loop.
 
     Args:
         places: number of messages that may arrive at the same time.
         line: number of calls that may wait for a place; if more calls wait, the oldest waiting call
             is refused.
         line_of_peer: number of calls of one connection that may wait; a further call is refused.
-        seconds: time limit for a message to arrive, and also for the wait in line before.
-        patience: seconds after which a message that has not arrived gives its place to a waiting
-            call.
+        seconds: time limit for a message to arrive, and separately for the call's wait in line.
+        patience: seconds after which a call whose message has not arrived may lose its place to a
+            waiting call.
 
     Example:
         >>> arrivals = Arrivals(places=4, line=100, line_of_peer=9, seconds=20, patience=1)
@@ -88,8 +89,8 @@ class Arrivals:
         self._readers[reader] = None
         self._look_soon(loop)
         try:
-            # A read that takes too long is not cancelled but ended with its call: gRPC would go on
-            # writing to the memory of a cancelled read.
+            # If a read takes too long, end its call instead of cancelling the read: gRPC would
+            # still write to the memory of a cancelled read.
             data = await context.read()
         except Exception:
             if reader.ending is None:

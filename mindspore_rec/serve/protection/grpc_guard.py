@@ -35,10 +35,10 @@ _OPEN = frozenset([f"{_SERVICE}ServerLive", f"{_SERVICE}ServerReady"])
 _MOST_SMALL = 1 << 16  # bytes of a message for another service
 _MOST_STREAMS = 256
 
-# Each arriving message may take the bytes of the largest message, 49 MiB.
+# Each message that arrives may need as much memory as the largest message, 49 MiB.
 _PLACES, _LINE_OF_PEER, _PATIENCE = 5, 128, 1.0
-# Calls without a token have their own places; these calls are small, and a probe must not wait for
-# slow clients.
+# Calls that need no token have their own places: their messages are small, and a probe must not
+# wait for slow clients.
 _OPEN_PLACES, _OPEN_LINE, _OPEN_LINE_OF_PEER, _OPEN_PATIENCE = 2, 256, 8, 0.1
 
 Behaviour = Callable[[Any, Any], Awaitable[Any]]
@@ -48,11 +48,11 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
     """Interceptor of a `grpc.aio` server: tokens, limits, drain, metrics and the access log.
 
     Without a valid token (metadata `authorization: Bearer ...`) a call ends with UNAUTHENTICATED.
-    With a token that lacks the required role, a call ends with PERMISSION_DENIED. The message of a
-    call without the required token is not read. Health and readiness calls need no token. A
+    With a token that lacks the required role, a call ends with PERMISSION_DENIED. If a call lacks
+    the required token, its message is not read. Health and readiness calls need no token. A
     prediction ends with RESOURCE_EXHAUSTED if too many predictions are in flight, and with
-    UNAVAILABLE if the server is stopping. A prediction ends with DEADLINE_EXCEEDED if it takes too
-    long or its message does not arrive.
+    UNAVAILABLE if the server is stopping. A prediction ends with DEADLINE_EXCEEDED if the
+    prediction takes too long or the message does not arrive in time.
 
     Args:
         metrics, tokens, bounds, in_flight, drain, log: as for `Guard`.
@@ -234,9 +234,9 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
 
 
 class _Streams:
-    """Long-lived calls; if there are too many, the oldest call ends.
+    """Record of the long-lived calls; if there are too many, the oldest call is ended.
 
-    When its stream ends, a watching client or a load balancer's client starts a new stream.
+    A watching client or a load balancer starts a new stream when the server ends its stream.
     """
 
     def __init__(self, most: int) -> None:
@@ -245,7 +245,7 @@ class _Streams:
 
     @contextlib.contextmanager
     def entered(self, context: Any) -> Iterator[None]:
-        """Count the call of the current task while it runs."""
+        """Count the current task's call as long as the call runs."""
         if len(self._tasks) >= self._most:
             oldest = next(iter(self._tasks))
             asyncio.create_task(_end(oldest, self._tasks.pop(oldest)))
@@ -265,7 +265,7 @@ async def _end(task: asyncio.Task[Any], context: Any) -> None:
 
 
 class _Call:
-    """One call, and the reason of its refusal."""
+    """Record of one call, with the reason if the call was refused."""
 
     def __init__(self, context: Any) -> None:
         self.context = context

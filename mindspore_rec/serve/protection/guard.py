@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guard: check requests before the application gets them, then count and log them.
+"""Guard: check requests before the application gets them, and count and log all requests.
 
-Guard is plain ASGI without a framework and adds some ten microseconds to a request.
+The guard is plain ASGI without a framework and adds some ten microseconds to a request.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Bounds:
 
     Args:
         connections: number of open connections.
-        requests: number of predictions in flight, including waiting ones.
+        requests: number of predictions in flight, including waiting predictions.
         head_bytes: bytes of a request's line and headers.
-        receive_seconds: seconds for a request's head to arrive, and again for its body.
+        receive_seconds: seconds for a request's head to arrive, and as many seconds for the body.
         request_seconds: seconds from a request's head to the end of its response.
         idle_seconds: seconds that a connection may be idle.
     """
@@ -67,10 +67,10 @@ class Guard:
     Args:
         app: the application.
         metrics: counts requests.
-        tokens: valid tokens, with the rights of each. Default: requests need no token.
+        tokens: valid tokens, with the rights of each token. Default: requests need no token.
         bounds: limits.
         in_flight: counter of predictions, shared with other protocols. Default: a new counter.
-        drain: tells if the server is stopping. Default: never.
+        drain: state that tells if the server is stopping. Default: never.
         log: the access log. Default: none.
     """
 
@@ -197,7 +197,7 @@ class Guard:
 
 
 class _Exchange:
-    """A request and its response, recorded while they pass through."""
+    """Record of a request and its response, which pass through the guard."""
 
     def __init__(self, scope: Message, receive: Receive, send: Send) -> None:
         self.scope = scope
@@ -266,7 +266,7 @@ class _Exchange:
 
 
 def _operation(path: str, method: str) -> str:
-    """Return the operation of a request; there are only a few, since each is a metric series."""
+    """Return the operation of a request, one of a few names, since each name is a metric series."""
     if path.startswith("/v2/models/"):
         if path.endswith("/infer") or method == "POST":
             return "infer"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that prometheus_client maps, in which all processes of one server count together.
+"""Files that prometheus_client maps and in which all processes of one server count.
 
-A process that writes to a mapped page of a full disk is killed by SIGBUS. So each process reserves
-the space of its files before it counts. Lack of space is then an error, and no page is missing
-later.
+A process that writes to a mapped page of a full disk is killed by SIGBUS. Each process therefore
+reserves the space of its files before the first count. If the disk lacks space, the reservation
+fails with an error; after the reservation, no write can fail.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BYTES = {"counter": 1 << 16, "histogram": 1 << 18, "gauge_livesum": 1 << 16}
 
 
 def reserve() -> None:
-    """Reserve the space of this process's files, if it counts in files.
+    """Reserve the space of this process's files, if PROMETHEUS_MULTIPROC_DIR is set.
 
     Raises:
         OSError: the disk is full.
@@ -40,7 +40,7 @@ def reserve() -> None:
 
 
 def give_back(pid: int) -> None:
-    """Free the space that a process which has ended did not use; its counts stay."""
+    """Free the unused file space of a process that has ended; the process's counts stay."""
     from prometheus_client.multiprocess import mark_process_dead
 
     directory = os.environ.get(_VARIABLE)

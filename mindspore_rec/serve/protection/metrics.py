@@ -30,7 +30,7 @@ _SECONDS = (
 _ROWS = tuple(float(1 << i) for i in range(14))
 _PREFIX = "mindspore_rec_serving_"
 
-# By statistic of a table: name of the metric, True if it only grows, help text.
+# By statistic of a table: name of the metric, True if the metric only grows, and help text.
 _OF_TABLES = {
     "rows": ("table_rows", False, "Rows in all tiers."),
     "row_bytes": ("table_row_bytes", False, "Bytes of memory for rows, room for growth included."),
@@ -48,11 +48,11 @@ _HITS = {"host": "evaluated_host_hits", "remote": "remote_hits", "ssd": "ssd_hit
 
 
 class Metrics:
-    """Counters of a server for all protocols, and the current state of its models.
+    """Counters of a server for all protocols, and the current state of the server's models.
 
-    If PROMETHEUS_MULTIPROC_DIR is set, to an empty directory that the processes of one server
-    share, the counters are sums over these processes. The figures of a model come from the process
-    that answers. Any thread may call the methods.
+    If PROMETHEUS_MULTIPROC_DIR names an empty directory that the processes of one server share, the
+    counters are sums over these processes. The figures of a model come only from the process that
+    answers the request for metrics. Any thread may call the methods.
 
     Raises:
         ValueError: PROMETHEUS_MULTIPROC_DIR does not name a directory.
@@ -106,7 +106,7 @@ class Metrics:
     # ---- reports of the protocols
 
     def began(self, protocol: str) -> None:
-        """Count a request that begins; `ended` counts its end."""
+        """Count a request that begins; `ended` counts the request's end."""
         self._child(self._under_way, protocol).inc()
 
     def answered(self, protocol: str, operation: str, code: str, seconds: float) -> None:
@@ -136,7 +136,7 @@ class Metrics:
         self._child(self._refused, protocol, reason).inc()
 
     def of_batches(self, model: str) -> Callable[[int, int, int], None]:
-        """Return the `observe` of a `Batcher`, which counts calls, their requests and rows."""
+        """Return the argument `observe` of a `Batcher`, which counts calls, requests and rows."""
         waiting, rows = self._waiting.labels(model), self._rows.labels(model)
         together = self._together.labels(model)
 
@@ -157,7 +157,7 @@ class Metrics:
     # ---- read when metrics are asked for
 
     def watch(self, model: str, predictor: Any) -> None:
-        """Show a predictor's state from now on, under the name of its model.
+        """Show a predictor's state from now on, under the name of the predictor's model.
 
         A second version of the same model is shown as 'name#2'.
         """

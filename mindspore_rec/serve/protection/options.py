@@ -148,7 +148,7 @@ def counted(low: int, high: int) -> Callable[[str], int]:
 def seconds(
     low: float = 0.0, high: float = 86400.0, low_open: bool = False
 ) -> Callable[..., float]:
-    """Return an argument type: seconds in [low, high], or above `low` with `low_open`.
+    """Return an argument type: seconds in [low, high]; with `low_open`, in (low, high].
 
     Example:
         >>> seconds(low_open=True)("nan")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Roles of clients: the requests of clients that predict, observe or control a server."""
+"""Roles of clients, which set the requests that a client may make."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _METHODS = {
 
 @dataclass(frozen=True)
 class Security:
-    """Requirements of a server for its clients.
+    """Requirements that a server has for its clients.
 
     Attributes:
         tokens: whether requests need a token.
@@ -53,10 +53,10 @@ class Security:
 class RoleTokens:
     """Tokens of a server whose clients have roles; each role has its own file.
 
-    A token of `infer` may predict. A token of `observe` may request status, digests, metrics,
-    statistics and the index of models. A token of `control` may load and unload models, and
-    observe. Every token may request metadata and readiness. A token in several files has the roles
-    of all these files.
+    A client with a token of `infer` may predict. A client with a token of `observe` may request
+    status, digests, metrics, statistics and the index of models. A client with a token of `control`
+    may load and unload models, and observe. A client with any token may request metadata and
+    readiness. A token in several files has the roles of all these files.
 
     Args:
         infer, observe, control: files of tokens, as for `Tokens`; None: no client has the role.
@@ -90,7 +90,7 @@ class RoleTokens:
         return allowed
 
     def permits(self, authorization: bytes | str | None, role: str) -> bool:
-        """Return True if a valid token may make requests that need the role."""
+        """Return True if a valid token has the right to make requests of a role."""
         if role == ANY:
             return True
         roles = (OBSERVE, CONTROL) if role == OBSERVE else (role,)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TLS of a server: certificate, key and client authorities, read again after a renewal."""
+"""TLS of a server: certificate, key and client authorities, which are read again if renewed."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class Tls:
     current authorities.
 
     Args:
-        certificate: PEM file of the certificate, followed by the certificates between it and the
-            root.
+        certificate: PEM file of the certificate, followed by the intermediate certificates up to
+            the root.
         key: PEM file of the private key, without a passphrase.
-        client_ca: PEM file of authorities; one of them must have signed each client's certificate.
-            Default: clients need no certificate.
+        client_ca: PEM file of authorities; each client's certificate must be signed by one of these
+            authorities. Default: clients need no certificate.
 
     Attributes:
         context: TLS context for a server; each new connection uses the current files.
-        asks_clients: whether clients must have a certificate.
+        asks_clients: True if clients must have a certificate.
 
     Raises:
         OSError: a file cannot be read.
@@ -48,15 +48,14 @@ class Tls:
         self._now = self._new_context()
         self._text = self._read()
         self.context = self._new_context()
-        # A context in use can take another key but cannot drop an authority, so the context is
-        # replaced.
+        # A context in use can load another key but cannot drop an authority, so make a new context.
         self.context.sni_callback = self._exchange
 
     def _exchange(self, connection: Any, name: str | None, context: ssl.SSLContext) -> None:
         connection.context = self._now
 
     def grpc_credentials(self) -> Any:
-        """Return `grpc.ServerCredentials` of the files, which also follow renewed files."""
+        """Return `grpc.ServerCredentials` from the files; each handshake uses the current files."""
         import grpc
 
         def configuration() -> Any:
@@ -78,7 +77,8 @@ class Tls:
     def refresh(self) -> None:
         """Read the files again if they have changed; open connections keep their certificate.
 
-        Any thread may call this method. Files with errors change nothing.
+        Any thread may call this method. If the new files have errors, the old certificate and
+        authorities stay in use.
         """
         with self._refreshing:
             try:
@@ -122,7 +122,7 @@ class Tls:
     def _identity_now(self) -> tuple[tuple[int, ...], ...]:
         paths = (self._certificate, self._key, self._client_ca)
         file_stats = (os.stat(path) for path in paths if path is not None)
-        # Compare the mode too: two changes within a kernel tick, some milliseconds, have equal
+        # Compare the mode too: two changes within a kernel tick of some milliseconds have equal
         # times.
         return tuple(
             (at.st_ino, at.st_size, at.st_mode, at.st_mtime_ns, at.st_ctime_ns) for at in file_stats

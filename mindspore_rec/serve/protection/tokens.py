@@ -25,8 +25,8 @@ class Tokens:
 
     Several tokens are valid at the same time, so that clients can change to a new token. After a
     change, the file is read again within a second or so. If the file is removed or has no tokens,
-    every request is refused. Replace the file by a rename, so that it is never half written. Any
-    thread may call the methods.
+    every request is refused. To change the tokens, rename a new file to this path, so that the
+    server never reads a half-written file. Any thread may call the methods.
 
     Args:
         path: the file; a token has 16 characters or more, and no spaces.
@@ -55,7 +55,7 @@ class Tokens:
     def allows(self, authorization: bytes | str | None) -> bool:
         """Return True if the value of an Authorization header has a valid token.
 
-        The check takes as long for a wrong token as for a valid token.
+        The check of a wrong token takes as long as the check of a valid token.
         """
         if time.monotonic() - self._looked >= _LOOK_SECONDS:
             self._refresh()
@@ -66,7 +66,7 @@ class Tokens:
         scheme, _, token = authorization.partition(b" ")
         if scheme.lower() != b"bearer":
             return False
-        # All digests have one length, so the time does not reveal the length of a token.
+        # All digests have the same length, so the time does not reveal the length of a token.
         token_digest = hashlib.sha256(token.strip()).digest()
         allowed = False
         for digest in self._digests:

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Binary tensor extension of the Open Inference Protocol: arrays follow the JSON in a body.
 
-    JSON (its number of bytes is in the header Inference-Header-Content-Length),
-    then the data of the first input with the parameter binary_data_size, of the second, ...
+    A body starts with JSON, whose number of bytes is in the header Inference-Header-Content-Length.
+    The data of the inputs with the parameter binary_data_size follow the JSON, in the order of the
+    inputs.
 
-Data are row-major and little-endian, without padding. Data are converted only if their size fits
-their shape and datatype. In a response, an output is binary if the request sets `binary_data` for
-it or `binary_data_output` for all outputs.
+Data are row-major and little-endian, without padding. Data are converted only if the number of
+bytes fits the shape and the datatype. In a response, an output is binary if the request sets
+`binary_data` for this output, or `binary_data_output` for all outputs.
 
 Source: https://github.com/triton-inference-server/server, docs/protocol/extension_binary_data.md.
 """
@@ -50,12 +51,12 @@ def header_length(text: str, body: int) -> int:
 def parts_of_inputs(
     inputs: Mapping[str, Mapping[str, Any]], data: memoryview | None
 ) -> dict[str, memoryview]:
-    """Return the bytes of each input whose data follow the JSON in the body, by input name.
+    """Return, by input name, the bytes of each input whose data follow the JSON in the body.
 
     Args:
-        inputs: inputs of a request by name, in the request's order; their parameters are JSON
-            objects.
-        data: the bytes after the JSON; None if there must be none.
+        inputs: inputs of a request by name, in the request's order; the parameters of an input are
+            a JSON object.
+        data: the bytes after the JSON; None if no bytes may follow the JSON.
 
     Raises:
         RequestError: a binary_data_size is wrong, or the sizes do not sum to the size of `data`.
@@ -92,21 +93,21 @@ def array_of_bytes(
     """Return data as an independent array, which may be read-only.
 
     Args:
-        where: 'input ...', for error messages.
+        where: 'input ...', the start of error messages.
         data: the bytes.
         shape: sizes, each at least 0.
         dtype: dtype of numbers or bool.
 
     Raises:
-        RequestError: the number of bytes is wrong, a number is not finite, or a bool is neither 0
-            nor 1.
+        RequestError: the number of bytes is wrong, a number is not finite, or the byte of a bool is
+            neither 0 nor 1.
 
     Example:
         >>> array_of_bytes("input 'x'", bytes([1, 0, 2, 0]), [2], np.dtype(np.int16))
         array([1, 2], dtype=int16)
     """
     check_bytes(where, data, shape, dtype)
-    # Copy the data, because numbers need an aligned address.
+    # Copy the data, since an array of numbers needs an aligned address.
     array = np.frombuffer(bytes(data), dtype)
     if sys.byteorder == "big":
         array = array.byteswap()

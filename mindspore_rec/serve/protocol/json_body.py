@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON of requests and responses: read strictly, and quickly if orjson is installed.
+"""JSON of requests and responses: reading is strict, and fast if orjson is installed.
 
-orjson reads and writes several times as fast as the standard library. But orjson keeps the last
-value of a repeated name in an object, and turns integers beyond 64 bits into floats. The result of
-orjson is used if the text certainly has no repeated names and no integers beyond 64 bits. The
-standard library reads all other texts, and its errors also give more detail.
+orjson reads and writes JSON several times as fast as the standard library. If an object repeats a
+name, orjson keeps only the last value. orjson also turns integers beyond 64 bits into floats. The
+result of orjson is therefore used only if the text certainly has no repeated names and no integers
+beyond 64 bits. The standard library reads all other texts; its error messages also have more
+detail.
 """
 
 from __future__ import annotations
@@ -50,13 +51,13 @@ _PLAIN = {int, float, bool, type(None)}
 def read_json(
     body: bytes | bytearray, limits: Limits, where: Callable[[Any], object] | None = None
 ) -> Any:
-    """Return the objects of a JSON text, after counting its bytes and punctuation.
+    """Return the objects of a JSON text, after checks of the text's size and punctuation.
 
     Args:
         body: JSON in UTF-8, with finite numbers and without repeated names in an object.
         limits: largest sizes.
-        where: function that takes the objects of a text with invalid numbers, and raises a
-            RequestError that names the input with the invalid number. Default: none.
+        where: function that is called with the objects of a text with invalid numbers. The function
+            raises a RequestError that names the input with the invalid number. Default: none.
 
     Raises:
         RequestError: the body is invalid or too large.
@@ -78,18 +79,19 @@ def read_json(
 
 
 def _is_as_written(made: Any, body: bytes | bytearray) -> bool:
-    """Return True if orjson certainly read a text like the standard library."""
-    # If an object repeats a name, one of the values and its texts are lost. An escaped quotation
-    # mark only adds one to the text's count, so it cannot hide a lost name.
+    """Return True if orjson certainly read the same values as the standard library would."""
+    # If an object repeats a name, orjson drops the name's earlier value, with all strings in this
+    # value. An escaped quotation mark only raises the count in the body, so it cannot hide a
+    # dropped string.
     if 2 * _texts_in(made, _MOST_DEPTH) != body.count(b'"'):
         return False
-    # orjson turns integers beyond 64 bits into floats. For the data of a tensor, floats in place of
-    # integers make no difference.
+    # orjson turns integers beyond 64 bits into floats. In the data of a tensor, a float in place of
+    # an integer beyond 64 bits makes no difference.
     return type(made) is dict and ("inputs" in made or not _BEYOND_64_BITS.search(body))
 
 
 def dump_json(value: Any) -> bytes:
-    """Return a value as JSON; its arrays must be contiguous and finite.
+    """Return a value as JSON; arrays in the value must be contiguous and finite.
 
     Example:
         >>> dump_json({"data": np.array([0.5, 2.0], np.float32)})
@@ -110,7 +112,7 @@ def _plain(value: Any) -> Any:
 
 
 def _texts_in(value: Any, depth: int) -> int:
-    """Return the number of texts in a value, names included, down to a nesting of `depth`."""
+    """Return the number of strings in a value, including names, down to a nesting of `depth`."""
     kind = type(value)
     if kind is str:
         return 1
@@ -151,7 +153,7 @@ def _read_slowly(body: bytes | bytearray, where: Callable[[Any], object] | None)
 
 
 class _ConstantError(ValueError):
-    """Error for a text with NaN or an infinity, which JSON does not have."""
+    """Error for a text with NaN or an infinity, which JSON cannot represent."""
 
 
 def _no_constant(name: str) -> None:
@@ -181,7 +183,7 @@ _LENIENT = json.JSONDecoder(object_pairs_hook=_object, parse_int=_long_integer)
 
 
 def _reason(error: ValueError, text: str, where: Callable[[Any], object] | None) -> str:
-    """Return the error in a text; for an error in a number, also the input with the number."""
+    """Return the error in a text; if a number is wrong, the error names the number's input."""
     if isinstance(error, json.JSONDecodeError):
         return str(error)
     words = str(error)

@@ -35,10 +35,10 @@ def tensor_of_json(
 
     Args:
         spec: the input of the network.
-        given: `datatype`, `shape` and, without `part`, `data` from the request.
-        rows: most rows of a request; 0: any number.
-        elements: most elements of this input.
-        part: the input's data after the JSON.
+        given: `datatype`, `shape` and, if `part` is None, `data` from the request.
+        rows: greatest number of rows in a request; 0: any number.
+        elements: greatest number of elements in this input.
+        part: the input's data, if they follow the JSON.
 
     Raises:
         RequestError: the input is invalid or too large.
@@ -135,7 +135,7 @@ def fitted_input(spec: TensorSpec, array: np.ndarray) -> np.ndarray:
 
 
 def _flat(where: str, data: list[Any]) -> list[Any]:
-    """Return the elements of nested lists; at each level, all lists must have one length."""
+    """Return the elements of nested lists; at each level, all lists must have the same length."""
     for _ in range(_MOST_NESTED):
         if not data or type(data[0]) is not list:
             break
@@ -149,10 +149,10 @@ def _flat(where: str, data: list[Any]) -> list[Any]:
 
 
 def _usual_numbers(data: list[Any], dtype: np.dtype) -> np.ndarray | None:
-    """Return the numbers of a usual request quickly; None if each number must be checked.
+    """Return the numbers of a usual request by a fast path; None if each number needs a check.
 
-    The function is a single conversion that keeps the interpreter's lock, since releasing and
-    regaining the lock costs more than the conversion.
+    The function makes a single conversion and keeps the interpreter's lock. Releasing and regaining
+    the lock would cost more than the conversion.
     """
     types = set(map(type, data))
     with contextlib.suppress(OverflowError):
@@ -199,7 +199,7 @@ def _numbers(where: str, data: list[Any], spec: TensorSpec, dtype: np.dtype) -> 
         except OverflowError:
             raise wrong from None
     if dtype.kind == "f":
-        # Any int64 is in the range of all floats except half floats; for NaN the comparison is
+        # Any int64 is in the range of all float types except half floats. For NaN the comparison is
         # false.
         fits = (array.dtype.kind == "i" and limit > _MOST_SIZE) or bool(
             np.abs(array.astype(np.float64, copy=False)).max() <= limit

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits on a request's size, so that no request costs memory or time out of proportion."""
+"""Limits on a request's size, so that no request needs excessive memory or time."""
 
 from __future__ import annotations
 
@@ -29,17 +29,16 @@ MOST_MESSAGE_BYTES = _BYTES_BESIDES + _MOST_ELEMENTS * _BYTES_A_NUMBER
 
 @dataclass(frozen=True)
 class Limits:
-    """Size limits of accepted requests.
+    """Limits on the size of requests that the server accepts.
 
     Args:
-        rows: most rows in the first dimension of an input, if that dimension is free; 0: any
-            number.
-        elements: most numbers in all inputs of a request together.
-        body_bytes: most bytes of the body.
-        lists, objects, strings: most lists, objects and strings in the body. In memory, a list or
-            an object takes 20 to 40 times the bytes of its short text. (The signs are counted, also
-            inside texts.)
-        string_length: most characters of a string in a raw column.
+        rows: greatest size of an input's first dimension, if this dimension is free; 0: any size.
+        elements: greatest number of elements in all inputs of a request together.
+        body_bytes: greatest number of bytes in the body.
+        lists, objects, strings: greatest numbers of lists, objects and strings in the body. In
+            memory, a list or an object takes 20 to 40 times the bytes of its short text. (The signs
+            are counted, also inside texts.)
+        string_length: greatest number of characters in a string of a raw column.
     """
 
     rows: int = 0
@@ -52,7 +51,7 @@ class Limits:
 
     @staticmethod
     def of(inputs: Sequence[TensorSpec], rows: int) -> Limits:
-        """Return the limits of a network's requests.
+        """Return the limits for requests to a network.
 
         The limit of elements is the size of the network's inputs with `rows` rows, if this size is
         known. The limit of body bytes follows from the limit of elements.
@@ -76,7 +75,7 @@ class Limits:
         return Limits(rows, elements, body_bytes)
 
     def with_columns(self, columns: int | None) -> Limits:
-        """Return limits that also have room for raw columns.
+        """Return limits that also allow raw columns.
 
         Args:
             columns: number of raw columns; None: unknown.
@@ -101,7 +100,7 @@ class Limits:
 
     @property
     def message_bytes(self) -> int:
-        """Most bytes of a gRPC message.
+        """Greatest number of bytes in a gRPC message.
 
         Example:
             >>> Limits(elements=26624).message_bytes
@@ -111,5 +110,5 @@ class Limits:
 
     @property
     def commas(self) -> int:
-        """Most commas of a body with `elements` elements, with some to spare."""
+        """Greatest number of commas in a body with `elements` elements, rounded up."""
         return self.elements + self.lists + _SIGNS_BESIDES

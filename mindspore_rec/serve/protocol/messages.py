@@ -2,7 +2,7 @@
 """Requests and responses of the Open Inference Protocol, version 2, over HTTP.
 
 Source: https://github.com/kserve/open-inference-protocol, specification/protocol/inference_rest.md.
-Data are numbers in JSON, or bytes after the JSON by the binary tensor extension (`binary.py`). If
+Data are numbers in JSON, or with the binary tensor extension (`binary.py`) bytes after the JSON. If
 the model has features, a request may have raw rows or columns in place of inputs.
 """
 
@@ -33,20 +33,20 @@ __all__ = [
 ]
 
 _MOST_ID = 1024
-# Parameters of other servers that would change the answer.
+# Parameters that other servers support and that would change the answer.
 _NOT_KNOWN = ("shared_memory_region", "classification")
 
 
 @dataclass(frozen=True)
 class InferRequest:
-    """A request after reading and checking.
+    """A request that was read and checked.
 
     Attributes:
         id: id of the request, if it has one.
         inputs: arrays, in the order of the network's arguments; or raw rows.
         outputs: names of the requested outputs; None: all outputs.
-        binary: by output name, whether the output's data follow the JSON; the key None is for all
-            other outputs.
+        binary: by output name, whether the output's data follow the JSON in the response; the key
+            None is for all outputs without an entry.
     """
 
     id: str | None
@@ -76,20 +76,20 @@ def parse_request(
 ) -> InferRequest:
     """Read and check a request.
 
-    Types and sizes are checked before any conversion, so time and memory are in proportion to the
-    body.
+    Types and sizes are checked before any conversion, so time and memory are proportional to the
+    size of the body.
 
     Args:
         body: JSON in UTF-8, and the data after it.
         inputs: the network's inputs.
         outputs: the network's outputs.
         limits: size limits of a request. Default: the limits for a network of unknown sizes.
-        raw: the columns that may replace a request's inputs. Default: none.
+        raw: the raw columns that a request may have in place of inputs. Default: none.
         json_bytes: number of JSON bytes, from `header_length`. Default: all bytes of the body,
             without data after the JSON.
 
     Raises:
-        RequestError: the body is not a request, or not a request for this network.
+        RequestError: the body is not a request, or the request does not fit this network.
 
     Example:
         >>> body = b'{"inputs": [{"name": "x", "shape": [2], "datatype": "INT64", "data": [1, 2]}]}'
@@ -174,7 +174,7 @@ def infer_response(
     specs: Sequence[TensorSpec],
     outputs: Sequence[np.ndarray],
 ) -> tuple[bytes, int | None]:
-    """Return the response's body, and the number of its JSON bytes if data follow the JSON.
+    """Return the response's body; if data follow the JSON, also return the number of JSON bytes.
 
     Raises:
         ArithmeticError: an output has a number that is not finite, which JSON cannot represent.
@@ -221,7 +221,7 @@ def _parameters(what: str, of: dict[str, Any]) -> dict[str, Any]:
 
 
 def _flag(what: str, parameters: dict[str, Any]) -> bool:
-    """Return the bool parameter that is named by the last word of `what`."""
+    """Return the bool parameter whose name is the last word of `what`."""
     value = parameters.get(what.rpartition(" ")[2], False)
     if type(value) is not bool:
         raise RequestError(f"{what} must be true or false, got {shown(value)}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inputs with any number of values per row: the values of all rows, and each row's offset."""
+"""Inputs with any number of values per row, as the values of all rows and each row's offset."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Ragged", "with_starts"]
 
 
 class Ragged:
-    """Joiner of the inputs of several requests into the inputs of one request.
+    """Object that joins the inputs of several requests to the inputs of one request.
 
     Args:
         inputs: the network's inputs.
@@ -38,13 +38,13 @@ class Ragged:
         }
 
     def rows(self, arrays: Sequence[np.ndarray]) -> set[int]:
-        """Return the numbers of rows of a request's inputs; a valid request has only one number."""
+        """Return the numbers of rows of a request's inputs; in a valid request all are equal."""
         if not self._of_values:
             return {len(each) for each in arrays}
         return {len(each) for i, each in enumerate(arrays) if i not in self._of_values}
 
     def joined(self, parts: Sequence[Any]) -> list[np.ndarray]:
-        """Return the inputs of several requests, joined one after the other."""
+        """Return the inputs of several requests, joined in the order of the requests."""
         made = []
         for i in range(len(parts[0])):
             arrays = [part[i] for part in parts]
@@ -62,7 +62,7 @@ class Ragged:
 def with_starts(
     inputs: Sequence[TensorSpec], given: dict[str, dict[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    """Return a request's inputs, with lists of different lengths as values and offsets.
+    """Return a request's inputs, with lists of different lengths converted to values and offsets.
 
     Args:
         inputs: the network's inputs.
@@ -70,8 +70,8 @@ def with_starts(
             row, with the shape `[rows, -1]`; the request must then leave out the input's offsets.
 
     Raises:
-        RequestError: the lists' lengths differ from the lengths in another input with the same
-            offsets.
+        RequestError: the lists' lengths differ from the lengths of the lists in another input with
+            the same offsets.
     """
     made = dict(given)
     for spec in inputs:

@@ -18,7 +18,7 @@ class NotFoundError(LookupError):
 
 
 class NotReadyError(RuntimeError):
-    """Error for a known model that does not answer now: status 503."""
+    """Error for a declared model that does not answer requests now: status 503."""
 
 
 _REPR = reprlib.Repr()
@@ -27,7 +27,7 @@ _REPR.maxlevel = 3
 
 
 def shown(value: Any) -> str:
-    """Return a value as text for a message; only the start of a large value is read."""
+    """Return a value as text for an error message; only the start of a large value is read."""
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 256:
         return f"an integer of {value.bit_length()} bits"
     return _REPR.repr(value)[:100]

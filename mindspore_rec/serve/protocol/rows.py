@@ -24,9 +24,9 @@ def read_rows(
     """Return the rows of a request from its `rows` or its `columns`.
 
     Args:
-        request: `rows` is a list of objects; a column that an object lacks is a missing value. In
+        request: `rows` is a list of objects; if an object lacks a column, the value is missing. In
             place of `rows`, a request may have `columns`, an object of lists. Values are strings,
-            numbers, null, or lists of these; all lists in a column have the same length.
+            numbers, null, or lists of such values. All lists in a column have the same length.
         columns: names of the columns to read; None: all columns. None: all are read.
         limits: limits on the numbers of rows, values and characters.
 
@@ -96,7 +96,7 @@ def _check_count(rows: int, limits: Limits) -> None:
 
 
 def _flat(where: str, values: list[Any]) -> tuple[list[Any], int]:
-    """Return the values of a list of lists, and the lists' length; 0 if there are no lists."""
+    """Return the values of a list of lists, and the length of the lists; 0 if there are none."""
     if type(values[0]) is not list:
         return values, 0
     widths = {len(each) if type(each) is list else -1 for each in values}

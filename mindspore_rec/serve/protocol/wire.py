@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Split a ModelInferRequest before protobuf reads it: no request may take too much memory.
+"""Split a ModelInferRequest before protobuf reads it, so that no request uses much memory.
 
-An empty input takes two bytes of a message, but some hundred bytes after decoding. So the fields of
-a message are counted before decoding. Numbers are cut out of the message, and NumPy decodes them
-after a check of their count against the shape. Protobuf gets the remaining bytes, which are few.
+An empty input uses two bytes of a message, but some hundred bytes of memory after decoding.
+Therefore, the fields of a message are counted before the message is decoded. The numbers are
+removed from the message. NumPy decodes the numbers after a check that the count of numbers fits the
+shape. Protobuf decodes the few remaining bytes of the message.
 
 Source: https://protobuf.dev/programming-guides/encoding/.
 """
@@ -57,8 +58,8 @@ class InferParts:
 
     Attributes:
         rest: the message without numbers, for protobuf.
-        contents: for each input, the bytes of its numbers by field name; None if the input has no
-            `contents`.
+        contents: for each input, the bytes of the input's numbers by field name; None if the input
+            has no `contents`.
         raw: `raw_input_contents`.
     """
 
@@ -72,13 +73,13 @@ def split_infer(data: bytes, most_fields: int = _MOST_FIELDS) -> InferParts:
 
     Args:
         data: the message.
-        most_fields: most fields of the message, including its inputs' fields; packed numbers, which
-            are the default, are one field. Default: 16,384.
+        most_fields: greatest number of fields in the message and in its inputs. Packed numbers,
+            protobuf's default, are one field. Default: 16,384.
 
     Raises:
-        ManyFieldsError: the message has more fields.
-        RequestError: the bytes are not a ModelInferRequest, or are too many even without the
-            numbers.
+        ManyFieldsError: the message has more than `most_fields` fields.
+        RequestError: the bytes are not a ModelInferRequest, or the message is too large even
+            without its numbers.
 
     Example:
         >>> parts = split_infer(bytes.fromhex("0a016d 2a08 0a0178 2a031a0105"))
@@ -129,7 +130,7 @@ def count_of(name: str, pieces: list[memoryview]) -> int:
 
 
 def numbers_of(name: str, pieces: list[memoryview], count: int) -> np.ndarray:
-    """Return the numbers of a field of `contents`; `count` is the result of `count_of`.
+    """Return the numbers in a field of `contents`; `count` is the result of `count_of`.
 
     Raises:
         RequestError: the bytes are not numbers of this field.
@@ -175,7 +176,7 @@ class _Walk:
         self.data, self._most, self._left = data, most, most
 
     def fields(self, at: int, end: int) -> Iterator[tuple[int, int, slice, slice]]:
-        """Yield number and kind of each field, and the slices of the field and of its value."""
+        """Yield each field's number and kind, the slice of the field and the slice of its value."""
         while at < end:
             self._left -= 1
             if self._left < 0:
@@ -224,7 +225,7 @@ def _varint(number: int) -> bytes:
 
 
 def _cut(data: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield consecutive parts of at most `_PART` bytes; each part has only whole numbers."""
+    """Yield consecutive parts of at most `_PART` bytes; no number is split between two parts."""
     at = 0
     while at < len(data):
         end = min(at + _PART, len(data))

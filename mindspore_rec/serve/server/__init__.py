@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The server process: its models, a batcher for each model, HTTP and gRPC."""
+"""The server process: models, a batcher for each model, HTTP and gRPC."""

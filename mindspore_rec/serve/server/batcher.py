@@ -36,22 +36,22 @@ Inputs: TypeAlias = list[np.ndarray] | pa.RecordBatch
 
 
 class Answers(Protocol):
-    """Protocol of a predictor that answers requests: `Predictor`, or a client of one."""
+    """Protocol of a predictor that answers requests: a `Predictor` or a client of a `Predictor`."""
 
     @property
     def inputs(self) -> Sequence[TensorSpec] | None:
-        """Inputs of the predictor's network; None if they are not known."""
+        """Inputs of the predictor's network; None if the inputs are not known."""
 
     @property
     def outputs(self) -> Sequence[TensorSpec] | None:
-        """Outputs of the predictor's network; None if they are not known."""
+        """Outputs of the predictor's network; None if the outputs are not known."""
 
     def predict_versioned(self, *inputs: Any) -> Answer:
-        """Return all outputs, and the version of the state that computed them."""
+        """Return all outputs, and the version of the state from which the outputs were computed."""
 
 
 class BusyError(RuntimeError):
-    """Error if more requests wait than can be answered in time."""
+    """Error if more requests are waiting than can be answered in time."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class _Outcome:
     error: Exception | None = None
 
     def tell(self) -> None:
-        """Complete the request's future unless it was cancelled; call this in its thread."""
+        """Complete the request's future unless it was cancelled; only for the future's thread."""
         future = self.request.future
         if self.error is not None:
             if not future.done():
@@ -88,20 +88,21 @@ class _Outcome:
 class Batcher:
     """Threads that call the predictor, each time with all requests that are waiting.
 
-    A call with one row costs nearly as much as a call with ten rows. No request waits for a batch
-    to fill, so a single request runs alone. A future may be cancelled until its request goes to the
-    network. A cancelled request is left out of its batch, without effect on other requests.
+    A call with one row costs nearly as much as a call with ten rows. No request waits until a batch
+    is full, so a single request runs alone. A future may be cancelled until the network gets the
+    future's request. A cancelled request is left out of the next batch, without effect on other
+    requests.
 
     Args:
-        predictor: answers requests; each row of its outputs must depend only on the same row of its
-            inputs.
-        max_rows: most rows of a call, unless one request has more. 0: each request gets its own
-            call. The predictor's `rows_at_once` is an upper limit: more rows gain nothing, and
-            requests in the call wait longer.
+        predictor: the predictor that answers requests; each row of the outputs must depend only on
+            the same row of the inputs.
+        max_rows: greatest number of rows in a call, unless a single request has more. 0: each
+            request gets its own call. A call also has at most the number of rows in the predictor's
+            `rows_at_once`, since more rows make the call longer but no row cheaper.
         observe: function that is called at each call of the predictor. The arguments of `observe`
             are the call's number of requests, its number of rows (0 if each request gets its own
             call), and the number of requests that still wait. Default: none.
-        statistics: counter of calls and their times. Default: none.
+        statistics: counter of the calls and the calls' times. Default: none.
 
     Example:
         >>> batcher = Batcher(predictor, 1024)  # doctest: +SKIP
@@ -145,7 +146,7 @@ class Batcher:
                 first dimension.
 
         Raises:
-            BusyError: too many requests wait already, or the batcher is closed.
+            BusyError: too many requests are already waiting, or the batcher is closed.
             ValueError: inputs have different first dimensions.
         """
         return self._queue(inputs, Future())
@@ -153,7 +154,7 @@ class Batcher:
     def submit_from_loop(self, inputs: Inputs) -> asyncio.Future[Answer]:
         """Queue a request from the running event loop.
 
-        One call informs the loop of all requests that were answered together.
+        When requests are answered together, a single call in the loop completes all their futures.
 
         Args and Raises: the same as for `submit`.
         """
@@ -188,7 +189,7 @@ class Batcher:
 
     def _work(self) -> None:
         while (batch := self._next()) is not None:
-            # From here on, the futures of threads cannot be cancelled, so setting a future cannot
+            # From here on, the futures of threads cannot be cancelled, so setting a result cannot
             # fail.
             batch = [each for each in batch if _is_wanted(each.future)]
             if batch:
@@ -221,13 +222,13 @@ class Batcher:
         return batch
 
     def _outcomes(self, batch: list[_Request]) -> list[_Outcome]:
-        """Return an outcome for each request in every case: no request may wait forever."""
+        """Return an outcome for each request, even after an error: no request may wait forever."""
         try:
             answers = self._answers(batch)
         except BaseException as error:
             if len(batch) == 1:
                 return [_Outcome(batch[0], None, _for_a_future(error))]
-            # Only one request is at fault, so run each request alone.
+            # One of the requests may have caused the error, so run each request alone.
             return [each for request in batch for each in self._outcomes([request])]
         return [_Outcome(request, answer) for request, answer in zip(batch, answers, strict=True)]
 
@@ -247,7 +248,7 @@ class Batcher:
         return answers
 
     def _joined(self, parts: list[Inputs]) -> list[Any]:
-        """Return the inputs of the requests in a batch, joined one after the other."""
+        """Return the inputs of a batch's requests, joined in the order of the requests."""
         if len(parts) == 1:
             return [parts[0]] if isinstance(parts[0], pa.RecordBatch) else list(parts[0])
         if isinstance(parts[0], pa.RecordBatch):
@@ -262,7 +263,7 @@ def _is_wanted(future: Future[Answer] | asyncio.Future[Answer]) -> bool:
 
 
 def _tell(outcomes: list[_Outcome]) -> None:
-    """Complete the futures: for threads directly, for each event loop by one call."""
+    """Complete the futures: directly for threads, and by one call for each event loop."""
     loops: dict[asyncio.AbstractEventLoop, list[_Outcome]] = {}
     for each in outcomes:
         if isinstance(each.request.future, Future):
@@ -284,7 +285,7 @@ def _schema(inputs: Inputs) -> pa.Schema | None:
 
 
 def _for_a_future(error: BaseException) -> Exception:
-    """Return the error, or a RuntimeError if a future cannot take the error.
+    """Return the error, or a RuntimeError if the error cannot be set in a future.
 
     A SystemExit would end the loop, and asyncio refuses a StopIteration.
     """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gRPC front of models: GRPCInferenceService, health checks and server reflection.
+"""gRPC server of the models: GRPCInferenceService, health checks and server reflection.
 
-This front runs in the event loop of the HTTP front and uses the same models. The module needs
+The gRPC server runs in the event loop of the HTTP server and uses the same models. The module needs
 grpcio and related packages (extra `grpc`).
 """
 
@@ -48,10 +48,10 @@ POOL.AddSerializedFile(health_pb2.DESCRIPTOR.serialized_pb)  # reflection tells 
 
 
 class GrpcFront:
-    """Methods of the service, for the models of an HTTP front.
+    """Methods of the gRPC service, for the models of an HTTP front.
 
     Args:
-        front: has the models, and decides whether clients may load and unload them.
+        front: HTTP front with the models, which decides whether clients may load and unload models.
     """
 
     def __init__(self, front: Front) -> None:
@@ -59,11 +59,11 @@ class GrpcFront:
         self._models = front.models
 
     def handler(self) -> grpc.GenericRpcHandler:
-        """Return the handler that a gRPC server adds."""
+        """Return the handler of the service, to add to a gRPC server."""
         methods = {}
         for name in METHODS:
             answer = getattr(self, "_" + _snake(name))
-            # Pass bytes on undecoded: the size of a request is then known before it is decoded.
+            # Pass bytes on undecoded, so that the size of a request is known before decoding.
             methods[name] = grpc.unary_unary_rpc_method_handler(
                 _guarded(answer, message(f"{name}Request")),
                 response_serializer=message(f"{name}Response").SerializeToString,
@@ -71,8 +71,8 @@ class GrpcFront:
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 
     async def _model_infer(self, kind: Any, data: bytes) -> Any:
-        # Until the model's name is read, a request may have the size that the largest model allows.
-        # Until the name is read, the message is only split, and only names in it are decoded.
+        # Before the model's name is read, a request may be as large as any model allows. Before the
+        # name is read, the message is only split, and only the names in the message are decoded.
         counted = 0
         counter = self._front.held
         try:
@@ -168,7 +168,7 @@ def _check_size(data: bytes, most: int) -> None:
 
 
 def _guarded(answer: Callable[[Any, bytes], Awaitable[Any]], kind: Any) -> Any:
-    """Return a method that turns errors into their gRPC statuses."""
+    """Return a method that calls `answer` and turns the errors of `answer` into gRPC statuses."""
 
     async def method(data: bytes, context: Any) -> Any:
         try:
@@ -204,7 +204,7 @@ class GrpcServer:
         host: to listen at.
         port: port to listen at; 0: any free port.
         reuse_port: whether several processes may listen at this port. Default: False.
-        announces: whether the server prints its address. Default: True.
+        announces: whether the server prints its own address. Default: True.
         credentials: `grpc.ServerCredentials`, for TLS. Default: none.
         interceptors: of `grpc.aio`. Default: none.
         options: further gRPC options, by name and value. Default: none.

@@ -64,7 +64,7 @@ class Asked:
 
     Attributes:
         request: the message without its numbers.
-        parts: bytes of the numbers.
+        parts: bytes of the request's numbers.
     """
 
     request: Any
@@ -90,7 +90,7 @@ def read_infer(asked: Asked, model: ServedModel) -> InferRequest:
 
     Args:
         asked: a ModelInferRequest, with data in `raw_input_contents` or in `contents`.
-        model: model that the request is for.
+        model: model to which the request is sent.
 
     Raises:
         RequestError: the request does not fit this model, or is too large.

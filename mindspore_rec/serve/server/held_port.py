@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A port that belongs to the processes of one server, although each process binds it."""
+"""A port that only the processes of one server can use, although each process binds the port."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ def hold_port(host: str, port: int) -> socket.socket:
     """Reserve a port for processes that share it by SO_REUSEPORT; return the reserving socket.
 
     With SO_REUSEPORT alone, another server of the same user could bind the same port, and
-    connections would go to either server. So the socket first listens without SO_REUSEPORT, which
-    fails if another process has the port. Then the socket stops listening and stays bound, and
-    another call of this function fails until the socket is closed. No connection goes to this
-    socket.
+    connections would go to either server. The reserving socket therefore first listens without
+    SO_REUSEPORT, which fails if another process uses the port. The reserving socket then stops
+    listening but stays bound, so that other calls of this function fail until the socket is closed.
+    The reserving socket gets no connections.
 
     Args:
         host: to bind.

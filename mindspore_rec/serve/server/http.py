@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTTP front of models: the Open Inference Protocol, version 2, /status and /digests.
+"""HTTP server of the models: the Open Inference Protocol, version 2, /status and /digests.
 
 Needs starlette (extra `serving`).
 """
@@ -62,16 +62,16 @@ class Front:
 
     Args:
         name: name of the only model; or a `Models` object, if there are several models.
-        max_rows: as for `Batcher`, and also the most rows of one request. 0: no such limit.
-            Default:
-            1024. If `name` is a `Models` object, the limit of this object counts.
+        max_rows: as for `Batcher`, and also the greatest number of rows in one request. 0: no limit
+            on rows. Default:
+            1024. If `name` is a `Models` object, the object's own limit applies instead.
         control: whether clients may load and unload models. Default: False.
         security: requirements for clients, as the OpenAPI page describes them. Default: none.
 
     Attributes:
         app: the ASGI application.
         models: the models that answer.
-        routes: Starlette's routes for all requests that the front answers.
+        routes: Starlette routes of all requests that the front answers.
 
     Example:
         >>> Front("click").models.names
@@ -125,7 +125,7 @@ class Front:
         self.routes = self._others.routes
 
     def open(self, predictor: Served, name: str | None = None) -> None:
-        """Start to answer with a predictor.
+        """Start to answer requests with a predictor.
 
         Args:
             predictor: answers the requests.
@@ -145,7 +145,7 @@ class Front:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, as ASGI has it."""
-        # Nearly all requests are predictions and take this short path.
+        # Nearly all requests are predictions, which are answered on this short path.
         if scope["type"] == "http" and scope["method"] == "POST":
             match = _INFER.fullmatch(scope["path"])
             if match is not None:
@@ -190,8 +190,8 @@ class Front:
         known = body, model.inputs, model.outputs, model.limits, model.raw, size
         if text <= MOST_SMALL_JSON and len(body) - text <= _MOST_BINARY:
             return parse_request(*known)
-        # A thread parses larger bodies, while the loop reads other requests. The thread parses one
-        # body at a time, since a parsed body takes many times its size in memory.
+        # A thread parses larger bodies, so that the loop can read other requests meanwhile. Only
+        # one thread parses bodies, since a parsed body uses many times its size in memory.
         return await asyncio.get_running_loop().run_in_executor(self.coder, parse_request, *known)
 
     async def _answer(
@@ -242,7 +242,7 @@ class Front:
             raise BusyError("digests are computed for another request")
         self._digesting = True
         work = self._digester.submit(read)
-        # The thread goes on if the request is cancelled; no other thread may start before this
+        # The thread continues if the request is cancelled; no other thread may start before this
         # thread ends.
         work.add_done_callback(self._digested)
         text = await asyncio.shield(asyncio.wrap_future(work))
@@ -389,5 +389,5 @@ async def _answer_error(request: Request, error: Exception) -> Response:
 
 
 def _first_lines(error: Exception) -> str:
-    """Return the first part of a message: messages of MindSpore go on with a call stack."""
+    """Return the first part of a message; the rest of MindSpore's messages is a call stack."""
     return str(error).split("\n---")[0].strip()[:1000]

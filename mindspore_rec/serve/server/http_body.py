@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read the body of a request, up to a size; discard the rest of a refused body."""
+"""Read the body of a request up to a size limit; discard the rest of a refused body."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _DROP_SECONDS = 5.0  # for which they are read
 
 
 class HeldBytes:
-    """Count of the bytes of all requests without an answer yet.
+    """Number of bytes of all requests that are not yet answered.
 
     Attributes:
-        bytes: number of bytes of all requests without an answer.
+        bytes: number of bytes of all requests that are not yet answered.
     """
 
     def __init__(self) -> None:
         self.bytes = 0
 
     def add(self, before: int, now: int) -> int:
-        """Count a request that has grown; return the number of its bytes that are counted.
+        """Count a request again after more bytes arrived; return the number of bytes counted.
 
         Raises:
-            BusyError: all requests together have too many bytes.
+            BusyError: all unanswered requests together have too many bytes.
         """
         if now <= _COUNTED:
             return 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configuration and statistics of a model, in the format of Triton's clients.
+"""Configuration and statistics of a model, in the format that Triton's clients read.
 
 Source: https://github.com/triton-inference-server/server, docs/protocol, extensions
 model_configuration and statistics; https://github.com/triton-inference-server/common,
@@ -43,7 +43,7 @@ class Statistics:
         """Count a call of the network.
 
         Args:
-            waited: for each request of the call, the nanoseconds that it waited.
+            waited: nanoseconds that each request of the call waited.
             rows: rows of all requests together.
             took: nanoseconds of the call.
         """
@@ -60,7 +60,8 @@ class Statistics:
         """Count a request.
 
         Args:
-            took: nanoseconds until the request's answer, without reading and writing.
+            took: nanoseconds until the answer, without reading the request and writing the
+                response.
             failed: whether the answer is an error.
         """
         with self._lock:
@@ -82,7 +83,7 @@ class Statistics:
 
 
 def statistics(model: ServedModel) -> dict[str, Any]:
-    """Return the statistics of a model in this process, since the model was loaded."""
+    """Return the statistics that this process has counted for a model since it was loaded."""
     version = str(model.status().version)
     return {"name": model.name, "version": version, **model.statistics.to_json()}
 
@@ -90,9 +91,9 @@ def statistics(model: ServedModel) -> dict[str, Any]:
 def configuration(model: ServedModel) -> dict[str, Any]:
     """Return the configuration of a model, with the field names of `ModelConfig`.
 
-    `max_batch_size` is the most rows of a request, and `dims` describe one row. `max_batch_size` is
-    0 and `dims` describe whole arrays if the first size of an input or output is not the number of
-    rows, or if the number of rows has no limit.
+    `max_batch_size` is the greatest number of rows in a request, and `dims` are the sizes of one
+    row. `max_batch_size` is 0, and `dims` are the sizes of whole arrays, in two cases: the first
+    size of an input or output is not the number of rows, or the number of rows has no limit.
     """
     specs = (*model.inputs, *model.outputs)
     batched = model.max_rows > 0 and all(

@@ -28,7 +28,7 @@ LOADING, READY, UNLOADING, UNAVAILABLE = "LOADING", "READY", "UNLOADING", "UNAVA
 
 @dataclass
 class _Place:
-    """One version of a model, already loaded or to be loaded."""
+    """One declared version of a model, which may be loaded already."""
 
     make: Callable[[], Served] | None
     model: ServedModel | None = None
@@ -37,16 +37,17 @@ class _Place:
 
 
 class Models:
-    """Models by name. Models of one name differ in the version that they have reached.
+    """Models by name, in one or several versions; a version's number is its training step.
 
-    Any number of threads may read; `load`, `unload` and `open` wait for each other.
+    Any number of threads may read at the same time; `load`, `unload` and `open` run one at a time.
 
     Args:
         max_rows: as for `ServedModel`.
-        drain: tells if the server is stopping, so that the models are not ready. Default: never.
+        drain: state that tells if the server is stopping; the models are then not ready. Default:
+            never.
         metrics: as for `ServedModel`. Default: none.
-        max_age_seconds: highest age of a model's newest state with which the model is ready; 0: any
-            age. Default: 0. Requests are answered at any age of the state.
+        max_age_seconds: highest age of a model's newest state at which the model counts as ready;
+            0: any age. Default: 0. A model answers requests whatever the age of its state.
 
     Example:
         >>> models = Models()
@@ -92,9 +93,9 @@ class Models:
 
     @property
     def ready(self) -> bool:
-        """True if the server is not stopping and all models that were not unloaded are ready.
+        """True if all models that were not unloaded are ready, and the server is not stopping.
 
-        A model is ready if it answers and its state is not too old.
+        A model is ready if it answers requests and its state is not too old.
         """
         if not self._drain.ready:
             return False
@@ -106,10 +107,10 @@ class Models:
         )
 
     def model_ready(self, name: str, version: str | None) -> bool:
-        """Return True if a model answers; without a version, its state must not be too old.
+        """Return True if a model answers; if `version` is None, its state must not be too old.
 
         Raises:
-            NotFoundError: there is no such model, or it has other versions.
+            NotFoundError: there is no such model, or no such version of the model.
         """
         try:
             self.find(name, version)
@@ -130,7 +131,7 @@ class Models:
         return not models or min(model.age_seconds for model in models) <= self._max_age
 
     def open(self, name: str, predictor: Served) -> None:
-        """Start to answer with a predictor, in the first place of a model without a predictor.
+        """Start to answer requests with a predictor, as a declared version that has no predictor.
 
         Raises:
             ValueError: the inputs of the predictor's network are not known.
@@ -140,12 +141,12 @@ class Models:
             self._put(place, ServedModel(name, predictor, self._max_rows, self._metrics))
 
     def load(self, name: str) -> None:
-        """Make the missing predictors of a model's versions.
+        """Make the predictors of a model's versions that have no predictor.
 
         Raises:
             NotFoundError: there is no such model.
-            Exception: the error of the first predictor that cannot be made; its version stays
-                unavailable, with this reason.
+            Exception: the error of the first predictor that cannot be made. The predictor's version
+                stays unavailable, with the error as the reason.
         """
         with self._changing:
             for place in self._of(name):
@@ -183,7 +184,7 @@ class Models:
             place.state, place.reason = UNAVAILABLE, "unloaded"
 
     def unload(self, name: str) -> None:
-        """Answer the requests that have arrived for a model, then free its memory.
+        """Answer the requests that have arrived for a model, then free the model's memory.
 
         Raises:
             NotFoundError: there is no such model.
@@ -200,8 +201,8 @@ class Models:
             version: the model's version. Default: the newest.
 
         Raises:
-            NotFoundError: there is no such model, or it has other versions.
-            NotReadyError: the model does not answer yet, or no longer answers.
+            NotFoundError: there is no such model, or no such version of the model.
+            NotReadyError: the model is not loaded yet, or no longer loaded.
         """
         places = self._of(name)
         models = [place.model for place in places if place.model is not None]
@@ -225,17 +226,17 @@ class Models:
         raise NotFoundError(f"version {version[:80]} does not answer, version {there} {does}")
 
     def versions(self, name: str) -> list[str]:
-        """Return the versions of a model that answer, the newest version last."""
+        """Return the versions of a model that answer requests, the newest version last."""
         numbers = {status.version for status in self.statuses(name)}
         return [str(number) for number in sorted(numbers)]
 
     def statuses(self, name: str) -> list[Status]:
-        """Return the states of a model's versions that answer."""
+        """Return the status of each version of a model that answers requests."""
         models = (place.model for place in self._of(name))
         return [model.status() for model in models if model is not None]
 
     def statistics(self, name: str = "", version: str | None = None) -> list[dict[str, Any]]:
-        """Return the statistics of models that answer.
+        """Return the statistics of the models that answer requests.
 
         Args:
             name: name of the model; '' for all models. Default: ''.
@@ -251,10 +252,10 @@ class Models:
         return [statistics(model) for model in models if model is not None]
 
     def index(self, ready: bool = False) -> list[dict[str, str]]:
-        """Return name, version, state and reason of each model.
+        """Return the name, version and state of each model, and the reason of the state.
 
         Args:
-            ready: whether to list only models that answer. Default: False.
+            ready: whether to list only models that answer requests. Default: False.
         """
         entries = []
         for name, places in self._places.items():
@@ -269,7 +270,7 @@ class Models:
         return entries
 
     def close(self) -> None:
-        """Unload all models; a model that is still loading is closed later, without a wait."""
+        """Unload all models; a model that still loads is closed later, without a wait here."""
         with self._placing:
             self._closed = True
         for places in self._places.values():
@@ -338,8 +339,8 @@ def change_model(
         parameters: parameters of the request: only `unload_dependents`, which has no effect.
 
     Raises:
-        RequestError: clients may not load and unload, or the request describes a model other than
-            the declared model.
+        RequestError: clients may not load and unload models, or the request tries to change a
+            declared model.
         NotFoundError: there is no such model.
         NotReadyError: the model cannot be loaded.
     """

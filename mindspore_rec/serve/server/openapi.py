@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OpenAPI page of a server: the HTTP requests that the server answers, and its models.
+"""OpenAPI page of a server, with the HTTP requests that it answers and the served models.
 
 Source: https://spec.openapis.org/oas/v3.1.0.
 """
@@ -42,9 +42,9 @@ def openapi_page(
     """Return the page.
 
     Args:
-        models: models of the server; a model that answers gives the example of a request.
-        control: whether clients may load and unload models. Default: no, and then the page does not
-            list these operations.
+        models: models of the server; the page has an example request for each model that answers.
+        control: whether clients may load and unload models. If False, the page does not list the
+            operations for loading. Default: False.
         security: requirements for clients. Default: none.
 
     Example:
@@ -187,7 +187,7 @@ def _infer(parameters: list[dict[str, Any]], examples: dict[str, Any]) -> dict[s
 
 
 def _examples(models: Models) -> dict[str, Any]:
-    """Return a request per answering model, if only the first size of its inputs is free."""
+    """Return an example request per loaded model whose inputs have no free size but the first."""
     examples = {}
     for name in models.names:
         try:

@@ -20,13 +20,13 @@ GRACE_SECONDS = 25
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, with a gRPC server that starts and stops with it.
+    """HTTP server of uvicorn, together with a gRPC server that starts and stops with uvicorn.
 
     Args:
         app: the ASGI application.
         grpc: the other server. Default: none.
-        started: function to call once the server listens. Default: none.
-        says: line to print once the server listens at both ports. Default: none.
+        started: function to call when the server listens. Default: none.
+        says: line to print when the server listens at both ports. Default: none.
         options: of `uvicorn.Config`.
     """
 

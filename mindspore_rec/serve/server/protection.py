@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Protection of a server by its command line's options, and the HTTP server with this protection.
+"""Protection of a server by the options of its command line, and the protected HTTP server.
 
 Needs uvicorn (extra `serving`).
 """
@@ -37,7 +37,7 @@ class Protection:
     """Tokens, limits, metrics and logs that all protocols of one server process share.
 
     Args:
-        options: result of a parser that `add_protection_arguments` has extended.
+        options: result of a parser to which `add_protection_arguments` has added its options.
 
     Attributes:
         metrics, tokens, tls, bounds, in_flight, drain, log: the parts of the protection; None for a
@@ -96,7 +96,7 @@ class Protection:
             address: address in the form of `getsockname`.
 
         Raises:
-            ValueError: other machines reach the address, and there is neither TLS nor a token.
+            ValueError: other machines can reach the address, and there is neither TLS nor a token.
         """
         if ipaddress.ip_address(address.partition("%")[0]).is_loopback or self._unprotected:
             return None
@@ -113,7 +113,7 @@ class Protection:
         return None
 
     def guard(self, app: App) -> Guard:
-        """Return the application inside a guard that checks its requests."""
+        """Return the application inside a guard that checks all requests."""
         return Guard(
             app, self.metrics, self.tokens, self.bounds, self.in_flight, self.drain, self.log
         )
@@ -143,7 +143,8 @@ class Protection:
             ws="none",
             http=bounded_protocol(self.bounds, self.metrics),
             server_header=False,
-            # By default uvicorn trusts the proxy headers of every client on this machine.
+            # Set the trusted proxies, since uvicorn by default trusts the proxy headers of every
+            # client on this machine.
             proxy_headers=bool(self._trusted_proxies),
             forwarded_allow_ips=",".join(self._trusted_proxies),
             timeout_keep_alive=int(self.bounds.idle_seconds),
@@ -174,7 +175,7 @@ class Protection:
                 ("grpc.max_connection_idle_ms", int(self.bounds.idle_seconds * 1000)),
                 ("grpc.max_allowed_incoming_connections", self.bounds.connections),
                 ("grpc.server_handshake_timeout_ms", receive),
-                # Close connections of clients that do not read, and so do not answer keepalive
+                # Close the connections of clients that do not read and so do not answer keepalive
                 # probes.
                 ("grpc.keepalive_time_ms", receive),
                 ("grpc.keepalive_timeout_ms", receive),
@@ -191,7 +192,7 @@ def _tokens(options: argparse.Namespace) -> Tokens | RoleTokens | None:
     """Return the tokens of the options, with their roles.
 
     Raises:
-        OSError, ValueError: a file cannot be used, or no client would have a required role.
+        OSError, ValueError: a file cannot be used, or no token has a required role.
     """
     plain, observe, control = (
         None if path is None else Path(path)
@@ -215,15 +216,16 @@ def _tokens(options: argparse.Namespace) -> Tokens | RoleTokens | None:
 class DrainingServer(Server):
     """Server that stops in steps after a signal.
 
-    First the server is not ready but still answers for `drain_seconds`, so that load balancers
-    notice. Then the server stops listening, refuses new requests, answers the requests in flight,
-    and ends. A second signal ends the first step.
+    In the first step, the server reports that it is not ready but answers requests for
+    `drain_seconds`, so that load balancers can react. In the second step, the server stops
+    listening, refuses new requests, answers the requests in flight, and ends. A second signal ends
+    the first step.
 
     Args:
         app, grpc, started, says, **options: as for `Server`.
         drain: state of the stop, shared with other protocols.
         drain_seconds: at least 0.
-        tls: TLS whose certificate is checked for renewal. Default: none.
+        tls: TLS object; the server checks regularly if its certificate was renewed. Default: none.
     """
 
     def __init__(

@@ -27,15 +27,15 @@ _AGE_SECONDS = 1.0
 
 
 class Served(Answers, Protocol):
-    """Protocol of a predictor as a server uses it; `Predictor` implements it."""
+    """Protocol for the predictors of a server; `Predictor` implements this protocol."""
 
     @property
     def features(self) -> Any:
-        """Feature pipeline of the predictor; None if it takes no raw columns."""
+        """Feature pipeline of the predictor; None if the predictor does not accept raw columns."""
 
     @property
     def raw_columns(self) -> list[str] | None:
-        """Names of the raw columns that the predictor reads; None if a request may have any."""
+        """Names of the raw columns that the predictor reads; None if any columns are allowed."""
 
     def status(self) -> Status:
         """Return the status of the served state."""
@@ -47,27 +47,28 @@ class Served(Answers, Protocol):
         """Return the digests of the rows in one part of a table."""
 
     def table_stats(self) -> dict[str, dict[str, Any]]:
-        """Return figures of each table, including its number of rows."""
+        """Return figures of each table, including the number of rows."""
 
     def close(self) -> None:
         """Stop."""
 
 
 class ServedModel:
-    """A model that answers requests, with the limits of its requests.
+    """A model that answers requests, with limits on the size of a request.
 
     Args:
         name: name of the model in requests.
         predictor: answers the requests.
-        max_rows: as for `Batcher`, and also the most rows of one request. 0: no such limit.
-        metrics: metrics that show the model until it is closed. Default: none.
+        max_rows: as for `Batcher`, and also the greatest number of rows in one request. 0: no limit
+            on rows.
+        metrics: metrics in which the model appears until the model is closed. Default: none.
 
     Attributes:
         inputs, outputs: inputs and outputs of the model's network.
         max_rows: as given.
         statistics: of its requests.
         limits: of a request.
-        raw: columns that may replace a request's inputs, or None.
+        raw: raw columns that a request may have in place of inputs, or None.
 
     Raises:
         ValueError: the inputs of the predictor's network are not known.
@@ -108,10 +109,10 @@ class ServedModel:
 
     @property
     def age_seconds(self) -> float:
-        """Seconds since the trainer took the state; the state is read at most once per second.
+        """Seconds since training saved the state; the status is read at most once per second.
 
-        Load balancers and other clients ask for the age often, and reading a whole status takes
-        longer.
+        Clients such as load balancers ask for the age often, and reading a whole status takes much
+        longer than returning a stored age.
         """
         now = time.monotonic()
         if self._saved is None or now - self._saved[0] > _AGE_SECONDS:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answer from rows in shared memory that another process writes."""
+"""Answer requests from rows in shared memory that another process writes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _KEPT = 2  # states: the newest, and the state of answers under way
 
 @dataclass(frozen=True)
 class _State:
-    """A state in the memory of this process, without its rows."""
+    """The parts of a state that are in this process's own memory: everything except the rows."""
 
     published: PublishedState
     weights: Mapping[str, Any]
@@ -46,7 +46,7 @@ class _State:
 
 
 class _Runner(OnnxRunner):
-    """Network with the dense parameters of the calling thread's state."""
+    """Network that uses the dense parameters of the calling thread's state."""
 
     def __init__(
         self, network: NetworkFile, tables: Mapping[str, Any], state: Callable[[], _State]
@@ -60,10 +60,10 @@ class _Runner(OnnxRunner):
 
 
 class _States:
-    """The published states; an answer uses the state that is newest when the answer begins.
+    """The published states; an answer uses only the newest state at the answer's start.
 
-    ONNX Runtime and the dense parameters belong to this process; rows are read from the shared
-    memory.
+    ONNX Runtime and the dense parameters are in this process's own memory; rows are read from the
+    shared memory.
     """
 
     at_once = 1  # there is a process for each processor
@@ -93,7 +93,7 @@ class _States:
 
     @contextmanager
     def inside(self) -> Iterator[_State]:
-        """Enter the newest state: inside, the calling thread reads only rows of this state."""
+        """Enter the newest state; in the `with` block, the calling thread reads only its rows."""
         place = self._reader.enter()
         try:
             self._here.place = place
@@ -133,7 +133,7 @@ class _States:
             return state.features
 
     def run(self, start: Callable[[], Callable[[], Any]]) -> tuple[Any, int]:
-        """Call `start()`, then the function that it returns; return the result and the step."""
+        """Call `start()` and the function it returns; return the function's result and the step."""
         with self.inside() as state:
             finish = start()
         return finish(), state.published.entry.step
@@ -184,8 +184,8 @@ class _States:
     ) -> Entry:
         """Call `take` with the digests of all rows of some tables; return the state's checkpoint.
 
-        The state is entered again for each part of the index: the writing process waits for readers
-        of older states, and gives up after some seconds.
+        The state is left and entered again for each part of the index. The writing process waits
+        for readers of older states, and fails if a reader stays for some seconds.
         """
         with self.inside() as state:
             first, entry = self._reader.state(self._here.place), state.published.entry
@@ -200,14 +200,14 @@ class _States:
         return entry
 
     def look(self) -> None:
-        """Do nothing: the writing process looks at the run."""
+        """Do nothing: the writing process checks the run's directory."""
 
     def status(self, following: bool, poll_seconds: float) -> Status:
         """Return the status of the served state, with the lag and error that the writer reports.
 
         Args:
-            following: as for `FollowedRun`; it has no effect here.
-            poll_seconds: time between two looks of the writer.
+            following: has no effect here, unlike in `FollowedRun.status`.
+            poll_seconds: seconds between two checks of the run's directory by the writing process.
         """
         following = self._memory.following
         late = self._pulse.complaint(poll_seconds) if following else None
@@ -245,7 +245,7 @@ class _States:
                     pass
 
     def close(self) -> None:
-        """Do nothing: the memory exists as long as a process has it open."""
+        """Do nothing: shared memory is freed when the last process closes the descriptor."""
 
 
 def shared_predictor(
@@ -258,19 +258,21 @@ def shared_predictor(
     pulse: Pulse | None = None,
     poll_seconds: float = 0.1,
 ) -> Predictor:
-    """Return a predictor that shares rows with other processes; a writing process follows the run.
+    """Return a predictor that reads shared rows; another process follows the run and writes them.
 
-    Each answer uses one state, the newest published state. The predictor never waits for a change.
+    Each answer uses only one state, the newest published state. The predictor never waits for a
+    change.
 
     Args:
         path: the directory of the run, for `status`.
-        copy: directory with the writing process's copy of the network.
+        copy: directory in which the writing process has stored a copy of the network.
         fd: descriptor of the shared memory.
-        places: this process's places among the memory's places for readers.
+        places: numbers of the memory's reader places that this process may use.
         wait_seconds: seconds to wait for a first state.
         features: as for `Predictor`.
         pulse: pulse of the process that follows the run. Default: not known.
-        poll_seconds: time between two looks of the process that follows the run. Default: 0.1.
+        poll_seconds: seconds between two checks of the run by the process that follows it. Default:
+            0.1.
 
     Raises:
         ValueError: the features do not match the run.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SharedRows: rows by key that one process writes and other processes read."""
+"""`SharedRows`: rows by key that one process writes and other processes read."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ __all__ = ["SharedRows"]
 
 
 class SharedRows:
-    """Rows in shared memory: one process publishes versions, other processes look rows up.
+    """Rows in shared memory: one process publishes versions, and other processes look up rows.
 
-    Readers never wait for the writer, and each lookup reads one version: the version that is newest
-    when the lookup begins. Rows that no reader needs any more are freed. The server's `--workers`
-    keep their tables in this memory.
+    Readers never wait for the writer. Each lookup reads only one version, the newest version when
+    the lookup begins. A row is freed when no reader needs it any more. The processes that the
+    server starts with `--workers` share the rows of their tables in memory of the same form.
 
     Args:
-        fd: descriptor of `os.memfd_create`, which all sharing processes inherit. The first use lays
-            out an empty file; later uses open the same file.
+        fd: descriptor from `os.memfd_create`, which all processes that share the rows inherit. The
+            first object initializes the empty file; later objects open the same file.
         embedding_dim: number of values in a row, 1 to 8192.
         rows: number type of the values, 'float32', 'int8' or 'int4'. Default: 'float32'.
-        readers: numbers of this process's places for reading, from 0 to 511. Each lookup in flight
-            takes one place, and two processes must not share a place. Default: 0 to 3.
+        readers: numbers of the reader places that this process may use, from 0 to 511. Each lookup
+            in flight uses one place, and two processes must not share a place. Default: 0 to 3.
 
     Raises:
         ValueError: an argument is out of range.
@@ -66,7 +66,7 @@ class SharedRows:
     # ---- the one process that writes
 
     def clear(self, reserved: int = 0) -> None:
-        """Drop all rows, and reserve an index for `reserved` rows, for the next version."""
+        """Drop all rows, and reserve an index for `reserved` rows, in the next version."""
         self._writer.clear(0)
         self._writer.reserve(0, reserved)
 
@@ -83,10 +83,10 @@ class SharedRows:
         self._writer.publish(version, b"")
 
     def settle(self) -> None:
-        """Free the rows that no reader needs; `publish` frees the rows of the version before.
+        """Free the rows that no reader needs; `publish` frees rows of the previous version.
 
         Raises:
-            RuntimeError: a reader has been in one lookup for 10 s.
+            RuntimeError: a lookup of some reader has run for 10 s.
         """
         self._writer.settle()
 
@@ -107,7 +107,8 @@ class SharedRows:
     def lookup(self, ids: np.ndarray) -> tuple[np.ndarray, int]:
         """Return rows of one version, float32 `[*ids.shape, dim]`, and the version's number.
 
-        Keys without a row read zeros. Version numbers rise. Numbers of versions rise.
+        For a key without a row, the lookup returns zeros. Version numbers rise. Numbers of versions
+        rise.
 
         Args:
             ids: int32 or int64 array of any shape.
@@ -123,5 +124,5 @@ class SharedRows:
             self._reader.leave(place)
 
     def bytes_held(self) -> int:
-        """Return the bytes of memory that the file takes."""
+        """Return the number of bytes of memory that the file uses."""
         return self._memory.bytes_held()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""State in shared memory besides rows: dense parameters, statistics, name of the checkpoint.
+"""Parts of a shared state besides rows: dense parameters, statistics, name of the checkpoint.
 
 A blob consists of the length of a JSON text (8 bytes, little-endian), the text, and a safetensors
 file.
@@ -28,10 +28,10 @@ _DENSE = "dense/"
 
 @dataclass(frozen=True)
 class PublishedState:
-    """A published state that readers answer from.
+    """A published state from which reading processes answer requests.
 
     Attributes:
-        entry: the checkpoint; its manifest has only the fields that `Status` needs.
+        entry: the state's checkpoint, whose manifest has only the fields that `Status` needs.
         deltas_applied, fulls_loaded: as for `Status`.
         dense: the dense parameters by name.
         learned: state of the feature pipeline; None without a pipeline.

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that answer from the same tables: start them, and restart a process that ends.
+"""Start the processes that answer from the same tables, and restart a process that ends.
 
-The supervisor has imported the modules that its processes need and forks the processes, so that
-they share its memory. The supervisor makes the shared memory and the listening socket. The memory
-and the socket exist as long as the supervisor runs, even if one of its processes ends. Then the
-supervisor only waits.
+The supervisor imports the modules that the processes need, then forks the processes, so that all
+processes share the modules' memory. The supervisor also makes the memory for the rows and the
+listening socket. The memory and the socket exist as long as the supervisor runs, even if a process
+ends. After the start, the supervisor only waits for processes to end.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Shared:
 
     @property
     def answers(self) -> bool:
-        """True if the first worker has a state to answer from."""
+        """True if the first worker has a state from which it can answer."""
         return self._answers[0] != 0
 
     def answer(self) -> None:
@@ -76,7 +76,7 @@ class Shared:
         self._answers[0] = 1
 
     def places(self, worker: int) -> range:
-        """Return a worker's places for readers in the memory; the writer has the last place."""
+        """Return the numbers of a worker's reader places; the writer has the last place."""
         each = (_native.SHARED_READERS - 1) // self.options.workers
         return range(worker * each, (worker + 1) * each)
 
@@ -98,7 +98,7 @@ def add_worker_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class _Process:
-    """A process that is restarted when it ends."""
+    """Process of the server that is restarted when it ends."""
 
     def __init__(self, name: str, run: Callable[[], int], signal_at_end: signal.Signals) -> None:
         self.name = name
@@ -116,8 +116,8 @@ class _Process:
         sys.stdout.flush()
         sys.stderr.flush()
         parent = os.getpid()
-        # A signal that arrives before the child has its own handlers would be lost in the parent's
-        # handlers.
+        # Block signals: the parent's handlers would swallow a signal that arrives before the child
+        # sets its own handlers.
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
             self.pid = os.fork()
@@ -151,7 +151,7 @@ class _Process:
             os._exit(code)
 
     def ended(self, status: int) -> str:
-        """Note the end of the process, set the time of its restart, and return how it ended."""
+        """Record the end of the process and set its restart time; return how the process ended."""
         self.pid = 0
         lived = time.monotonic() - self._started
         self._pause = (
@@ -163,7 +163,7 @@ class _Process:
         return f"ended with exit code {os.WEXITSTATUS(status)}"
 
     def kill(self, number: signal.Signals) -> None:
-        """Send the process a signal, if it runs."""
+        """Send a signal to the process, if the process runs."""
         if self.pid:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
@@ -180,11 +180,11 @@ def supervise(
     Args:
         options: of the command.
         listener: the listening socket.
-        work: function of a worker, called with its number; it runs until SIGTERM and returns the
-            exit code.
+        work: function that each worker runs, called with the worker's number; the function runs
+            until SIGTERM and returns the exit code.
         ended: function that is called with the id of each process that has ended. Default: none.
 
-    A process that ends with `FATAL` ends all processes.
+    If a process ends with the exit code `FATAL`, the supervisor ends all processes.
     """
     arrived = _signal_pipe()  # first: a signal must not leave the directory of `Shared` behind
     shared = Shared(options, listener)
@@ -227,7 +227,7 @@ def supervise(
 
 
 def _signal_pipe() -> int:
-    """Return a descriptor from which the numbers of arriving signals can be read."""
+    """Return a descriptor from which the numbers of incoming signals can be read."""
     arrived, write = os.pipe()
     for each in (arrived, write):
         os.set_blocking(each, False)
@@ -255,7 +255,7 @@ def _ended(processes: list[_Process]) -> list[tuple[_Process, int]]:
 
 
 def _forget(shared: Shared, ended: _Process, writer: _Process, workers: list[_Process]) -> None:
-    """Free the memory's places of a process that ended: it may have been reading."""
+    """Free the reader places of an ended process, since it may have ended during a lookup."""
     if not _native.SharedMemory.is_created(shared.fd):
         return
     memory = _native.SharedMemory(shared.fd)
@@ -268,7 +268,7 @@ def _forget(shared: Shared, ended: _Process, writer: _Process, workers: list[_Pr
 
 
 def _end(processes: list[_Process], writer: _Process, seconds: float) -> None:
-    """End all processes; workers first answer the requests that have arrived."""
+    """End all processes; before a worker ends, it answers the requests that have arrived."""
     for each in processes:
         each.kill(signal.SIGKILL if each is writer else signal.SIGTERM)
     deadline = time.monotonic() + seconds
@@ -282,7 +282,7 @@ def _end(processes: list[_Process], writer: _Process, seconds: float) -> None:
 
 
 def named_error(error: BaseException) -> str:
-    """Return an error's name and text; for lack of memory, also name a limit that may cause it."""
+    """Return an error's name and text; if memory is lacking, also a limit that may be the cause."""
     text = f"{type(error).__name__}: {error}"
     limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
     if limited and ("allocate memory" in text or isinstance(error, MemoryError)):

@@ -36,7 +36,7 @@ def table_spec(arguments: Mapping[str, Any], rows: str) -> dict[str, Any]:
 
 
 def unknown_row(arguments: Mapping[str, Any], key_dtype: str) -> np.ndarray:
-    """Return the values that keys without a row read, float32 `[dim]`."""
+    """Return the values for keys without a row, float32 `[dim]`."""
     if arguments.get("vocabulary", 0):
         return np.zeros(arguments["dim"], np.float32)  # every id has a row
     table = ServedTable(arguments, key_dtype)
@@ -47,7 +47,7 @@ def unknown_row(arguments: Mapping[str, Any], key_dtype: str) -> np.ndarray:
 
 
 class WrittenTable:
-    """Table that takes checkpoints; readers see its changes only when they are published.
+    """Table to which checkpoints are applied; readers see changes only after publication.
 
     The class has the methods of `ServedTable` that `check_tables` and `TableUpdate` call.
 
@@ -61,7 +61,7 @@ class WrittenTable:
     Attributes:
         number: number of the table in the memory.
         spec: `arguments` and `key_dtype`.
-        drops_old_rows: whether the table drops rows by age.
+        drops_old_rows: whether the table drops rows that reach an age.
     """
 
     has_optimizer = False
@@ -145,16 +145,16 @@ class WrittenTable:
         self._writer().erase(self._number, keys)
 
     def set_event_time(self, seconds: int) -> None:
-        """Set the first event time; the ages of older rows count from this time."""
+        """Set the first event time; a row without an event time ages from this time."""
         self.event_time = seconds
         self._writer().set_first_time(self._number, seconds)
 
     def set_clock(self, step: int, event_time: int) -> None:
-        """Set the watermark; an `event_time` of 0 means none."""
+        """Set the watermark; an `event_time` of 0 means that there is no watermark."""
         self.event_time = event_time or None
 
     def set_horizon(self, step: int, event_time: int) -> None:
-        """Set the step and time at which ages are measured; sometimes drop rows that are old."""
+        """Set the step and time from which ages are computed; from time to time drop old rows."""
         writer = self._writer()
         writer.set_ages_at(self._number, step, event_time)
         passed = max(step - self._swept[0], event_time - self._swept[1])
@@ -163,11 +163,11 @@ class WrittenTable:
             self._swept = step, event_time
 
     def close(self) -> None:
-        """Do nothing: the memory exists as long as a process has it open."""
+        """Do nothing: shared memory is freed when the last process closes the descriptor."""
 
 
 class SharedTableRows:
-    """Rows of a table in shared memory, in the newest state, for the scrubber.
+    """Rows of a table in the newest state of the shared memory, for the scrubber.
 
     Args:
         table: the table that this process writes.
@@ -196,8 +196,9 @@ class SharedTableRows:
     def digests(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the digest of each key's row, and an array that is True if the key has a row.
 
-        If rows do not leave with age, every key gets a digest: a row with the values of unknown
-        keys cannot be distinguished from a missing row.
+        If the table does not drop old rows, the array is True for all keys. If the table drops old
+        rows, a row with the values of unknown keys counts as missing, since it cannot be
+        distinguished from a missing row.
         """
         place = self._reader.enter()
         try:
@@ -213,14 +214,14 @@ class SharedTableRows:
 
 
 class ReadTable:
-    """Table that answers read from; the calling thread must be inside a state (`_States.inside`).
+    """Table for answers; the calling thread must have entered a state (`_States.inside`).
 
     Args:
         name: of the table.
         number: number of the table in the memory.
-        unknown: values that a key without a row reads, float32 `[dim]`.
+        unknown: values for a key without a row, float32 `[dim]`.
         reader: the memory's reader.
-        place: function that returns the calling thread's place for reading.
+        place: function that returns the calling thread's reader place.
     """
 
     def __init__(

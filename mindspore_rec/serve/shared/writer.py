@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ServedInSharedMemory: a served state that one process writes and other processes read."""
+"""`ServedInSharedMemory`: a served state that one process writes and other processes read."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _REPORT_SECONDS = 2.0  # between two counts of scrubbed rows that readers see
 
 
 class _Writer(Runner):
-    """Network of the writing process: its tables are in shared memory; it never answers."""
+    """Network of the writing process, with tables in shared memory; it never answers requests."""
 
     name = "onnxruntime"
 
@@ -62,7 +62,7 @@ class _Writer(Runner):
         }
 
     def start(self, arrays: Sequence[np.ndarray]) -> Callable[[], list[np.ndarray]]:
-        """Refuse: this process only writes."""
+        """Raise an error: this process only writes and answers no requests."""
         raise RuntimeError("the process that writes does not answer")
 
     def specs_of_outputs(self) -> None:
@@ -72,8 +72,8 @@ class _Writer(Runner):
     def load(self, chain: Sequence[Entry]) -> None:
         """Prepare a state that replaces all rows and parameters.
 
-        Files are read only once from the disk. One thread checks a file while another thread brings
-        rows of the same table into the memory, where no reader sees the rows yet.
+        Each file is read from the disk only once. One thread checks a file while another thread
+        writes rows of the same table to the memory, where readers cannot see the rows yet.
         """
         last = chain[-1]
         check_tables(self.tables, last)
@@ -104,21 +104,20 @@ class _Writer(Runner):
 class ServedInSharedMemory(Served):
     """Served state in shared memory, for the one process that writes it.
 
-    Readers see a change when it is published, and never wait. If another process wrote the memory
-    before and has ended, this process goes on from the published state.
+    Readers never wait for a change, and see a change only after publication. If another process
+    wrote the memory and has ended, this process continues from the published state.
 
     Args:
         path: directory of the run.
-        copy: directory for a copy of the network; a restarted training writes its network anew, but
-            all processes must have the same network.
+        copy: directory for a copy of the network. All processes must have the same network, even if
+            a restarted training writes another network file.
         fd: descriptor of the shared memory.
         rows: as for `Predictor`. Default: 'float32'.
         inputs, features: as for `Predictor`. Default: the network's.
-        place: number of the reader place in the memory by which rows are scrubbed. Default: the
-            last.
+        place: number of the reader place that the scrubber uses. Default: the last.
 
     Attributes:
-        writer: writer of the memory; None before the first state is loaded.
+        writer: object that writes the shared memory; None before the first state is loaded.
 
     Raises:
         _native.SharedDamagedError: the memory's contents are not consistent.
@@ -213,7 +212,7 @@ class ServedInSharedMemory(Served):
     # ---- the next ones
 
     def read(self, chain: Sequence[Entry]) -> Update | Sequence[Entry]:
-        """Read and check a delta; `put` reads a full checkpoint, part by part."""
+        """Read and check a delta; a full checkpoint is read later, in parts, by `put`."""
         return chain if chain[0].kind == "full" else Update(self, chain)
 
     def put(
@@ -232,7 +231,7 @@ class ServedInSharedMemory(Served):
         self.progress = progress
 
     def _replace(self, chain: Sequence[Entry]) -> None:
-        """Prepare a full checkpoint without holding all its rows in this process's own memory."""
+        """Prepare a full checkpoint without keeping all its rows in this process's own memory."""
         try:
             self.runner.load(chain)
             self.features = self.learned(chain[-1])
@@ -250,10 +249,9 @@ class ServedInSharedMemory(Served):
         self._status = status
 
     def settle(self) -> None:
-        """Free the rows that only answers of earlier states needed.
+        """Free the rows that only answers from earlier states needed.
 
-        Raises:
-            _native.SharedReaderStuckError: a reader reads an old state for too long.
+        Raises: _native.SharedReaderStuckError: a reader has used an old state for too long.
         """
         self.runner.writer.settle()
 
@@ -271,7 +269,7 @@ class ServedInSharedMemory(Served):
         return json.dumps(fields | {"scrub": self._seldom(fields["scrub"])}).encode()
 
     def _seldom(self, scrub: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Return the scrub report, or the last one if it is recent and there is no news."""
+        """Return the scrub report, or again the last report if it is recent and nothing is new."""
         if scrub is None:
             return None
         now = time.monotonic()
@@ -283,12 +281,12 @@ class ServedInSharedMemory(Served):
         return scrub
 
     def compared_rows(self) -> dict[str, ComparedRows]:
-        """Return the rows of each table for the scrubber."""
+        """Return the rows of each table in the form that the scrubber reads."""
         reader = _native.SharedReader(self.memory, self._place, 1)
         return {name: SharedTableRows(table, reader) for name, table in self.runner.tables.items()}
 
     def close(self) -> None:
-        """Do nothing: the memory exists as long as a process has it open."""
+        """Do nothing: shared memory is freed when the last process closes the descriptor."""
 
 
 def _news(report: dict[str, Any]) -> list[Any]:
@@ -299,7 +297,7 @@ def _wrong_of(chain: Sequence[Entry]) -> Path:
     """Return the damaged checkpoint of a chain; if none is damaged, the last checkpoint.
 
     Raises:
-        FileNotFoundError: a checkpoint was removed meanwhile.
+        FileNotFoundError: a checkpoint was removed while it was read.
     """
     for entry in chain:
         try:
