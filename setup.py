@@ -207,7 +207,6 @@ class BuildNative(build_ext):
     def build_extension(self, ext: Extension) -> None:
         extra = os.environ.get("MINDSPORE_REC_CXXFLAGS", "").split()
         extra_link = os.environ.get("MINDSPORE_REC_LDFLAGS", "").split()
-
         compiler = getattr(self.compiler, "compiler_so_cxx", self.compiler.compiler_so)
         version = subprocess.check_output([*compiler, "--version"], text=True)
 

@@ -66,6 +66,7 @@ def build(tree: Path, *options: str, code: int = 0, flags: str = "") -> None:
     environment = {
         **os.environ,
         "CC": "./compiler",
+        "CXX": "./compiler",  # compiles too, of newer setuptools
         "HALF": str(UNITS / "rows_0.o"),
         "MINDSPORE_REC_CXXFLAGS": flags,
     }
