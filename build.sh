@@ -42,7 +42,8 @@ commands
              notice, for --minutes N; the shares found, and what no test found, are printed and in
              output/mutants.json
   lint       ruff, mypy and clang-format
-  prepare    only prepare: the virtual environment .venv and the native core in place
+  prepare    only prepare: the virtual environment .venv and the native core in place; only files of
+             the core that changed, or that include a changed file, are compiled
   help       this text
 
 options
@@ -291,7 +292,7 @@ prepare_native() {
   need_compiler
   need_python
   say "Compiling the native core"
-  rm -rf "$NATIVE_OBJECTS" "$stamp"  # the C++ tests link all objects that are there
+  rm -f "$stamp"
   MINDSPORE_REC_JOBS=$JOBS "$VENV/bin/python" setup.py -q build_ext --inplace \
     --build-temp "$NATIVE_OBJECTS"
   echo "$now $(digest <"$built")" >"$stamp"

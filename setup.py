@@ -3,10 +3,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
+import math
 import os
 import platform
+import re
+import subprocess
 import sys
+import time
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -152,11 +157,42 @@ def part_of_package(name: str) -> ModuleType:
     return module
 
 
+def object_digest(made: Path, command: list[str], before: float = math.inf) -> str | None:
+    """Return a digest of an object, its command and its inputs, which the compiler has listed.
+
+    Returns:
+        64 hexadecimal digits; None if a file is missing, or an input changed after `before`.
+    """
+    digest = hashlib.sha256(repr(command).encode())
+    listed = made.with_suffix(".d")  # object: file file ...
+    try:
+        names = listed.read_text().replace("\\\n", "").partition(": ")[2].strip()
+        inputs = [Path(each.replace("\\ ", " ")) for each in re.split(r"(?<!\\)\s+", names)]
+        if any(each.stat().st_ctime >= before for each in inputs):
+            return None
+        for each in (made, listed, *inputs):
+            digest.update(hashlib.sha256(each.read_bytes()).digest())
+    except OSError:
+        return None
+    return digest.hexdigest()
+
+
 class BuildNative(build_ext):
-    """Compiles the files side by side, each with its own instruction set."""
+    """Compiles the files side by side, each with its own instruction set.
+
+    A build in place compiles only what changed. A wheel is compiled anew.
+    """
 
     def run(self) -> None:
+        self.reuses = self.inplace and not self.force
+        self.force: bool = True  # links even if no object is new
+        self.made: set[Path] = set()
         super().run()
+        if self.inplace:  # the C++ tests link all objects in this folder
+            for each in Path(self.build_temp).rglob("*.*"):
+                if each.suffix in (".o", ".d", ".digest"):
+                    if each.with_suffix(".o") not in self.made:
+                        each.unlink()
         # A clone that is not compiled uses an installed core of the same sources.
         core = part_of_package("native_core")
         place = Path(self.get_ext_fullpath("mindspore_rec._native")).with_name(core.DIGEST_FILE)
@@ -171,17 +207,30 @@ class BuildNative(build_ext):
     def build_extension(self, ext: Extension) -> None:
         extra = os.environ.get("MINDSPORE_REC_CXXFLAGS", "").split()
         extra_link = os.environ.get("MINDSPORE_REC_LDFLAGS", "").split()
+        compiler = getattr(self.compiler, "compiler_so_cxx", self.compiler.compiler_so)
+        version = subprocess.check_output([*compiler, "--version"], text=True)
 
         def compile_one(source: str) -> str:
-            flags = FILE_FLAGS.get(Path(source).name, baseline_flags())
-            objects = self.compiler.compile(
+            flags = COMPILE_FLAGS + FILE_FLAGS.get(Path(source).name, baseline_flags()) + extra
+            command = [version, *compiler, *self.compiler.include_dirs, *ext.include_dirs, *flags]
+            made = self.compiler.object_filenames([source], output_dir=self.build_temp)[0]
+            stamp = Path(made).with_suffix(".digest")
+            self.made.add(Path(made))
+            if self.reuses and stamp.exists():
+                if stamp.read_text() == object_digest(Path(made), command):
+                    return made
+            stamp.unlink(missing_ok=True)
+            started = time.time()
+            self.compiler.compile(
                 [source],
                 output_dir=self.build_temp,
                 include_dirs=ext.include_dirs,
-                extra_postargs=COMPILE_FLAGS + flags + extra,
+                extra_postargs=["-MD", *flags],
                 depends=ext.depends,
             )
-            return objects[0]
+            # An input that changed meanwhile may not be what was compiled.
+            stamp.write_text(object_digest(Path(made), command, before=started) or "")
+            return made
 
         jobs = int(os.environ.get("MINDSPORE_REC_JOBS", 0)) or os.cpu_count()
         with ThreadPoolExecutor(jobs) as pool:
