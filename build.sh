@@ -568,7 +568,11 @@ run_mutants() {
 run_cpp() {
   prepare
   build_cpp_tests build/csrc-native -DCORE_OBJECTS="$ROOT/$NATIVE_OBJECTS" -DONLY=
-  run_shards build/csrc-native/msrec_tests ${1:+--gtest_filter="$1"}
+  if (($#)); then
+    build/csrc-native/msrec_tests --gtest_filter="$1"
+  else
+    run_shards build/csrc-native/msrec_tests
+  fi
 }
 
 # What was changed since main: lint, C++ tests of its folders, and the nearest tests for a time.
