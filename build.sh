@@ -28,6 +28,8 @@ commands
   quick      prepare everything, then lint what was changed since main, and run the C++ tests of its
              folders and the Python tests nearest to it for 40 seconds: about a minute in all where
              no C++ was changed
+  cpp        prepare everything, then run the C++ tests, or only the tests that gtest's filter after
+             `--` names
   count      count the instructions of work of a fixed size (a step, lookups, reads of the SSD tier,
              a delta, the decoding of requests) under valgrind, and compare them with
              tests/counted/counts.json
@@ -49,9 +51,10 @@ commands
 options
   --jobs N   compile this many files at a time; default: the number of CPUs
   --minutes N  of `fuzz`, all targets together, default: 10; of `mutants`, default: 80
-  -- ARGS    handed on: to pytest by `test`, to the training by `demo`, to the comparison by `count`
-             (--update writes the table), to the choice of tests by `quick` (--seconds N), to
-             tests.mutants by `mutants` (--only python, --draw N)
+  -- ARGS    handed on: to pytest by `test`, to the C++ tests as gtest's filter by `cpp` ('Table*'),
+             to the training by `demo`, to the comparison by `count` (--update writes the table), to
+             the choice of tests by `quick` (--seconds N), to tests.mutants by `mutants` (--only
+             python, --draw N)
 
 environment
   PYTHON     the Python to use; default: the first of python3.11, 3.12, 3.10 and python3 that is
@@ -562,6 +565,17 @@ run_mutants() {
     --json output/mutants.json "$@"
 }
 
+# run_cpp [FILTER]: C++ tests, all or those of gtest's filter.
+run_cpp() {
+  prepare
+  build_cpp_tests build/csrc-native -DCORE_OBJECTS="$ROOT/$NATIVE_OBJECTS" -DONLY=
+  if (($#)); then
+    build/csrc-native/msrec_tests --gtest_filter="$1"
+  else
+    run_shards build/csrc-native/msrec_tests
+  fi
+}
+
 # What was changed since main: lint, C++ tests of its folders, and the nearest tests for a time.
 run_quick() {
   prepare
@@ -700,6 +714,7 @@ case ${COMMAND:-wheel} in
   demo) run_demo "$@" ;;
   test) run_test "$@" ;;
   quick) run_quick "$@" ;;
+  cpp) run_cpp "$@" ;;
   count) run_count "$@" ;;
   sanitize) run_sanitize ;;
   ci) run_ci "$@" ;;

@@ -7,9 +7,10 @@
 
 `bash build.sh quick` compiles and runs the three checks. `lint` checks the files that changed since
 the common ancestor with `--base`, and the types of all files. `cpp` prints the filter for the C++
-tests of folders with changed files, and for C++ tests that include a changed header. `pytest` runs
-the tests that reach a changed file by imports, the nearest first, until `--seconds` are over, and
-prints the number of test files run; `bash build.sh test` runs all tests.
+tests of folders with changed files, and for C++ tests that include a changed header, also through
+other headers. `pytest` runs changed test files, the checks of `ALWAYS`, and then the tests that
+reach a changed file by imports, the nearest first, until `--seconds` are over. It prints the number
+of test files run; `bash build.sh test` runs all tests.
 """
 
 from __future__ import annotations
@@ -36,17 +37,37 @@ PYTHON = ("mindspore_rec", "models", "benchmarks", "datasets", "examples", "tool
 # Number of test files that are collected before they run: collecting all files takes half a minute.
 AT_A_TIME = 6
 
-# Python tests of compiled code, by folders of csrc; other folders use 'parameter'.
-PYTHON_TESTS = {
-    "tier": "cache",
-    "cache": "cache",
-    "optim": "optim",
-    "dense": "nn",
-    "cuda": "cuda",
-    "ops": "nn",
-    "serving": "serving/shared",
-    "readers": "serving/shared",
-    "workers": "parallel",
+# Test files that read the whole tree, run after every change; they take some seconds.
+ALWAYS = (
+    "tests/tools/test_counts.py",
+    "tests/test_import_rule.py",
+    "tests/test_native_layers.py",
+    "tests/docs/test_docs_architecture.py",
+    "tests/docs/test_docs_figures.py",
+    "tests/docs/test_docs_links.py",
+    "tests/docs/test_docs_maturity.py",
+)
+
+# Folders with Python tests of compiled code, the nearest first, by the beginning of the path in
+# csrc. The longest beginning applies.
+PYTHON_TESTS: dict[str, tuple[str, ...]] = {
+    "": ("parameter",),
+    "bindings/dense": ("nn",),
+    "bindings/python_tier": ("cache",),
+    "bindings/quantised_rows": ("serving",),
+    "bindings/shared_rows": ("serving/shared",),
+    "bindings/ssd_store": ("ssd",),
+    "bindings/workers": ("parallel",),
+    "cuda": ("cuda",),
+    "dense": ("nn",),
+    "ops": ("nn",),
+    "readers": ("serving/shared",),
+    "rows/kernels": ("optim", "parameter"),
+    "rows/rule": ("optim", "parameter"),
+    "table/cache": ("cache",),
+    "table/device": ("cache",),
+    "tier": ("cache",),
+    "workers": ("parallel",),
 }
 # Tests of Python code, by folders of the package; other folders use the same name in `tests`.
 ROOM_TESTS = {
@@ -187,42 +208,66 @@ def nearest_tests(changed: Sequence[Path]) -> list[Path]:
     """Return the test files that a change may break, the nearest first.
 
     If two files are equally near, a file in a folder with a changed file is first. The slowest test
-    files are last.
+    files are last, unless they changed.
     """
     from tests.support.slow_tests import SLOW
 
-    distances = Imports(python_files()).distances(changed)
+    sources = [*changed, *users_of_bindings(changed)]
+    distances = Imports(python_files()).distances(sources)
     near = {file: distance for file, distance in distances.items() if _is_test(file)}
-    folders = {folder for file in changed if (folder := _tests_of(file)) is not None}
-    for folder in folders:
+    folders = dict.fromkeys(folder for file in changed for folder in _tests_of(file))
+    for place, folder in enumerate(folders):
         for file in (ROOT / folder).rglob("test_*.py") if (ROOT / folder).is_dir() else ():
-            near.setdefault(file.relative_to(ROOT), 2)
+            near.setdefault(file.relative_to(ROOT), 2 + place)
     return sorted(
         near,
-        key=lambda file: (str(file) in SLOW, near[file], file.parent not in folders, str(file)),
+        key=lambda file: (
+            str(file) in SLOW and file not in changed,
+            near[file],
+            file.parent not in folders,
+            str(file),
+        ),
     )
+
+
+def users_of_bindings(changed: Iterable[Path]) -> list[Path]:
+    """Return the Python files of tests that use a native class bound in a changed file.
+
+    A changed file in `bindings` that binds no class is a part of the class `Table`.
+    """
+    names: set[str] = set()
+    for file in changed:
+        if CSRC / "bindings" in file.parents:
+            text = (ROOT / file).read_text(encoding="utf-8")
+            bound = re.findall(r'py::class_<.*\((?:m|\*module), "(\w+)"\)', text)
+            names.update(bound or ["Table"])
+    if not names:
+        return []
+    use = re.compile(rf"\b_native(?:\.| import .*\b)(?:{'|'.join(sorted(names))})\b")
+    files = (file for file in python_files() if file.parts[0] == "tests")
+    return [file for file in files if use.search((ROOT / file).read_text(encoding="utf-8"))]
 
 
 def _is_test(file: Path) -> bool:
     return file.name.startswith("test_") and file.parts[0] == "tests"
 
 
-def _tests_of(file: Path) -> Path | None:
-    """Return the test folder of a file that no import leads to; None if the file has none."""
+def _tests_of(file: Path) -> tuple[Path, ...]:
+    """Return the test folders of a file that no import leads to, the nearest first."""
     if CSRC in file.parents or CPP_TESTS in file.parents:
-        inside = file.relative_to(CSRC if CSRC in file.parents else CPP_TESTS)
-        names = [part for part in inside.parts if part in PYTHON_TESTS] or [""]
-        return Path("tests") / PYTHON_TESTS.get(names[-1], "parameter")
+        inside = file.relative_to(CSRC if CSRC in file.parents else CPP_TESTS).as_posix()
+        longest = max((each for each in PYTHON_TESTS if inside.startswith(each)), key=len)
+        return tuple(Path("tests") / folder for folder in PYTHON_TESTS[longest])
     if file.suffix == ".md":
-        return Path("tests/docs")
+        return (Path("tests/docs"),)
     if file.name == "conftest.py":
-        return file.parent
+        return (file.parent,)
     if file.parts[0] in ("mindspore_rec", *PYTHON):
-        inside = file.relative_to("mindspore_rec") if file.parts[0] == "mindspore_rec" else file
-        folders = [str(inside.parent), *map(str, inside.parent.parents)]
+        inner = file.relative_to("mindspore_rec") if file.parts[0] == "mindspore_rec" else file
+        folders = [str(inner.parent), *map(str, inner.parent.parents)]
         room = next((ROOM_TESTS[each] for each in folders if each in ROOM_TESTS), None)
-        return Path("tests") / (room or inside.parent)
-    return None
+        return (Path("tests") / (room or inner.parent),)
+    return ()
 
 
 class _Deadline:
@@ -247,13 +292,21 @@ class _Deadline:
         return True  # in place of the test
 
 
-def run_some(files: Sequence[str], seconds: float) -> int:
-    """Run test files in this process until the time is over; print how many were run."""
+def run_some(files: Sequence[str], seconds: float, whole: Sequence[str] = ()) -> int:
+    """Run test files in this process until the time is over; print how many were run.
+
+    Args:
+        files: the test files.
+        seconds: the time.
+        whole: those files of `files` that run even if they are slow. They run first.
+    """
     plugin = _Deadline(seconds)
     codes = {0}
-    for first in range(0, len(files), AT_A_TIME):
-        some = files[first : first + AT_A_TIME]
-        code = int(pytest.main(["-q", "-m", "not slow", "--no-header", *some], plugins=[plugin]))
+    others = [file for file in files if file not in whole]
+    batches = [(list(whole), "")] if whole else []
+    batches += [(others[i : i + AT_A_TIME], "not slow") for i in range(0, len(others), AT_A_TIME)]
+    for some, marks in batches:
+        code = int(pytest.main(["-q", "-m", marks, "--no-header", *some], plugins=[plugin]))
         if plugin.is_over:
             break
         codes.add(code)
@@ -262,19 +315,28 @@ def run_some(files: Sequence[str], seconds: float) -> int:
     return int(plugin.has_failed or bool(wrong))
 
 
+def tests_to_run(changed: Sequence[Path]) -> tuple[list[str], list[str]]:
+    """Return the changed test files, and the other files to run: `ALWAYS`, then the nearest."""
+    near = nearest_tests(changed)
+    tests = [str(file) for file in changed if _is_test(file) and file.suffix == ".py"]
+    return tests, [file for file in dict.fromkeys([*ALWAYS, *map(str, near)]) if file not in tests]
+
+
 def run_pytest(changed: Sequence[Path], seconds: float, jobs: int) -> int:
-    """Run the nearest tests in some processes, and return an exit status."""
-    files = [str(file) for file in nearest_tests(changed)]
-    if not files:
-        print("quick: no test is near what was changed")
+    """Run changed tests, `ALWAYS` and the nearest tests in processes; return an exit status."""
+    if not changed:
+        print("quick: nothing was changed")
         return 0
-    print(f"quick: {len(files)} files of tests are near, {files[0]} first")
+    whole, others = tests_to_run(changed)
+    first = (whole or [file for file in others if file not in ALWAYS] or others)[0]
+    print(f"quick: {len(whole) + len(others)} files of tests are near, {first} first")
     command = [sys.executable, __file__, "run", f"--seconds={seconds}"]
-    shares = [files[first::jobs] for first in range(min(jobs, len(files)))]
-    running = [
-        subprocess.Popen([*command, *share], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-        for share in shares
-    ]
+    running = []
+    for job in range(min(jobs, len(whole) + len(others))):
+        mine = whole[job::jobs]
+        options = [f"--whole={file}" for file in mine]
+        share = [*command, *options, *mine, *others[job::jobs]]
+        running.append(subprocess.Popen(share, cwd=ROOT, stdout=subprocess.PIPE, text=True))
     outputs = [each.communicate()[0] for each in running]
     for output in outputs:
         print(output, end="")
@@ -285,37 +347,79 @@ def run_pytest(changed: Sequence[Path], seconds: float, jobs: int) -> int:
 
 
 def run_lint(changed: Sequence[Path]) -> int:
-    """Lint the changed files, and check all types; return an exit status."""
+    """Lint the changed files, and check all types; return an exit status.
+
+    For a check that a tool can mend, print the command.
+    """
     tools = Path(sys.executable).parent
     python = [str(file) for file in changed if file.suffix in (".py", ".pyi", ".md")]
+    code = [name for name in python if not name.endswith(".md")]
     cpp = [str(file) for file in changed if file.suffix in CPP_ENDINGS]
-    commands = [[str(tools / "mypy"), "."]]
+    commands: list[tuple[list[str], list[str]]] = [(["mypy", "."], [])]
+    if code:
+        commands.append((["ruff", "check", *code], ["ruff", "check", "--fix", *code]))
     if python:
-        commands += [
-            [str(tools / "ruff"), "check", *(name for name in python if not name.endswith(".md"))],
-            [str(tools / "ruff"), "format", "--check", *python],
-        ]
+        commands.append((["ruff", "format", "--check", *python], ["ruff", "format", *python]))
     if cpp:
-        commands.append([str(tools / "clang-format"), "--dry-run", "-Werror", *cpp])
-    return int(any([subprocess.run(each, cwd=ROOT, check=False).returncode for each in commands]))
+        commands.append(
+            (["clang-format", "--dry-run", "-Werror", *cpp], ["clang-format", "-i", *cpp])
+        )
+    status = 0
+    for (tool, *arguments), mend in commands:
+        done = subprocess.run([str(tools / tool), *arguments], cwd=ROOT, check=False)
+        if done.returncode:
+            status = 1
+            if mend:
+                print(f"quick: to mend what can be mended: {' '.join(mend)}", flush=True)
+    return status
+
+
+_INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
+_SUITE = re.compile(r"^(?:TYPED_)?TEST(?:_[FP])?\((\w+),", re.MULTILINE)
 
 
 def cpp_filter(changed: Sequence[Path]) -> str:
-    """Return gtest's filter for the tests of the changed files; '' if no C++ file changed."""
+    """Return gtest's filter for the tests of the changed files; '' if there are none.
+
+    These are the tests in the folder of a changed file, or in the nearest folder above with tests;
+    tests that include a changed header, also through other headers; and tests that include the
+    header of a changed `.cc` or `.inl` file.
+    """
     cpp = [file for file in changed if file.suffix in CPP_ENDINGS]
-    folders = {
-        CPP_TESTS / file.relative_to(CSRC).parent if CSRC in file.parents else file.parent
-        for file in cpp
-        if CSRC in file.parents or CPP_TESTS in file.parents
+    cpp = [file for file in cpp if CSRC in file.parents or CPP_TESTS in file.parents]
+    texts = {
+        path.relative_to(ROOT): path.read_text(encoding="utf-8")
+        for folder in (CSRC, CPP_TESTS)
+        for path in sorted((ROOT / folder).rglob("*.*"))
+        if path.suffix in CPP_ENDINGS
     }
-    headers = {str(file.relative_to(CSRC)) for file in cpp if CSRC in file.parents}
-    suites: set[str] = set()
-    for path in sorted((ROOT / CPP_TESTS).rglob("*_test.cc")):
-        text = path.read_text(encoding="utf-8")
-        includes = set(re.findall(r'#include "([^"]+)"', text))
-        if path.relative_to(ROOT).parent in folders or includes & headers:
-            suites |= set(re.findall(r"^(?:TYPED_)?TEST(?:_[FP])?\((\w+),", text, re.MULTILINE))
-    return ":".join(f"{name}.*:*/{name}.*:{name}/*" for name in sorted(suites)) if folders else ""
+    users: dict[Path, set[Path]] = defaultdict(set)
+    for file, text in texts.items():
+        for name in _INCLUDE.findall(text):
+            homes = (
+                CSRC / name,
+                CPP_TESTS / name,
+                CPP_TESTS / "support" / name,
+                file.parent / name,
+            )
+            for home in homes:
+                if home in texts:
+                    users[home].add(file)
+    tests = {file for file in texts if file.name.endswith("_test.cc")}
+    reached = {file for file in cpp if file in texts}
+    nearest = list(reached)
+    while nearest:
+        more = users[nearest.pop()] - reached
+        reached |= more
+        nearest += more
+    for file in cpp:
+        reached |= users[file.with_suffix(".h")] & tests
+        folder = CPP_TESTS / file.relative_to(CSRC).parent if CSRC in file.parents else file.parent
+        while CPP_TESTS in folder.parents and not any(test.parent == folder for test in tests):
+            folder = folder.parent
+        reached |= {test for test in tests if test.parent == folder}
+    suites = {name for file in reached & tests for name in _SUITE.findall(texts[file])}
+    return ":".join(f"{name}.*:*/{name}.*:{name}/*" for name in sorted(suites))
 
 
 def main() -> int:
@@ -325,10 +429,11 @@ def main() -> int:
     parser.add_argument("--base", help="commit or branch; default: origin/main, or else main")
     parser.add_argument("--seconds", type=float, default=40, help="for tests; default: 40")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--whole", action="append", default=[], help="of `run`: even if slow")
     parser.add_argument("files", nargs="*", help="of `run`, which `pytest` starts")
     options = parser.parse_intermixed_args()
     if options.command == "run":
-        return run_some(options.files, options.seconds)
+        return run_some(options.files, options.seconds, options.whole)
     known = git("rev-parse", "--verify", "--quiet", "origin/main")
     changed = changed_files(options.base or ("origin/main" if known else "main"))
     if options.command == "lint":

@@ -58,13 +58,41 @@ def test_a_walk_comes_to_each_room_and_file_once(walk: str) -> None:
 
 def test_files_named_outside_the_walks_are_there() -> None:
     names = {path.name for path in (ROOT / "mindspore_rec").rglob("*.*")}
-    names |= {path.name for path in (ROOT / "tests").rglob("*.py")}
+    names |= {path.name for path in (ROOT / "tests").rglob("*.*")}
     names |= {"setup.py", "Python.h", "mpi.h"}
     missing = {
         page: [file for file in FILE.findall(text) if file.rpartition("/")[2] not in names]
         for page, text in {"architecture": PAGE, "inside": INSIDE}.items()
     }
     assert missing == {"architecture": [], "inside": []}
+
+
+def changes() -> list[list[str]]:
+    """Return the cells of the table `Where to change what`, row by row."""
+    section = PAGE.partition("\n## Where to change what\n")[2].partition("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+PATH = re.compile(r"`([\w./]+)`")
+
+
+@pytest.mark.parametrize("row", changes(), ids=lambda row: row[0])
+def test_paths_of_the_table_of_changes_are_there(row: list[str]) -> None:
+    package = folder = ROOT / "mindspore_rec"
+    for name in PATH.findall(" ".join(row[1:])):
+        if "/" not in name and not re.search(r"\.(py|pyi|cc|h|inl)$", name):
+            continue  # a name in code
+        homes = (package, ROOT) if "/" in name else (folder, package, ROOT)
+        paths = [home / name for home in homes if (home / name).exists()]
+        assert paths, name
+        folder = paths[0] if paths[0].is_dir() else paths[0].parent
+
+
+def test_cells_of_the_table_of_changes_are_short() -> None:
+    cells = [cell for row in changes() for cell in row]
+    assert len(cells) >= 30
+    assert [cell for cell in cells if len(cell) > 340] == []
 
 
 def test_the_page_is_short() -> None:

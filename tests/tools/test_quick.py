@@ -73,6 +73,68 @@ def test_filter_of_cpp_tests() -> None:
     assert quick.cpp_filter([Path("docs/streams.md"), Path("mindspore_rec/common/sync.py")]) == ""
 
 
+@pytest.mark.parametrize(
+    ("file", "suites", "not_suites"),
+    [
+        # No test is in the file's own folder.
+        ("table/core/candidates.cc", ["Table", "TableLife"], ["SsdTier", "KernelLoops"]),
+        # Tests include these headers only through other headers.
+        ("table/core/row_rules.h", ["Table", "TableLife", "LivesOfWorkers"], ["KernelLoops"]),
+        ("policy/admission.h", ["Sketch", "Table", "TableLife"], ["KernelLoops"]),
+        ("rows/kernels.inl", ["Kernels", "Initializer"], ["Table"]),
+    ],
+)
+def test_filter_of_cpp_tests_reaches_far_enough(
+    file: str, suites: list[str], not_suites: list[str]
+) -> None:
+    names = {part.partition(".")[0] for part in quick.cpp_filter([quick.CSRC / file]).split(":")}
+    assert set(suites) <= names
+    assert not set(not_suites) & names
+
+
+def test_bindings_have_no_cpp_tests_but_the_python_tests_of_their_class() -> None:
+    table, workers = "bindings/arguments.cc", "bindings/workers.cc"
+    assert quick.cpp_filter([quick.CSRC / table]) == ""
+    assert "tests/parameter/test_parameter_policies.py" in nearest(str(quick.CSRC / table))[:6]
+    assert "test_parallel_alone" in nearest(str(quick.CSRC / workers))[0]
+
+
+@pytest.mark.parametrize("file", ["kernels.inl", "rule.h", "rule.cc"])
+def test_formulas_are_tested_by_optimizers_first(file: str) -> None:
+    files = nearest(str(quick.CSRC / "rows" / file))
+    assert files[0].startswith("tests/optim/")
+    assert any(each.startswith("tests/parameter/") for each in files)
+
+
+def test_changed_and_whole_tree_tests_always_run() -> None:
+    slow = "tests/simulation/test_simulation.py"
+    whole, others = quick.tests_to_run([Path(slow), Path("mindspore_rec/common/sync.py")])
+    assert whole == [slow]
+    assert tuple(others[: len(quick.ALWAYS)]) == quick.ALWAYS
+    assert len(others) > len(quick.ALWAYS) and slow not in others
+    assert all((ROOT / file).is_file() for file in quick.ALWAYS)
+
+
+def test_slow_tests_run_only_in_whole_files(tmp_path: Path) -> None:
+    files = [tmp_path / f"test_{name}.py" for name in "ab"]
+    for file in files:
+        file.write_text("import pytest\n\n@pytest.mark.slow\ndef test_it():\n    pass\n")
+    command = [sys.executable, TOOL, "run", f"--whole={files[0]}", *map(str, files)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "quick: 1 of 2 files of tests" in done.stdout
+
+
+def test_lint_names_the_command_that_mends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.py").write_text("import os\nx = {  'a':1}\n")
+    monkeypatch.setattr(quick, "ROOT", tmp_path)
+    assert quick.run_lint([Path("a.py")]) == 1
+    output = capfd.readouterr().out
+    assert "ruff check --fix a.py" in output and "ruff format a.py" in output
+
+
 def test_an_unknown_base_is_an_error() -> None:
     with pytest.raises(SystemExit, match="--base must be a commit"):
         quick.changed_files("no-such-branch")

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 
@@ -53,6 +53,10 @@ class CountAdmission:
         2
     """
 
+    kind: ClassVar[str] = "count"  # name of the policy in the native core
+    # Counts of keys without a row: "keys" (one count for each key), "sketch", or None.
+    counts: ClassVar[str | None] = "keys"
+
     threshold: int | None
     max_candidates: int | None = None
 
@@ -66,7 +70,7 @@ class CountAdmission:
     def native_arguments(self) -> dict[str, Any]:
         """Return the keyword arguments of `_native.Table`."""
         return {
-            "admission_kind": "count",
+            "admission_kind": self.kind,
             "admission_threshold": self.threshold,
             "max_candidates": _limit("max_candidates", self.max_candidates, 16),
         }
@@ -97,6 +101,9 @@ class SketchAdmission:
         67108864
     """
 
+    kind: ClassVar[str] = "sketch"
+    counts: ClassVar[str | None] = "sketch"
+
     threshold: int | None
     sketch_bytes: int = 64 << 20
     max_threshold: int | None = None
@@ -114,7 +121,7 @@ class SketchAdmission:
         """Return the keyword arguments of `_native.Table`."""
         highest = self.max_threshold or 1
         return {
-            "admission_kind": "sketch",
+            "admission_kind": self.kind,
             "admission_threshold": self.threshold,
             "sketch_bytes": self.sketch_bytes,
             "sketch_bits": 4 if highest < 16 else 8 if highest < 256 else 16,
@@ -138,6 +145,9 @@ class ProbabilityAdmission:
         0.1
     """
 
+    kind: ClassVar[str] = "probability"
+    counts: ClassVar[str | None] = None
+
     probability: float
 
     def __post_init__(self) -> None:
@@ -147,10 +157,26 @@ class ProbabilityAdmission:
 
     def native_arguments(self) -> dict[str, Any]:
         """Return the keyword arguments of `_native.Table`."""
-        return {"admission_kind": "probability", "probability": float(self.probability)}
+        return {"admission_kind": self.kind, "probability": float(self.probability)}
 
 
 Admission = CountAdmission | SketchAdmission | ProbabilityAdmission
+
+
+def counts_of(kind: str) -> str | None:
+    """Return the counts that an admission policy keeps for keys without a row.
+
+    Args:
+        kind: name of the policy in the native core.
+
+    Returns:
+        "keys", "sketch", or None for no counts or an unknown name.
+
+    Example:
+        >>> counts_of("count"), counts_of("probability")
+        ('keys', None)
+    """
+    return next((each.counts for each in get_args(Admission) if each.kind == kind), None)
 
 
 @dataclass(frozen=True)
@@ -267,13 +293,10 @@ def check_admission(value: Any) -> Admission | None:
     Example:
         >>> check_admission(None)
     """
-    kinds = (CountAdmission, SketchAdmission, ProbabilityAdmission)
-    if value is None or isinstance(value, kinds):
+    if value is None or isinstance(value, Admission):
         return value
-    raise TypeError(
-        "admission must be a CountAdmission, SketchAdmission or ProbabilityAdmission, "
-        f"got {value!r}"
-    )
+    *names, last = (each.__name__ for each in get_args(Admission))
+    raise TypeError(f"admission must be a {', '.join(names)} or {last}, got {value!r}")
 
 
 def check_eviction(value: Any) -> Eviction | None:

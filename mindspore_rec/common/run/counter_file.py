@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from mindspore_rec.common.rows.host_table import HostTable
+from mindspore_rec.common.rows.policies import counts_of
 from mindspore_rec.common.run.arrow_file import read_batches
 from mindspore_rec.common.run.errors import CheckpointError
 from mindspore_rec.common.run.share import ALL, Share
@@ -77,8 +78,8 @@ def check_counters(path: Path, admission: str, share: Share = ALL) -> None:
         CheckpointError: the file is damaged, or has counters of another kind or of a key outside
             `share`.
     """
-    expected = {".sketch": "sketch", ".arrow": "count"}[path.suffix]
-    if admission.partition(" ")[0] != expected:
+    counts = {".sketch": "sketch", ".arrow": "keys"}[path.suffix]
+    if counts_of(admission.partition(" ")[0]) != counts:
         raise CheckpointError(f"{path} has counters of a table that admits by {admission!r:.100}")
     if path.suffix == ".arrow":
         check_share(path, _read_columns(path)["keys"], share)
@@ -127,9 +128,9 @@ def admission_of(table: Any) -> str:
         return "none"
     arguments = table.admission.native_arguments()
     kind = str(arguments["admission_kind"])
-    if kind != "sketch":
+    if counts_of(kind) != "sketch":
         return kind
-    return f"sketch of {arguments['sketch_bytes']} bytes, {arguments['sketch_bits']} bits a counter"
+    return f"{kind} of {arguments['sketch_bytes']} bytes, {arguments['sketch_bits']} bits a counter"
 
 
 def _read_columns(path: Path) -> dict[str, np.ndarray]:

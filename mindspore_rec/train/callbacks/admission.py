@@ -9,7 +9,6 @@ from typing import Any
 from mindspore.train import Callback, RunContext
 
 from mindspore_rec.common.checks import check_int
-from mindspore_rec.common.rows.policies import CountAdmission, SketchAdmission
 from mindspore_rec.train.nn.tables import tables_of
 from mindspore_rec.train.parameter.hash_table import HashTable
 
@@ -88,8 +87,7 @@ class CountFirstEpoch(Callback):
         counting = [
             (table, table.explain(0).threshold)
             for table in tables_of(run_context.original_args().train_network)
-            if isinstance(table, HashTable)
-            and isinstance(table.admission, CountAdmission | SketchAdmission)
+            if isinstance(table, HashTable) and table.admission.counts is not None
         ]
         self._before = [(table, threshold) for table, threshold in counting if threshold > 0]
         if not self._before:

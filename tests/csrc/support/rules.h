@@ -9,12 +9,14 @@
 
 namespace msrec {
 
+constexpr RuleKind kEveryRuleKind[] = {
+    RuleKind::kSgd,  RuleKind::kMomentum, RuleKind::kAdagrad, RuleKind::kRowWiseAdagrad,
+    RuleKind::kAdam, RuleKind::kAdamW,    RuleKind::kFtrl,    RuleKind::kRmsProp};
+
 // Returns each kind of rule twice, with different variants of its constants.
 inline std::vector<Rule> EveryRule() {
   std::vector<Rule> rules;
-  for (const RuleKind kind :
-       {RuleKind::kSgd, RuleKind::kMomentum, RuleKind::kAdagrad, RuleKind::kRowWiseAdagrad,
-        RuleKind::kAdam, RuleKind::kAdamW, RuleKind::kFtrl, RuleKind::kRmsProp}) {
+  for (const RuleKind kind : kEveryRuleKind) {
     for (const bool variant : {false, true}) {
       Rule rule;
       rule.kind = kind;

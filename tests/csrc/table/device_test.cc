@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "map_tier.h"
+#include "rules.h"
 #include "table/table.h"
 #include "table_testing.h"
 #include "testing.h"
@@ -266,9 +267,7 @@ void Live(const Kind& kind, uint64_t seed, int steps) {
 constexpr int kSteps = static_cast<int>(300 / kFewer);
 
 TEST(TableDevice, EveryRuleTrainsTheSameBits) {
-  for (const RuleKind rule :
-       {RuleKind::kSgd, RuleKind::kMomentum, RuleKind::kAdagrad, RuleKind::kRowWiseAdagrad,
-        RuleKind::kAdam, RuleKind::kAdamW, RuleKind::kFtrl, RuleKind::kRmsProp}) {
+  for (const RuleKind rule : kEveryRuleKind) {
     Kind kind{rule};
     Live(kind, 1, kSteps);
     kind.lfu = true;

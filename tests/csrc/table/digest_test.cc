@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdio>
 
+#include "rules.h"
 #include "table/table.h"
 #include "testing.h"
 #include "util/hash.h"
@@ -105,9 +106,7 @@ TEST(TableBits, SameForEveryInstructionSet) {
 std::string TableDigest() {
   uint64_t digest = 0;
   int case_number = 0;
-  for (const RuleKind kind :
-       {RuleKind::kSgd, RuleKind::kMomentum, RuleKind::kAdagrad, RuleKind::kRowWiseAdagrad,
-        RuleKind::kAdam, RuleKind::kAdamW, RuleKind::kFtrl, RuleKind::kRmsProp}) {
+  for (const RuleKind kind : kEveryRuleKind) {
     for (const int dim : {1, 8, 16, 35}) {
       const auto init = static_cast<InitKind>(case_number % 4);
       digest = digest * 31 + LifeOf(kind, init, dim, case_number++);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "hostile_float_mode.h"
+#include "rules.h"
 #include "table/table.h"
 #include "testing.h"
 
@@ -93,9 +94,7 @@ size_t Denormals(const std::vector<float>& floats) {
 }
 
 TEST(FloatMode, OfTheCallerChangesNoBit) {
-  for (const RuleKind kind :
-       {RuleKind::kSgd, RuleKind::kMomentum, RuleKind::kAdagrad, RuleKind::kRowWiseAdagrad,
-        RuleKind::kAdam, RuleKind::kAdamW, RuleKind::kFtrl, RuleKind::kRmsProp}) {
+  for (const RuleKind kind : kEveryRuleKind) {
     for (const float size : {1e-38f, 0.1f}) {
       const auto expected = LifeOf(kind, size, false);
       if (size < 1e-30f && kind == RuleKind::kSgd) {
