@@ -151,7 +151,6 @@ def measure(options: argparse.Namespace, dim: int, bits: int) -> dict[str, Any]:
         for (kind, threads), seconds in times.items()
     }
     made["shared_by_private"] = beside_shared(tables, bits, batches, options)
-    made["shared_by_private"] = beside_shared(tables, bits, batches, options)
     if peer is not None:
         # Median of each round's ratio, which the machine's drift does not change.
         made["speed_by_fbgemm"] = {

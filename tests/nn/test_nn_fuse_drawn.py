@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 from typing import Any
 
 import mindspore as ms
@@ -45,8 +46,18 @@ def trained(net: nn.Cell, batches: list[list[np.ndarray]], by_step: bool, fuse: 
         net.set_train(False)
         losses += [float(net(*map(Tensor, batch))) for batch in batches]
     except (ValueError, RuntimeError, TypeError):
+        compile_once()
         return "error"
     return [np.array(losses), *(p.asnumpy() for p in net.get_parameters())]
+
+
+def compile_once() -> None:
+    """Compile a graph: after an error in a PyNative gradient, the next compilation may fail."""
+    mode = ms.get_context("mode")
+    ms.set_context(mode=ms.GRAPH_MODE)
+    with suppress(RuntimeError):  # "The pointer[func_graph->get_return()] is null."
+        nn.ReLU()(Tensor([1.0]))
+    ms.set_context(mode=mode)
 
 
 def compare(seed: int, count: int, mixes: bool, sizes: Any, by_step: bool) -> Any:
