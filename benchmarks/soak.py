@@ -56,7 +56,7 @@ class Keys:
 
 
 def make_model(name: str, cache: mr.CacheConfig | None) -> tuple[mr.RecModel, Any]:
-    """Return a model and its table; all models are equal."""
+    """Return a model and its table; all models start with the same weights."""
     ms.set_seed(1)
     lookup = mr.HashEmbeddingLookup(
         DIM,

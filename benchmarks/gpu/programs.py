@@ -180,7 +180,7 @@ class Layers:
         parameters: float32 arrays.
         extras: further inputs.
         products: (in, out) of the linear layers.
-        moved: (first, floats) of moving statistics in `packed`.
+        moved: (first index, number of floats) of each moving statistic in `packed`.
     """
 
     def __init__(self, program: Program, number: int, output_widths: list[int]) -> None:
