@@ -41,8 +41,8 @@ class PartRows(NamedTuple):
     Args:
         number: number of the part in its source, from 0.
         blocks: batches of any sizes; all batches may be empty.
-        report: function that returns counts of the part, as JSON values; called after the last
-            block.
+        report: function that returns counts of the part, as JSON values. The function is called
+            after the last block.
     """
 
     number: int
@@ -65,7 +65,7 @@ class RowSource(Protocol):
     def bytes(self) -> int: ...
 
     def parts(self, done: Container[int], on_bytes: Callable[[int], object]) -> Iterator[PartRows]:
-        """Yield the parts in order, without finished parts; call `on_bytes` with the bytes read."""
+        """Yield the unfinished parts in order; call `on_bytes` with the bytes read."""
         ...
 
 

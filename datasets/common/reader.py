@@ -38,11 +38,12 @@ class Source(Protocol):
 
     @property
     def block_sizes(self) -> np.ndarray | None:
-        """Number of rows of each block of a file; None in memory."""
+        """Number of rows of each block of a file; None for arrays in memory."""
         ...
 
     def read(self, order: np.ndarray, columns: Sequence[str]) -> Iterator[Batch]:
-        """Yield the blocks numbered ``order``, each as new writable arrays of ``columns``."""
+        """Yield the blocks numbered ``order``, each as new writable arrays of
+        ``columns``."""
         ...
 
 
@@ -134,7 +135,7 @@ class BatchStream:
         self._begin_epochs(passes * (self._repeat or 0))
 
     def split_by_worker(self, worker: int, workers: int) -> BatchStream | None:
-        """Return the share of one of several workers: every `workers`-th block of files.
+        """Return the batches of one of several workers: every `workers`-th block of the files.
 
         A worker's batch has `batch_size / workers` rows, so that all workers together train as many
         rows per step as one worker. `RecModel` calls this method on each worker.

@@ -78,7 +78,7 @@ def blocks(
     Args:
         path: The CSV file.
         version: ``x1``: counts are used unchanged. ``x4``: counts become ``log(1 + x)``, and 0 if
-            negative. In both versions a missing count is 0, and an empty category is missing.
+            negative. In both versions, a missing count is 0, and an empty category is missing.
         counts_as_categories: Add keys for the binned counts of ``x4``: fields I1..I13 after C1..C26
             (default False).
         span: Read only the lines that begin in this range of bytes, as for `lines.pieces` (default:

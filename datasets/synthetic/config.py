@@ -111,9 +111,9 @@ class PlantedConfig:
 def criteo_like(max_cardinality: int = 1_000_000) -> PlantedConfig:
     """Return a configuration of 26 fields and 13 counts in the proportions of Criteo's data.
 
-    Fields of a few to a few thousand values have the interactions, so that a million rows are
-    enough to learn the interactions. Fields with more values have a weaker main effect, and a long
-    tail of values that occur once or never.
+    Only fields with a few to a few thousand values interact, so that a million rows are enough to
+    learn the interactions. Fields with more values have a weaker main effect, and a long tail of
+    values that occur once or never.
 
     Args:
         max_cardinality: Cardinality of the largest fields, at least 1; larger fields are cut to

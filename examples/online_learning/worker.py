@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Feature worker: read events from one topic, write keys and numbers to another.
+"""Feature worker: read events from one topic, write keys and numbers to another topic.
 
     python examples/online_learning/worker.py --brokers 127.0.0.1:9092
 
