@@ -8,8 +8,8 @@ same split of the rows. Needs scikit-learn for the baselines. The output is a Ma
 best possible AUC is known, the table also shows each model's gain over logistic regression, as a
 share of the best possible gain. With `--twins`, a PyTorch twin of each model is trained with one
 seed. The twin has the model's initial weights, batches and learning rates. The table shows the
-twin's AUC. It also shows the model's gain over logistic regression, divided by the twin's gain.
-`--known` reads the baselines' results from an earlier result file, and fits no baselines.
+twin's AUC. The table also shows the model's gain over logistic regression, divided by the twin's
+gain. `--known` reads the baselines' results from an earlier result file, and fits no baselines.
 """
 
 from __future__ import annotations

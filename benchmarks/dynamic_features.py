@@ -101,7 +101,8 @@ def measure(name: str, chosen: Any, without: Subject, args: Any) -> dict[str, fl
             else:
                 theirs.append(without.step(batches[i], label))
     after = subject.table.stats()
-    # Erase the new rows. The next policy then starts with the same number of rows and free rows.
+    # Erase the new rows. The next policy then starts with as many rows and free rows as this
+    # policy.
     without.table.erase_rows(bench_common.spread_keys(np.arange(first, stream.used)))
     subject.close()
     a, b = np.array(ours)[WARMUP:], np.array(theirs)[WARMUP:]

@@ -68,8 +68,8 @@ class Subject:
 
         Args:
             rows: number of rows.
-            idle: minimum and maximum of the steps (and seconds) since a row was last seen; the rows
-                are spread evenly over this range.
+            idle: minimum and maximum of the steps (and seconds) since a row was last looked up; the
+                rows are spread evenly over this range.
             spare: number of free rows that were used before, as after an eviction. New keys reuse
                 the spare rows, so that no measured step waits for fresh memory of the system.
             seed: seed of counts and ages.

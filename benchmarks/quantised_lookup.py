@@ -71,7 +71,7 @@ def beside_shared(
     """Return the speed of lookups in `SharedRows`, divided by the speed in private tables.
 
     Args:
-        tables: private tables; `tables[True]` has hashed ids, and `tables[False]` static ids.
+        tables: private tables; `tables[True]` has hashed ids, and `tables[False]` has static ids.
         bits: bits per number of a row.
         batches: static ids `[number of batches, ids per batch]`.
         options: the command's options.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Misbehaving clients of a server's ports: their requests, and the time they stay.
+"""Misbehaving clients of a server's ports: their requests, and the time that they stay connected.
 
 Each client is a function that takes a `Place`, does one thing and returns. A misbehaving client
 raises OSError if the server has closed the connection meanwhile.

@@ -51,7 +51,7 @@ def bus_bytes(shape: Shape, batch: int, row_bytes: int) -> dict[str, int]:
 
 
 class Tables:
-    """The tables of networks with the same number of fields; all their trainings share them.
+    """The tables of networks with the same number of fields; all these networks share the tables.
 
     Args:
         core: the native core.

@@ -105,8 +105,8 @@ def load(
             marital status is no feature, because it is the source of this task's label.
         exact: Numeric columns whose exact values are also categorical features (default: the four
             amounts). The exact columns stay numeric features too.
-        min_count: Number of training rows that an exact value needs to get its own key, at least 1
-            (default 5). Rarer values share one key.
+        min_count: Number of training rows in which an exact value must occur to get its own key, at
+            least 1 (default 5). Rarer values share one key.
         validation: Share of the training rows to use for validation, in [0, 1) (default 0).
         seed: Seed of the choice of validation rows.
 

@@ -67,8 +67,8 @@ class Watched:
 class EvenSender(DataSender):
     """Sender that divides the rows of each batch evenly among the shards.
 
-    The trainer's workers train one batch at a time together, so every worker needs rows at the same
-    rate.
+    The trainer's workers train together on one batch at a time, so every worker needs rows at the
+    same rate.
     """
 
     def send(self, obj: Any) -> None:
