@@ -3,7 +3,7 @@
 
 Wide & Deep over one table of dim 16 with LazyAdam. The table in memory and a table with tiers train
 in alternating blocks of steps, so that drift of the machine's speed affects both tables equally.
-The table with tiers trains with prefetch and without. All tables have the same rows at first. The
+The table with tiers trains with prefetch and without. All tables start with the same rows. The
 tiers are filled as after a long run, with the most frequent keys in the highest tier.
 """
 

@@ -78,7 +78,7 @@ def beside_shared(
 
     Returns:
         For static and for hashed ids, the speed of lookups by one thread in `SharedRows`, divided
-        by the speed of the private table.
+        by the speed in the private table.
     """
     mr.set_num_threads(1)
     ratios = {}

@@ -7,8 +7,8 @@
 Public names are the names in `__all__` of `mindspore_rec` and of its public modules
 (docs/architecture.md), and the commands `python -m mindspore_rec.<name>` on the pages. For a name,
 the record has its kind, its signature, the signatures of a class's own methods, and the defining
-module, which may change. For a command, the record has each option. A comparison exits with 1 if
-something was lost or changed. Additions, moves and new warnings are shown, but do not change the
+module, which may change. For a command, the record contains all options. A comparison exits with 1
+if something was lost or changed. Additions, moves and new warnings are shown, but do not change the
 exit code.
 """
 

@@ -5,9 +5,9 @@ The resulting packed data set has one data file per part of its sources. The div
 into parts does not depend on the number of processes or on interruptions, and a part's bytes depend
 on its rows only. So a conversion that is killed and resumed ends with the same bytes.
 
-During the conversion, the data set is in ``.NAME.converting`` beside its final path. ``data`` has
-the finished files. ``parts`` has one small file per part. The small file describes the part, and is
-written after the part's data.
+During the conversion, the data set is in ``.NAME.converting`` beside its final path. The folder
+``data`` contains the finished files. The folder ``parts`` contains one small file per part. The
+small file describes the part, and is written after the part's data.
 """
 
 from __future__ import annotations

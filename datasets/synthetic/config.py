@@ -18,7 +18,8 @@ class CategoryField:
     Args:
         cardinality: Number of distinct values, 1 to 2**32.
         zipf: Exponent of the frequency law, at least 0: value number k has a probability of about
-            ``k ** -zipf``. The exponent 0 is uniform; click logs have about 1.1 (default).
+            ``k ** -zipf``. The exponent 0 makes all values equally frequent; click logs have an
+            exponent of about 1.1 (default).
         main: Weight of the field's main effect, at least 0 (default 1).
         pairs: Weight of the field's vector in the pairwise interactions, at least 0; 0, the
             default, leaves the field out of the interactions.
