@@ -5,11 +5,11 @@
 
 Each model trains with its own configuration for the data set, once per seed. All models use the
 same split of the rows. Needs scikit-learn for the baselines. The output is a Markdown table. If the
-best possible AUC is known, the table shows which share of the gap between logistic regression and
-the best AUC each model closes. With `--twins`, a PyTorch twin of each model is trained with one
+best possible AUC is known, the table also shows each model's gain over logistic regression, as a
+share of the best possible gain. With `--twins`, a PyTorch twin of each model is trained with one
 seed. The twin has the model's initial weights, batches and learning rates. The table shows the
-twin's AUC, and the model's gain in AUC relative to the twin's gain. `--known` reads the baselines'
-results from an earlier result file instead of fitting them again.
+twin's AUC. The table also shows the model's gain over logistic regression, divided by the twin's
+gain. `--known` reads the baselines' results from an earlier result file, and fits no baselines.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def measure(
 
 
 def measure_types(name: str, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    """Return the metrics of a model for each compute type; a result's name has model and type."""
+    """Return the metrics of a model for each compute type; names are 'model' or 'model type'."""
     results: dict[str, dict[str, Any]] = {}
     for dtype in options.compute_dtype:
         config = dataclasses.replace(config_of(name, options), compute_dtype=dtype)
@@ -175,10 +175,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def known(path: Path, data: str) -> dict[str, dict[str, Any]]:
-    """Return the baselines of an earlier result.
+    """Return the baselines' results from an earlier result file.
 
     Raises:
-        ValueError: the result is not of the data set `data`.
+        ValueError: the result belongs to another data set than `data`.
     """
     earlier = json.loads(path.read_text(encoding="utf-8"))
     if earlier["data"] != data:

@@ -86,11 +86,11 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def train_twin(name: str, config: Any, data: Data) -> dict[str, float]:
-    """Train the PyTorch twin alone, as configured, on the batches that our model would get.
+    """Train only the PyTorch twin, on the batches that our model would train on.
 
     Args:
         name: of `MODELS`.
-        config: the model's configuration; the twin trains with Adam where the model uses FTRL.
+        config: the model's configuration; Adam replaces FTRL in the twin.
         data: training data, which is read twice; the first pass collects the ids.
 
     Returns:
@@ -131,7 +131,7 @@ def _twins() -> Any:
 
 
 def _rate(config: Any, step: int, steps: int) -> float:
-    """Return the rate of `models.common.training.learning_rate` in a step, counted from 0."""
+    """Return the learning rate of step number `step` as in `models.common.training`."""
     start, end = config.learning_rate, config.learning_rate_end
     if end is None:
         return float(start)
@@ -139,13 +139,13 @@ def _rate(config: Any, step: int, steps: int) -> float:
 
 
 def _parts(batches: list[Batch], count: int) -> list[list[Batch]]:
-    """Return consecutive parts of the batches, of about the same length."""
+    """Split the batches into consecutive parts of about the same length."""
     ends = [round(len(batches) * k / count) for k in range(count + 1)]
     return [batches[a:b] for a, b in zip(ends, ends[1:], strict=False) if b > a]
 
 
 def _numbered(ids: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """Return the numbers of ids, counted from 1; 0 for an id that is not in the training data."""
+    """Return each id's number, from 1; 0 for an id that is not in the training data."""
     at = np.minimum(np.searchsorted(keys, ids), len(keys) - 1)
     return np.where(keys[at] == ids, at + 1, 0)
 

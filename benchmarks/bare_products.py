@@ -5,12 +5,12 @@
 
 A layer of width in -> out has three products: forward `Y = X W^T`, the input's gradient `dX = dY W`
 and the weight's gradient `dW = dY^T X`. The copy of oneDNN that MindSpore ships computes each
-product. A product is cut into tasks that `--threads` threads take in turn: slices of rows for the
-first two products, tiles for the third. Rows are stored at distances that avoid conflicts in the
-cache. For each product the script tries several structures on this processor and uses the fastest.
-The structures differ in rows per slice, tile size, and layout of the weights (unchanged, or as
-oneDNN prefers). The result is the time of a step that only computes these products. Writing weights
-in oneDNN's layout and rounding to bfloat16 are not counted.
+product. Each product is cut into tasks for `--threads` threads: slices of rows for Y and dX, and
+tiles for dW. Rows are stored at distances that avoid conflicts in the cache. For each product, the
+script tries several structures on this processor and uses the fastest. The structures differ in
+rows per slice, tile size, and layout of the weights (unchanged, or as oneDNN prefers). The result
+is the time of a step that only computes these products. Writing weights in oneDNN's layout and
+rounding to bfloat16 are not counted.
 
 All products of a step are tasks of one queue, without a barrier between products. The rate of one
 product is the rate of its tasks, times the number of threads.
@@ -47,7 +47,7 @@ Task = Callable[[], None]
 
 
 def has(precision: str) -> bool:
-    """True if the processor multiplies in a precision, one of `PRECISIONS`."""
+    """True if the processor can multiply in this precision, one of `PRECISIONS`."""
     if precision != BFLOAT16:
         return precision == FLOAT32
     return bool({"avx512_bf16", "amx_bf16"} & set(instructions()))
@@ -61,7 +61,7 @@ def why_not(precision: str) -> str:
 
 
 def leading_dimension(width: int, precision: str) -> int:
-    """Return the elements from one row to the next: whole cache lines, but no multiple of 1 KiB."""
+    """Return a row's stride in elements: whole cache lines, but no multiple of 1 KiB."""
     line = 16 if precision == FLOAT32 else 32
     lines = -(-width // line) * line
     return lines + line if lines % (16 * line) == 0 else lines
@@ -207,7 +207,7 @@ def run_tasks(tasks: Sequence[Task], threads: int, spent: list[float], clock: An
     """Run tasks on several threads; return the seconds.
 
     Args:
-        tasks: the tasks, taken in their order.
+        tasks: the tasks, started in this order.
         threads: number of threads, including the calling thread.
         spent: receives the seconds of each task.
         clock: clock for `spent`: `time.perf_counter`, or `time.thread_time`.
@@ -333,10 +333,10 @@ class BareProducts:
 
 
 def layers_of(text: str) -> list[tuple[int, int]]:
-    """Return the layers for widths joined by '-'.
+    """Return (in, out) of each layer from a text of widths such as '429-1024-512'.
 
     Raises:
-        ValueError: the text is not at least two positive numbers.
+        ValueError: the text has fewer than two widths, or a width is not a positive number.
     """
     widths = [int(each) for each in text.split("-") if each.isdigit()]
     if len(widths) < 2 or "-".join(map(str, widths)) != text or min(widths) < 1:

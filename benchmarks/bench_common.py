@@ -86,7 +86,7 @@ def save(path: Path | None, figures: Mapping[str, Any]) -> None:
 
 
 def spread_keys(numbers: np.ndarray) -> np.ndarray:
-    """Return distinct 63-bit keys for distinct numbers (MurmurHash3's finalizer, halved)."""
+    """Return distinct 63-bit keys for distinct numbers (the upper 63 bits of MurmurHash3's mix)."""
     x = numbers.astype(np.uint64)
     x ^= x >> np.uint64(33)
     x *= np.uint64(0xFF51AFD7ED558CCD)
@@ -123,17 +123,17 @@ def alternate(
     """Call each run once per round, so that drift of the machine's speed affects all runs equally.
 
     Args:
-        runs: name -> function of the round's number that returns its seconds.
+        runs: by name, a function that gets the round's number and returns the run's seconds.
         rounds: counted rounds.
         warmup: rounds before them.
         progress: text before the progress bar.
         pause: seconds to sleep before each run. Default: none.
-        mixed: True if each round has a random order. A random order varies which run comes before
-            another run, and so the state of caches and allocators at a run's start. Default: the
+        mixed: True runs each round in a random order. In a random order, each run follows different
+            runs, so the state of caches and allocators at the run's start varies. Default: the
             order given.
 
     Returns:
-        float64 seconds `[rounds]` of each run, by its name.
+        By name, the seconds of each run: float64 `[rounds]`.
     """
     from tqdm import tqdm
 
@@ -167,7 +167,7 @@ def timed(runs: Mapping[str, Callable[[int], Any]]) -> dict[str, Callable[[int],
     """Return runs for `alternate` that time the whole call of each function.
 
     Args:
-        runs: name -> function of the round's number.
+        runs: by name, a function that gets the round's number.
     """
     return {name: seconds_of(run) for name, run in runs.items()}
 

@@ -58,7 +58,7 @@ def readers(directory: Path) -> dict[str, Callable[[], Iterable[Any]]]:
 
 
 def rows_a_second(make: Callable[[], Iterable[Any]], rows: int, rounds: int) -> list[float]:
-    """Return the speeds of reading everything, one per round; the first round is not counted."""
+    """Return the speed of reading all rows in each round, without the first round."""
     speeds = []
     for _ in range(rounds + 1):
         begin = time.perf_counter()

@@ -4,9 +4,10 @@
 First part: the same graph step (lookup, gradient, LazyAdam) runs in turn on two full tables, one
 with a policy and one without, on the same batches. Two times of each step are measured: the whole
 graph step, and the time inside the table's operators. A share of the keys in each batch is new, of
-the kind 'returning' or 'once' (see `dynamic_table.Stream`). With 'returning' keys the comparison is
-fair, because a threshold of 2 saves no inserts. The rows' ages are spread so that eviction by age,
-norm or capacity removes about as many rows per step as new keys arrive.
+the kind 'returning' or 'once' (see `dynamic_table.Stream`). With 'returning' keys, both tables
+insert the same number of rows even if the admission threshold is 2, so the comparison is fair. The
+rows' ages are spread so that eviction by age, norm or capacity removes about as many rows per step
+as new keys arrive.
 
 Second part: nearly all rows of a larger table become due for eviction at once. Every step until the
 end of the sweep is timed. The longest step is compared with the median step before the sweep.
@@ -70,7 +71,7 @@ def policies(rows: int, leaving: int, min_norm: float, candidates: int) -> dict[
 
 
 def measure(name: str, chosen: Any, without: Subject, args: Any) -> dict[str, float]:
-    """Measure a table with one policy, in turn with a table without a policy."""
+    """Measure a table with a policy and a table without a policy, in alternating steps."""
     admission, eviction, kind = chosen
     shape = (args.batch, args.fields)
     steps = WARMUP + args.rounds
@@ -100,7 +101,8 @@ def measure(name: str, chosen: Any, without: Subject, args: Any) -> dict[str, fl
             else:
                 theirs.append(without.step(batches[i], label))
     after = subject.table.stats()
-    # Erase the new rows. The next policy then starts with the same number of rows and free rows.
+    # Erase the new rows. The next policy then starts with as many rows and free rows as this
+    # policy.
     without.table.erase_rows(bench_common.spread_keys(np.arange(first, stream.used)))
     subject.close()
     a, b = np.array(ours)[WARMUP:], np.array(theirs)[WARMUP:]
@@ -138,7 +140,7 @@ def main() -> None:
     parser.add_argument("--sweeps", nargs="*", help="only these; default: all")
     args = parser.parse_args()
     ms.set_context(mode=ms.GRAPH_MODE, device_target="CPU")
-    # There is a free row, used before, for each new key of one policy's steps.
+    # For each new key in the steps of one policy, there is a free row that was used before.
     args.spare = (args.rounds + WARMUP + 1) * int(args.new * args.batch * args.fields)
     figures: dict[str, Any] = {
         name: getattr(args, name) for name in ("batch", "fields", "dim", "rows", "zipf", "new")

@@ -68,8 +68,8 @@ class Subject:
 
         Args:
             rows: number of rows.
-            idle: minimum and maximum of the steps (and seconds) since a row was last seen; the rows
-                are spread evenly over this range.
+            idle: minimum and maximum of the steps (and seconds) since a row was last looked up; the
+                rows are spread evenly over this range.
             spare: number of free rows that were used before, as after an eviction. New keys reuse
                 the spare rows, so that no measured step waits for fresh memory of the system.
             seed: seed of counts and ages.
@@ -116,9 +116,9 @@ class Stream:
     """Batches of ids: most keys are in the table, and a share of the keys is new.
 
     With 'returning', half of the new positions of a batch have keys that never occurred before, and
-    the other half have the new keys of the previous batch. With a threshold of 2, a step then
-    inserts as many keys as without admission. The step also counts the same number of keys that are
-    not admitted yet. With 'once', each new key occurs only once in the stream.
+    the other half have the new keys of the previous batch. Even with an admission threshold of 2, a
+    step inserts as many keys as without admission. The step also counts an equal number of keys
+    that are not admitted yet. With 'once', each new key occurs only once in the stream.
 
     Args:
         shape: batch and fields.
@@ -143,7 +143,8 @@ class Stream:
         self._rng = np.random.default_rng(seed)
         draw = bench_common.Zipf(rows, zipf, self._rng)
         offsets = (np.arange(shape[1]) * (rows // shape[1])).astype(np.int64)
-        # A fixed offset per field shifts the ranks, so that each field has other frequent keys.
+        # A fixed offset per field shifts the ranks, so that the frequent keys differ between
+        # fields.
         self.known = [
             bench_common.spread_keys((draw.draw(shape) + offsets) % rows) for _ in range(8)
         ]

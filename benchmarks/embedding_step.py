@@ -6,13 +6,13 @@ runs one LazyAdam update. The table's cost is the time of the step minus the tim
 with the rows as a plain input. For comparison, the benchmark also measures vanilla MindSpore
 (`nn.EmbeddingLookup(sparse=True, target="CPU")` with `nn.LazyAdam` on the CPU target, static ids),
 and the machine's floor (the memory accesses alone). If `--value-dtype` or `--state-dtype` is not
-float32, a float32 table also takes steps in turn, and the script prints the ratios to the float32
-table's times. With `--output-dtype bfloat16` our rows enter the graph as bfloat16, and rows of the
-float32 table as float32. With bfloat16 output all graphs, also graphs without a table, end in a
-fused layer. The fused layer reads both types, whereas MindSpore's own CPU kernels do not read
-bfloat16. With bfloat16 output the script also prints the ratios of whole steps, and leaves
-MindSpore's own lookup out. Each round runs the steps in another order, because a step's time
-depends on the caches and allocators that the previous step left.
+float32, steps of a float32 table alternate with steps of the table. The script prints the ratios of
+the table's times to the float32 table's times. With `--output-dtype bfloat16`, our rows enter the
+graph as bfloat16, and rows of the float32 table as float32. With bfloat16 output, all graphs end in
+a fused layer, even graphs without a table. The fused layer reads both types, whereas MindSpore's
+own CPU kernels do not read bfloat16. With bfloat16 output, the script also prints the ratios of
+whole steps, and leaves MindSpore's own lookup out. Each round runs the steps in a different order,
+because a step's time depends on the caches and allocators that the previous step left.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ def main() -> None:
     rng = np.random.default_rng(args.seed)
     shape = (args.batch, args.fields)
     zipf = bench_common.Zipf(args.rows, args.zipf, rng)
-    # A fixed offset per field shifts the ranks, so that each field has other frequent keys.
+    # A fixed offset per field shifts the ranks, so that the frequent keys differ between fields.
     offsets = (np.arange(args.fields) * (args.rows // args.fields)).astype(np.int64)
     ranks = [(zipf.draw(shape) + offsets) % args.rows for _ in range(8)]
     keys = [bench_common.spread_keys(r) for r in ranks]
@@ -339,7 +339,7 @@ def plain_run(args: Any, rows: Tensor, label: Tensor) -> Callable[[int], Any]:
 def runs_of(
     steps: dict[str, TrainStep], batch: Callable[[int], Tensor], label: Tensor
 ) -> dict[str, Callable[[int], Any]]:
-    """Return a run of each step, by name; a run takes the batch's number."""
+    """Return the run of each step, by name; a run is a function of the batch's number."""
 
     def run_of(step: TrainStep) -> Callable[[int], Any]:
         return lambda i: step(batch(i), label).asnumpy()

@@ -7,10 +7,10 @@
 The script needs neither MindSpore nor the package: it opens the native core by its path, and oneDNN
 (MindSpore ships a copy, `mindspore/lib/libdnnl.so.3`). `--devices cpu` measures the cores alone.
 
-A step consists of: rows of Zipf-distributed ids from a table in host memory, the network's forward
-pass, the logistic loss, the backward pass, Adam on the weights, and a lazy update of the rows. On a
-GPU only the layers run there; rows, weights and gradients are copied over the bus. Steps of the
-devices alternate, and results are medians.
+A step consists of the lookup of Zipf-distributed ids in a table in host memory, the network's
+forward pass, the logistic loss, the backward pass, Adam on the weights, and a lazy update of the
+rows. If a GPU is used, only the layers run on the GPU; rows, weights and gradients are copied over
+the bus. Steps of the devices alternate, and results are medians.
 
 `--check` computes every layer and network on both devices with the same inputs and compares the
 results. The exit code is 1 if results of the devices differ, or if a second run does not repeat the
@@ -86,7 +86,7 @@ def measured(
 
 
 def add_rates(found: dict[str, Any], work: float, copied: dict[str, int], options: Any) -> None:
-    """Add to a device's results its share of the peak speed, and the share of time for the bus."""
+    """Add the share of the peak speed, and the bus's share of the time, to a device's results."""
     layers = (found["parts_ms"]["forward"] + found["parts_ms"]["backward"]) / 1e3
     found["layers_tflops"] = work / layers / 1e12
     peaks = dict(zip(PRECISIONS, options.peak_tflops or [], strict=False))

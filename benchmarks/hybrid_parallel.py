@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training over workers compared with single processes: samples/s, exchanges, balance of rows.
+"""Training on several workers, compared with single processes: speed, exchanges, row balance.
 
     PYTHONPATH=. python benchmarks/hybrid_parallel.py --workers 1,2 --json OUT
 
@@ -11,9 +11,10 @@ All train the same network on the same batches of Zipf-distributed ids, in runs 
     all_cores    one process on N cores, with the batch of all workers together
     workers      N workers of one thread under `python -m mindspore_rec.launch`
 
-The workers' step is split into parts. *exchange* is the time in calls of the channels. The part
-*moving* of the exchange is the time to exchange the same bytes if a barrier makes all workers begin
-together. The part *waiting* is the rest of the exchange, mostly the wait for the slower worker.
+The workers' step is split into parts. The part *exchange* is the time spent in the channels' calls.
+The part *moving* of the exchange is the time to exchange the same bytes if a barrier makes all
+workers begin together. The part *waiting* is the rest of the exchange, mostly the wait for the
+slower worker.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class Runs:
         return [answer for each in self.groups[name] for answer in each.answers()]
 
     def rate(self, name: str, answers: list[dict[str, Any]]) -> float:
-        """Return the samples per second in the result of `take`."""
+        """Return the samples per second, from the answers that `take` returned."""
         totals = [sum(answer["seconds"]) for answer in answers]
         steps = len(answers[0]["seconds"])
         if name == "independent":
@@ -133,7 +134,7 @@ def compared(rates: dict[str, list[float]]) -> dict[str, Any]:
 
 
 def step_parts(runs: Runs, steps: list[list[dict[str, Any]]], args: Any) -> dict[str, Any]:
-    """Return the parts of a step in ms: medians over the steps of the workers' mean."""
+    """Return the parts of a step in ms: the workers' mean in each step, as a median over steps."""
 
     def per_step(key: str) -> np.ndarray:
         """[workers, steps]."""

@@ -29,14 +29,14 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def alone(cores: Sequence[int]) -> tuple[list[str], dict[str, str]]:
-    """Return the start of a command that pins a process to these cores, and its environment."""
+    """Return the start of a command that pins a process to cores, and the environment for it."""
     threads = {"OMP_NUM_THREADS": str(len(cores)), "MINDSPORE_REC_NUM_THREADS": str(len(cores))}
     where = ["taskset", "-c", ",".join(str(core) for core in cores)]
     return [*where, sys.executable], {"MINDSPORE_REC_LAUNCHER": "none", **threads}
 
 
 def launched(workers: int, threads: int) -> tuple[list[str], dict[str, str]]:
-    """Return the start of a command that launches the workers, and its environment."""
+    """Return the start of a command that launches the workers, and the environment for it."""
     options = ["-n", str(workers), "--threads-per-worker", str(threads)]
     return [sys.executable, "-m", "mindspore_rec.launch", *options], {}
 
@@ -46,7 +46,7 @@ class Processes:
 
     Args:
         name: for messages.
-        prefix: start of the command before the script, and its environment.
+        prefix: the part of the command before the script, and the command's environment.
         settings: arguments of `hybrid_worker.py` after the name.
         number: expected number of processes.
 

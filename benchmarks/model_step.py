@@ -3,9 +3,9 @@
 
     python benchmarks/model_step.py --batch 4096 16000 --precision float32,bfloat16 --json OUT
 
-Networks have the settings of each model's `criteo_x1.yaml` (MMoE: `best.yaml`, two tasks), with 26
-ids and 13 numbers per row. Our network looks up 63-bit keys in one hash table for all fields, and
-LazyAdam trains the table. The vanilla network has static ids, MindSpore's own layers in float32
+Each network has the settings of its model's `criteo_x1.yaml` (MMoE: `best.yaml`, two tasks), with
+26 ids and 13 numbers per row. Our network looks up 63-bit keys in one hash table for all fields,
+and LazyAdam trains the table. The vanilla network has static ids, MindSpore's own layers in float32
 instead of fused layers, `nn.EmbeddingLookup(sparse=True, target="CPU")`, and `nn.LazyAdam` on the
 CPU target. All networks train the same batches in alternating steps. `--precision` sets the types
 of the perceptrons' products; in float16 the loss is scaled.

@@ -109,10 +109,10 @@ def to_given(net: nn.Cell, batch: int) -> None:
 
 
 def layers_of_model(name: str, net: Any) -> tuple[list[tuple[int, int]], list[int]]:
-    """Return (in, out) of the layers of a model's products, and the layers that read numbers only.
+    """Return (in, out) of a model's layers, and the indices of layers that read only numbers.
 
     The count includes products of perceptrons, of DCN-V2's matrices, and of MMoE's experts, gates
-    and towers. The first layer of all experts is one product, and all gates are another product.
+    and towers. The first layers of all experts count as one layer, and all gates as another layer.
     The count leaves out products of single vectors (DCN, first-order terms) and of pairs of
     embeddings (DLRM): these products mostly wait for memory.
 

@@ -3,7 +3,7 @@
 
 Wide & Deep over one table of dim 16 with LazyAdam. The table in memory and a table with tiers train
 in alternating blocks of steps, so that drift of the machine's speed affects both tables equally.
-The table with tiers trains with prefetch and without. All tables have the same rows at first. The
+The table with tiers trains with prefetch and without. All tables start with the same rows. The
 tiers are filled as after a long run, with the most frequent keys in the highest tier.
 """
 
@@ -56,7 +56,7 @@ class Setup(NamedTuple):
 
     Attributes:
         text: description for people.
-        zipf: exponent of the ids.
+        zipf: exponent of the ids' Zipf distribution.
         device, host: maximum share of the rows in these tiers; device 0: no device tier.
         lower: 'ssd' or 'redis'.
         target: minimum ratio of the samples/s to the samples/s of the table in memory, or to the
@@ -217,7 +217,8 @@ def measure(
 ) -> dict[str, Any]:
     """Measure blocks of steps in turn: in memory, then tiers with prefetch and without.
 
-    No table trains a batch twice, because then the batch's rows would already be in host memory.
+    No table trains on a batch twice, because a repeated batch's rows would already be in host
+    memory.
     """
     tiers = subjects["tiers"]
     figures: dict[str, Any] = {mode: {"steps": []} for mode in MODES}
@@ -266,8 +267,8 @@ def disk_limit(
 ) -> None:
     """Add the highest speed that the disk allows for the rows that had to be read.
 
-    A step takes at least as long as its reads from the disk. If both CPUs compute, a step also
-    takes at least the time of the step in memory plus the CPU time of the reads in the kernel.
+    A step takes at least as long as its reads from the disk. A step that keeps all CPUs busy also
+    takes at least the time of a step in memory, plus the kernel's CPU time for the reads.
     """
     if not fio:
         return
@@ -311,8 +312,8 @@ def run_setup(
 ) -> dict[str, Any]:
     """Measure one set of tiers with rows of a type and return the results.
 
-    The size of host memory in bytes does not depend on the type of the rows: the setup's share of
-    the rows must fit as float32.
+    The host tier has the same size in bytes for every type of row: the setup's share of the rows
+    fits as float32.
     """
     share = setup.host * row_bytes("float32") / row_bytes(dtype)
     fio: list[ssd_tier.Disk] = []

@@ -21,8 +21,9 @@ __all__ = ["WIRE_SHARE", "Hosts", "missing"]
 # TCP with timestamps, and 1,448 of data.
 WIRE_SHARE = 1448 / 1514
 _NET = "10.213.7"
-# After a pause, a host may send this many bytes without the speed limit. TCP never sends more bytes
-# at once. With a smaller limit the processor would cut TCP's data into packets of 1,514 bytes.
+# After a pause, a host may send this many bytes without the speed limit. TCP never sends more than
+# `_BURST` at once. With a smaller value, the processor would cut TCP's data into packets of 1,514
+# bytes.
 _BURST = "70kb"
 
 _AGENT = """\
@@ -108,7 +109,7 @@ class Hosts:
             )
 
     def launched(self) -> tuple[list[str], dict[str, str]]:
-        """Return the start of a command that launches one worker per host, and its environment."""
+        """Return the start of a command that launches a worker per host, and its environment."""
         name = self.names[0]
         inside = [
             *("ip", "netns", "exec", name, "taskset", "-c", str(self._cores[0])),

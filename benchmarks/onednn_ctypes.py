@@ -167,7 +167,7 @@ class Product:
     def bind(self, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> Callable[[], None]:
         """Return a function that computes the product; each matrix starts at its array's start.
 
-        The function keeps the arrays, and has its own scratchpad.
+        The function keeps references to the arrays, and has its own scratchpad.
         """
         bytes_needed = int(_library().dnnl_memory_desc_get_size(self._scratchpad))
         scratch = np.zeros(max(bytes_needed, 1), np.uint8)

@@ -5,8 +5,8 @@
 
 All parts of examples/online_learning run on this machine: Kafka, a producer of the synthetic
 stream, the feature worker, the trainer (one delta per second) and a `Predictor` in this process.
-With `--serving-workers` a server with this number of processes replaces the `Predictor`. Each HTTP
-request uses a new connection, so that any process may answer. At random times one event with new
+With `--serving-workers`, a server with this number of processes replaces the `Predictor`. Each HTTP
+request uses a new connection, so that any process may answer. At random times, one event with new
 keys is sent to the producer's topic. The script asks the predictor for the event's keys until the
 answer differs from the answer for keys that never occur. The freshness is the time from just before
 the event is sent until the answer differs. The time includes the waits for Kafka, for the batches
@@ -75,7 +75,7 @@ class InProcess:
 
 
 class Server:
-    """Server with several processes, which ends with the context.
+    """Server with several processes; it stops when the context ends.
 
     Args:
         root: directory of the run.

@@ -4,9 +4,10 @@
     PYTHONPATH=. python benchmarks/online_movielens.py --data DIR --json output/movielens.json
 
 DeepFM is trained on the first 80 % of the ratings by time. The last 20 % come through Kafka, one
-event per message. Each event is scored before the model is trained on it. A batch has all events
-between two updates. The model without updates scores the same events. The task: is a rating 4 stars
-or more? The settings were chosen on the last eighth of the first 80 % (`--part validation`).
+event per message. Each event is scored before the model is trained on it. A batch consists of all
+events between two updates. The model without updates scores the same events. The task: is a rating
+4 stars or more? The settings were chosen on the last eighth of the first 80 % (`--part
+validation`).
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ def windowed(logit: np.ndarray, label: np.ndarray, window: int, every: int) -> l
 
 
 def one_seed(options: Any, broker: str, events: Ratings, train: Split, seed: int) -> dict[str, Any]:
-    """Return AUC, log loss and curve of one seed by update interval, and without updates."""
+    """For one seed, return AUC, log loss and curve: by update interval, and without updates."""
     name = f"bench.movielens.{seed}"
     model = train_offline(train, seed, options.epochs, name, options.row_dtype)
     results: dict[str, Any] = {}

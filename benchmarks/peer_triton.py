@@ -96,13 +96,13 @@ def start_triton(
     Args:
         python: an interpreter whose environment has nvidia-pytriton and onnxruntime.
         root: the run.
-        directory: folder for Triton's files, which must not exist.
+        directory: folder to make for Triton's files; it must not exist.
         fields: number of ids per sample.
         numbers: count of numbers per sample.
         instances: number of processes of the model.
 
     Returns:
-        The process, and its HTTP and gRPC ports, when it is ready.
+        The process, which is ready, and its HTTP and gRPC ports.
     """
     rows_input = write_model(root, directory)
     config = _CONFIG.format(

@@ -3,7 +3,7 @@
 
     PYTHONPATH=. python benchmarks/plots.py
 
-Results of tiny settings are refused, because they measure nothing.
+Results of tiny settings are refused, because tiny settings measure nothing.
 """
 
 from __future__ import annotations

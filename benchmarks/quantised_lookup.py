@@ -10,8 +10,8 @@ its own:
     PYTHONPATH=. python benchmarks/quantised_lookup.py --fbgemm-python /tmp/fbgemm/bin/python
 
 Without an interpreter for FBGEMM, FBGEMM is left out. FBGEMM has static ids only; our static and
-hashed lookups are both compared with FBGEMM's lookups. The last figures are the speed of rows that
-processes share (`SharedRows`), as a share of the speed of private rows.
+hashed lookups are both compared with FBGEMM's lookups. The last figures divide the speed of lookups
+in shared memory (`SharedRows`) by the speed of lookups in private tables.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FILL_ROWS = 1 << 16
 
 
 def filled(rows: int, dim: int, bits: int, hashed: bool, rng: np.random.Generator) -> QuantizedRows:
-    """Return a table with numbers in all rows."""
+    """Return a table filled with random rows."""
     table = QuantizedRows(dim, f"int{bits}", 0 if hashed else rows)
     values = rng.standard_normal((FILL_ROWS, dim), np.float32)
     for first in range(0, rows, FILL_ROWS):
@@ -53,7 +53,7 @@ def checked(table: QuantizedRows, ids: np.ndarray, offsets: np.ndarray) -> None:
 def lookup(
     table: QuantizedRows, batches: np.ndarray, offsets: np.ndarray, threads: int
 ) -> Callable[[int], float]:
-    """Return a run of `alternate` over batches of ids."""
+    """Return a run for `alternate` that looks up batches of ids in turn."""
 
     def run(i: int) -> Any:
         return table.pool(batches[i % len(batches)], offsets)
@@ -68,17 +68,17 @@ def lookup(
 def beside_shared(
     tables: dict[bool, QuantizedRows], bits: int, batches: np.ndarray, options: argparse.Namespace
 ) -> dict[str, float]:
-    """Return the speed of rows that processes share, as a share of the speed of private rows.
+    """Return the speed of lookups in `SharedRows`, divided by the speed in private tables.
 
     Args:
-        tables: private tables; `tables[True]` has hashed ids, and `tables[False]` static ids.
+        tables: private tables; `tables[True]` has hashed ids, and `tables[False]` has static ids.
         bits: bits per number of a row.
         batches: static ids `[number of batches, ids per batch]`.
         options: the command's options.
 
     Returns:
         For static and for hashed ids, the speed of lookups by one thread in `SharedRows`, divided
-        by the speed of the private table.
+        by the speed in the private table.
     """
     mr.set_num_threads(1)
     ratios = {}
@@ -107,7 +107,7 @@ def _look_up(lookup: Callable[[np.ndarray], Any], batches: np.ndarray, i: int) -
 
 
 def peer_lookup(peer: Peer, first: int, batches: int) -> Callable[[int], float]:
-    """Return a run of `alternate` over the peer's runs from `first` on."""
+    """Return a run for `alternate` that repeats the peer's runs from number `first`."""
 
     def seconds(i: int) -> float:
         return peer.step(first + i % batches)
@@ -152,7 +152,7 @@ def measure(options: argparse.Namespace, dim: int, bits: int) -> dict[str, Any]:
     }
     made["shared_by_private"] = beside_shared(tables, bits, batches, options)
     if peer is not None:
-        # Median of each round's ratio, which the machine's drift does not change.
+        # The median of the rounds' ratios does not depend on drift of the machine's speed.
         made["speed_by_fbgemm"] = {
             f"{kind}, {threads} threads": float(
                 np.median(times["fbgemm", threads] / times[kind, threads])

@@ -98,8 +98,8 @@ class RawHttp2:
 
     Attributes:
         calls: the calls by their stream numbers.
-        closed: True if the server has closed the connection, or has announced to close the
-            connection.
+        closed: True if the server has closed the connection, or has announced that it will close
+            the connection.
     """
 
     port: int

@@ -44,7 +44,7 @@ Work = Callable[[np.ndarray, np.ndarray], None]
 
 @contextmanager
 def server(url: str | None) -> Iterator[str]:
-    """Yield the user's server, or start one on a free port without persistence."""
+    """Yield the user's server, or a new server without persistence on a free port."""
     if url is not None:
         yield url
         return

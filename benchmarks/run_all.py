@@ -3,8 +3,8 @@
 
     PYTHONPATH=. python benchmarks/run_all.py --disk DIRECTORY
 
-Each benchmark takes about a minute; run the script while the machine is idle. A benchmark that
-needs a missing part is left out, and its stored result stays. At the end the script rewrites the
+Each benchmark takes about a minute; run the script while the machine is idle. A benchmark is left
+out if a part that it needs is missing; its stored result stays. At the end, the script rewrites the
 table in benchmarks/README.md. The exit code is 1 if a benchmark failed.
 """
 

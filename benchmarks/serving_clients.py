@@ -10,7 +10,7 @@ in a separate process. To use little CPU, HTTP clients write prepared bytes to s
 only an answer's status and length. The gRPC client is grpcio with messages of `tritonclient[http]`,
 and needs about as much CPU as the server.
 
---triton-python names an interpreter with nvidia-pytriton and onnxruntime: then Triton gets the same
+With --triton-python (an interpreter that has nvidia-pytriton and onnxruntime), Triton gets the same
 requests, in turn with our server.
 """
 

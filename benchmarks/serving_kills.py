@@ -8,10 +8,10 @@ clients send requests at a fixed rate. Every --every seconds one process is kill
 writer or the training, in turn. The script restarts the training at once, and the server restarts
 its own processes.
 
-A request whose connection ends because its process was killed is sent again, once, on a new
-connection, as clients and load balancers do with read-only requests. It counts as `dropped`. A
-request has failed if the answer is an error or does not arrive within --limit-seconds, or if the
-request was dropped twice.
+If a kill ends a request's connection, the client sends the request once more, on a new connection.
+Clients and load balancers also do so with read-only requests. A request that is sent again counts
+as `dropped`. A request has failed if the answer is an error or does not arrive within
+--limit-seconds, or if the request was dropped twice.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def seconds_passed() -> Iterator[None]:
 
 
 class Client:
-    """A client with one connection that asks at a fixed rate, and reconnects after a loss."""
+    """A client that sends requests at a fixed rate on one connection, and reconnects if needed."""
 
     def __init__(self, port: int, requests: list[bytes], limit: float) -> None:
         self._port, self._requests, self._limit = port, requests, limit

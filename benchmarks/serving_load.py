@@ -4,7 +4,7 @@
     PYTHONPATH=. python benchmarks/serving_load.py --json output/serving_load.json
 
 A real training writes a full checkpoint and deltas beforehand. Then the server answers requests
-that arrive at a fixed rate. In every second phase the server's directory receives one delta per
+that arrive at a fixed rate. In every second phase, the server's directory receives one delta per
 second. Latency counts from a request's due time, so that waiting for an earlier request is
 included.
 """
@@ -69,7 +69,7 @@ def train_steps(
     """Train one step and save a delta per item of `steps`; continue from the newest checkpoint.
 
     Args:
-        root: directory of the run; a new one begins with a full checkpoint of all keys.
+        root: directory of the run; a new run begins with a full checkpoint of all keys.
         options: options with `keys`, `batch` and `hidden`.
         steps: an iterable of any items; the next item is requested before each step.
         every_steps: steps between full checkpoints.
@@ -173,7 +173,7 @@ class Load:
             due += period
 
     def phase(self, name: str, seconds: float, each_second: Callable[[], None]) -> None:
-        """Count requests as requests of this phase for some seconds."""
+        """Run a phase for some seconds; its requests are counted under its name."""
         self._phase = name
         end = time.perf_counter() + seconds
         while (left := end - time.perf_counter()) > 0:
@@ -199,7 +199,7 @@ def milliseconds(latencies: list[float]) -> dict[str, float]:
 
 
 def network_of_environment() -> Any:
-    """Return the network; an environment variable of the server has the widths."""
+    """Return the network; its widths come from an environment variable of the server."""
     return network([int(width) for width in os.environ["SERVING_LOAD_HIDDEN"].split(",")])
 
 

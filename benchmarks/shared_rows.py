@@ -4,7 +4,7 @@
     PYTHONPATH=. python benchmarks/shared_rows.py --gigabytes 2 --json output/shared_rows.json
 
 Readers are processes that look up rows of 26 keys at a time, without a network or a server. In
-every second phase the writer publishes one delta per second. The difference between a reader's
+every second phase, the writer publishes one delta per second. The difference between a reader's
 longest lookup in phases with and without deltas is the wait that deltas cause.
 """
 
@@ -98,7 +98,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def load(shared: SharedRows, rows: int, options: argparse.Namespace) -> None:
-    """Publish all rows; each number of a row shows the row's version."""
+    """Publish all rows; every number in a row is the row's version."""
     shared.clear(rows)
     for first in range(0, rows, 1 << 18):
         numbers = np.arange(first, min(first + (1 << 18), rows))

@@ -2,8 +2,8 @@
 """Long training with all tiers (device, host, Redis and SSD), admission, eviction and prefetch.
 
 Two models train on the same batches: one model's table has tiers, and the other model's table is in
-memory. Keys drift, so that rows are inserted and evicted. Memory must stay constant, and at the end
-both models must have the same bits.
+memory. Keys drift, so that rows are inserted and evicted. Memory must stay constant, and at the
+end, both models must be equal bit for bit.
 
     python benchmarks/soak.py --seconds 180 --json soak.json
 """
@@ -56,7 +56,7 @@ class Keys:
 
 
 def make_model(name: str, cache: mr.CacheConfig | None) -> tuple[mr.RecModel, Any]:
-    """Return a model and its table; all models are equal."""
+    """Return a model and its table; all models start with the same weights."""
     ms.set_seed(1)
     lookup = mr.HashEmbeddingLookup(
         DIM,

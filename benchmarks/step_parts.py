@@ -8,8 +8,8 @@
     products    the products of the dense network by oneDNN alone (`bare_products.py`)
     whole       the step that is judged
 
-MindSpore's profiler is not used for single operators, because with the profiler operators run one
-after another. From medians of the runs follow
+MindSpore's profiler is not used for single operators, because it makes operators run one after
+another. From medians of the runs follow
 
     products = products                      the share that no dense network can do without
     element-wise = gradients - products      biases, activations, loss, joined inputs, and what the
@@ -35,7 +35,7 @@ PAUSE = 0.02  # seconds, in which threads of the run before stop to spin
 
 
 class GivenRows(nn.Cell):
-    """A lookup that always returns the same rows; the rows are a parameter, to get a gradient."""
+    """A lookup that always returns the same rows, which are a parameter with a gradient."""
 
     def __init__(self, name: str, rows: np.ndarray) -> None:
         super().__init__()

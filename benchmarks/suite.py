@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The list of benchmarks: what each one measures and needs, and its settings for `run_all.py`."""
+"""The list of benchmarks: measurements, requirements, and settings for `run_all.py`."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 """The click models in PyTorch, initialized with the current weights of our network.
 
 The models are written from the papers' formulas with PyTorch's own layers; `accuracy_twin.py`
-trains them.
+trains the models.
 """
 
 from __future__ import annotations

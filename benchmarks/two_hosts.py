@@ -5,11 +5,11 @@
 
 The hosts are network namespaces of this machine (`network_hosts.py`), with TCP over a link whose
 speed `tc` limits, and without shared memory. Runs alternate between one host, and two hosts at each
-speed. For two hosts, the output compares the step's time without computing to the least possible
-time, which is the sent bytes divided by the link's data rate. The computing time is the step's time
-on one host, minus the time to exchange the same bytes on that host when both workers are ready.
-Losses must have equal bits in all runs. The link has no added delay, since a delay would need
-netem.
+speed. For two hosts, the output compares the step's time without computing with the least possible
+time. The least possible time is the sent bytes divided by the link's data rate. The computing time
+is the step's time on one host, minus the time to exchange the same bytes on that host when both
+workers are ready. The losses of all runs must be equal bit for bit. The link has no added delay,
+since a delay would need netem.
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ def step_seconds(runs: list[list[dict[str, Any]]]) -> np.ndarray:
 
 
 def same(near: list[list[float]], far: list[list[float]]) -> bool:
-    """True if two series of runs have losses with equal bits, over the steps that both series have.
+    """True if two series of runs have equal losses, bit for bit, in the steps that both contain.
 
-    The list of a run has the losses of worker 0, followed by the losses of worker 1.
+    The list of a run contains the losses of worker 0, followed by the losses of worker 1.
     """
 
     def by_worker(runs: list[list[float]]) -> list[list[float]]:

@@ -24,8 +24,8 @@ READ = ("mindspore_rec", "models", "examples", "datasets", "benchmarks", "tools"
 """Folders whose Python is for readers."""
 
 MOST_ARGUMENTS = 10
-# A table's settings, which the library's own cells take as one argument, and classes of records
-# that the library returns.
+# These classes may have more arguments: `TableConfig` has a table's settings, and the other classes
+# are records that the library returns.
 MAY_HAVE_MORE = ("TableConfig", "Explanation", "Outcome", "Status", "TrainSummary", "WorkerOutcome")
 OTHER_WORDS = re.compile(r"^(embedding_size|dim)$|quantis", re.IGNORECASE)
 VAGUE = ("found", "given", "held", "said")

@@ -47,7 +47,7 @@ def recording(names: list[str], jobs: int) -> dict[str, Any]:
 
 
 def recording_of(tree: Path, only: list[str] | None, jobs: int) -> dict[str, Any]:
-    """Return the results of another tree's runs, by its own guard and interpreter."""
+    """Return the results of another tree's runs, made with that tree's guard and interpreter."""
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "recording.json"
         python = tree / ".venv" / "bin" / "python"

@@ -5,10 +5,10 @@
         --figure ours_ms --pairs 20 --json output/paired.json -- --no-vanilla --rows 1000000
 
 The trees must be prepared (`bash build.sh prepare`). Each run is a separate process with its tree's
-interpreter. The tree that runs first alternates from pair to pair. For each number the tool prints
-the medians, the ratio of this tree's median to the other tree's, and the ratio's 95 % interval by
-bootstrap over the pairs. The name of a number in nested results has dots, as in
-`shapes.criteo_26.ours_step_ms`.
+interpreter. The tree that runs first alternates from pair to pair. For each number, the tool prints
+both medians, and the ratio of this tree's median to the other median. The tool also prints the 95 %
+interval of the ratio, by bootstrap over the pairs. The name of a number in nested results has dots,
+as in `shapes.criteo_26.ours_step_ms`.
 """
 
 from __future__ import annotations

@@ -5,10 +5,11 @@
     python tools/public_names.py --compare output/names.json    after it
 
 Public names are the names in `__all__` of `mindspore_rec` and of its public modules
-(docs/architecture.md), and the commands `python -m mindspore_rec.<name>` of the pages. For a name,
+(docs/architecture.md), and the commands `python -m mindspore_rec.<name>` on the pages. For a name,
 the record has its kind, its signature, the signatures of a class's own methods, and the defining
-module, which may change. For a command, the record has each option. A comparison exits with 1 if
-something was lost or changed. Additions, moves and new warnings are only shown.
+module, which may change. For a command, the record contains all options. A comparison exits with 1
+if something was lost or changed. Additions, moves and new warnings are shown, but do not change the
+exit code.
 """
 
 from __future__ import annotations

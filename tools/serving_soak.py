@@ -3,12 +3,12 @@
 
     python tools/serving_soak.py --seconds 3600 --json output/serving_soak.json
 
-Clients ask at a fixed rate, over kept and new connections, and compare the answers. Misbehaving
-clients (`strangers.py`) send requests that have no token, are slow, incomplete, compressed or too
-large, or are no requests at all. Memory, threads, open files and CPU time of the server, and the
-99th percentile of the clients' latency, must stay flat. A slope is the median of the slopes between
-all pairs of samples after the warm-up. A value fails if it grows, with 95 % confidence, by more
-than its limit.
+Clients send requests at a fixed rate, over kept and new connections, and compare the answers.
+Misbehaving clients (`strangers.py`) send requests without a token, requests that are slow,
+incomplete, compressed or too large, and bytes that are no request. Memory, threads, open files and
+CPU time of the server, and the 99th percentile of the clients' latency, must stay flat. A slope is
+the median of the slopes between all pairs of samples after the warm-up. A value fails if it grows,
+with 95 % confidence, by more than its limit.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Request:
 
 
 class Client(threading.Thread):
-    """A thread that asks at a fixed rate in one way; latency counts from a request's due time."""
+    """A thread that sends one kind of request at a fixed rate; latency counts from the due time."""
 
     def __init__(self, kind: str, place: Place, request: Request, period: float) -> None:
         super().__init__(daemon=True)
@@ -83,7 +83,7 @@ class Client(threading.Thread):
         self._expected: float | None = None
 
     def run(self) -> None:
-        """Ask at the client's rate until the client is stopped."""
+        """Send requests at the client's rate until the client is stopped."""
         due = time.time() + self._period * self._place.rng.random()
         while True:
             time.sleep(max(0.0, due - time.time()))
@@ -232,9 +232,9 @@ def milliseconds(latencies: list[float], percent: float, waited: float) -> float
 def growth(times: np.ndarray, values: np.ndarray) -> dict[str, float]:
     """Return the growth of a series from its start to its end, and its median.
 
-    The slope is the median of the slopes between all pairs (Theil and Sen), so that spikes do not
-    change it. `surely` is the growth at the lower end of the slope's 95 % interval, computed with
-    Kendall's variance.
+    The slope is the median of the slopes between all pairs of samples (Theil and Sen), so that
+    spikes hardly change the slope. `surely` is the growth at the lower end of the slope's 95 %
+    interval, computed with Kendall's variance.
     """
     first, second = np.triu_indices(len(times), 1)
     slopes = np.sort((values[second] - values[first]) / (times[second] - times[first]))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Misbehaving clients of a server's ports: their requests, and the time they stay.
+"""Misbehaving clients of a server's ports: their requests, and the time that they stay connected.
 
-Each client is a function of a `Place` that does one thing and returns. A misbehaving client raises
-OSError if the server has closed the connection meanwhile.
+Each client is a function that takes a `Place`, does one thing and returns. A misbehaving client
+raises OSError if the server has closed the connection meanwhile.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Place:
     Args:
         http, grpc: ports.
         token: a valid token, for clients that misbehave in spite of a valid token.
-        stay: seconds that slow senders stay.
+        stay: seconds that slow senders stay connected.
         rng: decides sizes.
     """
 

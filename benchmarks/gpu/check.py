@@ -101,7 +101,7 @@ def _same_bits(first: Found, second: Found) -> bool:
 def _cases(
     core: Core, devices: tuple[str, str], batches: Sequence[int], chosen: str
 ) -> Iterator[Case]:
-    """Yield the cases, after making all programs, first for the reference device."""
+    """Make all programs, first for the reference device; then yield the cases."""
     kinds = []
     for (name, build), precision in itertools.product(
         [*CASES.items(), *NETWORKS.items()], TOLERANCE

@@ -19,7 +19,7 @@ __all__ = ["HOST", "Core", "find_native", "to_bfloat16", "to_float32"]
 HOST = "cpu"
 _CORE = "mindspore_rec._native"
 _ROOT = Path(__file__).resolve().parents[2]
-# NumPy has no bfloat16 dtype: uint16 numbers hold its bits.
+# NumPy has no bfloat16 dtype, so uint16 numbers store the bits of bfloat16 numbers.
 _NAMES = {
     "float32": b"float32",
     "uint16": b"bfloat16",

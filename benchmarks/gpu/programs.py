@@ -36,8 +36,9 @@ class Program:
         core: the native core, which sets the program's device.
         precision: type of the products' factors, 'float32' or 'bfloat16'.
         training: True if batches are normalized by their own statistics.
-        exact: True if weights are small multiples of 1/2. Then the sums of a few layers are exact
-            for inputs that are small multiples of 1/4, and rounding never changes a number's sign.
+        exact: True if weights are small multiples of 1/2. With True, the sums of a few layers are
+            exact for inputs that are small multiples of 1/4, and rounding never changes a number's
+            sign.
         seed: of the parameters.
     """
 
@@ -180,7 +181,7 @@ class Layers:
         parameters: float32 arrays.
         extras: further inputs.
         products: (in, out) of the linear layers.
-        moved: (first, floats) of moving statistics in `packed`.
+        moved: (first index, number of floats) of each moving statistic in `packed`.
     """
 
     def __init__(self, program: Program, number: int, output_widths: list[int]) -> None:

@@ -153,7 +153,7 @@ def tensors(batches: Batches, on_gpu: bool) -> list[tuple[torch.Tensor, ...]]:
 def median_seconds(
     training: Training, batches: Batches, on_gpu: bool, options: Any
 ) -> dict[str, float]:
-    """Return the median seconds of a step, for single steps and for blocks of `options.block`.
+    """Return the median seconds of a step, alone and in blocks of `options.block` steps.
 
     The host waits for the GPU after each step, or after each block.
     """
@@ -176,7 +176,7 @@ def median_seconds(
 
 
 def figures(shape: Shape, precision: str, batch: int, options: Any) -> list[dict[str, Any]]:
-    """Return samples/s of a network: eager with both kinds of table gradients, pinned, compiled."""
+    """Return samples/s of a network: eager, with pinned batches, and compiled."""
     batches = Batches.draw(shape, batch, options.rows, options.zipf, options.seed)
     results: list[dict[str, Any]] = []
 

@@ -25,7 +25,7 @@ _ADAM_CONSTANTS = (0.9, 0.999, 1e-8, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def flop(shape: Shape, batch: int) -> float:
-    """Return floating-point operations of a step's matrix products, without pairs of vectors."""
+    """Return the floating-point operations of a step's linear layers, forward and backward."""
     return 6.0 * batch * sum(width * units for width, units in products(shape))
 
 
@@ -51,7 +51,7 @@ def bus_bytes(shape: Shape, batch: int, row_bytes: int) -> dict[str, int]:
 
 
 class Tables:
-    """The tables of networks with the same number of fields; all their trainings share them.
+    """The tables of networks with the same number of fields; all these networks share the tables.
 
     Args:
         core: the native core.

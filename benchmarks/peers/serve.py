@@ -57,7 +57,7 @@ class Work:
 def serve(
     make: Callable[[Any], tuple[dict[str, str], Callable[[int], float]]], kind: type = Work
 ) -> None:
-    """Answer commands until there are no more.
+    """Answer commands until no more commands arrive.
 
     Args:
         make: function of the work that returns a description of the peer (versions, optimizations)

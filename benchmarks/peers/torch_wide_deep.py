@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Wide & Deep in PyTorch, as a worker: sparse embeddings with SparseAdam, and fused Adam.
 
-The dense network runs compiled if `torch.compile` takes less than a minute and makes it faster.
+The dense network runs compiled if `torch.compile` takes less than a minute and makes the network
+faster.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def limited(seconds: int) -> Any:
 
 
 def compiled_if_faster(training: Training) -> str:
-    """Compile the network if this makes it faster; return a description."""
+    """Compile the network if compilation makes it faster; return a description."""
     eager, plain = training.network, training.seconds()
     try:
         with limited(COMPILE_SECONDS):

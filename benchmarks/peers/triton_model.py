@@ -16,7 +16,7 @@ import triton_python_backend_utils as triton
 
 
 class TritonPythonModel:
-    """Answers requests of `ids` and `numbers`; rows of unknown ids are zeros."""
+    """Answers requests that have `ids` and `numbers`; rows of unknown ids are zeros."""
 
     def initialize(self, arguments: dict[str, str]) -> None:
         """Read the rows and the network from the configured directory."""

@@ -46,7 +46,7 @@ class Split:
         labels: float32 [N, T], 0 or 1, one column per task.
         weight: float32 [N], the survey's ``instance_weight``: the number of people that the row
             represents. The weight is for weighted evaluation, and is not a feature.
-        age: float32 [N], in years, as in the file. This age is for evaluating a part of the rows;
+        age: float32 [N], in years, as in the file. This age serves to choose rows for evaluation;
             `dense` has the standardized age.
     """
 
@@ -101,19 +101,19 @@ def load(
     Args:
         data_dir: Directory with ``census-income.data.gz`` and ``census-income.test.gz``.
         tasks: Tasks to predict, the columns of the labels: ``income`` (above 50,000 dollars),
-            ``never_married``, or both. Marital status is a feature of the income task only, because
-            it is the label of the task ``never_married`` (default ``("income",)``).
+            ``never_married``, or both (default ``("income",)``). If ``never_married`` is a task,
+            marital status is no feature, because it is the source of this task's label.
         exact: Numeric columns whose exact values are also categorical features (default: the four
             amounts). The exact columns stay numeric features too.
-        min_count: Number of training rows that an exact value needs to get its own key, at least 1
-            (default 5). Rarer values share one key.
+        min_count: Number of training rows in which an exact value must occur to get its own key, at
+            least 1 (default 5). Rarer values share one key.
         validation: Share of the training rows to use for validation, in [0, 1) (default 0).
         seed: Seed of the choice of validation rows.
 
     Returns:
-        Features and labels. `mindspore_rec.category_keys` makes a key of every categorical column
-        under the column's name. Amounts become log(1 + x). Numbers are standardized by the mean and
-        standard deviation of the training split.
+        Features and labels. `mindspore_rec.category_keys` makes the keys of each categorical
+        column, under the column's name. Amounts become log(1 + x). Numbers are standardized by the
+        mean and standard deviation of the training split.
 
     Raises:
         ValueError: an argument is out of range, or a file is missing or is not Census-Income.

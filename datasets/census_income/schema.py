@@ -51,7 +51,7 @@ def category_columns(tasks: tuple[str, ...]) -> tuple[str, ...]:
     """Return the categorical columns that may be features when ``tasks`` are predicted.
 
     The income column and the survey's weight are never features. ``never_married`` is derived from
-    marital status, so marital status is a feature only without this task.
+    marital status, so marital status is a feature only if ``never_married`` is not in ``tasks``.
 
     Example:
         >>> len(category_columns(("income",))), len(category_columns(("income", "never_married")))

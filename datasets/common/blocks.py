@@ -32,7 +32,7 @@ def row_count(batch: Batch) -> int:
 
 
 def check_batch(batch: Batch) -> None:
-    """Raise if a batch's columns are not whole columns of the same number of rows.
+    """Raise an error if a batch's columns are invalid or differ in their number of rows.
 
     Args:
         batch: The batch to check.

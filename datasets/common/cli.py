@@ -71,7 +71,7 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def with_progress(blocks: Iterable[Batch], total: int | None, title: str) -> Iterator[Batch]:
-    """Yield the blocks unchanged; show a progress bar on standard error that counts rows."""
+    """Yield the blocks unchanged; count their rows in a progress bar on standard error."""
     with tqdm(total=total, unit="row", unit_scale=True, desc=title) as bar:
         for block in blocks:
             yield block

@@ -33,7 +33,7 @@ def fetch(
         url: An ``http`` or ``https`` address.
         destination: File to make; its directory must exist. An existing file is kept if its digest
             is ``sha256``.
-        sha256: Expected digest in hexadecimal; None does not check.
+        sha256: Expected digest in hexadecimal; None skips the check.
         attempts: Number of attempts after a broken connection, at least 1 (default 5).
 
     Returns:
@@ -80,7 +80,7 @@ def copy_local(
     Args:
         source: The file.
         destination: File to make or replace; its directory must exist.
-        sha256: Expected digest in hexadecimal; None does not check.
+        sha256: Expected digest in hexadecimal; None skips the check.
 
     Returns:
         The path of the copy.
@@ -141,7 +141,7 @@ def _receive(response: object, partial: Path, start: int, total: int | None) -> 
 
 
 def _tag(headers: object) -> str:
-    """Return the ETag of this version of the file; a weak ETag must not be used with If-Range."""
+    """Return a value for If-Range: a strong ETag, or else the header Last-Modified."""
     etag = headers.get("ETag", "")  # type: ignore[attr-defined]
     if etag and not etag.startswith("W/"):
         return str(etag)

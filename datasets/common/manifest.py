@@ -60,7 +60,8 @@ class Manifest:
         block_rows: Rows of every block (record or row group); only a data file's last block may
             have fewer.
         columns: The columns.
-        files: The data files in the order of their rows, each before the files that belong to it.
+        files: The data files in the order of their rows, each followed by the files that belong to
+            it.
         source: Origin of the rows; any JSON values.
     """
 
@@ -114,7 +115,7 @@ class Manifest:
         """Compare the SHA-256 digest of every file; reads all files.
 
         Raises:
-            ValueError: a file differs from the manifest; the message names it.
+            ValueError: a file differs from the manifest; the message names the file.
         """
         self._check_sizes(directory)
         for file in self.files:

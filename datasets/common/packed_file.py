@@ -38,7 +38,7 @@ def write_file(
         fields: as for `write_packed`.
 
     Returns:
-        Rows and columns. If there are no rows, no file is written, and there are no columns.
+        Rows and columns. If there are no rows, no file is written, and the result is ``0, ()``.
 
     Raises:
         ValueError: as `write_packed`.

@@ -5,9 +5,9 @@ The resulting packed data set has one data file per part of its sources. The div
 into parts does not depend on the number of processes or on interruptions, and a part's bytes depend
 on its rows only. So a conversion that is killed and resumed ends with the same bytes.
 
-During the conversion, the data set is in ``.NAME.converting`` beside its final path. ``data`` has
-the finished files. ``parts`` has one small file per part. The small file describes the part, and is
-written after the part's data.
+During the conversion, the data set is in ``.NAME.converting`` beside its final path. The folder
+``data`` contains the finished files. The folder ``parts`` contains one small file per part. The
+small file describes the part, and is written after the part's data.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class PartRows(NamedTuple):
     Args:
         number: number of the part in its source, from 0.
         blocks: batches of any sizes; all batches may be empty.
-        report: function that returns counts of the part, as JSON values; called after the last
-            block.
+        report: function that returns counts of the part, as JSON values. The function is called
+            after the last block.
     """
 
     number: int
@@ -65,7 +65,7 @@ class RowSource(Protocol):
     def bytes(self) -> int: ...
 
     def parts(self, done: Container[int], on_bytes: Callable[[int], object]) -> Iterator[PartRows]:
-        """Yield the parts in order, without finished parts; call `on_bytes` with the bytes read."""
+        """Yield the unfinished parts in order; call `on_bytes` with the bytes read."""
         ...
 
 

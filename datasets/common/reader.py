@@ -38,7 +38,7 @@ class Source(Protocol):
 
     @property
     def block_sizes(self) -> np.ndarray | None:
-        """Number of rows of each block of a file; None in memory."""
+        """Number of rows of each block of a file; None for arrays in memory."""
         ...
 
     def read(self, order: np.ndarray, columns: Sequence[str]) -> Iterator[Batch]:
@@ -134,10 +134,10 @@ class BatchStream:
         self._begin_epochs(passes * (self._repeat or 0))
 
     def split_by_worker(self, worker: int, workers: int) -> BatchStream | None:
-        """Return the share of one of several workers: every `workers`-th block of files.
+        """Return the batches of one of several workers: every `workers`-th block of the files.
 
-        A worker's batch has `batch_size / workers` rows, so that all workers together train as many
-        rows per step as one worker. `RecModel` calls this method on each worker.
+        A worker's batch has `batch_size / workers` rows, so that all workers together train on as
+        many rows per step as a single worker. `RecModel` calls this method on each worker.
 
         Args:
             worker: Number of the worker, from 0.
@@ -232,8 +232,8 @@ def as_dataset(
     Args:
         path: As for `batches`.
         batch_size: As for `batches`.
-        **options: The other arguments of `batches`. With ``repeat=None`` the data set has no size:
-            use it with a loop that does not need the size.
+        **options: The other arguments of `batches`. With ``repeat=None``, the data set has no size;
+            use a training loop that does not need the size.
 
     Returns:
         A data set with the chosen columns, by default ``ids``, ``dense``, ``label``. Every element

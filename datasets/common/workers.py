@@ -22,7 +22,7 @@ _PR_SET_PDEATHSIG = 1  # of Linux's prctl
 
 
 class Work(Protocol):
-    """A part of the work; it is sent to another process."""
+    """A part of the work, which may be sent to another process."""
 
     @property
     def size(self) -> int:
@@ -93,7 +93,7 @@ _shared: Any = None
 
 
 def _start(parent: int, read: Any, stop: Any) -> None:
-    """Run works in a new process, which ends with its parent even if the parent is killed."""
+    """Set up a new process, which ends when its parent ends, even if the parent is killed."""
     global _shared
     _shared = read, stop
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent says when to stop

@@ -10,7 +10,7 @@ them:
   numbered. Embeddings of 10.
 * **Criteo_x4** (Song et al., AutoInt, CIKM 2019): 36,672,493 training, 4,584,062 validation and
   4,584,062 test rows, split 8:1:1 at random. All columns are as in Criteo's files. BARS bins the
-  counts by ``floor(log(x)**2)`` (above 2) and uses them as categories; `--counts-as-categories`
+  counts by ``floor(log(x)**2)`` (above 2) and uses the bins as categories; `--counts-as-categories`
   does the same. BARS also merges values that occur fewer than 10 times (x4_001, embeddings of 16)
   or fewer than 2 times (x4_002, embeddings of 40). In this library, admission with
   `embedding.admission_threshold` replaces the merging of rare values. For several epochs, also set
@@ -78,7 +78,7 @@ def blocks(
     Args:
         path: The CSV file.
         version: ``x1``: counts are used unchanged. ``x4``: counts become ``log(1 + x)``, and 0 if
-            negative. In both versions a missing count is 0, and an empty category is missing.
+            negative. In both versions, a missing count is 0, and an empty category is missing.
         counts_as_categories: Add keys for the binned counts of ``x4``: fields I1..I13 after C1..C26
             (default False).
         span: Read only the lines that begin in this range of bytes, as for `lines.pieces` (default:

@@ -47,7 +47,7 @@ def convert(
     """Convert files with bounded memory; resume an interrupted run.
 
     Args:
-        path: One or several files; a directory stands for its day files or Parquet files. Text may
+        path: One or several files; a directory means all day files or Parquet files in it. Text may
             be plain or gzip.
         output: Directory to make; it appears when it is complete.
         format: ``mindrecord`` (default) or ``parquet``.
@@ -55,8 +55,9 @@ def convert(
         strict: Refuse a bad row instead of skipping it (default False).
         counts_as_categories: As for `CriteoReader`.
         overwrite: Replace ``output`` if it exists (default False).
-        workers: Number of processes; each takes some hundred MB. Default: one process per core that
-            this process may use. The bytes of the result do not depend on the number of workers.
+        workers: Number of processes; each needs some hundred MB of memory. Default: one process per
+            core that this process may use. The bytes of the result do not depend on the number of
+            workers.
         part_bytes: Bytes of text per file of the result (default 256 MiB); a Parquet file becomes
             one file. An interruption loses only unfinished parts.
         restart: Begin an interrupted conversion anew (default False: resume).
@@ -65,7 +66,7 @@ def convert(
         The counts of `ReadReport`, also in the manifest under ``source``.
 
     Raises:
-        ValueError: there is no good row, there is a bad row under ``strict``, an argument is out of
+        ValueError: there is no good row, a row is bad and ``strict`` is True, an argument is out of
             range, or another conversion to ``output`` was interrupted.
         FileExistsError: ``output`` exists and ``overwrite`` is False.
         OSError: a file cannot be read.

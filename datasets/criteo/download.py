@@ -2,8 +2,8 @@
 """Fetch Criteo's Kaggle archive: ``python -m datasets.criteo.download --help``.
 
 The archive is Criteo's own, about 4.6 GB; its readme.txt has the licence. Criteo publishes no
-digest, so no digest is built in. The command prints the archive's digest; pass it with ``--sha256``
-to check the next download.
+digest, so no digest is built in. The command prints the archive's digest; pass this digest with
+``--sha256`` to check the next download.
 """
 
 from __future__ import annotations

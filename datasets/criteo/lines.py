@@ -22,7 +22,7 @@ class Piece(NamedTuple):
         first_line: Number of the piece's first line in the file, from 1.
         lines: Number of lines.
         text: The bytes of the piece; every line ends with a line feed.
-        crlf: Number of lines that ended with CR LF in the file; in `text` they end with LF.
+        crlf: Number of lines that ended with CR LF in the file; in `text`, these lines end with LF.
         file_offset: Bytes of the file on disk read so far, for a progress bar.
     """
 

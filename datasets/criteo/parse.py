@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parse lines of Criteo's format to columns, and find the bad lines.
 
-Arrow's CSV reader reads a piece as typed columns. Only if Arrow's reader fails, array operations
-find the bad lines of the piece, and the remaining lines are read.
+Arrow's CSV reader reads a piece as typed columns. If Arrow's reader fails, array operations find
+the bad lines of the piece, and Arrow reads the remaining lines.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _all_finite(column: pa.ChunkedArray) -> bool:
 
 
 def _bad_lines(text: bytes) -> np.ndarray:
-    """Return each line's error that is visible without parsing numbers, int8 [lines]."""
+    """Return the errors of lines that can be found without parsing numbers, int8 [lines]."""
     data = np.frombuffer(text, np.uint8)
     ends = np.flatnonzero(data == _FEED)
     starts = np.concatenate(([0], ends[:-1] + 1))

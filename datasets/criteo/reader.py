@@ -29,10 +29,10 @@ _BAD_LINES_KEPT = 20
 
 
 class BadRowError(ValueError):
-    """A bad row under ``strict``.
+    """Error for a bad row if ``strict`` is True.
 
     Args:
-        line: the row's line number, from 1, if reading began with line 1.
+        line: the row's line number in the file, if reading began with the file's first line.
         reason: of `BAD_REASONS`.
     """
 
@@ -90,7 +90,7 @@ class ReadReport:
             self.bad[reason] += int(number)
 
     def add(self, other: ReadReport) -> None:
-        """Add the counts of the report of the following lines."""
+        """Add the counts of `other`, a report of the lines that follow."""
         before = self.rows + self.bad_rows
         self.rows += other.rows
         self.crlf += other.crlf
@@ -110,8 +110,8 @@ class CriteoReader:
     Args:
         path: The file: 40 tab-separated columns, no header, plain or gzip.
         batch_size: Rows per batch, at least 1 (default 4096); the last batch may have fewer.
-        strict: Raise at the first bad row, and for an empty file, instead of counting (default
-            False).
+        strict: Raise an error at the first bad row, or for an empty file; False counts bad rows
+            (default False).
         counts_as_categories: Add keys for the 13 counts, binned by `bin_counts`: fields I1..I13
             after C1..C26 (default False).
         piece_bytes: Bytes of text parsed at a time, at least 1 (default 16 MiB); does not change
@@ -122,8 +122,9 @@ class CriteoReader:
         field's name (an empty text is missing); ``dense`` float32 [B, 13], ``log(1 + x)``, or 0 if
         missing or negative; ``label`` float32 [B, 1].
 
-    Raises (by iteration): ValueError: ``path, line N`` and the reason for a bad row under
-        ``strict``; or gzip data are truncated or damaged. OSError: the file cannot be read.
+    Raises (by iteration): ValueError: a row is bad and ``strict`` is True (the message has ``path,
+        line N`` and the reason), or gzip data are truncated or damaged. OSError: the file cannot be
+        read.
 
     Example:
         >>> import tempfile
@@ -221,7 +222,7 @@ def encode(columns: Columns, counts_as_categories: bool) -> Batch:
 
 
 def count_keys(name: str, counts: np.ndarray) -> np.ndarray:
-    """Return the keys of binned counts under a field's name; NaN is missing."""
+    """Return the keys of binned counts under a field's name; a NaN count is missing."""
     missing = np.isnan(counts)
     bins = np.where(missing, 0.0, bin_counts(counts)).astype(np.int64)
     return category_keys(name, pa.array(bins, mask=missing))

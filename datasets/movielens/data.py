@@ -93,10 +93,11 @@ def load(
         data_dir: directory with ``ratings.csv`` and ``movies.csv``, plain or gzip (``.csv.gz``).
         split: With 'random', each rating is a test row with probability ``test``, as in the tables
             of CTR models. With 'time', the latest ratings, a share ``test`` of all ratings, are
-            test rows. Then many users and movies are new, as in online serving.
+            test rows. In a split by time, many users and movies of the test rows are new, as in
+            online serving.
         test: share of the ratings for testing, above 0 and below 1 (default 0.2).
-        validation: share of the training rows for validation, in [0, 1) (default 0). The split is
-            like the split of the test rows, at random or by time.
+        validation: share of the training rows for validation, in [0, 1) (default 0). Validation
+            rows are split off like test rows, at random or by time.
         seed: seed of the random split; the split by time does not use it (default 0).
 
     Returns:
@@ -180,7 +181,7 @@ def _encode(ratings: pd.DataFrame) -> Split:
 
 
 def _parted(rows: Split, split: str, share: float, seed: int, part: str) -> tuple[Split, Split]:
-    """Split a share off the rows; return the other rows, and the rows of the share."""
+    """Split a share off the rows; return the remaining rows and the rows of the share."""
     if split == "time":
         last = np.arange(len(rows)) >= round(len(rows) * (1 - share))
     else:

@@ -2,9 +2,9 @@
 """Download MovieLens latest-small: ``python -m datasets.movielens.download --help``.
 
 From GroupLens, https://grouplens.org/datasets/movielens/latest/. The licence is in the archive's
-README.txt: research use, no commercial use without permission. GroupLens may replace the archive by
-a newer one. The command prints the archive's digest; pass it with ``--sha256`` to check the next
-download.
+README.txt: research use, no commercial use without permission. GroupLens may replace the archive
+with a newer version. The command prints the archive's digest; pass this digest with ``--sha256`` to
+check the next download.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ class CategoryField:
     Args:
         cardinality: Number of distinct values, 1 to 2**32.
         zipf: Exponent of the frequency law, at least 0: value number k has a probability of about
-            ``k ** -zipf``. The exponent 0 is uniform; click logs have about 1.1 (default).
+            ``k ** -zipf``. The exponent 0 makes all values equally frequent; click logs have an
+            exponent of about 1.1 (default).
         main: Weight of the field's main effect, at least 0 (default 1).
         pairs: Weight of the field's vector in the pairwise interactions, at least 0; 0, the
             default, leaves the field out of the interactions.
@@ -111,9 +112,9 @@ class PlantedConfig:
 def criteo_like(max_cardinality: int = 1_000_000) -> PlantedConfig:
     """Return a configuration of 26 fields and 13 counts in the proportions of Criteo's data.
 
-    Fields of a few to a few thousand values have the interactions, so that a million rows are
-    enough to learn the interactions. Fields with more values have a weaker main effect, and a long
-    tail of values that occur once or never.
+    Only fields with a few to a few thousand values interact, so that a million rows are enough to
+    learn the interactions. Fields with more values have a weaker main effect, and a long tail of
+    values that occur once or never.
 
     Args:
         max_cardinality: Cardinality of the largest fields, at least 1; larger fields are cut to

@@ -133,7 +133,7 @@ class DriftingModel:
         return DriftingRows(values, bayes, draws < bayes)
 
     def lifetime(self, field: int, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the first row in which each value may occur, and the row after each value's last.
+        """Return each value's first possible row, and the row after its last possible row.
 
         The first row may be below 0: at row 0 the population is in the middle of its turnover.
         """

@@ -99,7 +99,7 @@ class PlantedModel:
         """float32 [cardinality, rank], with mean 0 under the field's own frequencies.
 
         Centred vectors have no main effect in the logit, so the interactions' share comes from
-        interactions only. A linear model can learn almost nothing of this share.
+        interactions only. A linear model can learn almost nothing of the interactions.
         """
         field = self.config.fields[index]
         ranks = np.arange(field.cardinality)
@@ -141,7 +141,7 @@ class PlantedModel:
         return (np.einsum("br,br->b", total, total) - squares) / 2
 
     def _calibrate(self) -> None:
-        """Compute mean, spread and bias from separate rows, the same for any range of rows."""
+        """Compute mean, spread and bias from separate rows, independent of the requested range."""
         config = self.config
         parts = self._parts(*self._features("calibration", 0, _CALIBRATION_ROWS))
         shares = np.array([config.main_share, config.pairs_share, config.counts_share])
@@ -203,7 +203,7 @@ def zipf_probabilities(field: CategoryField) -> np.ndarray:
 
 
 def _counts(index: int, words: np.ndarray) -> np.ndarray:
-    """Draw long-tailed whole numbers, a tenth missing; I2 has negatives, as in Criteo's data."""
+    """Draw long-tailed counts; a tenth is missing, and I2 has negatives as in Criteo's data."""
     draws = uniform(words)
     # the low bits, which uniform() does not use much, decide what is missing
     missing = (words & np.uint64(0x3FF)) < np.uint64(int(_MISSING_SHARE * 1024))
@@ -226,7 +226,7 @@ def _bias_for(logits: np.ndarray, click_rate: float) -> float:
 
 
 class _KeyTable:
-    """A field's texts and keys; a key is hashed once, when its value first occurs."""
+    """A field's texts and keys; each value is hashed once, when it first occurs."""
 
     def __init__(self, seed: int, name: str, cardinality: int) -> None:
         self._name = name

@@ -3,7 +3,7 @@
 
 Every value of the stream lives for a known number of rows, and some ids occur once. The table
 without policies keeps all values. The table with admission by count and eviction by idle steps
-keeps about as many rows as there are live values. The two models train the same batches, and
+keeps about as many rows as there are live values. The two models train on the same batches, and
 predict each batch before training on it (progressive validation).
 """
 

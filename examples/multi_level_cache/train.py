@@ -3,7 +3,7 @@
 
 The click data are synthetic (datasets/synthetic). With tiers, rows that a batch needs are promoted
 from the SSD, or from Redis with `--remote`, during the previous step. Rows over the limit are
-demoted. After training, the tables with and without tiers have the same bits.
+demoted. After training, the tables with and without tiers are equal bit for bit.
 """
 
 from __future__ import annotations

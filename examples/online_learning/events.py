@@ -23,8 +23,8 @@ class EventSet(ABC):
     """Events in order; an event depends on its number only, so a producer can start anywhere.
 
     Attributes:
-        schema: schema of an event in the topic; `row` is the event's number, `sent` its sending
-            time, in seconds since 1970.
+        schema: schema of an event in the topic; `row` is the event's number, and `sent` is its
+            sending time in seconds since 1970.
         ranges: ranges of legal values by column.
         count: number of events; None if endless.
         fields: number of categorical features that the pipeline makes.

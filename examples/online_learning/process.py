@@ -82,13 +82,13 @@ class Part:
         return bool(Status(directory, self.name).read().get("at", 0.0) > self._started)
 
     def kill(self) -> None:
-        """End the process at once, like a crash; kill the workers in turn if there are several."""
+        """End the process at once, like a crash; of several workers, each call kills the next."""
         if self._process is None:
             return
         if self._workers == 1:
             self._process.kill()
         else:
-            # After one worker's end, the launcher ends the other workers, and then exits.
+            # When one worker ends, the launcher ends the other workers, and then exits.
             process = self._processes.read()["processes"][self._kills % self._workers]
             with contextlib.suppress(ProcessLookupError):  # it has just ended by itself
                 os.kill(process, signal.SIGKILL)

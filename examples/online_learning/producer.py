@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Send events to Kafka: MovieLens in the time of its ratings, or a synthetic stream at a rate.
+"""Send events to Kafka: MovieLens at the pace of its ratings, or a synthetic stream at a rate.
 
     python examples/online_learning/producer.py --brokers 127.0.0.1:9092 --rate 5000
 
@@ -42,7 +42,7 @@ def next_row(brokers: str, events: EventSet) -> int:
 
 
 class Clock:
-    """Clock for the number of events that are due.
+    """Clock that tells which events are due.
 
     Args:
         events: the events to replay.

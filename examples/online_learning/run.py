@@ -103,7 +103,7 @@ class Line:
 
 
 def _enough(options: Any, seconds: float, figures: dict[str, Any], settled: bool) -> bool:
-    """True if the run has reached its limits; `settled`: True if no kill is pending or running."""
+    """True if the run is at its limits; `settled` is True if no kill is pending or running."""
     if options.events is not None and settled and figures.get("freshness") is not None:
         if figures["trained"] >= options.events:
             return True
@@ -142,9 +142,9 @@ def check_channel(brokers: str, workers: int) -> None:
     """Create the channel to the trainer, with one partition per worker.
 
     Raises:
-        RuntimeError: the channel belongs to a run with another number of workers. The batches of
-            that run depended on time, and its stream positions are valid only for its own
-            partitions.
+        RuntimeError: the channel belongs to a run with another number of workers. The earlier run
+            cannot continue with this number of workers, because its batches depended on time, and
+            its stream positions are valid only for its own partitions.
     """
     there = ensure_topic(brokers, CHANNEL, workers)
     if there != workers:

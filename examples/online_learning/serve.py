@@ -26,7 +26,7 @@ from mindspore_rec.serving import Predictor
 
 
 def serve(events: EventSet, directory: Path, wait: float) -> None:
-    """Run until it is stopped."""
+    """Make predictions until the process is stopped."""
     checkpoints = directory / "checkpoints"
     question = events.batch(0, 1, sent=1.0)  # raw: the pipeline makes the keys
     status = Status(directory, "serve")

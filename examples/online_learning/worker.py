@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Feature worker: read events from one topic, write keys and numbers to another.
+"""Feature worker: read events from one topic, write keys and numbers to another topic.
 
     python examples/online_learning/worker.py --brokers 127.0.0.1:9092
 
@@ -67,8 +67,8 @@ class Watched:
 class EvenSender(DataSender):
     """Sender that divides the rows of each batch evenly among the shards.
 
-    The trainer's workers train one batch at a time together, so every worker needs rows at the same
-    rate.
+    The trainer's workers train together on one batch at a time, so every worker needs rows at the
+    same rate.
     """
 
     def send(self, obj: Any) -> None:
