@@ -98,7 +98,7 @@ class CountFirstEpoch(Callback):
             self._freeze()
 
     def on_train_step_begin(self, run_context: RunContext) -> None:
-        """Count the step; a checkpoint at the end of the step must include this step."""
+        """Count the step, so that a checkpoint saved after the step includes the step."""
         self._trained = self._trained_before + run_context.original_args().cur_step_num
 
     def on_train_step_end(self, run_context: RunContext) -> None:

@@ -186,7 +186,8 @@ class EarlyStopping(_Watch):
         >>> EarlyStopping("log_loss", patience=2, mode="min").best
     """
 
-    # This callback is called after a RecCheckpoint, which saves the last state at the end.
+    # Call this callback after a RecCheckpoint, so that the RecCheckpoint saves the last state
+    # before this callback restores the best weights.
     runs_last = 2
 
     def __init__(
@@ -240,7 +241,7 @@ class EarlyStopping(_Watch):
         """Stop at once if the training had stopped early before a restart.
 
         Raises:
-            ValueError: the best weights so far are missing.
+            ValueError: the weights of the best evaluation are missing.
         """
         if self.best is not None and self.restore_best and not self._has_best():
             raise ValueError(
@@ -401,7 +402,7 @@ class ReduceLROnPlateau(_Watch):
         _rates_in(run_context.original_args().train_network)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state as JSON values. The rates are parameters of the optimizer."""
+        """Return the state as JSON values. The optimizer's parameters include the rates."""
         return {**super().state_dict(), "reductions": list(self.reductions)}
 
     def go_on(self, state: Mapping[str, Any]) -> None:

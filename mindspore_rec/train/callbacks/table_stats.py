@@ -91,9 +91,9 @@ class TableStats(Callback):
     """Callback that publishes the statistics of every table of the network during training.
 
     The statistics are the numbers of `table.stats()` and the number of rows inserted per second.
-    `table.stats()` has rows, bytes by kind, load factor, admissions, rejections and evictions. For
-    a cache, `table.stats()` also has the rows and traffic of each tier. At least one of `log_dir`,
-    `prometheus_file` and `prometheus_port` is needed.
+    `table.stats()` returns the numbers of rows, admissions, rejections and evictions, the bytes by
+    kind, and the load factor. For a cache, `table.stats()` also returns the rows and traffic of
+    each tier. At least one of `log_dir`, `prometheus_file` and `prometheus_port` is needed.
 
     * TensorBoard: scalars `<table>/<key of stats()>` over the training step. TensorBoard's format
       stores float32.

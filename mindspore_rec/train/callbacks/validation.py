@@ -36,9 +36,9 @@ class EvalLoss(Loss):
 class Validation(EvalCallback):
     """Callback that evaluates at the ends of epochs, as `mindspore.train.Model.fit` does.
 
-    Later callbacks find the measured metrics as `eval_results` and `metrics` of the run. After an
-    epoch without evaluation, the run has neither `eval_results` nor `metrics`. No evaluation is
-    made after Ctrl-C or if the loss is not finite.
+    Callbacks that are called later can read the metrics as `eval_results` and `metrics` of the run.
+    After an epoch without evaluation, the run has neither `eval_results` nor `metrics`. No
+    evaluation is made after Ctrl-C or if the loss is not finite.
 
     Args:
         model: the RecModel that is trained.

@@ -137,7 +137,7 @@ class DataPlace:
             )
 
     def begin(self, run: Any, saved: SavedPlace | None) -> None:
-        """Begin a training at the position `saved`, and record its position from then on.
+        """Begin a training at the position `saved`, and start to record the training's position.
 
         Args:
             run: parameters of the training.
@@ -190,7 +190,7 @@ class DataPlace:
         """Return a dict with the data's state after `batch`; an empty dict for stateless data.
 
         Args:
-            batch: the `Batch` that was trained last; None before the first batch.
+            batch: the `Batch` of the last step; None before the first step.
         """
         if self._source is None:
             return {}

@@ -137,7 +137,7 @@ def _replace(made: Path, target: Path) -> None:
     try:
         sync(target.parent)
     except OSError:
-        # The caller gets this error, so the old checkpoint is put back.
+        # The save fails with this error, so put the old checkpoint back.
         _exchange(made, target)
         with suppress(OSError):
             sync(target.parent)

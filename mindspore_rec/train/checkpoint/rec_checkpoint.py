@@ -76,9 +76,9 @@ class RecCheckpoint(Callback):
     the data cannot be resumed.
 
     If a checkpoint cannot be written, for example because the disk is full, a warning is logged and
-    training continues. The next delta has all changes since the last delta that was written. While
-    a stream has no messages, intervals in seconds continue, and a failed delta is written again
-    after 5 seconds. Intervals in steps continue at the next step.
+    training continues. The next delta contains all changes since the last delta that was written.
+    While a stream has no messages, intervals in seconds continue, and a failed delta is written
+    again after 5 seconds. Intervals in steps continue at the next step.
 
     Several workers (see `mindspore_rec.launch`) write one run together; each worker writes its own
     rows. Any number of workers can resume the run. A write that fails on one worker fails on all
@@ -225,7 +225,7 @@ class RecCheckpoint(Callback):
 
     @property
     def scrub_rounds(self) -> int:
-        """Number of times that all rows have been compared in the present training."""
+        """Number of times that all rows have been checked in the present training."""
         count = min if all(scrub.active for scrub in self._scrubs) else max
         return count((scrub.rounds for scrub in self._scrubs), default=0)
 
@@ -249,8 +249,8 @@ class RecCheckpoint(Callback):
                 newest state.
             new_data: whether training continues with new data from their start, for example with a
                 stream after files. If True, the position in the data is not loaded. Use True only
-                at the first start with the new data, because the next checkpoint has the position
-                in the new data. Default: False.
+                at the first start with the new data, because the next checkpoint contains the
+                position in the new data. Default: False.
 
         Returns:
             Number of training steps of the restored state. None if there is no checkpoint; nothing

@@ -212,7 +212,7 @@ class RunWriter:
             table.marks.hold(self, mark)
 
     def _take_failed(self) -> None:
-        """Count a failed delta as saved if its directory exists, before the next delta is written.
+        """Before the next delta is written, count a failed delta as saved if its directory exists.
 
         If the directory exists, its rename could be neither synced nor undone. A predictor may
         already serve the delta, so the directory must stay. The next delta must have this delta as

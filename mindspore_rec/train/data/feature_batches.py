@@ -35,8 +35,8 @@ class FeatureBatches(BatchWrapper):
 
     A batch is skipped if the pipeline's `prepare` removes all rows of the batch.
 
-    If the source is a stream, `FeatureBatches` has the stream's state, so a `RecCheckpoint` can
-    resume at the saved position.
+    If the source is a stream, the state of `FeatureBatches` includes the stream's position, so a
+    `RecCheckpoint` can resume at the saved position.
 
     Args:
         source: a `mindspore.dataset.Dataset`, a `mindspore_rec.stream.StreamingDataset` or another

@@ -181,7 +181,7 @@ def _warn_of_missing(name: str, matches: list[list[_Window]]) -> None:
 
 
 def _matches(columns: Sequence[np.ndarray], digest: int, size: int) -> list[_Window]:
-    """Return the windows with this content; try all columns side by side if no column matches."""
+    """Return the windows whose ids have this hash; if no column matches, try all side by side."""
     for places in (range(len(columns)), [-1]):
         windows = [
             window

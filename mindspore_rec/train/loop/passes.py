@@ -105,7 +105,7 @@ class Passes:
         """Return the position after `batch` as JSON values and arrays; None before `keep`.
 
         Args:
-            batch: the batch that was trained last; None before the first batch.
+            batch: the batch of the last step; None before the first step.
         """
         if not self._kept:
             return None

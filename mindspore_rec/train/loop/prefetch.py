@@ -84,7 +84,7 @@ class PrefetchStage:
 
     @property
     def has_batch(self) -> bool:
-        """True if a batch was read ahead and can be trained while a stream has no new batch."""
+        """True if a batch was read ahead, so a step is possible while a stream has no new batch."""
         return bool(self._ahead)
 
     @property
@@ -93,7 +93,7 @@ class PrefetchStage:
         return self._depth > 0
 
     def start(self, feed: Feed) -> None:
-        """Start reading a started feed; all workers prefetch the same number of batches."""
+        """Begin to read from a started feed; all workers prefetch the same number of batches."""
         self._feed = feed
         self._ended = False
 

@@ -106,9 +106,9 @@ class RecModel(Model):
         prefetch_ids: a function that takes a batch's columns as NumPy arrays. The function returns
             a dict with the ids that the network will look up, by table name. The ids of a table are
             an array or a list of arrays. The function is needed for tables whose cache prefetches
-            and whose ids the network computes. Set it before training. Default: None, for ids that
-            are columns or fields of columns. With None, the id columns of each table are found at
-            the first training step.
+            and whose ids the network computes. Set it before training. Default: None, if all ids
+            are columns of the batch or fields of columns. With None, the id columns of each table
+            are found at the first training step.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or not supported.
@@ -318,12 +318,12 @@ class RecModel(Model):
     ) -> TrainSummary:
         """Train for a number of epochs, and evaluate at the ends of epochs.
 
-        The summary's `history` has the results of the evaluations. Callbacks find the results in
-        `metrics` and `eval_results` of `run_context.original_args()`. The results of an evaluation
-        are the model's metrics. If the model has a `loss_fn` or `eval_indexes`, the results include
-        `eval_loss`, the mean loss of a batch. `EarlyStopping` and `ReduceLROnPlateau`, of this
-        library or of `mindspore.train`, can monitor each result. Callbacks with methods `on_eval_*`
-        are also called during the evaluations.
+        The summary's `history` contains the results of the evaluations. Callbacks can read the
+        results in `metrics` and `eval_results` of `run_context.original_args()`. The results of an
+        evaluation are the model's metrics. If the model has a `loss_fn` or `eval_indexes`, the
+        results include `eval_loss`, the mean loss of a batch. `EarlyStopping` and
+        `ReduceLROnPlateau`, of this library or of `mindspore.train`, can monitor each result.
+        Callbacks with methods `on_eval_*` are also called during the evaluations.
 
         Args:
             epoch: as for `train`.
@@ -457,8 +457,8 @@ class RecModel(Model):
             progress: as for `train`. Default: True.
             stop_on_nan: as for `train`. Default: True.
 
-        With a cache that prefetches, a batch is trained only after `CacheConfig.prefetch` more
-        batches have been read. Use a small `CacheConfig.prefetch` for a stream with pauses.
+        With a cache that prefetches, the step of a batch runs only after `CacheConfig.prefetch`
+        more batches have been read. Use a small `CacheConfig.prefetch` for a stream with pauses.
 
         Returns:
             Summary of the run.
@@ -770,7 +770,7 @@ class RecModel(Model):
     def infer_train_layout(
         self, train_dataset: Any, dataset_sink_mode: bool = True, sink_size: int = -1
     ) -> None:
-        """Raise an error, because no parameter is divided by a parallel mode.
+        """Raise an error: MindSpore's parallel modes, which shard parameters, are not supported.
 
         Raises:
             RuntimeError: always.

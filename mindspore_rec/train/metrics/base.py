@@ -130,7 +130,7 @@ class BinaryMetric(Metric):
 
         Raises:
             TypeError: a metric is of another class than this metric.
-            ValueError: a metric has other settings than this metric.
+            ValueError: the settings of a metric differ from this metric's settings.
 
         Examples:
             >>> from mindspore_rec.metrics import AUC
@@ -151,8 +151,8 @@ class BinaryMetric(Metric):
         """Add the rows of states returned by `state_dict`, as `merge` does.
 
         Raises:
-            ValueError: a state has another class or other settings than this metric; nothing has
-                changed.
+            ValueError: the class or settings of a state differ from this metric; no state was
+                added.
         """
         all_states = list(states)
         mine = self.state_dict()

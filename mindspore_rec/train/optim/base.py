@@ -388,7 +388,7 @@ class SparseOptimizer(nn.Optimizer):
     def target(self) -> str:
         """Device on which dense parameters are updated: "CPU", or the device MindSpore runs on.
 
-        Rows of tables are updated on the host, or on the device if a device tier has the rows.
+        Rows of tables are updated on the host, or on the device if a device tier contains the rows.
         """
         return str(self._target)
 

@@ -30,10 +30,10 @@ def trainable_tables(parameters: Iterable[Parameter]) -> dict[int, Any]:
 
 
 def bind_table(optimizer: Cell, owner: Any, rule: str, constants: Mapping[str, Any]) -> int:
-    """Bind a table to the optimizer that trains it; an earlier optimizer can no longer update it.
+    """Bind a table to the optimizer that trains it; unbind the table's earlier optimizer.
 
     Rows keep their values. Rows keep their optimizer state if the rule stays the same; with another
-    rule, the state is new.
+    rule, the state is initialized again.
 
     Args:
         optimizer: the optimizer.

@@ -52,7 +52,7 @@ def check_inputs(inputs: Any, widths: tuple[int, ...]) -> None:
         widths: widths of the inputs.
 
     Raises:
-        TypeError: the number of inputs is not the number of widths, or an input is no Tensor.
+        TypeError: the number of inputs is not the number of widths, or an input is not a Tensor.
 
     Example:
         >>> check_inputs((Tensor([[1.0, 2.0]]),), (2, 3))

@@ -139,7 +139,7 @@ class _Planner:
     # ---- what is known of values
 
     def _demand(self, step: Step) -> None:
-        """Note the widths of the values that a layer reads."""
+        """Record the widths of the values that a layer reads."""
         if step.kind != "cell" or not isinstance(step.target, FusedLayer):
             return
         widths = step.target.in_features
@@ -149,7 +149,7 @@ class _Planner:
                     self.widths.setdefault(number, width)
 
     def _note_shape(self, step: Step) -> None:
-        """Note the shape of the result of a step before the operator, if the shape is known."""
+        """Record the shape of the result of a step before the operator, if the shape is known."""
         width = _last_width(step)
         if width:
             self.widths[step.value] = width
@@ -171,7 +171,7 @@ class _Planner:
                 self.matrices.append(number)
 
     def _fits(self, parts: list[int], width: int) -> bool:
-        """Return whether joined values can have this width; note the width of one unknown value."""
+        """Return whether joined values can have `width`; record the width of one unknown value."""
         unknown = {part for part in parts if part not in self.widths}
         known = sum(self.widths.get(part, 0) for part in parts)
         if not unknown:
