@@ -65,7 +65,7 @@ class CountFirstEpoch(Callback):
         self._over = self._restored = False
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the number of steps trained in the first pass, and whether the pass is over."""
+        """Return the number of finished steps of the first pass, and whether the pass is over."""
         over = self._over or (self._steps is not None and self._trained >= self._steps)
         return {"steps": self._trained, "over": over}
 

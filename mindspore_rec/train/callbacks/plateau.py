@@ -157,7 +157,7 @@ class EarlyStopping(_Watch):
     callback. With a `RecCheckpoint`, the best weights are kept in the folder `best` of the
     checkpoint directory and remain there after the training. A training that was killed and
     restarted therefore ends like an uninterrupted training. A training that stopped early and is
-    started again trains no step and restores the best weights.
+    started again does no step and restores the best weights.
 
     Args:
         monitor: name of the metric. Default: 'auc'.

@@ -16,11 +16,12 @@ class RowChecks:
 
     Args:
         keep_digests: True if tables keep the digests of their rows. Deltas then contain digests,
-            which show whether a merged state has the same rows as the memory had. `damaged_rows()`
-            of a table returns the keys of rows that changed by themselves (`docs/checkpoints.md`).
-            A digest takes 8 bytes of host memory per row, or 16 bytes if the table evicts by age. A
-            row is hashed when a delta includes the row, and when the row moves between tiers. When
-            training begins, all rows of lower tiers are read once. Default: True.
+            which show whether the rows of a merged state equal the rows that were in memory.
+            `damaged_rows()` of a table returns the keys of rows that changed by themselves
+            (`docs/checkpoints.md`). A digest takes 8 bytes of host memory per row, or 16 bytes if
+            the table evicts by age. A row is hashed when a delta includes the row, and when the row
+            moves between tiers. When training begins, all rows of lower tiers are read once.
+            Default: True.
         scrub_seconds: planned duration of a round of scrubbing. Each training step is followed by a
             part of the round. If a table keeps digests, a round checks the digests of all rows that
             were not updated since the last delta. A round also compares all rows on Redis and SSDs

@@ -107,7 +107,7 @@ class RunWriter:
 
     @property
     def has_state(self) -> bool:
-        """True if the directory has a state of the run."""
+        """True if the directory contains a state of the run."""
         return self._state is not None
 
     @property

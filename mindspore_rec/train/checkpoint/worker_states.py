@@ -25,7 +25,7 @@ class WorkerStates:
     If the number of workers is unchanged, each worker gets its own states back, bit for bit. If the
     number of workers has changed, the states are restored as follows.
 
-    * The training data get the states of all workers, and divide them among the present workers.
+    * The training data load the states of all workers, and are divided among the present workers.
     * An object with `load_worker_states(states, worker, workers)` gets the states of all workers.
     * Any other object is restored only if its state was the same on all workers.
     * Random generators of a new worker get states derived from worker 0's states.

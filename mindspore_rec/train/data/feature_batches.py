@@ -27,7 +27,7 @@ __all__ = ["FeatureBatches"]
 class FeatureBatches(BatchWrapper):
     """Source of batches of feature keys, for `RecModel.train`, `online_train` and `eval`.
 
-    Each batch has the keys of each feature, followed by the columns that no feature reads. The
+    Each batch contains the keys of each feature, followed by the columns that no feature reads. The
     label therefore stays the last column. The timestamp is not a column of the batch: its latest
     value is the batch's event time. Just before a batch's step, `RecModel` sets the batch's event
     time on the tables in which the network looks up the features. For a Dataset, the threads of the

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check that batches and inputs have only finite numbers before a network computes with them."""
+"""Check that batches and inputs are finite numbers before a network computes with the numbers."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ def _warn_of_missing(name: str, matches: list[list[_Window]]) -> None:
 
 
 def _matches(columns: Sequence[np.ndarray], digest: int, size: int) -> list[_Window]:
-    """Return the windows whose ids have this hash; if no column matches, try all side by side."""
+    """Return the windows whose ids have the hash `digest`; try all columns joined if none match."""
     for places in (range(len(columns)), [-1]):
         windows = [
             window

@@ -89,7 +89,7 @@ class PrefetchStage:
 
     @property
     def reads_ahead(self) -> bool:
-        """True if batches are read from the source before earlier batches have been trained."""
+        """True if batches are read from the source before the steps of earlier batches."""
         return self._depth > 0
 
     def start(self, feed: Feed) -> None:
@@ -143,7 +143,7 @@ class PrefetchStage:
                 self._tables[name].wait_for_prefetch(number)
 
     def end_step(self) -> None:
-        """Allow rows of the trained batch to be demoted again."""
+        """Allow rows of the finished step's batch to be demoted again."""
         if self._current is None:
             return
         current, self._current = self._current, None

@@ -238,21 +238,21 @@ class RecModel(Model):
                 warning once. Default: False.
             sink_size: number of steps per epoch if above 0. With a `sink_size` above 0, an epoch
                 may end within a pass over the data. Default: -1, an epoch is one pass.
-            initial_epoch: number of epochs that an earlier run has trained. Default: 0.
+            initial_epoch: number of epochs that an earlier run has finished. Default: 0.
             max_steps: maximum number of steps of the run. Default: None, no limit.
             progress: whether to show progress and the summary on standard error. Without a
                 terminal, lines replace the progress bar. Default: True.
             stop_on_nan: whether to raise an error if a step's loss is NaN or infinite, before
                 callbacks (such as a checkpoint) are called for the step. A NaN or infinite number
                 in a column of a batch is also an error, whose message names column and row. The
-                loss can be finite although a column has NaN, because MindSpore's ReLU turns NaN
-                into 0. The argument is ignored if `StopOnNaN` is among the callbacks. Default:
+                loss can be finite although a column contains NaN, because MindSpore's ReLU turns
+                NaN into 0. The argument is ignored if `StopOnNaN` is among the callbacks. Default:
                 True.
 
         With a cache that prefetches (`CacheConfig.prefetch`), batches are read ahead. Batches read
         ahead are copied, because the source may reuse its arrays. If a callback or Ctrl-C ends the
-        training, batches that were read but not trained are lost. If `max_steps` ends the training,
-        no batch is lost.
+        training, batches that were read but not used for a step are lost. If `max_steps` ends the
+        training, no batch is lost.
 
         Returns:
             Summary of the run.
@@ -733,8 +733,8 @@ class RecModel(Model):
 
         Raises:
             TypeError: an input is neither an array nor a Tensor.
-            ValueError: `backend` or `config` is not None, there is no input, or an input has NaN or
-                infinity.
+            ValueError: `backend` or `config` is not None, there is no input, or an input contains
+                NaN or infinity.
         """
         if backend is not None or config is not None:
             raise ValueError("backend and config must be None: tables live in this process")

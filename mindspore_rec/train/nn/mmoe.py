@@ -28,7 +28,7 @@ _MOST_EXPERTS = 1024
 
 
 class MMoE(FusedLayer):
-    r"""Multi-gate mixture of experts: tasks share experts, and each task's gate weighs them.
+    r"""Multi-gate mixture of experts: tasks share experts, and each task's gate weighs the experts.
 
     .. math::
         g^k(x) = \text{softmax}(W_{g}^k x), \quad

@@ -66,7 +66,7 @@ def check_learning_rate(value: Any, name: str = "learning_rate") -> Any:
         name: the argument's name, for the message.
 
     Raises:
-        TypeError: `value` has another type.
+        TypeError: `value` has an unsupported type.
         ValueError: a rate is negative, NaN or infinite, or `value` contains no rate or has too many
             axes.
     """

@@ -220,7 +220,7 @@ class HashTable(DynamicTable):
         return rows if self._flat else rows.reshape(key_tensor.shape + self.value_shape)
 
     def put(self, key_tensor: Tensor, value_tensor: Tensor | float) -> HashTable:
-        """Set the values of keys, regardless of admission; the last value of a repeated key wins.
+        """Set the values of keys, regardless of admission; a repeated key gets its last value.
 
         With a cache, a call with more keys than a quarter of the cache's host rows stores the keys
         in several parts, in order. If a tier fails, the error message contains the number of stored
@@ -314,11 +314,11 @@ class HashTable(DynamicTable):
 
         Args:
             incremental: False to export every row, with status 0 (unchanged). True to export the
-                changes since the last export; the first export has all rows. Rows with status 1
-                (modified) come first. Keys with status 2 (erased or evicted) follow and have no
-                values. A row counts as modified if it was put, trained, or looked up in training.
-                With several workers, `incremental` must be False; `RecCheckpoint` writes the
-                changes of all workers.
+                changes since the last export; the first export contains all rows. Rows with status
+                1 (modified) come first. Keys with status 2 (erased or evicted) follow and have no
+                values. A row counts as modified if it was set by `put`, updated by a step, or
+                looked up in training. With several workers, `incremental` must be False;
+                `RecCheckpoint` writes the changes of all workers.
 
         Returns:
             keys `[n]` of the key dtype, values float32 `[number of rows, *value_shape]`,

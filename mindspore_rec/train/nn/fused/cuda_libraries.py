@@ -74,7 +74,7 @@ def kernel_cache() -> str:
     exist yet.
 
     Returns:
-        Path of the folder; or "" if the user has no home folder, and each process compiles its
+        Path of the folder; or "" if the user has no home folder; each process then compiles its
         kernels.
 
     Example:

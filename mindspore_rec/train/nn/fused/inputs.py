@@ -87,7 +87,7 @@ def widened(x: Tensor) -> Tensor:
 def join(inputs: Any, widths: tuple[int, ...]) -> Any:
     """Return the inputs `[B, ...]` as one Tensor `[B, sum(widths)]`, of float32.
 
-    The number of rows does not change. If an input has another width, the layer that reads the
+    The number of rows does not change. If an input has a wrong width, the layer that reads the
     result raises an error.
 
     Example:
