@@ -120,9 +120,10 @@ class TableStats(Callback):
     Raises:
         ImportError: an optional package is missing.
         TypeError: an argument is of the wrong type.
-        ValueError: an argument is out of range; during training, the network has no table.
-        OSError: during training, the server cannot listen on the port or the file cannot be
-            written.
+        ValueError: an argument is out of range; also raised during training if the network has no
+            table.
+        OSError: raised during training if the server cannot listen on the port or the file cannot
+            be written.
 
     Example:
         >>> import tempfile

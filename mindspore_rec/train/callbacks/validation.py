@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Validation for `RecModel.fit`: a loss metric, and a callback that is called before all others."""
+"""Validation for `RecModel.fit`: a loss metric, and a callback called before other callbacks."""
 
 from __future__ import annotations
 

@@ -62,8 +62,8 @@ class SavedPlace:
 
     Args:
         stream: state of the data; None if the saved data have no state.
-        passes: pass and batch to continue at, for data without a state; None if no position was
-            saved.
+        passes: pass and batch at which to continue, for data without a state; None if no position
+            was saved.
         path: path of the checkpoint.
         step: number of steps before the checkpoint.
         new_data: whether the training continues with other data, read from their start.
@@ -175,7 +175,7 @@ class DataPlace:
             passes.go_on(saved.passes, saved.path)
 
     def watch(self, data: Any) -> None:
-        """Raise an error from now on if training reads a stream that `state` does not cover."""
+        """Raise an error from now on if training reads a stream that is not part of `state`."""
         if self._starts_over or data is None:
             return
         source = batch_source(data, NAME)
@@ -234,7 +234,7 @@ def _check_other_topics(source: BatchSource | None, saved: SavedPlace) -> None:
 
 
 def _topics(state: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the name and id of each topic in a state, which may cover several workers."""
+    """Yield the name and id of each topic in a state; the state may cover several workers."""
     if isinstance(state, Mapping):
         if isinstance(state.get("topic"), str):
             yield state["topic"], state.get("topic_id")

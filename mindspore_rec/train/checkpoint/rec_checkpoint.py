@@ -248,9 +248,9 @@ class RecCheckpoint(Callback):
             step: step of the state to restore; newer checkpoints are removed. Default: None, the
                 newest state.
             new_data: whether training continues with new data from their start, for example with a
-                stream after files. If True, the position in the data is not loaded. Use True only
-                at the first start with the new data, because the next checkpoint contains the
-                position in the new data. Default: False.
+                stream after a training on files. If True, the position in the data is not loaded.
+                Use True only at the first start with the new data, because the next checkpoint
+                contains the position in the new data. Default: False.
 
         Returns:
             Number of training steps of the restored state. None if there is no checkpoint; nothing

@@ -28,8 +28,8 @@ class RowChecks:
             with their checksums. Scrubbing takes at most a quarter of the training time; if a
             quarter is not enough, the round lasts longer. If a row has changed by itself, training
             ends with a RuntimeError that names the row. No checkpoint contains the changed row, so
-            a restart continues with the right row. A million rows of 16 floats in memory take about
-            20 ms per round. Default: 0, never.
+            a restart continues with the undamaged row. A million rows of 16 floats in memory take
+            about 20 ms per round. Default: 0, never.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, or the two

@@ -215,8 +215,8 @@ class RunWriter:
         """Before the next delta is written, count a failed delta as saved if its directory exists.
 
         If the directory exists, its rename could be neither synced nor undone. A predictor may
-        already serve the delta, so the directory must stay. The next delta must have this delta as
-        its parent, because a chain cannot contain two deltas with the same parent.
+        already serve the delta, so the directory must not be removed. The next delta must have this
+        delta as its parent, because a chain cannot contain two deltas with the same parent.
 
         Raises:
             OSError: the directory's name still cannot be synced, so the next delta must not be

@@ -71,9 +71,10 @@ class IdColumns:
 
     Args:
         tables: the tables.
-        prefetch_ids: a function of the batch's columns that returns ids by table name, each an
-            array or a list of arrays. For all other tables, the id columns are found by hash.
-            Default: None; the id columns of all tables are found by hash.
+        prefetch_ids: a function that takes the batch's columns and returns the ids of tables by
+            table name. The ids of a table are an array or a list of arrays. For all other tables,
+            the id columns are found by hash. Default: None; the id columns of all tables are found
+            by hash.
 
     Raises:
         TypeError: `prefetch_ids` is not callable.

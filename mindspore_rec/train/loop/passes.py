@@ -273,8 +273,7 @@ class Passes:
             batch = self._next(batches)
 
     def _skip(self, batches: Iterator[Batch], at: PassPlace) -> PassPlace:
-        """Read and skip the batches of finished steps; return the position after the last of
-        them."""
+        """Read and skip the batches of finished steps; return the position after these batches."""
         place = replace(at, batches=0, first=0, digest=0)
         with _as_of(at.generators):
             for _ in range(at.batches):

@@ -52,7 +52,7 @@ class PrefetchStage:
     also correct, because lookups read missing rows from the tiers.
 
     Args:
-        tables: all tables of the network, also tables without a cache.
+        tables: all tables of the network, including tables without a cache.
         prefetch_ids: function as for `IdColumns`. Default: None, the id columns are found after the
             first step.
 

@@ -625,7 +625,7 @@ class RecModel(Model):
             Metrics by name.
 
         Raises:
-            ValueError: the model was made without metrics; the data have no batch, or a batch with
+            ValueError: the model was made without metrics; the data contain no batch, or contain
                 NaN or infinity; a FeaturePipeline would learn from the batches.
         """
         if not self._metric_fns:

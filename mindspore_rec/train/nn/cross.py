@@ -43,9 +43,9 @@ class CrossNet(CrossLayers):
             long as reading the rows. Default: 'float32'.
 
     Inputs:
-        x: float32 Tensor `[B, in_features]`, or for several widths, one Tensor `[B, ...]` per width
-            w, with w floats per row. A bfloat16 Tensor is also legal, for example from a lookup
-            with `output_dtype=bfloat16`.
+        x: float32 Tensor `[B, in_features]`, or, for several widths, one Tensor `[B, ...]` per
+            width w, with w floats per row. A bfloat16 Tensor is also legal, for example from a
+            lookup with `output_dtype=bfloat16`.
 
     Outputs:
         float32 Tensor `[B, out_features]`.
@@ -124,9 +124,9 @@ class CrossNetV2(CrossLayers):
             Default: 'float32'.
 
     Inputs:
-        x: float32 Tensor `[B, in_features]`, or for several widths, one Tensor `[B, ...]` per width
-            w, with w floats per row. A bfloat16 Tensor is also legal, for example from a lookup
-            with `output_dtype=bfloat16`.
+        x: float32 Tensor `[B, in_features]`, or, for several widths, one Tensor `[B, ...]` per
+            width w, with w floats per row. A bfloat16 Tensor is also legal, for example from a
+            lookup with `output_dtype=bfloat16`.
 
     Outputs:
         float32 Tensor `[B, out_features]`.

@@ -38,8 +38,8 @@ def fuse(cell: _Cell, inputs: int | None = None) -> _Cell:
     stand-ins, which record the operations on Tensors. One `FusedGraph` replaces the layers that an
     operator can compute. These layers are `MLP`, `CrossNet`, `CrossNetV2`, `CrossNetMix`,
     `FactorizationMachine`, `DotInteraction`, `NumberEmbedding`, `Sum` and `nn.Dense`. The
-    `FusedGraph` also computes sums, joins (`ops.concat`), and activations behind `nn.Dense`. All
-    other steps, such as lookups before the layers and a sigmoid behind them, are computed as
+    `FusedGraph` also computes sums, joins (`ops.concat`), and activations after `nn.Dense`. All
+    other steps, such as lookups before the layers and a sigmoid after the layers, are computed as
     written in `construct`. If the layers read Tensors with different numbers of rows, the layers
     are also computed as written, with one warning. In a graph with dynamic shapes, the operator
     raises an error if the numbers of rows differ.
@@ -48,8 +48,8 @@ def fuse(cell: _Cell, inputs: int | None = None) -> _Cell:
     change. The cell's class becomes a subclass of the old class, with a new `construct`. If
     `FusedGraph` cannot use its operator, MindSpore's layers compute the network. MindSpore's layers
     also compute the network, with one warning, if a cell between the network and the layers has
-    changed since the call. A change is another type, child or hook, or another number in an
-    attribute.
+    changed since the call. A cell has changed if its type, its hooks, a child or a number in an
+    attribute differs.
 
     Args:
         cell: the network, not yet compiled.

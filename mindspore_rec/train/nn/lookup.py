@@ -62,8 +62,8 @@ def check_output_dtype(output_dtype: Any, table: TableParameter, max_norm: float
         max_norm: the lookup's `max_norm`.
 
     Raises:
-        ValueError: `output_dtype` is another dtype, or is bfloat16 although the table or `max_norm`
-            does not allow bfloat16.
+        ValueError: `output_dtype` is an unsupported dtype, or is bfloat16 although the table or
+            `max_norm` does not allow bfloat16.
 
     Example:
         >>> from mindspore_rec import MapParameter

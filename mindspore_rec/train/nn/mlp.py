@@ -61,9 +61,9 @@ class MLP(FusedLayer):
             Default: 'float32'.
 
     Inputs:
-        x: float32 Tensor `[B, in_features]`, or for several widths, one Tensor `[B, ...]` per width
-            w, with w floats per row. A bfloat16 Tensor is also legal, for example from a lookup
-            with `output_dtype=bfloat16`.
+        x: float32 Tensor `[B, in_features]`, or, for several widths, one Tensor `[B, ...]` per
+            width w, with w floats per row. A bfloat16 Tensor is also legal, for example from a
+            lookup with `output_dtype=bfloat16`.
 
     Outputs:
         float32 Tensor `[B, out_features]`, or `[B, hidden[-1]]`.

@@ -64,8 +64,8 @@ class MMoE(FusedLayer):
             'bfloat16', as for `MLP`. Softmax and mixtures are float32. Default: 'float32'.
 
     Inputs:
-        x: float32 Tensor `[B, in_features]`, or for several widths, one Tensor `[B, ...]` per width
-            w, with w floats per row.
+        x: float32 Tensor `[B, in_features]`, or, for several widths, one Tensor `[B, ...]` per
+            width w, with w floats per row.
 
     Outputs:
         Tuple of one float32 Tensor `[B, hidden[-1]]` per task.

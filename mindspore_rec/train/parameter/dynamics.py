@@ -87,7 +87,7 @@ class DynamicTable(TableParameter):
                 from 'lfu_decay' and 'score', because these orders need memory in every row.
 
         Raises:
-            ValueError: the change of the order is to or from 'lfu_decay' or 'score'.
+            ValueError: the eviction order would change to or from 'lfu_decay' or 'score'.
         """
         eviction = check_eviction(eviction)
         self._synchronised().set_eviction(

@@ -39,7 +39,7 @@ class ChangeMarks:
         self._held_by: WeakKeyDictionary[object, int] = WeakKeyDictionary()
 
     def new(self) -> int:
-        """Return a new mark; with `hold` the table records changes since the mark."""
+        """Return a new mark; after `hold`, the table records changes since the mark."""
         return self._table.mark()
 
     def held(self, holder: object) -> int | None:

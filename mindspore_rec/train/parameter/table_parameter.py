@@ -92,7 +92,7 @@ def _named_table(config: TableConfig) -> _native.Table:
 
 
 def _check_replaceable(config: TableConfig) -> None:
-    """Raise NameTakenError if the new table and an open table of that name both have lower tiers.
+    """Raise NameTakenError if the new table and an open table of the same name have lower tiers.
 
     The table's name identifies its lower tier: a directory, or keys on a server.
     """
@@ -341,10 +341,10 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         that other lookups waited for rows. `prefetch_wait_seconds` is the time that batches waited
         for their prefetch.
 
-        Each lower tier has numbers with the prefix `remote_` or `ssd_`. The numbers of a lower tier
-        are `rows`, `hits` (rows found in the tier), `written_rows`, `spilled_rows` (rows written to
-        the next tier), `read_bytes`, `written_bytes`, `disk_bytes`, `index_bytes` and
-        `buffer_bytes`.
+        For each lower tier, the result contains numbers with the prefix `remote_` or `ssd_`. The
+        numbers of a lower tier are `rows`, `hits` (rows found in the tier), `written_rows`,
+        `spilled_rows` (rows written to the next tier), `read_bytes`, `written_bytes`, `disk_bytes`,
+        `index_bytes` and `buffer_bytes`.
         """
         return self._synchronised().stats()
 

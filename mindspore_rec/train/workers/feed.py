@@ -66,7 +66,8 @@ class Feed(Protocol):
     def next(self) -> Batch | None:
         """Return the next batch, None at the end or after an error, or `LATER`.
 
-        `check` raises an error of the data, after the batches that were read before the error.
+        If the data fail, `check` raises the error after the batches that were read before the
+        error.
         """
 
     def begin_step(self, step: int, batch: Batch, summed: bool = False) -> Sequence[int]:

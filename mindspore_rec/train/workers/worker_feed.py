@@ -35,7 +35,7 @@ class WorkerBatch(Batch):
         samples: number of rows in the batch of each worker; 0 for an idle worker.
         worker: number of this worker.
 
-    An idle worker has the columns of an earlier batch, whose rows do not count.
+    An idle worker uses the columns of an earlier batch, whose rows do not count.
     """
 
     samples: tuple[int, ...] = (0,)

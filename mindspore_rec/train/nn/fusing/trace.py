@@ -429,8 +429,8 @@ def _check_reads(text: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> No
     """Check that an operator reads a traced value; other operators would run only in the trace.
 
     Raises:
-        TraceError: the operator reads no traced value. Such an operator may change a Parameter,
-            draw random numbers or make a constant.
+        TraceError: the operator reads no traced value. An operator without traced values may change
+            a Parameter, draw random numbers or make a constant.
     """
     if not values_in((args, kwargs)):
         raise TraceError(f"it calls {text} on something else than its inputs")
