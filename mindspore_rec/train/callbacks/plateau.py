@@ -37,8 +37,8 @@ _STEP = "step_"  # begins the names of saved weights
 class _Watch(ResumedCallback):
     """Watches an evaluation metric and counts evaluations without improvement.
 
-    Several evaluations after the same step count as one evaluation. Evaluations without the metric
-    do not count.
+    Several evaluations after the same step count as one evaluation. Evaluations that do not measure
+    the metric do not count.
     """
 
     def __init__(self, monitor: str, patience: int, min_delta: float, mode: str) -> None:
@@ -147,8 +147,8 @@ class EarlyStopping(_Watch):
 
     At the end of the training, even without an early stop, the callback restores the weights of the
     best evaluation (dense parameters, rows, optimizer state and learning rates). The best weights
-    are saved as a checkpoint in a temporary directory. Each better evaluation replaces this
-    checkpoint. After Ctrl-C the model keeps its last weights.
+    are saved as a checkpoint in a temporary directory. Each better evaluation replaces the
+    checkpoint of the best weights. After Ctrl-C the model keeps its last weights.
 
     Evaluations are made by `RecModel.fit` and by an `EvalCallback`. Several evaluations after the
     same step count as one evaluation. Evaluations that do not measure `monitor` do not count.

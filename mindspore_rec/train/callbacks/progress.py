@@ -195,7 +195,7 @@ class EvalCallback(ResumedCallback):
 def _note(
     history: list[tuple[int, dict[str, float]]], step: int, metrics: dict[str, float]
 ) -> None:
-    """Add an evaluation to the history, or extend the last entry if step and values agree."""
+    """Add an evaluation to the history; extend the last entry if step and common values agree."""
     last_step, last = history[-1] if history else (-1, {})
     if last_step == step and all(
         _same(last[name], metrics[name]) for name in last if name in metrics

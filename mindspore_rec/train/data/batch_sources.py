@@ -67,7 +67,7 @@ class IterableBatches(BatchSource):
     Args:
         data: iterable of batches. A batch is a tuple, list or dict of arrays, a single array, or
             rows in an Arrow RecordBatch, a Table or a DataFrame. Columns of dicts and rows are in
-            the order of the first batch. If a batch is rows, its columns are Arrow arrays.
+            the order of the first batch. If a batch consists of rows, its columns are Arrow arrays.
 
     Raises:
         ValueError: during iteration, a batch's columns differ from the columns of the first batch.

@@ -101,8 +101,8 @@ class PrefetchStage:
         """Return the next batch.
 
         Args:
-            most: maximum number of batches that will be requested, including this batch. No further
-                batches are read from the source. Default: None, no limit.
+            most: maximum number of batches that will be requested, including this batch. At most
+                `most` batches are read from the source. Default: None, no limit.
 
         Returns:
             The batch; None at the end of the data.

@@ -129,7 +129,7 @@ class BinaryMetric(Metric):
             others: metrics of the same class with the same settings.
 
         Raises:
-            TypeError: a metric is of another class than this metric.
+            TypeError: the class of a metric differs from this metric's class.
             ValueError: the settings of a metric differ from this metric's settings.
 
         Examples:

@@ -26,7 +26,7 @@ class Columns(NamedTuple):
     width: int
 
     def part(self, offset: int, width: int) -> Columns:
-        """Return `width` of these columns, beginning with column `offset`."""
+        """Return `width` columns of this object, beginning with column `offset`."""
         return Columns(self.value, self.offset + offset, width)
 
 
