@@ -18,9 +18,9 @@ class RowChecks:
         keep_digests: True if tables keep the digests of their rows. Deltas then contain digests,
             which show whether the rows of a merged state equal the rows that were in memory.
             `damaged_rows()` of a table returns the keys of rows that changed by themselves
-            (`docs/checkpoints.md`). A digest takes 8 bytes of host memory per row, or 16 bytes if
-            the table evicts by age. A row is hashed when a delta includes the row, and when the row
-            moves between tiers. When training begins, all rows of lower tiers are read once.
+            (`docs/checkpoints.md`). A digest takes 8 bytes for each row in host memory, or 16 bytes
+            if the table evicts by age. A row is hashed when a delta includes the row, and when the
+            row moves between tiers. When training begins, all rows of lower tiers are read once.
             Default: True.
         scrub_seconds: planned duration of a round of scrubbing. Each training step is followed by a
             part of the round. If a table keeps digests, a round checks the digests of all rows that
