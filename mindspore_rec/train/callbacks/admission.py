@@ -64,7 +64,7 @@ class CountFirstEpoch(Callback):
         self._over = self._restored = False
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the number of steps trained in the first pass, and whether the pass is over."""
+        """Return the number of finished steps of the first pass, and whether the pass is over."""
         over = self._over or (self._steps is not None and self._trained >= self._steps)
         return {"steps": self._trained, "over": over}
 
@@ -96,7 +96,7 @@ class CountFirstEpoch(Callback):
             self._freeze()
 
     def on_train_step_begin(self, run_context: RunContext) -> None:
-        """Count the step; a checkpoint at the end of the step must include this step."""
+        """Count the step, so that a checkpoint saved after the step includes the step."""
         self._trained = self._trained_before + run_context.original_args().cur_step_num
 
     def on_train_step_end(self, run_context: RunContext) -> None:

@@ -20,11 +20,11 @@ __all__ = ["EventTime"]
 class EventTime(Callback):
     """Callback that sets the event time of tables before a step, from a column of the step's batch.
 
-    This callback is needed for batches of a Dataset after `get_insert_func`, and for plain columns
-    with the times among the network's inputs. Batches of `FeatureBatches` already have an event
-    time, and so have batches of a `StreamingDataset` whose source has `event_time=`. If a batch has
-    an event time, `RecModel` sets it on the tables. The column of times follows the columns of the
-    features, as in batches of `get_insert_func`.
+    Use this callback for batches of a Dataset that `get_insert_func` has converted. The callback is
+    also needed for plain batches if the times are one of the network's inputs. Batches of
+    `FeatureBatches`, and of a `StreamingDataset` whose source has `event_time=`, already have an
+    event time. If a batch has an event time, `RecModel` sets it on the tables. The column of times
+    follows the columns of the features, as in batches of `get_insert_func`.
 
     Args:
         specs: FeatureSpec objects, the features of a batch. One feature must be the timestamp.

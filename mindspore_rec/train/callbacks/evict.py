@@ -40,8 +40,8 @@ class EvictCallback(Callback):
             None. Default: a day.
         evict_step_interval: training steps between two evictions, 1 to 2**31 - 1, or None. Default:
             10000.
-        evict_rows: evict when a table has more rows than this, checked after each step, or None.
-        evict_bytes: evict when the rows and index of a table take more bytes than this, or None.
+        evict_rows: number of rows above which a table evicts, checked after each step, or None.
+        evict_bytes: bytes of a table's rows and index above which the table evicts, or None.
 
     Attributes:
         evictions: `(step, cause)` of each eviction; the cause is 'time', 'steps', 'rows' or

@@ -37,8 +37,8 @@ _STEP = "step_"  # begins the names of saved weights
 class _Watch(ResumedCallback):
     """Watches an evaluation metric and counts evaluations without improvement.
 
-    Several evaluations after the same step count as one evaluation. Evaluations without the metric
-    do not count.
+    Several evaluations after the same step count as one evaluation. Evaluations that do not measure
+    the metric do not count.
     """
 
     def __init__(self, monitor: str, patience: int, min_delta: float, mode: str) -> None:
@@ -147,8 +147,8 @@ class EarlyStopping(_Watch):
 
     At the end of the training, even without an early stop, the callback restores the weights of the
     best evaluation (dense parameters, rows, optimizer state and learning rates). The best weights
-    are saved as a checkpoint in a temporary directory. Each better evaluation replaces this
-    checkpoint. After Ctrl-C the model keeps its last weights.
+    are saved as a checkpoint in a temporary directory. Each better evaluation replaces the
+    checkpoint of the best weights. After Ctrl-C the model keeps its last weights.
 
     Evaluations are made by `RecModel.fit` and by an `EvalCallback`. Several evaluations after the
     same step count as one evaluation. Evaluations that do not measure `monitor` do not count.
@@ -157,7 +157,7 @@ class EarlyStopping(_Watch):
     callback. With a `RecCheckpoint`, the best weights are kept in the folder `best` of the
     checkpoint directory and remain there after the training. A training that was killed and
     restarted therefore ends like an uninterrupted training. A training that stopped early and is
-    started again trains no step and restores the best weights.
+    started again does no step and restores the best weights.
 
     Args:
         monitor: name of the metric. Default: 'auc'.
@@ -186,7 +186,8 @@ class EarlyStopping(_Watch):
         >>> EarlyStopping("log_loss", patience=2, mode="min").best
     """
 
-    # This callback is called after a RecCheckpoint, which saves the last state at the end.
+    # Call this callback after a RecCheckpoint, so that the RecCheckpoint saves the last state
+    # before this callback restores the best weights.
     runs_last = 2
 
     def __init__(
@@ -240,7 +241,7 @@ class EarlyStopping(_Watch):
         """Stop at once if the training had stopped early before a restart.
 
         Raises:
-            ValueError: the best weights so far are missing.
+            ValueError: the weights of the best evaluation are missing.
         """
         if self.best is not None and self.restore_best and not self._has_best():
             raise ValueError(
@@ -401,7 +402,7 @@ class ReduceLROnPlateau(_Watch):
         _rates_in(run_context.original_args().train_network)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state as JSON values. The rates are parameters of the optimizer."""
+        """Return the state as JSON values. The optimizer's parameters include the rates."""
         return {**super().state_dict(), "reductions": list(self.reductions)}
 
     def go_on(self, state: Mapping[str, Any]) -> None:

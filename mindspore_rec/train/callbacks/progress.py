@@ -171,7 +171,7 @@ class EvalCallback(ResumedCallback):
             self._evaluate(run_context)
 
     def _is_finite(self, run: Any) -> bool:
-        """Return whether the last step's loss is finite; True if no step has been trained."""
+        """Return whether the last step's loss is finite; True if no step has finished."""
         return run.net_outputs is None or math.isfinite(loss_value(run.net_outputs))
 
     def _evaluate(self, run_context: RunContext) -> None:

@@ -55,8 +55,8 @@ class ProgressiveValidation(Callback):
         rows: number of rows scored.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type or out of range; during training,
-            predictions are not finite or labels are not 0 or 1.
+        TypeError, ValueError: an argument is of the wrong type or out of range; also raised during
+            training if predictions are not finite or labels are not 0 or 1.
 
     Progressive validation: Blum, Kalai, Langford 1999
     (https://doi.org/10.1145/307400.307439).

@@ -91,9 +91,9 @@ class TableStats(Callback):
     """Callback that publishes the statistics of every table of the network during training.
 
     The statistics are the numbers of `table.stats()` and the number of rows inserted per second.
-    `table.stats()` has rows, bytes by kind, load factor, admissions, rejections and evictions. For
-    a cache, `table.stats()` also has the rows and traffic of each tier. At least one of `log_dir`,
-    `prometheus_file` and `prometheus_port` is needed.
+    `table.stats()` returns the numbers of rows, admissions, rejections and evictions, the bytes by
+    kind, and the load factor. For a cache, `table.stats()` also returns the rows and traffic of
+    each tier. At least one of `log_dir`, `prometheus_file` and `prometheus_port` is needed.
 
     * TensorBoard: scalars `<table>/<key of stats()>` over the training step. TensorBoard's format
       stores float32.
@@ -120,9 +120,10 @@ class TableStats(Callback):
     Raises:
         ImportError: an optional package is missing.
         TypeError: an argument is of the wrong type.
-        ValueError: an argument is out of range; during training, the network has no table.
-        OSError: during training, the server cannot listen on the port or the file cannot be
-            written.
+        ValueError: an argument is out of range; also raised during training if the network has no
+            table.
+        OSError: raised during training if the server cannot listen on the port or the file cannot
+            be written.
 
     Example:
         >>> import tempfile

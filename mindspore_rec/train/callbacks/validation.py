@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Validation for `RecModel.fit`: a loss metric, and a callback that is called before all others."""
+"""Validation for `RecModel.fit`: a loss metric, and a callback called before other callbacks."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class EvalLoss(Loss):
 class Validation(EvalCallback):
     """Callback that evaluates at the ends of epochs, as `mindspore.train.Model.fit` does.
 
-    Later callbacks find the measured metrics as `eval_results` and `metrics` of the run. After an
-    epoch without evaluation, the run has neither `eval_results` nor `metrics`. No evaluation is
-    made after Ctrl-C or if the loss is not finite.
+    Callbacks that are called later can read the metrics as `eval_results` and `metrics` of the run.
+    After an epoch without evaluation, the run has neither `eval_results` nor `metrics`. No
+    evaluation is made after Ctrl-C or if the loss is not finite.
 
     Args:
         model: the RecModel that is trained.

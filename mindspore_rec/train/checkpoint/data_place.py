@@ -62,8 +62,8 @@ class SavedPlace:
 
     Args:
         stream: state of the data; None if the saved data have no state.
-        passes: pass and batch to continue at, for data without a state; None if no position was
-            saved.
+        passes: pass and batch at which to continue, for data without a state; None if no position
+            was saved.
         path: path of the checkpoint.
         step: number of steps before the checkpoint.
         new_data: whether the training continues with other data, read from their start.
@@ -137,7 +137,7 @@ class DataPlace:
             )
 
     def begin(self, run: Any, saved: SavedPlace | None) -> None:
-        """Begin a training at the position `saved`, and record its position from then on.
+        """Begin a training at the position `saved`, and start to record the training's position.
 
         Args:
             run: parameters of the training.
@@ -175,7 +175,7 @@ class DataPlace:
             passes.go_on(saved.passes, saved.path)
 
     def watch(self, data: Any) -> None:
-        """Raise an error from now on if training reads a stream that `state` does not cover."""
+        """Raise an error from now on if training reads a stream that is not part of `state`."""
         if self._starts_over or data is None:
             return
         source = batch_source(data, NAME)
@@ -190,7 +190,7 @@ class DataPlace:
         """Return a dict with the data's state after `batch`; an empty dict for stateless data.
 
         Args:
-            batch: the `Batch` that was trained last; None before the first batch.
+            batch: the `Batch` of the last step; None before the first step.
         """
         if self._source is None:
             return {}
@@ -234,7 +234,7 @@ def _check_other_topics(source: BatchSource | None, saved: SavedPlace) -> None:
 
 
 def _topics(state: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the name and id of each topic in a state, which may cover several workers."""
+    """Yield the name and id of each topic in a state; the state may cover several workers."""
     if isinstance(state, Mapping):
         if isinstance(state.get("topic"), str):
             yield state["topic"], state.get("topic_id")

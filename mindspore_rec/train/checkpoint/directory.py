@@ -59,7 +59,7 @@ def save_checkpoint(
     overwrite: bool = False,
     states: Mapping[str, Any] | None = None,
 ) -> None:
-    """Save tables with optimizer state, dense parameters and the optimizer's parameters.
+    """Save tables (with optimizer state), dense parameters and the optimizer's parameters.
 
     The directory is written under a temporary name, synced and renamed, so a crash leaves either
     the whole checkpoint or none. Counts of keys that are not admitted yet are saved too.
@@ -137,7 +137,7 @@ def _replace(made: Path, target: Path) -> None:
     try:
         sync(target.parent)
     except OSError:
-        # The caller gets this error, so the old checkpoint is put back.
+        # The save fails with this error, so put the old checkpoint back.
         _exchange(made, target)
         with suppress(OSError):
             sync(target.parent)
@@ -192,14 +192,14 @@ def load_checkpoint(
 
     Every file is checked before a table or parameter changes. The present rows of the tables are
     dropped. Optimizer state is loaded for tables that have an optimizer. The optimizer must be of
-    the same kind as at the save.
+    the same kind as when the checkpoint was saved.
 
     Several workers (see `mindspore_rec.launch`) call this function at the same time. Each worker
     checks and loads the parts that it needs. The checkpoint may have been written by any number of
     workers.
 
     Args:
-        model: model or cell as for `save_checkpoint`, built as at the save, with the same table
+        model: model or cell as for `save_checkpoint`, built as before the save, with the same table
             names.
         path: directory of a checkpoint that `save_checkpoint` wrote, or the directory of a
             `RecCheckpoint`. From the directory of a `RecCheckpoint`, the newest state is loaded.

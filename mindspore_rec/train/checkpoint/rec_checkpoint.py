@@ -60,25 +60,25 @@ class RecCheckpoint(Callback):
     erased after `restore()`, are saved with the next step or when training ends. The state consists
     of tables (rows, optimizer state, counters), dense parameters, optimizer, position in the data,
     and `states`. The state also includes the random number generators of Python, NumPy and
-    MindSpore. A training resumed from the saved state gives the same bits as an uninterrupted
-    training, if data and callbacks depend on the saved state alone. Eviction by capacity is an
-    exception, because it chooses victims from random samples, which differ after a restart.
+    MindSpore. A resumed training and an uninterrupted training give bit-identical results if data
+    and callbacks depend on the saved state alone. Eviction by capacity is an exception, because it
+    chooses victims from random samples, which differ after a restart.
 
     There are two supported forms of training data. The first form is a source of batches with a
     state, namely a `StreamingDataset` or a `BatchWrapper` (such as `FeatureBatches`) of a source
     with a state. The second form is data that have a length and yield the same batches after each
     start of the program, such as a list or a finite Dataset. After `restore()`, `RecModel` resumes
-    in the middle of a pass over data with a length. Batches already trained are read and skipped.
+    in the middle of a pass over data with a length. Batches of finished steps are read and skipped.
     The argument `epoch` includes the epochs before the restart, so a restarted program trains only
-    the remaining batches and epochs. It is an error if the batches differ from the batches before
-    the restart. All other data, such as a generator or a `GeneratorDataset` over a stream, are
-    rejected before the first step, unless `data_starts_over` is True. The error message says why
-    the data cannot be resumed.
+    on the remaining batches and epochs. It is an error if the batches differ from the batches
+    before the restart. All other data, such as a generator or a `GeneratorDataset` over a stream,
+    are rejected before the first step, unless `data_starts_over` is True. The error message says
+    why the data cannot be resumed.
 
     If a checkpoint cannot be written, for example because the disk is full, a warning is logged and
-    training continues. The next delta has all changes since the last delta that was written. While
-    a stream has no messages, intervals in seconds continue, and a failed delta is written again
-    after 5 seconds. Intervals in steps continue at the next step.
+    training continues. The next delta contains all changes since the last delta that was written.
+    While a stream has no messages, intervals in seconds continue, and a failed delta is written
+    again after 5 seconds. Intervals in steps continue at the next step.
 
     Several workers (see `mindspore_rec.launch`) write one run together; each worker writes its own
     rows. Any number of workers can resume the run. A write that fails on one worker fails on all
@@ -225,7 +225,7 @@ class RecCheckpoint(Callback):
 
     @property
     def scrub_rounds(self) -> int:
-        """Number of times that all rows have been compared in the present training."""
+        """Number of times that all rows have been checked in the present training."""
         count = min if all(scrub.active for scrub in self._scrubs) else max
         return count((scrub.rounds for scrub in self._scrubs), default=0)
 
@@ -248,9 +248,9 @@ class RecCheckpoint(Callback):
             step: step of the state to restore; newer checkpoints are removed. Default: None, the
                 newest state.
             new_data: whether training continues with new data from their start, for example with a
-                stream after files. If True, the position in the data is not loaded. Use True only
-                at the first start with the new data, because the next checkpoint has the position
-                in the new data. Default: False.
+                stream after a training on files. If True, the position in the data is not loaded.
+                Use True only at the first start with the new data, because the next checkpoint
+                contains the position in the new data. Default: False.
 
         Returns:
             Number of training steps of the restored state. None if there is no checkpoint; nothing
@@ -462,7 +462,7 @@ class RecCheckpoint(Callback):
 
     def _all_states(self, run: Any) -> dict[str, Any]:
         objects = {name: each.state_dict() for name, each in self._states.items()}
-        # Save the state of the data after the last trained batch, because later batches may have
+        # Save the state of the data after the last step's batch, because later batches may have
         # been read already.
         objects.update(self._data.state(run.get("train_batch")))
         return {"objects": objects, "random": random_state(), **self._data.passes(run)} | (

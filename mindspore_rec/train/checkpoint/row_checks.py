@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RowChecks: how training detects that a row has changed by itself."""
+"""RowChecks: detection of rows that have changed without an update."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ __all__ = ["RowChecks"]
 
 @dataclass(frozen=True, kw_only=True)
 class RowChecks:
-    """How a `RecCheckpoint` detects rows that change by themselves, by bit flips or bad disks.
+    """Settings with which a `RecCheckpoint` detects rows changed by bit flips or bad disks.
 
     Args:
-        keep_digests: True if tables keep the digests of their rows. Deltas then have digests, which
-            show whether a merged state has the rows that were in memory. `damaged_rows()` of a
-            table returns the keys of rows that changed by themselves (`docs/checkpoints.md`).
-            Digests take 8 bytes per row in host memory, or 16 with eviction by age. A row is hashed
-            when a delta includes the row, and when the row moves between tiers. When training
-            begins, all rows of lower tiers are read once. Default: True.
+        keep_digests: True if tables keep the digests of their rows. Deltas then contain digests,
+            which show whether the rows of a merged state equal the rows that were in memory.
+            `damaged_rows()` of a table returns the keys of rows that changed by themselves
+            (`docs/checkpoints.md`). A digest takes 8 bytes for each row in host memory, or 16 bytes
+            if the table evicts by age. A row is hashed when a delta includes the row, and when the
+            row moves between tiers. When training begins, all rows of lower tiers are read once.
+            Default: True.
         scrub_seconds: planned duration of a round of scrubbing. Each training step is followed by a
-            part of the round. If a table keeps digests, a round compares the table's rows with
-            their digests, except rows that were trained since the last delta. A round also compares
-            all rows on Redis and SSDs with their checksums. Scrubbing takes at most a quarter of
-            the time; if this is not enough, the round lasts longer. If a row has changed by itself,
-            training ends with a RuntimeError that names the row. No checkpoint contains the changed
-            row, so a restart continues with the right row. A million rows of 16 floats in memory
-            take about 20 ms per round. Default: 0, never.
+            part of the round. If a table keeps digests, a round checks the digests of all rows that
+            were not updated since the last delta. A round also compares all rows on Redis and SSDs
+            with their checksums. Scrubbing takes at most a quarter of the training time; if a
+            quarter is not enough, the round lasts longer. If a row has changed by itself, training
+            ends with a RuntimeError that names the row. No checkpoint contains the changed row, so
+            a restart continues with the undamaged row. A million rows of 16 floats in memory take
+            about 20 ms per round. Default: 0, never.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, or the two

@@ -94,7 +94,7 @@ def open_to_write(root: Path, newest: int) -> FileLock:
 
 
 def chain_of_all(root: Path, team: Team, step: int | None = None) -> list[Entry]:
-    """Return the checkpoint chain of a state, which worker 0 reads; see `newest_chain`."""
+    """Return the checkpoint chain that worker 0 reads for a state; see `newest_chain`."""
     names = team.first(lambda: [each.path.name for each in newest_chain(root, step)])
     return team.each(lambda: [entry_at(root / name) for name in names])
 
@@ -103,8 +103,8 @@ def _remove(old: Iterable[Entry]) -> None:
     """Remove checkpoints, newest first, so that no delta remains without its parent."""
     for entry in sorted(old, key=lambda each: -each.step):
         # A checkpoint is renamed before its removal, so that a half-removed directory is never
-        # taken for a checkpoint. The rename is synced before the removal: without the sync, a power
-        # loss could bring back the old name although files are gone.
+        # mistaken for a checkpoint. The rename is synced before the removal: without the sync, a
+        # power loss could bring back the old name although files are gone.
         hidden = entry.path.with_name(f"{TEMPORARY}{entry.path.name}.removed")
         os.rename(entry.path, hidden)
         sync(entry.path.parent)

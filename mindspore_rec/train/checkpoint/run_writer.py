@@ -107,7 +107,7 @@ class RunWriter:
 
     @property
     def has_state(self) -> bool:
-        """True if the directory has a state of the run."""
+        """True if the directory contains a state of the run."""
         return self._state is not None
 
     @property
@@ -212,11 +212,11 @@ class RunWriter:
             table.marks.hold(self, mark)
 
     def _take_failed(self) -> None:
-        """Count a failed delta as saved if its directory exists, before the next delta is written.
+        """Before the next delta is written, count a failed delta as saved if its directory exists.
 
         If the directory exists, its rename could be neither synced nor undone. A predictor may
-        already serve the delta, so the directory must stay. The next delta must have this delta as
-        its parent, because a chain cannot contain two deltas with the same parent.
+        already serve the delta, so the directory must not be removed. The next delta must have this
+        delta as its parent, because a chain cannot contain two deltas with the same parent.
 
         Raises:
             OSError: the directory's name still cannot be synced, so the next delta must not be

@@ -22,7 +22,7 @@ _MOST_NAMED = 10
 
 
 class DigestedRows:
-    """Rows of tables that keep digests, except rows that were trained since the last delta.
+    """Rows of tables that keep digests, except rows that were updated since the last delta.
 
     Args:
         tables: the tables; tables without digests are left out (`MapParameter.damaged_rows`).
@@ -70,7 +70,7 @@ class DigestedRows:
 
 
 class TierRows:
-    """Rows on Redis and SSDs, each of which has a checksum.
+    """Rows on Redis and SSDs; every row has a checksum.
 
     Args:
         tables: the tables; tables without Redis or an SSD are left out

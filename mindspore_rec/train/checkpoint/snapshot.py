@@ -61,7 +61,7 @@ def describe(table: TableParameter) -> dict[str, Any]:
 
 
 def check_has_rows(tables: Iterable[TableParameter]) -> None:
-    """Raise RuntimeError for a table without its rows, which would be saved as an empty table.
+    """Raise RuntimeError if a table's rows are missing, because the table would be saved empty.
 
     Raises:
         RuntimeError: weights without a table's rows were loaded into the network.
@@ -94,7 +94,7 @@ def write_full(
 
     Raises:
         OSError: a file cannot be written.
-        RuntimeError: a table's rows are missing; a row belongs to another worker.
+        RuntimeError: a table's rows are missing, or a row belongs to another worker.
     """
     check_has_rows(tables.values())
     shares = Shares() if shares is None else shares
@@ -136,11 +136,11 @@ class Delta:
         cell: the training cell.
         tables: the cell's tables by name.
         marks: marks of the tables by name; changes since these marks are copied.
-        states: states of other objects to write, which are not copied.
+        states: states of other objects, which are written but not copied.
         shares: the part of the network that this worker writes. Default: None, everything.
 
     Raises:
-        RuntimeError: a table's rows are missing; a row belongs to another worker.
+        RuntimeError: a table's rows are missing, or a row belongs to another worker.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class Delta:
         self._states = states
 
     def take_digests(self, tables: Mapping[str, TableParameter]) -> None:
-        """Store the digests kept by the tables, which describe the state after this delta.
+        """Store the digests that the tables keep; the digests describe the state after this delta.
 
         Call this method after the tables are marked. No row has changed since the copy, so reading
         the kept digests costs nothing.

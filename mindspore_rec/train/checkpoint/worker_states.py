@@ -25,7 +25,7 @@ class WorkerStates:
     If the number of workers is unchanged, each worker gets its own states back, bit for bit. If the
     number of workers has changed, the states are restored as follows.
 
-    * The training data get the states of all workers, and divide them among the present workers.
+    * The training data load the states of all workers, and are divided among the present workers.
     * An object with `load_worker_states(states, worker, workers)` gets the states of all workers.
     * Any other object is restored only if its state was the same on all workers.
     * Random generators of a new worker get states derived from worker 0's states.
@@ -61,7 +61,7 @@ class WorkerStates:
         return join_states([each[DATA] for each in self._objects])
 
     def passes(self) -> Any:
-        """Return the position in passes over data (worker 0's if workers have changed), or None."""
+        """Return the position in passes, or None; worker 0's position if workers have changed."""
         return self._states[self._reader.worker if self._same else 0].get(PASSES)
 
     def callbacks(self) -> Any:

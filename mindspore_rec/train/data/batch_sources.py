@@ -67,10 +67,10 @@ class IterableBatches(BatchSource):
     Args:
         data: iterable of batches. A batch is a tuple, list or dict of arrays, a single array, or
             rows in an Arrow RecordBatch, a Table or a DataFrame. Columns of dicts and rows are in
-            the order of the first batch. Columns of rows are Arrow arrays.
+            the order of the first batch. If a batch consists of rows, its columns are Arrow arrays.
 
     Raises:
-        ValueError: while reading, a batch has other columns than the first batch.
+        ValueError: during iteration, a batch's columns differ from the columns of the first batch.
 
     Example:
         >>> source = IterableBatches([{"a": 1, "b": 2}, {"b": 4, "a": 3}])
@@ -202,8 +202,8 @@ class DatasetBatches(BatchSource):
 
     Args:
         dataset: any `mindspore.dataset.Dataset`.
-        numpy: whether columns are NumPy arrays with names. Default: False, which gives Tensors
-            without names, or arrays for text.
+        numpy: whether columns are NumPy arrays with names. If False (default), columns are Tensors
+            without names, and text columns are arrays.
     """
 
     def __init__(self, dataset: Dataset, *, numpy: bool = False) -> None:
@@ -253,7 +253,7 @@ class DatasetBatches(BatchSource):
         return None
 
     def split_by_worker(self, worker: int, workers: int) -> BatchSource | None:
-        """Return this source if the data set has `num_shards` and `shard_id` of the worker.
+        """Return this source if the data set's `num_shards` and `shard_id` match the worker.
 
         Returns:
             None if the data set has no shards; the rows of each batch must then be divided.

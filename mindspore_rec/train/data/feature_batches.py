@@ -27,16 +27,16 @@ __all__ = ["FeatureBatches"]
 class FeatureBatches(BatchWrapper):
     """Source of batches of feature keys, for `RecModel.train`, `online_train` and `eval`.
 
-    Each batch has the keys of each feature, followed by the columns that no feature reads. The
-    label therefore stays the last column. The timestamp is not a column of the batch: its latest
-    value is the batch's event time. Just before a batch's step, `RecModel` sets the batch's event
-    time on the tables in which the network looks up the features. For a Dataset, the threads of the
-    pipeline compute the keys ahead of the step.
+    Each batch contains the keys of each feature, followed by the columns that no feature reads. The
+    label therefore stays the last column. The timestamp is not a column of the batch: the latest
+    timestamp is the batch's event time. Just before a batch's step, `RecModel` sets the batch's
+    event time on the tables in which the network looks up the features. For a Dataset, the threads
+    of the pipeline compute the keys ahead of the step.
 
     A batch is skipped if the pipeline's `prepare` removes all rows of the batch.
 
-    If the source is a stream, `FeatureBatches` has the stream's state, so a `RecCheckpoint` can
-    resume at the saved position.
+    If the source is a stream, the state of `FeatureBatches` includes the stream's position, so a
+    `RecCheckpoint` can resume at the saved position.
 
     Args:
         source: a `mindspore.dataset.Dataset`, a `mindspore_rec.stream.StreamingDataset` or another
@@ -181,8 +181,8 @@ class FeatureBatches(BatchWrapper):
             tables: tables of the network that is trained.
 
         Raises:
-            ValueError: a feature is the timestamp, and a table that evicts by age is missing or no
-                feature is looked up in a table.
+            ValueError: a feature is the timestamp, but either a table that evicts by age is missing
+                or no feature is looked up in a table.
         """
         if not self._timed:
             return self.source.event_tables(tables)

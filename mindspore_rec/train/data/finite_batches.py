@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check that batches and inputs have only finite numbers before a network computes with them."""
+"""Check that all numbers in batches and inputs are finite before a network computes."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ only: list(data), or an object whose __iter__ makes it anew
 
 
 def no_batch(argument: str, source: BatchSource, worker: str = "") -> ValueError:
-    """Return the error for a pass over data without any batch.
+    """Return the error for data that yielded no batch in a pass.
 
     Args:
         argument: name of the data.

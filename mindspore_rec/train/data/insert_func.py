@@ -21,8 +21,9 @@ class InsertFunc:
 
     Args:
         specs: FeatureSpec objects, or a FeaturePipeline.
-        with_time: whether the output has the batch's event time, if a feature is the timestamp. If
-            False, the timestamp column is not read and not in the output. Default: True.
+        with_time: whether the output contains the batch's event time, if a feature is the
+            timestamp. If False, the timestamp column is not read and not in the output. Default:
+            True.
         learn: whether each batch first updates the pipeline's statistics. Default: True.
 
     Attributes:

@@ -62,7 +62,7 @@ def check_label_range(batch: tuple[Any, ...], columns: BatchColumns, loss: Any, 
 def _remedy(label: np.ndarray, columns: BatchColumns) -> str:
     """Return advice for the error; large whole numbers are probably ids in place of the label.
 
-    If the label column has ids, the real label column is missing or is not the last column.
+    If the label column contains ids, the real label column is missing or is not the last column.
     Training on ids as click labels would raise no error.
     """
     if label.dtype.kind == "f" or np.abs(label).max() <= _MOST_GRADE:

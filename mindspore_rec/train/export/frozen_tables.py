@@ -28,7 +28,7 @@ class FrozenTable(nn.Cell):
     Args:
         table: the table to copy the rows from.
         padding_key: id whose lookup returns zeros, or None.
-        mode: 'sum', 'mean' or 'sqrtn': the combination of a bag's rows by `pool_eval`. Default:
+        mode: 'sum', 'mean' or 'sqrtn', the way in which `pool_eval` combines a bag's rows. Default:
             'sum'.
 
     Inputs:
@@ -59,7 +59,7 @@ class FrozenTable(nn.Cell):
         return self.rows_of(ids)
 
     def rows_of(self, ids: Tensor) -> Tensor:
-        """Return the rows of ids, for other methods, as a graph cannot call its own cell."""
+        """Return the rows of ids for other methods, because a graph cannot call its own cell."""
         flat = ids.astype(ms.int64).reshape((-1,))
         place = ops.minimum(ops.searchsorted(self.keys, flat), self.count - 1)
         known = ops.gather(self.keys, place, 0) == flat

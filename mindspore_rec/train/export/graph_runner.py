@@ -28,7 +28,7 @@ class GraphRunner(Runner):
     """Runs a network in evaluation mode with MindSpore, in one thread at a time.
 
     After an operator's error, such as an id outside a vocabulary, a MindSpore graph returns no more
-    outputs. After such an error, the graph is recompiled for the next call.
+    outputs. After an operator's error, the runner recompiles the graph for the next call.
 
     Args:
         network: the network.

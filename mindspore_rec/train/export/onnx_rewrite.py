@@ -236,7 +236,7 @@ def _bag(
 
 
 def _other(node: Any, name: str) -> str:
-    """Return the input other than `name` of a node with two inputs."""
+    """Return the other input of a node whose two inputs include `name`."""
     return str(node.input[1] if node.input[0] == name else node.input[0])
 
 

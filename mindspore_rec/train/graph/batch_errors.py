@@ -98,7 +98,7 @@ class _Reason:
         self._batch = batch
 
     def found(self) -> str:
-        """Return the reason, or an empty string."""
+        """Return the reason why the batch does not fit, or an empty string."""
         if re.search(_OTHER_NUMBER, self._text):
             return self._wrong_number()
         return self._wrong_type() or self._wrong_class() or self._wrong_shape()
@@ -163,8 +163,8 @@ class _Reason:
 
     def _no_ids(self, table: str, kind: str) -> str:
         places = [i for i in range(self._inputs()) if _dtype(self._batch[i]) == kind]
-        # If several columns have this dtype, prefer columns of whole numbers, which may be ids read
-        # as floats.
+        # If several columns have the dtype `kind`, prefer columns of whole numbers, which may be
+        # ids read as floats.
         places = [i for i in places if _all_whole(self._batch[i])] or places
         if not places:
             return ""

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Raise errors of table operators with the operator's message, and repair graphs after errors.
 
-MindSpore wraps an operator's message into a page of its own text. After any operator in a graph has
+MindSpore puts an operator's message into a page of other text. After any operator in a graph has
 failed, MindSpore refuses to run the graph again, although the table is unchanged. This module wraps
 MindSpore's function that runs a Cell's graph, in order to shorten messages and to repair graphs.
-The exception has the operator's message and, as `mindspore_text`, MindSpore's message. The next
-call recompiles the graph. MindSpore's error has no specific type, so the module reads the error's
-text.
+The exception contains the operator's message and, as `mindspore_text`, MindSpore's message. The
+next call recompiles the graph. MindSpore's error has no specific type, so the module reads the
+error's text.
 """
 
 from __future__ import annotations

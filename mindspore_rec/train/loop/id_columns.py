@@ -71,9 +71,10 @@ class IdColumns:
 
     Args:
         tables: the tables.
-        prefetch_ids: a function of the batch's columns that returns ids by table name, each an
-            array or a list of arrays. For all other tables, the id columns are found by hash.
-            Default: None; the id columns of all tables are found by hash.
+        prefetch_ids: a function that takes the batch's columns and returns the ids of tables by
+            table name. The ids of a table are an array or a list of arrays. For all other tables,
+            the id columns are found by hash. Default: None; the id columns of all tables are found
+            by hash.
 
     Raises:
         TypeError: `prefetch_ids` is not callable.
@@ -181,7 +182,7 @@ def _warn_of_missing(name: str, matches: list[list[_Window]]) -> None:
 
 
 def _matches(columns: Sequence[np.ndarray], digest: int, size: int) -> list[_Window]:
-    """Return the windows with this content; try all columns side by side if no column matches."""
+    """Return the windows whose ids have the hash `digest`; try all columns joined if none match."""
     for places in (range(len(columns)), [-1]):
         windows = [
             window

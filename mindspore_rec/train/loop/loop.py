@@ -41,7 +41,7 @@ class TrainLoop:
     unbounded data set has no size.
 
     Args:
-        call: caller of the train cell.
+        call: `CellCaller` of the train cell.
         run: parameters that callbacks read by `run_context.original_args()`.
         callbacks: a callback, or a manager of several callbacks.
         interruption: records a request to stop by Ctrl-C or SIGTERM.
@@ -199,7 +199,7 @@ class TrainLoop:
 
     @contextmanager
     def _reading(self, stream: Generator[Batch, None, None], source: BatchSource) -> Iterator[None]:
-        """Read batches of `stream` inside the context; drop the remaining batches at its end."""
+        """Read batches of `stream` inside the context; drop the remaining batches at the end."""
 
         def find_names() -> Sequence[str]:
             return source.column_names
@@ -231,7 +231,7 @@ class TrainLoop:
             self._interruption.waiting = True
 
     def _can_go_on(self) -> bool:
-        """Return whether a batch can be trained while the source has no further batch."""
+        """Return whether a batch is ready for a step while the source has no further batch."""
         return self._peers.reads_on and self._stage.has_batch
 
     def _idle(self) -> None:
@@ -244,8 +244,8 @@ class TrainLoop:
     def _next(self) -> Batch | None:
         most = None if self._last is None else self._last - self._run.cur_step_num
         batch = self._peers.next(self._stage.next, most)
-        # If Ctrl-C ended the wait for a later batch, batches read before that batch are not
-        # trained.
+        # If Ctrl-C ended the wait for a later batch, do not train on the batches that were read
+        # earlier.
         return None if self._peers.interrupted(self._interruption) else batch
 
     def _limit(self, steps: int) -> None:

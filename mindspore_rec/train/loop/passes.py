@@ -44,7 +44,7 @@ class Passes:
         share: division of the data among workers, either "whole" or a result of `share_way`.
         workers: number of workers.
         run: parameters of the training.
-        has_batch: function that returns whether a batch has been read but not trained yet.
+        has_batch: function that returns whether a batch has been read but not used for a step yet.
 
     Attributes:
         epochs: number of finished epochs, including `initial_epoch`.
@@ -85,7 +85,7 @@ class Passes:
 
     @property
     def goes_on(self) -> bool:
-        """True if the next pass resumes after batches that have been trained."""
+        """True if the next pass resumes after the batches of finished steps."""
         return self._at is not None
 
     def end_epoch(self, complete: bool) -> None:
@@ -105,7 +105,7 @@ class Passes:
         """Return the position after `batch` as JSON values and arrays; None before `keep`.
 
         Args:
-            batch: the batch that was trained last; None before the first batch.
+            batch: the batch of the last step; None before the first step.
         """
         if not self._kept:
             return None
@@ -156,7 +156,7 @@ class Passes:
         self._count_steps(over or at.batches == self._length)
 
     def check_new(self, state: Mapping[str, Any], path: Any) -> None:
-        """Raise ValueError if `state` is from the same data, which would be trained twice.
+        """Raise ValueError if `state` is from the same data, which would be used twice.
 
         Args: as of `go_on`.
         """
@@ -273,7 +273,7 @@ class Passes:
             batch = self._next(batches)
 
     def _skip(self, batches: Iterator[Batch], at: PassPlace) -> PassPlace:
-        """Read and skip the batches that were trained; return the position after these batches."""
+        """Read and skip the batches of finished steps; return the position after these batches."""
         place = replace(at, batches=0, first=0, digest=0)
         with _as_of(at.generators):
             for _ in range(at.batches):

@@ -3,7 +3,7 @@
 
 Lookups by `EmbeddingLookup(target="CPU")` and `HashEmbeddingLookup` run on the host. A table's
 optimizer step runs on the host, where the rows are. The optimizer's `target = "CPU"` moves the
-update of dense parameters to the host. Everything else runs on the device. With `set_dense_device`,
+update of dense parameters to the host. All other parts run on the device. With `set_dense_device`,
 dense layers that run as operators use a GPU in addition to the device.
 """
 

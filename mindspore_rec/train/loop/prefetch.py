@@ -52,7 +52,7 @@ class PrefetchStage:
     also correct, because lookups read missing rows from the tiers.
 
     Args:
-        tables: all tables of the network, also tables without a cache.
+        tables: all tables of the network, including tables without a cache.
         prefetch_ids: function as for `IdColumns`. Default: None, the id columns are found after the
             first step.
 
@@ -84,16 +84,16 @@ class PrefetchStage:
 
     @property
     def has_batch(self) -> bool:
-        """True if a batch was read ahead and can be trained while a stream has no new batch."""
+        """True if a batch was read ahead, so a step is possible while a stream has no new batch."""
         return bool(self._ahead)
 
     @property
     def reads_ahead(self) -> bool:
-        """True if batches are read from the source before earlier batches have been trained."""
+        """True if batches are read from the source before the steps of earlier batches."""
         return self._depth > 0
 
     def start(self, feed: Feed) -> None:
-        """Start reading a started feed; all workers prefetch the same number of batches."""
+        """Begin to read from a started feed; all workers prefetch the same number of batches."""
         self._feed = feed
         self._ended = False
 
@@ -101,8 +101,8 @@ class PrefetchStage:
         """Return the next batch.
 
         Args:
-            most: maximum number of batches that will be requested, including this batch. No further
-                batches are read from the source. Default: None, no limit.
+            most: maximum number of batches that will be requested, including this batch. At most
+                `most` batches are read from the source. Default: None, no limit.
 
         Returns:
             The batch; None at the end of the data.
@@ -143,7 +143,7 @@ class PrefetchStage:
                 self._tables[name].wait_for_prefetch(number)
 
     def end_step(self) -> None:
-        """Allow rows of the trained batch to be demoted again."""
+        """Allow rows of the finished step's batch to be demoted again."""
         if self._current is None:
             return
         current, self._current = self._current, None

@@ -106,9 +106,9 @@ class RecModel(Model):
         prefetch_ids: a function that takes a batch's columns as NumPy arrays. The function returns
             a dict with the ids that the network will look up, by table name. The ids of a table are
             an array or a list of arrays. The function is needed for tables whose cache prefetches
-            and whose ids the network computes. Set it before training. Default: None, for ids that
-            are columns or fields of columns. With None, the id columns of each table are found at
-            the first training step.
+            and whose ids the network computes. Set it before training. Default: None, if all ids
+            are columns of the batch or fields of columns. With None, the id columns of each table
+            are found at the first training step.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or not supported.
@@ -238,21 +238,21 @@ class RecModel(Model):
                 warning once. Default: False.
             sink_size: number of steps per epoch if above 0. With a `sink_size` above 0, an epoch
                 may end within a pass over the data. Default: -1, an epoch is one pass.
-            initial_epoch: number of epochs that an earlier run has trained. Default: 0.
+            initial_epoch: number of epochs that an earlier run has finished. Default: 0.
             max_steps: maximum number of steps of the run. Default: None, no limit.
             progress: whether to show progress and the summary on standard error. Without a
                 terminal, lines replace the progress bar. Default: True.
             stop_on_nan: whether to raise an error if a step's loss is NaN or infinite, before
                 callbacks (such as a checkpoint) are called for the step. A NaN or infinite number
                 in a column of a batch is also an error, whose message names column and row. The
-                loss can be finite although a column has NaN, because MindSpore's ReLU turns NaN
-                into 0. The argument is ignored if `StopOnNaN` is among the callbacks. Default:
+                loss can be finite although a column contains NaN, because MindSpore's ReLU turns
+                NaN into 0. The argument is ignored if `StopOnNaN` is among the callbacks. Default:
                 True.
 
         With a cache that prefetches (`CacheConfig.prefetch`), batches are read ahead. Batches read
         ahead are copied, because the source may reuse its arrays. If a callback or Ctrl-C ends the
-        training, batches that were read but not trained are lost. If `max_steps` ends the training,
-        no batch is lost.
+        training, batches that were read but not used for a step are lost. If `max_steps` ends the
+        training, no batch is lost.
 
         Returns:
             Summary of the run.
@@ -318,12 +318,12 @@ class RecModel(Model):
     ) -> TrainSummary:
         """Train for a number of epochs, and evaluate at the ends of epochs.
 
-        The summary's `history` has the results of the evaluations. Callbacks find the results in
-        `metrics` and `eval_results` of `run_context.original_args()`. The results of an evaluation
-        are the model's metrics. If the model has a `loss_fn` or `eval_indexes`, the results include
-        `eval_loss`, the mean loss of a batch. `EarlyStopping` and `ReduceLROnPlateau`, of this
-        library or of `mindspore.train`, can monitor each result. Callbacks with methods `on_eval_*`
-        are also called during the evaluations.
+        The summary's `history` contains the results of the evaluations. Callbacks can read the
+        results in `metrics` and `eval_results` of `run_context.original_args()`. The results of an
+        evaluation are the model's metrics. If the model has a `loss_fn` or `eval_indexes`, the
+        results include `eval_loss`, the mean loss of a batch. `EarlyStopping` and
+        `ReduceLROnPlateau`, of this library or of `mindspore.train`, can monitor each result.
+        Callbacks with methods `on_eval_*` are also called during the evaluations.
 
         Args:
             epoch: as for `train`.
@@ -457,8 +457,8 @@ class RecModel(Model):
             progress: as for `train`. Default: True.
             stop_on_nan: as for `train`. Default: True.
 
-        With a cache that prefetches, a batch is trained only after `CacheConfig.prefetch` more
-        batches have been read. Use a small `CacheConfig.prefetch` for a stream with pauses.
+        With a cache that prefetches, the step of a batch runs only after `CacheConfig.prefetch`
+        more batches have been read. Use a small `CacheConfig.prefetch` for a stream with pauses.
 
         Returns:
             Summary of the run.
@@ -625,7 +625,7 @@ class RecModel(Model):
             Metrics by name.
 
         Raises:
-            ValueError: the model was made without metrics; the data have no batch, or a batch with
+            ValueError: the model was made without metrics; the data contain no batch, or contain
                 NaN or infinity; a FeaturePipeline would learn from the batches.
         """
         if not self._metric_fns:
@@ -733,8 +733,8 @@ class RecModel(Model):
 
         Raises:
             TypeError: an input is neither an array nor a Tensor.
-            ValueError: `backend` or `config` is not None, there is no input, or an input has NaN or
-                infinity.
+            ValueError: `backend` or `config` is not None, there is no input, or an input contains
+                NaN or infinity.
         """
         if backend is not None or config is not None:
             raise ValueError("backend and config must be None: tables live in this process")
@@ -770,7 +770,7 @@ class RecModel(Model):
     def infer_train_layout(
         self, train_dataset: Any, dataset_sink_mode: bool = True, sink_size: int = -1
     ) -> None:
-        """Raise an error, because no parameter is divided by a parallel mode.
+        """Raise an error: MindSpore's parallel modes, which shard parameters, are not supported.
 
         Raises:
             RuntimeError: always.

@@ -20,8 +20,8 @@ class AUC(BinaryMetric):
     """Exact area under the ROC curve; tied pairs count one half (mid-ranks).
 
     For definition and source, see `mindspore_rec.metrics.functional.auc`. The value does not depend
-    on the order of the rows or on the batches. The value is NaN until rows of both classes have
-    been seen, so that an online job need not stop.
+    on the order of the rows or on the batches. Until rows of both classes have been added, the
+    value is NaN and no error is raised, so an online job can continue.
 
     The metric stores 4 bytes per row, because predictions are stored as float32. Float64
     predictions that are equal as float32 count as tied. Calling :meth:`eval` sorts the predictions;

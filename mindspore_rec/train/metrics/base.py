@@ -129,8 +129,8 @@ class BinaryMetric(Metric):
             others: metrics of the same class with the same settings.
 
         Raises:
-            TypeError: a metric is of another class than this metric.
-            ValueError: a metric has other settings than this metric.
+            TypeError: the class of a metric differs from this metric's class.
+            ValueError: the settings of a metric differ from this metric's settings.
 
         Examples:
             >>> from mindspore_rec.metrics import AUC
@@ -151,8 +151,8 @@ class BinaryMetric(Metric):
         """Add the rows of states returned by `state_dict`, as `merge` does.
 
         Raises:
-            ValueError: a state has another class or other settings than this metric; nothing has
-                changed.
+            ValueError: the class or settings of a state differ from this metric; no state was
+                added.
         """
         all_states = list(states)
         mine = self.state_dict()

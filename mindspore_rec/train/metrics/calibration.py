@@ -29,7 +29,7 @@ class Calibration(BinaryMetric):
     value is NaN until a positive label has been seen. The metric uses constant memory.
 
     Args:
-        bins: for :meth:`reliability_curve`: the number of bins of equal width, or the increasing
+        bins: the number of bins of equal width for :meth:`reliability_curve`, or the increasing
             edges of the bins from 0 to 1. Default: 10.
         from_logits: whether the predictions are logits. Default: False.
         task: index of the column to use if predictions or labels are ``[B, T]``. Default: 0.

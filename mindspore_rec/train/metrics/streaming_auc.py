@@ -136,7 +136,7 @@ class _Counter(Protocol):
         """Return what was counted."""
 
     def take(self, state: Mapping[str, npt.NDArray[Any]], rows: int) -> None:
-        """Add the state of another counter, which counted the next `rows` rows."""
+        """Add the state of a counter that counted the next `rows` rows."""
 
 
 class _TotalCounter:

@@ -28,7 +28,7 @@ class CrossNet(CrossLayers):
     Glorot & Bengio (2010), biases with 0. `mindspore.set_seed` seeds the initialization.
 
     By induction :math:`x_l = \alpha_l x_0 + \sum_{k<l} b_k` with one number :math:`\alpha_l` per
-    row. So any number of layers takes one matrix product and one pass over the input. On the CPU
+    row. So one matrix product and one pass over the input compute any number of layers. On the CPU
     one operator computes all layers, forward and backward.
 
     Source: Wang et al., "Deep & Cross Network for Ad Click Predictions", ADKDD 2017,
@@ -43,9 +43,9 @@ class CrossNet(CrossLayers):
             long as reading the rows. Default: 'float32'.
 
     Inputs:
-        x: float32 Tensor `[B, in_features]`, or for several widths, one Tensor `[B, ...]` per width
-            w, with w floats per row. A bfloat16 Tensor is also legal, for example from a lookup
-            with `output_dtype=bfloat16`.
+        x: float32 Tensor `[B, in_features]`, or, for several widths, one Tensor `[B, ...]` per
+            width w, with w floats per row. A bfloat16 Tensor is also legal, for example from a
+            lookup with `output_dtype=bfloat16`.
 
     Outputs:
         float32 Tensor `[B, out_features]`.
@@ -124,9 +124,9 @@ class CrossNetV2(CrossLayers):
             Default: 'float32'.
 
     Inputs:
-        x: float32 Tensor `[B, in_features]`, or for several widths, one Tensor `[B, ...]` per width
-            w, with w floats per row. A bfloat16 Tensor is also legal, for example from a lookup
-            with `output_dtype=bfloat16`.
+        x: float32 Tensor `[B, in_features]`, or, for several widths, one Tensor `[B, ...]` per
+            width w, with w floats per row. A bfloat16 Tensor is also legal, for example from a
+            lookup with `output_dtype=bfloat16`.
 
     Outputs:
         float32 Tensor `[B, out_features]`.

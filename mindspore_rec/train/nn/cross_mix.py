@@ -60,8 +60,8 @@ class CrossNetMix(CrossLayers):
             Default: 'float32'.
 
     Inputs:
-        x: float32 Tensor `[B, in_features]`, or for several widths, one Tensor `[B, ...]` per width
-            w, with w floats per row.
+        x: float32 Tensor `[B, in_features]`, or, for several widths, one Tensor `[B, ...]` per
+            width w, with w floats per row.
 
     Outputs:
         float32 Tensor `[B, out_features]`.

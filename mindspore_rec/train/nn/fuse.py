@@ -38,17 +38,18 @@ def fuse(cell: _Cell, inputs: int | None = None) -> _Cell:
     stand-ins, which record the operations on Tensors. One `FusedGraph` replaces the layers that an
     operator can compute. These layers are `MLP`, `CrossNet`, `CrossNetV2`, `CrossNetMix`,
     `FactorizationMachine`, `DotInteraction`, `NumberEmbedding`, `Sum` and `nn.Dense`. The
-    `FusedGraph` also computes sums, joins (`ops.concat`), and activations behind `nn.Dense`. All
-    other steps, such as lookups before the layers and a sigmoid behind them, are computed as
+    `FusedGraph` also computes sums, joins (`ops.concat`), and activations after `nn.Dense`. All
+    other steps, such as lookups before the layers and a sigmoid after the layers, are computed as
     written in `construct`. If the layers read Tensors with different numbers of rows, the layers
     are also computed as written, with one warning. In a graph with dynamic shapes, the operator
     raises an error if the numbers of rows differ.
 
     The cell stays the same object: layers, parameters, names, checkpoints and exports do not
     change. The cell's class becomes a subclass of the old class, with a new `construct`. If
-    `FusedGraph` cannot use its operator, the network runs by MindSpore's layers. The network also
-    runs by MindSpore's layers, with one warning, if a cell between the network and the layers has
-    changed since the call (its hooks, its type, a child, or a number in an attribute).
+    `FusedGraph` cannot use its operator, MindSpore's layers compute the network. MindSpore's layers
+    also compute the network, with one warning, if a cell between the network and the layers has
+    changed since the call. A cell has changed if its type, its hooks, a child or a number in an
+    attribute differs.
 
     Args:
         cell: the network, not yet compiled.
@@ -184,7 +185,7 @@ class _Fusion:
         self._warned = False
 
     def is_used(self, network: nn.Cell) -> bool:
-        """Return whether the network runs by its operators; warn once if it does not."""
+        """Return whether operators compute the network's layers; warn once if not."""
         change = self._change(network)
         if change is None:
             return all(graph.is_fused for graph in self.graphs if not _can_fall_back(graph))

@@ -54,7 +54,7 @@ class FusedGraph(FusedLayer):
     Raises:
         TypeError: a layer is not of a legal type.
         ValueError: a name is unknown or used twice, a layer is made for other widths, or two layers
-            join the same value with different other values.
+            join the same value with different values.
 
     Example:
         >>> import numpy as np
@@ -137,8 +137,8 @@ class FusedGraph(FusedLayer):
         Args:
             inputs: the Tensors.
             matrices: for each Tensor, whether it must be a matrix.
-            may_branch: whether the graph may branch on the result in each step. MindSpore 2.10 may
-                lose changes of a Parameter in such branches.
+            may_branch: whether the graph may branch on the result in each step. In branches of a
+                graph, MindSpore 2.10 may lose changes of a Parameter.
         """
         differences: Any = 0
         for i in range(len(inputs)):

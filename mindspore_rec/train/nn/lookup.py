@@ -26,7 +26,7 @@ __all__ = [
 
 
 def check_coefficient(value: int) -> int:
-    """Return a `faae_coefficient`, an int in `[1, 2**20]`.
+    """Check and return a `faae_coefficient`, an int in `[1, 2**20]`.
 
     The name is Rec SDK's: the coefficient of "feature admission and eviction". Each occurrence of
     an id in a lookup adds this coefficient to the id's count. Admission by count and eviction by
@@ -40,7 +40,7 @@ def check_coefficient(value: int) -> int:
 
 
 def check_max_norm(value: float | None) -> float | None:
-    """Return a `max_norm`, None or a number above 0.
+    """Check and return a `max_norm`, None or a number above 0.
 
     Example:
         >>> check_max_norm(1)
@@ -54,7 +54,7 @@ def check_max_norm(value: float | None) -> float | None:
 
 
 def check_output_dtype(output_dtype: Any, table: TableParameter, max_norm: float | None) -> Any:
-    """Return an `output_dtype`, the dtype of the rows that a lookup returns.
+    """Check and return an `output_dtype`, the dtype of the rows that a lookup returns.
 
     Args:
         output_dtype: `float32`; or `bfloat16`, for a table with bfloat16 values.
@@ -62,8 +62,8 @@ def check_output_dtype(output_dtype: Any, table: TableParameter, max_norm: float
         max_norm: the lookup's `max_norm`.
 
     Raises:
-        ValueError: `output_dtype` is another dtype, or is bfloat16 although the table or `max_norm`
-            does not allow bfloat16.
+        ValueError: `output_dtype` is an unsupported dtype, or is bfloat16 although the table or
+            `max_norm` does not allow bfloat16.
 
     Example:
         >>> from mindspore_rec import MapParameter
@@ -90,7 +90,7 @@ def check_output_dtype(output_dtype: Any, table: TableParameter, max_norm: float
 
 
 def check_padding_key(value: int | None) -> int | None:
-    """Return a `padding_key`, None or an int64.
+    """Check and return a `padding_key`, None or an int64.
 
     Example:
         >>> check_padding_key(-1)

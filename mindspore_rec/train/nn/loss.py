@@ -108,7 +108,7 @@ def differentiable(loss: nn.Cell) -> nn.Cell:
 
     In PyNative mode, MindSpore 2.10 computes a wrong gradient of the mean binary cross-entropy. The
     gradient is divided by the number of elements of the first batch, even if the current batch has
-    another size.
+    a different size.
 
     Args:
         loss: any loss.

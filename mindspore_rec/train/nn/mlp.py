@@ -35,10 +35,10 @@ class MLP(FusedLayer):
         h_0 = x, \quad h_k = \text{drop}(a(\text{norm}(W_k h_{k-1} + b_k))), \quad
         y = W_{n+1} h_n + b_{n+1}
 
-    Here norm is batch normalization or the identity. The last, linear layer exists only if
-    `out_features` is set; without this layer :math:`y = h_n`. Weights of layers with a rectifier as
-    activation start with the initialization of He et al. (2015). Weights of other layers and of the
-    last layer start with the initialization of Glorot & Bengio (2010). Biases start with 0.
+    In this formula, norm is batch normalization or the identity. The last, linear layer exists only
+    if `out_features` is set; without this layer :math:`y = h_n`. Weights of layers with a rectifier
+    as activation start with the initialization of He et al. (2015). Weights of other layers and of
+    the last layer start with the initialization of Glorot & Bengio (2010). Biases start with 0.
     `mindspore.set_seed` seeds the initialization.
 
     On the CPU one operator computes the whole stack, forward and backward, with matrix products by
@@ -47,7 +47,7 @@ class MLP(FusedLayer):
 
     Args:
         in_features: width of the input, 1 to 2**20; or the widths of several inputs, with their sum
-            in this range. The inputs are joined without an extra copy.
+            in the same range. The inputs are joined without an extra copy.
         hidden: width of each hidden layer, at least 1; may be empty if `out_features` is set.
         activation: one of `ACTIVATIONS`. Default: 'relu'.
         dropout: probability that a hidden unit is dropped in training, in [0, 1). Default: 0.0.
@@ -61,9 +61,9 @@ class MLP(FusedLayer):
             Default: 'float32'.
 
     Inputs:
-        x: float32 Tensor `[B, in_features]`, or for several widths, one Tensor `[B, ...]` per width
-            w, with w floats per row. A bfloat16 Tensor is also legal, for example from a lookup
-            with `output_dtype=bfloat16`.
+        x: float32 Tensor `[B, in_features]`, or, for several widths, one Tensor `[B, ...]` per
+            width w, with w floats per row. A bfloat16 Tensor is also legal, for example from a
+            lookup with `output_dtype=bfloat16`.
 
     Outputs:
         float32 Tensor `[B, out_features]`, or `[B, hidden[-1]]`.

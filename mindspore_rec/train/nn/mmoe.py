@@ -28,23 +28,23 @@ _MOST_EXPERTS = 1024
 
 
 class MMoE(FusedLayer):
-    r"""Multi-gate mixture of experts: tasks share experts, and each task's gate weighs them.
+    r"""Multi-gate mixture of experts: tasks share experts, and each task's gate weighs the experts.
 
     .. math::
         g^k(x) = \text{softmax}(W_{g}^k x), \quad
         y^k = \sum_{e=1}^{E} g^k(x)_e \, f_e(x)
 
-    Here k is a task, and each expert :math:`f_e` is an `MLP`. Each gate :math:`W_g^k` is a matrix
-    `[experts, in_features]` without bias and reads the whole input. The softmax is over the experts
-    of one row, so that a row's output does not depend on the other rows of the batch.
+    In this formula, k is a task, and each expert :math:`f_e` is an `MLP`. Each gate :math:`W_g^k`
+    is a matrix `[experts, in_features]` without bias and reads the whole input. The softmax is over
+    the experts of one row, so that a row's output does not depend on the other rows of the batch.
 
     The experts start with different weights. Experts with equal weights and equal gates would get
     equal gradients and stay equal. `mindspore.set_seed` seeds the initial weights and the dropout,
     so that two trainings with the same seed are equal, bit by bit.
 
-    One matrix product computes the first layers of all experts, and another computes all gates. On
-    the CPU one operator computes the whole mixture, forward and backward, with matrix products by
-    oneDNN.
+    One matrix product computes the first layers of all experts, and another product computes all
+    gates. On the CPU one operator computes the whole mixture, forward and backward, with matrix
+    products by oneDNN.
 
     Source: Ma et al., "Modeling Task Relationships in Multi-task Learning with Multi-gate
     Mixture-of-Experts", KDD 2018, https://doi.org/10.1145/3219819.3220007.
@@ -64,8 +64,8 @@ class MMoE(FusedLayer):
             'bfloat16', as for `MLP`. Softmax and mixtures are float32. Default: 'float32'.
 
     Inputs:
-        x: float32 Tensor `[B, in_features]`, or for several widths, one Tensor `[B, ...]` per width
-            w, with w floats per row.
+        x: float32 Tensor `[B, in_features]`, or, for several widths, one Tensor `[B, ...]` per
+            width w, with w floats per row.
 
     Outputs:
         Tuple of one float32 Tensor `[B, hidden[-1]]` per task.
@@ -111,8 +111,8 @@ class MMoE(FusedLayer):
         self.drops_inputs = check_rate("input_dropout", input_dropout) > 0
         self.drops_units = check_rate("dropout", dropout) > 0
         self.activation = activation
-        # One wide layer holds the first layers of all experts. The first layer of every expert has
-        # the same fan-in as the wide layer.
+        # One wide layer contains the first layers of all experts. The first layer of every expert
+        # has the same fan-in as the wide layer.
         self.first = MLP(inputs, [self.experts * width], activation, compute_dtype=compute_dtype)
         self.width = width
         self.later_widths = tuple(later)

@@ -27,10 +27,10 @@ class _Step(NamedTuple):
 class FusedSequential(FusedLayer):
     """The layers of an `nn.SequentialCell`, with one operator forward and one backward on the CPU.
 
-    The cell has the layers of the stack, with the same names and the same Parameter objects. So the
-    same checkpoint fits the cell and the stack. The stack itself computes the output on devices
-    other than the CPU, without oneDNN, in `mindspore.export`, and for an input that is not float32
-    `[B, in_channels]`.
+    The cell contains the layers of the stack, with the same names and the same Parameter objects.
+    So the same checkpoint fits the cell and the stack. The stack itself computes the output on
+    devices other than the CPU, without oneDNN, in `mindspore.export`, and for an input that is not
+    float32 `[B, in_channels]`.
 
     Args:
         stack: float32 `nn.Dense` layers, each with at most one activation, and no other cells. The
@@ -47,7 +47,7 @@ class FusedSequential(FusedLayer):
 
     Raises:
         TypeError: `stack` is not an `nn.SequentialCell`.
-        ValueError: the stack has other cells, or its layers cannot be fused.
+        ValueError: the stack contains other cells, or its layers cannot be fused.
 
     Example:
         >>> import numpy as np

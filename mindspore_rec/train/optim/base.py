@@ -217,7 +217,8 @@ class SparseOptimizer(nn.Optimizer):
 
     # The step does not use ms.jit, although ms.jit would make it 2 to 4 times faster in PyNative
     # mode. In MindSpore 2.10 a jitted function keeps using the memory that a Parameter had before
-    # set_data. After a checkpoint is loaded, a jitted step would update memory that nobody reads.
+    # set_data. After a checkpoint is loaded, a jitted step would update memory that is no longer
+    # read.
     def construct(self, gradients: Any) -> Any:
         """Update all parameters.
 
@@ -388,7 +389,7 @@ class SparseOptimizer(nn.Optimizer):
     def target(self) -> str:
         """Device on which dense parameters are updated: "CPU", or the device MindSpore runs on.
 
-        Rows of tables are updated on the host, or on the device if a device tier has the rows.
+        Rows of tables are updated on the host, or on the device if a device tier contains the rows.
         """
         return str(self._target)
 

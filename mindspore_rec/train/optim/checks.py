@@ -34,7 +34,7 @@ def check_hyperparameter(
     low_open: bool = False,
     high_open: bool = False,
 ) -> float:
-    """Return an optimizer's constant as a float in a range; arguments as for `check_number`.
+    """Check and return an optimizer's constant as a float, as `check_number` does.
 
     Raises:
         TypeError: `value` is not a number. The message names the type and not the value, which may
@@ -66,8 +66,9 @@ def check_learning_rate(value: Any, name: str = "learning_rate") -> Any:
         name: the argument's name, for the message.
 
     Raises:
-        TypeError: `value` has another type.
-        ValueError: a rate is negative, NaN or infinite, or `value` has no rate or too many axes.
+        TypeError: `value` has an unsupported type.
+        ValueError: a rate is negative, NaN or infinite, or `value` contains no rate or has too many
+            axes.
     """
     if isinstance(value, LearningRateSchedule):
         return value
@@ -97,7 +98,7 @@ def check_learning_rate(value: Any, name: str = "learning_rate") -> Any:
 
 
 def check_weight_decay(value: Any, name: str = "weight_decay") -> Any:
-    """Return a weight decay: a finite number >= 0, or a Cell that maps the step to a number."""
+    """Check and return a weight decay: a finite number >= 0, or a Cell that returns a number."""
     if isinstance(value, Cell):
         return value
     if isinstance(value, bool) or not isinstance(value, Real):
@@ -106,7 +107,7 @@ def check_weight_decay(value: Any, name: str = "weight_decay") -> Any:
 
 
 def check_loss_scale(value: Any) -> float:
-    """Return a loss scale, a finite number > 0."""
+    """Check and return a loss scale, a finite number > 0."""
     return check_hyperparameter("loss_scale", value, low=0, low_open=True)
 
 
@@ -119,7 +120,7 @@ def check_groups(params: Any) -> list[Any]:
             "grad_centralization", or a dict with the key "order_params".
 
     Raises:
-        TypeError: `params` has neither Parameters nor groups, or has both.
+        TypeError: `params` contains neither Parameters nor groups, or contains both.
         ValueError: `params` is empty, or a number of a group is out of range.
     """
     if isinstance(params, Parameter | str | bytes) or not isinstance(params, Iterable):

@@ -26,17 +26,16 @@ _RULES = {
     "ftrl": 7,
     "rmsprop": 8,
 }
-# Constants in the order of csrc/ops/dense_step_ops.cc. A constant that a rule does not have is 0,
-# and the rule ignores it.
+# Constants in the order of csrc/ops/dense_step_ops.cc. A constant that a rule does not use is 0.
 _CONSTANTS = ("beta1", "beta2", "epsilon", "momentum", "decay", "l1", "l2", "lr_power")
 
 
 class DenseStep(nn.Cell):
     """Cell that scales, decays and updates dense parameters in place, in one pass over memory.
 
-    Dense parameters have the same formulas as rows of tables (`csrc/rows/kernels.inl`). Equal
-    inputs give bit-identical results with any number of threads. RowWiseAdagrad has one accumulator
-    per element of a dense parameter.
+    Dense parameters are updated by the same formulas as rows of tables (`csrc/rows/kernels.inl`).
+    Equal inputs give bit-identical results with any number of threads. RowWiseAdagrad has one
+    accumulator per element of a dense parameter.
 
     Args:
         rule: name of the native rule.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The optimizers' formulas for rows, built from elementwise operators of every device.
+"""The optimizers' formulas for rows, built from elementwise operators that all devices have.
 
 Each rule takes gathered rows `w [n, dim]`, their states `s [n, width]` in the layout of the native
 core, and the summed raw gradients `g [n, dim]`. The rule returns the new `w` and `s`. Operations

@@ -18,8 +18,8 @@ __all__ = ["DeviceStep"]
 class DeviceStep(nn.Cell):
     """Cell that updates rows with a gradient on the device: gather, apply the rule, scatter.
 
-    The number of rows with a gradient changes from step to step, and so do Tensor shapes in this
-    part of the graph. The graph is compiled only once.
+    The number of rows with a gradient changes from step to step, so Tensor shapes in this part of
+    the graph also change. The graph is compiled only once.
 
     Args:
         owner: the table; its device tier does not share memory with the host.

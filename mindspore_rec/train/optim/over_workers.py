@@ -69,7 +69,8 @@ class WorkerExchange(nn.Cell):
         """Return the gradients of all workers' batches together, one per parameter.
 
         Args:
-            gradients: the gradients of this worker's batch; a table's gradient is its token.
+            gradients: the gradients of this worker's batch; a table's gradient is the table's
+                token.
             step: number of steps done so far, one int32 number.
         """
         token = self._zero
@@ -130,7 +131,7 @@ def require_same_settings(tables: Sequence[Any], settings: Mapping[str, Any]) ->
 
 
 def difference(settings: Sequence[Mapping[str, str]]) -> tuple[int, str] | None:
-    """Return the first worker whose settings differ from worker 0's, and a message; or None."""
+    """Return None, or the first worker whose settings differ from worker 0, and a message."""
     first = settings[0]
     for worker, other in enumerate(settings):
         for name in {**first, **other}:

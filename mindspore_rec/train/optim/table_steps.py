@@ -59,7 +59,7 @@ class TableSteps(nn.Cell):
         """Do the steps.
 
         Args:
-            tokens: one token per table, from the backward pass of its lookups.
+            tokens: one token per table, from the backward pass of the table's lookups.
             rates: learning rates, float32 `[1]`, one per table.
             decays: weight decays, float32 `[1]`, one per table.
             scale: factor of the gradients, float32 `[1]`.

@@ -30,10 +30,10 @@ def trainable_tables(parameters: Iterable[Parameter]) -> dict[int, Any]:
 
 
 def bind_table(optimizer: Cell, owner: Any, rule: str, constants: Mapping[str, Any]) -> int:
-    """Bind a table to the optimizer that trains it; an earlier optimizer can no longer update it.
+    """Bind a table to an optimizer; an earlier optimizer can no longer update the table.
 
     Rows keep their values. Rows keep their optimizer state if the rule stays the same; with another
-    rule, the state is new.
+    rule, the state is initialized again.
 
     Args:
         optimizer: the optimizer.
@@ -63,9 +63,9 @@ def bind_table(optimizer: Cell, owner: Any, rule: str, constants: Mapping[str, A
 def check_covered(net: Cell, optimizer: Any) -> None:
     """Raise RuntimeError if `optimizer` does not train every table of `net`.
 
-    A table is trained only by an optimizer of `mindspore_rec.optim` that has the table's parameter.
-    With another optimizer, such as `mindspore.nn.Adam` with the same parameter, the table would
-    silently keep its initial values.
+    A table is trained only by an optimizer of `mindspore_rec.optim` whose `params` include the
+    table's parameter. With another optimizer, such as `mindspore.nn.Adam` with the same parameter,
+    the table would silently keep its initial values.
 
     Args:
         net: the network (a Cell). Frozen tables of the network (``requires_grad=False``) need no

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Move rows into and out of a device cache, with operators that every device has."""
+"""Move rows into and out of a device cache, with operators that every device supports."""
 
 from __future__ import annotations
 

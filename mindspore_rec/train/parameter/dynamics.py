@@ -83,11 +83,11 @@ class DynamicTable(TableParameter):
         """Set the rules of eviction; first, evict rows that are due under the old rules.
 
         Args:
-            eviction: the rules, or None for no eviction. The order cannot change to or from
-                'lfu_decay' and 'score', because these orders need memory in every row.
+            eviction: the rules, or None for no eviction. The eviction order cannot change to or
+                from 'lfu_decay' and 'score', because these orders need memory in every row.
 
         Raises:
-            ValueError: the change of the order is to or from 'lfu_decay' or 'score'.
+            ValueError: the eviction order would change to or from 'lfu_decay' or 'score'.
         """
         eviction = check_eviction(eviction)
         self._synchronised().set_eviction(
@@ -100,8 +100,8 @@ class DynamicTable(TableParameter):
 
         Args:
             at_once: True to free all memory before the call returns, False to free memory in slices
-                over the following training steps. With either value, lookups never return the value
-                of an expired row.
+                over the following training steps. For both values of `at_once`, lookups never
+                return the value of an expired row.
 
         Raises:
             ValueError: the table has no rule of eviction, or has a rule in seconds and no event
@@ -112,7 +112,7 @@ class DynamicTable(TableParameter):
         self._synchronised().evict(bool(at_once))
 
     def evict_due(self) -> None:
-        """Free all rows that are due for eviction; lookups ignore such rows even before.
+        """Free all rows that are due for eviction; lookups already ignore such rows.
 
         Without this call, the following training steps free the due rows in slices.
         """
@@ -162,8 +162,8 @@ class DynamicTable(TableParameter):
 
         Returns:
             An `Explanation` with presence, tier, count, threshold, last step and time seen, and
-            norm. For a key without a row, the `Explanation` also has the reason: the key was not
-            admitted, or its row was evicted. The table stores information about its last few
+            norm. For a key without a row, the `Explanation` also contains the reason: the key was
+            not admitted, or its row was evicted. The table stores information about its last few
             thousand evictions.
 
         Example:

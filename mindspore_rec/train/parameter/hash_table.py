@@ -220,11 +220,11 @@ class HashTable(DynamicTable):
         return rows if self._flat else rows.reshape(key_tensor.shape + self.value_shape)
 
     def put(self, key_tensor: Tensor, value_tensor: Tensor | float) -> HashTable:
-        """Set the values of keys, regardless of admission; the last value of a repeated key wins.
+        """Set the values of keys, regardless of admission; a repeated key gets its last value.
 
-        With a cache, a call with more keys than a quarter of the cache's host rows stores the keys
-        in several parts, in order. If a tier fails, the error message contains the number of stored
-        keys.
+        If a table has a cache and a call has more keys than a quarter of the cache's host rows, the
+        keys are stored in several parts, in order. If a tier fails, the error message contains the
+        number of stored keys.
 
         Args:
             key_tensor: keys, int32 or int64, of any shape.
@@ -241,9 +241,9 @@ class HashTable(DynamicTable):
     def erase(self, key_tensor: Tensor) -> HashTable:
         """Remove keys with their values, optimizer states and counts; ignore absent keys.
 
-        With a cache, a call with more keys than a quarter of the cache's host rows erases the keys
-        in several parts, in order. If a tier fails, the error message contains the number of erased
-        keys.
+        If a table has a cache and a call has more keys than a quarter of the cache's host rows, the
+        keys are erased in several parts, in order. If a tier fails, the error message contains the
+        number of erased keys.
         """
         self._erase(key_tensor, self.descriptor)
         return self
@@ -314,11 +314,11 @@ class HashTable(DynamicTable):
 
         Args:
             incremental: False to export every row, with status 0 (unchanged). True to export the
-                changes since the last export; the first export has all rows. Rows with status 1
-                (modified) come first. Keys with status 2 (erased or evicted) follow and have no
-                values. A row counts as modified if it was put, trained, or looked up in training.
-                With several workers, `incremental` must be False; `RecCheckpoint` writes the
-                changes of all workers.
+                changes since the last export; the first export contains all rows. Rows with status
+                1 (modified) come first. Keys with status 2 (erased or evicted) follow and have no
+                values. A row counts as modified if it was set by `put`, updated by a step, or
+                looked up in training. With several workers, `incremental` must be False;
+                `RecCheckpoint` writes the changes of all workers.
 
         Returns:
             keys `[n]` of the key dtype, values float32 `[number of rows, *value_shape]`,

@@ -63,7 +63,7 @@ def row_initializer(
         argument: name of the caller's argument, for messages.
 
     Raises:
-        TypeError: `initializer` has another type.
+        TypeError: `initializer` has an unsupported type.
         ValueError: the name is unknown, or a number is not finite.
 
     Example:

@@ -39,7 +39,7 @@ class ChangeMarks:
         self._held_by: WeakKeyDictionary[object, int] = WeakKeyDictionary()
 
     def new(self) -> int:
-        """Return a mark of this moment; with `hold` the table records changes since the mark."""
+        """Return a new mark; after `hold`, the table records changes since the mark."""
         return self._table.mark()
 
     def held(self, holder: object) -> int | None:
@@ -74,7 +74,7 @@ class ChangeMarks:
         self._table.keep_digest()
 
     def kept_digest(self) -> int | None:
-        """Return the table's digest, computed as in `HostRows.digest`, or None if there is none.
+        """Return the table's digest, as in `HostRows.digest`, or None if the table keeps no digest.
 
         The call costs as much as a copy of the keys that changed since the last mark.
         """

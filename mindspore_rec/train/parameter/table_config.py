@@ -73,7 +73,7 @@ class TableConfig:
             'truncated_normal', 'uniform', 'xavier_uniform', 'zeros', 'ones', or an Initializer of
             one of these kinds from `mindspore.common.initializer`. Default: 'normal'.
         seed: seed of the initial values, 0 to 2**64 - 1. Default: 0; for `create_table`, the seed
-            of the session (`mindspore_rec.init`) if it has a seed.
+            of the session (`mindspore_rec.init`) if the session has a seed.
         requires_grad: whether training changes the table; a frozen table is only read. Default:
             True.
         admission: policy that decides when a key gets a row: a `CountAdmission`, `SketchAdmission`
@@ -93,13 +93,13 @@ class TableConfig:
         cache: tiers of memory for the rows, a `CacheConfig`. Default: all rows in host memory.
         placement: distribution of the rows over several workers; no effect without a launcher. With
             'sharded', a hash of the key assigns each row to one worker, and all workers have about
-            the same number of rows. Use 'owner' for small tables: one worker has all rows. Use
-            'replicated' for small tables with frequent lookups: every worker has all rows and
-            trains them in the same way. Workers do not exchange rows of replicated tables, but keys
-            and gradients go to all workers. Capacities (`max_rows`, `max_bytes`, `max_candidates`)
-            are totals over all workers. Default: 'sharded'.
-        owner: number of the worker that has all rows with `placement` 'owner', >= 0, taken modulo
-            the number of workers. Default: a hash of the name.
+            the same number of rows. Use 'owner' for small tables: one worker stores all rows. Use
+            'replicated' for small tables with frequent lookups: every worker stores all rows and
+            trains the rows in the same way. Workers do not exchange rows of replicated tables, but
+            keys and gradients go to all workers. Capacities (`max_rows`, `max_bytes`,
+            `max_candidates`) are totals over all workers. Default: 'sharded'.
+        owner: number of the worker that stores all rows if `placement` is 'owner', >= 0, taken
+            modulo the number of workers. Default: a hash of the name.
         gradient_dtype: dtype of gradients that are sent between workers, `float32` or `bfloat16`.
             With `bfloat16`, gradients take half the bytes of float32 and are rounded to 8
             significant bits. Default: `float32`.

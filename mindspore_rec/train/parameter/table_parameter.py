@@ -35,7 +35,7 @@ os.register_at_fork(after_in_child=_open.clear)
 
 
 def open_tables(name: str, all_scopes: bool = False) -> list[TableParameter]:
-    """Return the open tables with this name that are still referenced, in any order.
+    """Return the open tables named `name` that are still referenced, in any order.
 
     Args:
         name: name of the tables.
@@ -92,7 +92,7 @@ def _named_table(config: TableConfig) -> _native.Table:
 
 
 def _check_replaceable(config: TableConfig) -> None:
-    """Raise NameTakenError if an older table with this name and the new table would share a tier.
+    """Raise NameTakenError if the new table and an open table of the same name have lower tiers.
 
     The table's name identifies its lower tier: a directory, or keys on a server.
     """
@@ -329,22 +329,22 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
         rows that are due for eviction but not yet removed. Numbers of bytes are for allocated
         memory, including room for growth.
 
-        For a table with a cache, the result also has numbers about tiers. `host_rows` is the number
-        of rows in host memory, at most `host_capacity_rows`; `below_rows` is the number of rows
-        only in lower tiers. For training lookups, the result has the numbers of distinct keys
-        (`looked_up_keys`), keys in host memory (`host_hits`) and keys that the lookup itself had to
-        read (`host_misses`). For other lookups, the result has the numbers of distinct keys
-        (`evaluated_keys`), keys in host memory (`evaluated_host_hits`) and keys in lower tiers
+        For a table with a cache, the result also contains numbers about tiers. `host_rows` is the
+        number of rows in host memory, at most `host_capacity_rows`; `below_rows` is the number of
+        rows only in lower tiers. For training lookups, the result contains the numbers of distinct
+        keys (`looked_up_keys`), keys in host memory (`host_hits`) and keys that the lookup itself
+        had to read (`host_misses`). For other lookups, the result contains the numbers of distinct
+        keys (`evaluated_keys`), keys in host memory (`evaluated_host_hits`) and keys in lower tiers
         (`evaluated_below_hits`). `prefetched_rows` is the number of prefetched rows, and
         `written_down_rows` is the number of rows written to lower tiers. `lookup_wait_seconds` is
         the time that training lookups waited for rows, and `evaluation_wait_seconds` is the time
         that other lookups waited for rows. `prefetch_wait_seconds` is the time that batches waited
         for their prefetch.
 
-        Each lower tier has numbers with the prefix `remote_` or `ssd_`. The numbers of a lower tier
-        are `rows`, `hits` (rows found in the tier), `written_rows`, `spilled_rows` (rows written to
-        the next tier), `read_bytes`, `written_bytes`, `disk_bytes`, `index_bytes` and
-        `buffer_bytes`.
+        For each lower tier, the result contains numbers with the prefix `remote_` or `ssd_`. The
+        numbers of a lower tier are `rows`, `hits` (rows found in the tier), `written_rows`,
+        `spilled_rows` (rows written to the next tier), `read_bytes`, `written_bytes`, `disk_bytes`,
+        `index_bytes` and `buffer_bytes`.
         """
         return self._synchronised().stats()
 
@@ -365,9 +365,9 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     def keep_rows(self) -> None:
         """Declare that the current rows of the table belong to the network's other weights.
 
-        Checkpoints of MindSpore's own `save_checkpoint` and `ModelCheckpoint` have no rows. After
-        `mindspore.load_param_into_net` has loaded a checkpoint without rows, lookups raise an error
-        until this method is called. `mindspore_rec.load_checkpoint`, `import_data` and
+        Checkpoints of MindSpore's own `save_checkpoint` and `ModelCheckpoint` contain no rows.
+        After `mindspore.load_param_into_net` has loaded a checkpoint without rows, lookups raise an
+        error until this method is called. `mindspore_rec.load_checkpoint`, `import_data` and
         `StaticParameter.set_data` load rows, and make lookups legal again. `import_data` and
         `set_data` may also be called before the other weights are loaded.
 
@@ -382,7 +382,7 @@ class TableParameter(HostTable, TableTraining, nn.Cell):
     def miss_rows(self) -> None:
         """Make lookups raise an error, because the loaded weights belong to other rows."""
         native = self._synchronised()
-        # Rows that were set in the step of the load, before the load, belong to the loaded weights.
+        # Rows that were set before the load, in the same step, belong to the loaded weights.
         native.rows_missing = self._rows_given != native.step
 
     def close(self) -> None:

@@ -21,7 +21,7 @@ class TableTraining(NativeAccess):
         """Let an optimizer update the table; an earlier optimizer can no longer update the table.
 
         Rows keep their optimizer state if the rule stays the same; with another rule, the state is
-        new.
+        initialized again.
 
         Args:
             rule: name of the native rule, such as 'adam'.
@@ -52,7 +52,7 @@ class TableTraining(NativeAccess):
         return self._synchronised().gradient_squared_norm()
 
     def discard_gradients(self) -> None:
-        """Drop the gradients since the last step.
+        """Drop the gradients that were computed since the last step.
 
         Call this method if a program computes gradients but does not pass them to the optimizer,
         for example if a loss is not finite. The backward pass adds the gradients to the table, and

@@ -211,8 +211,8 @@ def eviction_by_filter(where: str, eviction: Any, evict_filter_value: Any) -> Ev
         where: text before an argument's name in messages.
         eviction: an Eviction, or None.
         evict_filter_value: number of steps after which an unseen row is evicted, at least 1.
-            `sys.maxsize`, the upstream default, means never, and so does any number above half of
-            `sys.maxsize`.
+            `sys.maxsize`, the upstream default, and any number above half of `sys.maxsize` mean
+            never.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, or both arguments

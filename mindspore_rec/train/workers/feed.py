@@ -28,9 +28,9 @@ class Reader:
         interrupted: function that returns True after a signal. Default: always False.
         knows_ids: function that returns True if the reader knows which columns are ids. Default:
             always False.
-        has_batch: function that returns True if the reader has a batch to train while the source
-            has no next batch. The function must return the same value on all workers. Default:
-            always False.
+        has_batch: function that returns True if the reader has a batch for the next step while the
+            source has no next batch. The function must return the same value on all workers.
+            Default: always False.
         on_idle: function that all workers call together while there is nothing to read. Default:
             none.
     """
@@ -47,7 +47,7 @@ class Feed(Protocol):
 
     @property
     def stopped(self) -> bool:
-        """True if no further batch is trained."""
+        """True if no further batch is used for a step."""
 
     @property
     def ids_known(self) -> bool:
@@ -66,7 +66,8 @@ class Feed(Protocol):
     def next(self) -> Batch | None:
         """Return the next batch, None at the end or after an error, or `LATER`.
 
-        `check` raises an error of the data, after the batches that were read before the error.
+        If the data fail, `check` raises the error after the batches that were read before the
+        error.
         """
 
     def begin_step(self, step: int, batch: Batch, summed: bool = False) -> Sequence[int]:
@@ -89,7 +90,8 @@ class Feed(Protocol):
 
         Raises:
             KeyboardInterrupt, ReadGivenUpError: the reader wants no further batch.
-            ReadLaterError: the reader has a batch to train while the source has none.
+            ReadLaterError: the reader has a batch for the next step, but the source has no batch
+                yet.
         """
 
 
@@ -110,7 +112,7 @@ class OwnFeed:
 
     @property
     def stopped(self) -> bool:
-        """True if no further batch is trained."""
+        """True if no further batch is used for a step."""
         return self._reader.wants_stop()
 
     @property

@@ -183,7 +183,7 @@ class Peers(Alone):
 
 
 def check_same(group: Group, what: str, mine: dict[str, Any]) -> None:
-    """Raise an error if some worker's settings differ from worker 0's.
+    """Raise an error if the settings of some worker differ from the settings of worker 0.
 
     Args:
         group: all workers.

@@ -109,7 +109,7 @@ def _own_partitions(
 def _check_all_read(
     streams: list[StreamSource], by_worker: list[Any], group: Group, argument: str
 ) -> None:
-    """Raise an error if no worker reads a partition of the checkpoint any more."""
+    """Raise an error if a partition in the checkpoint is no longer read by any worker."""
     for number, stream in enumerate(streams):
         read = {p for each in by_worker if number < len(each) for p in each[number][1]}
         left_out = sorted(set(stream.saved_partitions) - read)

@@ -29,13 +29,13 @@ _HEARTBEAT = 1.0  # seconds of waiting for data after which the other workers ar
 
 @dataclass(frozen=True)
 class WorkerBatch(Batch):
-    """Batch of one of several workers; every worker trains one batch in each step.
+    """Batch of one of several workers; every worker trains on one batch in each step.
 
     Args:
         samples: number of rows in the batch of each worker; 0 for an idle worker.
         worker: number of this worker.
 
-    An idle worker has the columns of an earlier batch, whose rows do not count.
+    An idle worker uses the columns of an earlier batch, whose rows do not count.
     """
 
     samples: tuple[int, ...] = (0,)
@@ -64,7 +64,7 @@ class WorkerFeed:
         argument: name of the data in messages.
 
     Attributes:
-        stopped: True if a worker has asked to stop; then no worker trains another step.
+        stopped: True if a worker has asked to stop; then no worker does another step.
         ids_known: whether all workers know which columns are ids, as of the last round.
         condition: whether the data ended because a worker's data met a condition of `StopWhen`.
     """
@@ -188,7 +188,7 @@ class WorkerFeed:
 
         Raises:
             ReadGivenUpError: a worker asks to stop.
-            ReadLaterError: all workers have a batch to train while this worker waits.
+            ReadLaterError: all workers have a batch for the next step while this worker waits.
         """
         later = self._reader.has_batch()
         if time.monotonic() < self._said + _HEARTBEAT and not later:

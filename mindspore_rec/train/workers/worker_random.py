@@ -47,7 +47,7 @@ def draw_apart(group: Group, network: nn.Cell) -> None:
 def _warn(group: Group, drawing: dict[str, nn.Cell]) -> None:
     if not drawing:
         return
-    # Name a cell that draws equal numbers on all workers first, because equal numbers are worse.
+    # Prefer to name a cell that draws equal numbers on all workers, which is the worse case.
     name, cell = min(drawing.items(), key=lambda named: not isinstance(named[1], _UNSEEDED))
     alike = " and the same numbers on each" if isinstance(cell, _UNSEEDED) else ""
     warnings.warn(

@@ -74,7 +74,7 @@ def kernel_cache() -> str:
     exist yet.
 
     Returns:
-        Path of the folder; or "" if the user has no home folder, and each process compiles its
+        Path of the folder; or "" if the user has no home folder; each process then compiles its
         kernels.
 
     Example:
@@ -83,6 +83,6 @@ def kernel_cache() -> str:
     """
     cache_home = os.environ.get("XDG_CACHE_HOME", "")
     home = os.path.expanduser("~")
-    # The XDG specification says to ignore a relative path.
+    # According to the XDG specification, a relative path is ignored.
     cache = Path(cache_home) if os.path.isabs(cache_home) else Path(home) / ".cache"
     return str(cache / "mindspore_rec" / "kernels") if cache.is_absolute() else ""

@@ -57,12 +57,12 @@ def set_dense_device(device: str) -> None:
         device: 'cpu', or 'cuda:N' for the NVIDIA GPU number N, from 0.
 
     Raises:
-        TypeError: `device` is no str.
+        TypeError: `device` is not a str.
         ValueError: `device` is neither 'cpu' nor 'cuda:N'.
-        RuntimeError: the GPU cannot be used: there is no GPU of this number, its compute capability
-            is below 8.0, or the driver or a library is missing. Or layers do not run as operators
-            in this process (`MINDSPORE_REC_ONEDNN=off`), or the process is one of several workers.
-            After this error, the device is unchanged.
+        RuntimeError: the GPU cannot be used: there is no GPU with the number N, its compute
+            capability is below 8.0, or the driver or a library is missing. The error is also raised
+            if layers do not run as operators in this process (`MINDSPORE_REC_ONEDNN=off`), or if
+            the process is one of several workers. After this error, the device is unchanged.
         WorkerError: the process was started by an unknown launcher.
 
     Example:
@@ -101,7 +101,7 @@ def check_dense_device(name: str, device: object) -> str:
         device: the device.
 
     Raises:
-        TypeError: `device` is no str.
+        TypeError: `device` is not a str.
         ValueError: `device` is neither 'cpu' nor 'cuda:N'.
 
     Example:

@@ -52,7 +52,7 @@ def check_inputs(inputs: Any, widths: tuple[int, ...]) -> None:
         widths: widths of the inputs.
 
     Raises:
-        TypeError: the number of inputs is not the number of widths, or an input is no Tensor.
+        TypeError: the number of inputs is not the number of widths, or an input is not a Tensor.
 
     Example:
         >>> check_inputs((Tensor([[1.0, 2.0]]),), (2, 3))
@@ -87,7 +87,7 @@ def widened(x: Tensor) -> Tensor:
 def join(inputs: Any, widths: tuple[int, ...]) -> Any:
     """Return the inputs `[B, ...]` as one Tensor `[B, sum(widths)]`, of float32.
 
-    The number of rows does not change. If an input has another width, the layer that reads the
+    The number of rows does not change. If an input has a wrong width, the layer that reads the
     result raises an error.
 
     Example:

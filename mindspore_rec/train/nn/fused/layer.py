@@ -135,7 +135,7 @@ class FusedLayer(nn.Cell):
         return ()
 
     def _run_fused(self, arguments: Any) -> Any:
-        """Return the output of the fused form for these inputs and parameters."""
+        """Return the output of the fused form for the inputs and parameters in `arguments`."""
         if self.training:
             return self.fused_training(*arguments)[0]
         return self.fused_evaluation(*arguments)[0]
@@ -158,7 +158,7 @@ class FusedLayer(nn.Cell):
         ]
 
     def _is_changed(self) -> bool:
-        """Return whether a cell inside has changed since `_fuse`; warn once for each cell."""
+        """Return whether a cell inside the layer has changed since `_fuse`; warn once per cell."""
         change = changed_inside(self, self._cells_inside(), self._made_of)
         if change is None:
             return False
@@ -174,7 +174,7 @@ class FusedLayer(nn.Cell):
         return True
 
     def _path_of(self, cell: nn.Cell) -> str:
-        """Return the name of a cell inside, such as 'layers.1'."""
+        """Return the name of a cell inside the layer, such as 'layers.1'."""
         return next((name for name, each in self.cells_and_names() if each is cell), "")
 
     def fuses(self) -> list[FusedLayer]:
@@ -219,7 +219,7 @@ class FusedLayer(nn.Cell):
 
 
 def may_fuse(cells: list[nn.Cell]) -> bool:
-    """Return whether operators of the native core may replace these cells.
+    """Return whether operators of the native core may replace all of `cells`.
 
     Operators may replace cells on the CPU, but not in an export, and not if a cell computes in
     float16 or bfloat16.

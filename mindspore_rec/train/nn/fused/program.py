@@ -26,7 +26,7 @@ class Columns(NamedTuple):
     width: int
 
     def part(self, offset: int, width: int) -> Columns:
-        """Return `width` of these columns, beginning with column `offset`."""
+        """Return `width` columns of this object, beginning with column `offset`."""
         return Columns(self.value, self.offset + offset, width)
 
 
@@ -147,7 +147,7 @@ class Program:
         return (self._extra(), self._extra(), count) if count else _NO_MASKS
 
     def _behind(self, x: Columns, activation: str, masks: int, output: Columns | None) -> Columns:
-        """Add the steps behind a layer, gelu and then dropout, and return the output."""
+        """Add the steps after a layer (gelu, then dropout), and return the output."""
         if activation == "gelu":
             y = output if output is not None and not masks else self.value(x.width)
             self._native.add_gelu(x, y)
@@ -190,7 +190,7 @@ class Program:
         keeps_first: bool,
         output: Columns | None = None,
     ) -> Columns:
-        """Add the dot products of all pairs of a row's vectors, and return its output.
+        """Add the dot products of all pairs of a row's vectors, and return their columns.
 
         Args:
             x: columns of the vectors, side by side.
@@ -209,7 +209,7 @@ class Program:
     def factorized_pairs(
         self, x: Columns, fields: int, sums: bool, output: Columns | None = None
     ) -> Columns:
-        """Add the sum of the products of all pairs of fields, and return its output.
+        """Add the sum of the products of all pairs of fields, and return the sum's columns.
 
         Args:
             x: columns of the fields' vectors, side by side.
@@ -295,8 +295,8 @@ class Program:
 
         The normalization reads two parameters, gamma and beta, and two further inputs, the moving
         mean and variance, all float32 `[x.width]`. In training no other layer may read `x`. In the
-        cell's last output, `packed`, the new moving variance follows the new moving mean. The place
-        of this mean is appended to `moved`.
+        cell's last output, `packed`, the new moving variance follows the new moving mean. The
+        offset of the new moving mean in `packed` is appended to `moved`.
 
         Args:
             x: columns of the input, all columns of a value.
@@ -335,7 +335,7 @@ class Program:
 
 
 def _inside(activation: str, masks: int) -> tuple[str, int, bool]:
-    """Return the activation and number of masks inside a layer, and whether no step follows."""
+    """Return the activation and masks to apply inside a layer, and whether no step follows."""
     own = "none" if activation == "gelu" else activation
     inside = masks if activation in _DROPPED_IN_PLACE else 0
     return own, inside, own == activation and inside == masks

@@ -2,7 +2,7 @@
 """Chooses the steps of a forward pass that one operator computes.
 
 Each step has a stage. Stage 0 is before the operator: steps that need no result of the operator's
-layers, such as lookups. Stage 1 is the operator. Stage 2 is behind the operator: all other steps,
+layers, such as lookups. Stage 1 is the operator. Stage 2 is after the operator: all other steps,
 which are computed as written in the network.
 """
 
@@ -38,7 +38,7 @@ class Node:
         layer: the layer; None for a sum.
         arguments: for each argument, the numbers of the values that are joined in it.
         value: number of the value that the layer returns.
-        activation: activation behind a linear layer, or 'none'.
+        activation: activation after a linear layer, or 'none'.
         width: floats per row of the returned value.
     """
 
@@ -56,15 +56,15 @@ class Node:
 
 @dataclass
 class Plan:
-    """Steps before an operator, the layers in it, and the steps behind it.
+    """Steps before an operator, the layers in the operator, and the steps after the operator.
 
     Attributes:
         before: steps before the operator.
         nodes: layers of the operator.
         inputs: width of each value that the operator reads, by the value's number, in order.
         outputs: numbers of the values that the operator returns.
-        behind: steps behind the operator, in order; also joins of the operator's outputs that these
-            steps read.
+        behind: steps after the operator, in order, including joins of the operator's outputs that
+            these steps read.
         shapes: for each output whose rows are not vectors, the shape of a row, by the output's
             number.
         matrices: numbers of the inputs that must be matrices.
@@ -139,7 +139,7 @@ class _Planner:
     # ---- what is known of values
 
     def _demand(self, step: Step) -> None:
-        """Note the widths of the values that a layer reads."""
+        """Record the widths of the values that a layer reads."""
         if step.kind != "cell" or not isinstance(step.target, FusedLayer):
             return
         widths = step.target.in_features
@@ -149,7 +149,7 @@ class _Planner:
                     self.widths.setdefault(number, width)
 
     def _note_shape(self, step: Step) -> None:
-        """Note the shape of the result of a step before the operator, if the shape is known."""
+        """Record the shape of the result of a step before the operator, if the shape is known."""
         width = _last_width(step)
         if width:
             self.widths[step.value] = width
@@ -171,7 +171,7 @@ class _Planner:
                 self.matrices.append(number)
 
     def _fits(self, parts: list[int], width: int) -> bool:
-        """Return whether joined values can have this width; note the width of one unknown value."""
+        """Return whether joined values can have `width`; record the width of one unknown value."""
         unknown = {part for part in parts if part not in self.widths}
         known = sum(self.widths.get(part, 0) for part in parts)
         if not unknown:
@@ -327,7 +327,7 @@ class _Planner:
     # ---- what goes in and comes out
 
     def _add_borders(self, made: Plan, behind: list[Step]) -> None:
-        """Add the operator's inputs, its outputs and the steps behind the operator to a plan."""
+        """Add the operator's inputs, its outputs and the steps after the operator to a plan."""
         for node in made.nodes:
             for number in node.reads:
                 if self.stages[number] == _BEFORE:

@@ -24,11 +24,11 @@ _OF_CONTENT = (
 
 
 class TraceError(Exception):
-    """A network cannot be written down as a list of steps; the message gives the reason."""
+    """Raised if a network cannot be written as a list of steps; the message gives the reason."""
 
 
 class NothingToFuseError(TraceError):
-    """An operator would have nothing to compute."""
+    """Raised if an operator would have nothing to compute."""
 
 
 class Recorder(Protocol):
@@ -38,7 +38,7 @@ class Recorder(Protocol):
         """Record a step, and return the stand-in for its result."""
 
     def replace(self, number: int) -> None:
-        """Note that a value may have been changed in place."""
+        """Record that a value may have been changed in place."""
 
 
 class StandIn:

@@ -85,7 +85,7 @@ class Surroundings:
 
     Attributes:
         numbers: namespace, name and value of each global number or text.
-        problem: why the trace is not valid for later steps, or ''.
+        problem: reason why the trace is not valid for later steps, or ''.
     """
 
     def __init__(self, functions: Mapping[int, Callable[..., Any]]) -> None:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Traces the forward pass of a network: its `construct`, called with stand-ins for Tensors.
 
-MindSpore's graph compiler is not used: `construct` runs as Python. A layer with a fused form is a
-single step, and so is a cell that cannot be traced. The calls inside a user's cell are separate
-steps.
+MindSpore's graph compiler is not used: `construct` runs as Python. A layer with a fused form, or a
+cell that cannot be traced, is a single step. The calls inside a user's cell are separate steps.
 """
 
 from __future__ import annotations
@@ -173,7 +172,7 @@ class _Tracer:
         return any(each() is not None for each in self._made)
 
     def replace(self, number: int) -> None:
-        """Note that an operator such as `+=` may have changed a value in place."""
+        """Record that an operator such as `+=` may have changed a value in place."""
         self._replaced.add(number)
 
     def _check_alive(self, numbers: tuple[int, ...]) -> None:
@@ -237,7 +236,7 @@ class _Tracer:
         return returned
 
     def finish(self, returned: Any) -> Trace:
-        """Finish the trace of a network that returned this result, and return the trace."""
+        """Finish and return the trace of a network whose result is `returned`."""
         if self.surroundings.problem:
             raise TraceError(self.surroundings.problem)
         self.trace.names = self.surroundings.numbers
@@ -331,7 +330,7 @@ def _of_every_cell() -> frozenset[str]:
 
 
 def is_of_user(name: str) -> bool:
-    """Return whether an attribute is the user's own: not every cell has it.
+    """Return whether the user added an attribute, that is, whether some cells lack the attribute.
 
     Example:
         >>> is_of_user("scale"), is_of_user("training")
@@ -427,11 +426,11 @@ def _recorded_primitive(tracer: _Tracer, method: Callable[..., Any]) -> Callable
 
 
 def _check_reads(text: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Check that an operator reads a traced value; if not, it would run in the trace only.
+    """Check that an operator reads a traced value; other operators would run only in the trace.
 
     Raises:
-        TraceError: the operator reads no traced value. Such an operator may change a Parameter,
-            draw random numbers or make a constant.
+        TraceError: the operator reads no traced value. An operator without traced values may change
+            a Parameter, draw random numbers or make a constant.
     """
     if not values_in((args, kwargs)):
         raise TraceError(f"it calls {text} on something else than its inputs")
