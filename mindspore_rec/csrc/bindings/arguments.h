@@ -32,7 +32,7 @@ IdView Ids(const PyTable& self, const pybind11::array& array, const std::string&
 // Calls Ids() for an array that must have one dimension.
 IdView IdVector(const pybind11::array& array, const std::string& argument);
 
-// Returns a path as text, like os.fspath.
+// Returns a path as text, as os.fspath does.
 std::string PathOf(const pybind11::object& path);
 
 // Returns the floats of the array. Throws unless the array's shape is the shape of `ids` followed

@@ -61,11 +61,12 @@ class Layer {
   // Writes the outputs of a slice.
   virtual void Forward(const SliceRun& slice) const = 0;
   // Computes the gradients of a slice's inputs from the gradients of the slice's outputs, and may
-  // overwrite the gradients of the outputs. Sums for the gradients of parameters go to the slice's
-  // partial sums.
+  // overwrite the gradients of the outputs. Adds the sums for the gradients of parameters to the
+  // slice's partial sums.
   virtual void Backward(const SliceRun& slice) const = 0;
 
-  // Does the work of the last layer of a stage between two stages, on one thread.
+  // Does the layer's work between two stages, on one thread. Called only for the last layer of a
+  // stage.
   virtual void BetweenForward(const BatchRun&) const {}
   virtual void BetweenBackward(const BatchRun&) const {}
 

@@ -181,8 +181,7 @@ void Linear::Activate(const SliceRun& slice) const {
 }
 
 bool Linear::can_round_output() const {
-  // For other activations, the backward pass computes the slope from the output that is not
-  // rounded.
+  // If DropsInPlace is false, the backward pass needs the unrounded output to compute the slope.
   return DropsInPlace(activation_);
 }
 

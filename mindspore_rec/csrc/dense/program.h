@@ -187,7 +187,8 @@ class DenseProgram {
 
   static constexpr int64_t kNameWidth = 16;
 
-  // kBrief is scratch memory that one value after another uses, each only while one layer runs.
+  // kBrief is scratch memory for values that are needed only while one layer runs. These values use
+  // the same memory one after another.
   enum class Area { kNone, kSaved, kGradients, kScratch, kBrief };
 
   // The place of a value's matrix [rows, ld] in an area. The matrix of a slice begins after

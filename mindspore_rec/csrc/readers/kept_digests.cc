@@ -9,13 +9,13 @@ namespace {
 
 constexpr size_t kFirstHomes = 16;
 
-// Return the largest number of keys in a part that has `homes` homes.
+// Return the maximum number of keys in a part with `homes` home places.
 size_t MostKeys(size_t homes) { return homes - homes / 5; }
 
 }  // namespace
 
-// The hash has its own secrets. If indexes shared secrets, keys in the order of one index would
-// collide in another index.
+// This index hashes keys with separate secrets. If indexes shared secrets, keys in the order of one
+// index would collide in another index.
 KeptDigests::KeptDigests() : hasher_(process_hashers.index.Hash(0x6b657074)) {}
 
 uint64_t KeptDigests::FirstHash(size_t part, size_t home, size_t homes) {

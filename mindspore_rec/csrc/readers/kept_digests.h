@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // KeptDigests: digests of rows by key, kept apart from the rows. Comparing these digests with the
-// rows shows which rows changed by themselves, in memory and in tiers. A digest is kept as 32 bits,
-// so one in 4 billion damaged rows is not detected. Each row takes 15 to 23 bytes.
+// rows shows which rows have changed without a write, in memory or in tiers. A digest is kept as 32
+// bits, so one in 4 billion damaged rows is not detected. Each row takes 15 to 23 bytes.
 //
 // Any int64 is a legal key. A round visits the keys in the order of their hashes, a few at a time;
 // keys may be set and erased between two calls. A key that is present during the whole round is
 // visited once. If the memory grew during the round, the key may be visited twice.
 //
-// Any thread may call. A call may throw std::bad_alloc; some of its keys are then set.
+// Any thread may call. A call may throw std::bad_alloc; some of the call's keys may then already be
+// set.
 #pragma once
 
 #include <array>

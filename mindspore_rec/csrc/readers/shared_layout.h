@@ -6,9 +6,9 @@
 //
 //   | Control | arena: indexes, overlays, roots, blobs | rows of table 0 | rows of table 1 | ...
 //
-// The file is sparse: each part has as much address space as it may ever need, but only used pages
-// take memory. A reader finds all its data from one root, and a root describes one state of all
-// tables:
+// The file is sparse: each part reserves all the address space that it may ever need, but only used
+// pages take memory. A reader finds all its data from one root, and a root describes one state of
+// all tables:
 //
 //   Control.roots[sequence] -> Root -> blob (Python's part of the state), status
 //                                   -> TableRoot -> overlay: keys that a delta changed

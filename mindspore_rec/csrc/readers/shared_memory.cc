@@ -60,7 +60,7 @@ uint64_t FileBytes(int fd) {
 }
 
 // Return the number of bytes of memory that the system reports as available. If the system reports
-// none, return the largest number.
+// no number, return the largest possible number.
 uint64_t AvailableBytes() {
   std::FILE* file = std::fopen("/proc/meminfo", "re");
   if (file == nullptr) return std::numeric_limits<uint64_t>::max();

@@ -101,10 +101,10 @@ struct Kernels {
   // Writes the first value for `key` to `out`.
   void (*initialize)(const Initializer& init, int64_t key, int dim, float* out);
 
-  // The first function is for rows of int8, and the second function is for rows of int4. Both
-  // functions compute out = factor * sum over i of weight[i] * rows[i]. If `weight` is null, all
-  // weights are 1. For a null row, the value is `unknown`. Each pointer in `rows` is the address of
-  // a row's scale (rows/quantised_row.h).
+  // Element 0 is the function for rows of int8, and element 1 is the function for rows of int4.
+  // Each function computes out = factor * sum over i of weight[i] * rows[i]. If `weight` is null,
+  // all weights are 1. For a null row, the value is `unknown`. Each pointer in `rows` is the
+  // address of a row's scale (rows/quantised_row.h).
   void (*pool_quantised[2])(const char* const* rows, const float* weight, size_t n,
                             const float* unknown, float factor, int dim, float* out);
 };

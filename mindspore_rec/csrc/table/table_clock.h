@@ -28,8 +28,8 @@ class TableClock {
   void SetHorizon(const Horizon& horizon);
   int64_t step();
   uint32_t time();
-  // Return the first event time of the table, or 0 if the table never had an event time. Rows that
-  // are older than the first event time have this time, too.
+  // Return the first event time of the table, or 0 if the table never had an event time. A row that
+  // is older than the first event time gets the first event time.
   uint32_t first_time();
 
  private:

@@ -17,7 +17,7 @@
 //    still works. Only a failed sync makes it necessary to open the tier again for writing.
 //  * Only one process at a time can open a tier for writing (a lock on the directory's LOCK file).
 //  * A Scan reads the log in order, one or two megabytes at a time, and needs a few such buffers of
-//    memory. Rows that were appended during the scan are read at its end, one by one.
+//    memory. Rows that were appended during the scan are read at the end of the scan, one by one.
 //
 // Any thread may call any member; Close ends all other calls. A forked child must neither use nor
 // destroy a tier of its parent, because the background thread exists only in the parent.
@@ -143,7 +143,7 @@ class SsdTier : public Tier {
   Segment& SegmentOf(uint64_t position) const { return *(*segments_)[OrdinalOf(position)]; }
   std::vector<Extent> Plan(std::vector<Request>* requests, const SegmentTable& segments) const;
   // Requires write_mutex_. Makes head_ a segment with room; returns false if fewer than `spare`
-  // segments of max_bytes would remain.
+  // free segments within max_bytes would remain.
   bool MakeRoom(uint64_t spare);
   bool HasSpace(uint64_t spare) const;  // under write_mutex_ or state_mutex_
   void SealHead();

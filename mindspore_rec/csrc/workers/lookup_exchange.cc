@@ -182,7 +182,7 @@ void LookupExchange::FinishHere(One* one) {
 size_t LookupExchange::MessageBytes(const One& one, size_t rows) const {
   const size_t bytes = rows * one.row_bytes();
   // The rows of a single lookup are sent without a copy. The rows of several lookups are padded, so
-  // that each lookup's rows begin aligned.
+  // that each lookup's rows begin at an aligned address.
   return lookups_.size() == 1 ? bytes : Padded(bytes);
 }
 

@@ -51,10 +51,10 @@ struct TableReplaced : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Creates a table. Throws std::invalid_argument if the name is empty, NameTaken if an open table of
-// the same scope has it. With `replace`, the new table takes the name instead, and FindTable
-// refuses the older table until the new one is closed. Any thread may call CreateTable. In a forked
-// child, the parent's tables are not open.
+// Creates a table. Throws std::invalid_argument if the name is empty, and NameTaken if an open
+// table of the same scope has the name. With `replace`, the new table takes the name instead, and
+// FindTable refuses the older table until the new table is closed. Any thread may call CreateTable.
+// In a forked child, the parent's tables are not open.
 std::shared_ptr<Registered> CreateTable(const TableConfig& config, bool replace = false);
 
 // Throws TableClosed if that table was closed, and TableReplaced if a newer table has its name.

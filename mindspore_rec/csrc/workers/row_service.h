@@ -36,7 +36,7 @@ class RowService {
 
   // Tag of requests. Replies have tags after kFirstReplyTag. The tag kFirstReplyTag itself is for
   // replies to requests without a valid reply tag. Lower tags are for other messages on the
-  // channel, which the service must not take for requests.
+  // channel, which the service must not treat as requests.
   static constexpr int kRequestTag = 8192;
   static constexpr int kFirstReplyTag = kRequestTag + 1;
 

@@ -15,7 +15,7 @@
 // A worker without a batch in a step (WorkerGroup::idle) takes part without keys. The training
 // lookups of an idle worker return zeros, and its gradients are dropped.
 //
-// ShardedTable is thread safe like Table.
+// ShardedTable is as thread safe as Table.
 #pragma once
 
 #include <cstdint>
@@ -79,7 +79,7 @@ class ShardedTable {
   // call Prefetch, with an exchange that no operator uses.
   int64_t Prefetch(TableExchange* ahead, const IdView& ids);
 
-  // Sum the gradient of this worker's lookup with that ticket by key, for ExchangeGradients.
+  // Sum the gradient of this worker's lookup `ticket` by key, for ExchangeGradients.
   void Accumulate(int64_t ticket, const Gradient& grad, size_t grad_rows);
   // Return the sum of squares of the gradients of all workers' rows, after ExchangeGradients.
   double GradientSquaredNorm();

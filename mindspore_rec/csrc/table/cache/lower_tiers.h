@@ -45,8 +45,8 @@ class LowerTiers {
   void AddRows(int64_t more) { rows_ += more; }
   Fetches& fetches() { return fetches_; }
 
-  // Call fn, which calls a tier, and return its result. An exception other than std::bad_alloc
-  // becomes a std::runtime_error with the table's name.
+  // Call fn, which calls a tier, and return the result of fn. An exception other than
+  // std::bad_alloc becomes a std::runtime_error with the table's name.
   template <typename Fn>
   auto OnTier(Fn fn) const;
 
@@ -78,7 +78,8 @@ class LowerTiers {
   // of the row.
   void Write(std::vector<int64_t> keys, std::vector<char> rows);
   // Write the queued rows to the tiers, if possible. If a tier is full or unavailable, or if memory
-  // is short, the rows stay in the queue. Reading a whole table also works with queued rows.
+  // is short, the rows stay in the queue. Reading a whole table also works while rows are in the
+  // queue.
   void DrainIfPossible();
   // Call fn for each part of the rows that are in a lower tier only. Due rows are included.
   void Walk(const std::function<void(KeyedRows&)>& fn);
@@ -102,12 +103,11 @@ class LowerTiers {
   // Replace the rows by the copies that Relay has made. Returns the old queue, whose rows are no
   // longer read.
   std::shared_ptr<WriteBehind> Adopt(Relaid relaid) noexcept;
-  // Clear tiers that the table no longer uses. If an attempt fails, later attempts are made by the
-  // thread of the queue, by Flush, before the next change of the layout, and by Close. Until an
-  // attempt succeeds, the old rows only take space. The table never reads the old rows: a
-  // generation is opened a second time only after its rows have been cleared. Flush throws as long
-  // as the old rows exist. So a later run can find old rows only if this run ends without a
-  // successful Flush.
+  // Clear tiers that the table no longer uses. If clearing fails, the thread of the queue, Flush,
+  // the next change of the layout and Close try to clear the tiers again. Until the tiers are
+  // cleared, the old rows only take space. The table never reads the old rows: a generation is
+  // opened a second time only after its rows have been cleared. Flush throws as long as the old
+  // rows exist. So a later run can find old rows only if this run ends without a successful Flush.
   void DropStale(std::shared_ptr<WriteBehind> queue);
   // Clear the tiers that DropStale could not clear. Throws the tier's exception.
   void DrainStale();
@@ -138,9 +138,9 @@ class LowerTiers {
   std::unique_ptr<TierScan> sweep_;  // null: the next Sweep starts at the beginning
   TierScrub scrub_;
   // Queues in front of tiers that are no longer read: tiers of an earlier layout, or of a new
-  // layout whose creation failed. A queue here contains only the request to clear its tier, and
-  // retries this request by itself. Flush and the next change of the layout wait until these queues
-  // are empty.
+  // layout whose creation failed. A queue in this list contains only the request to clear its tier,
+  // and retries this request by itself. Flush and the next change of the layout wait until all
+  // queues in this list are empty.
   std::vector<std::shared_ptr<WriteBehind>> stale_;
 };
 

@@ -55,9 +55,9 @@ class UpperTier {
   void FindAhead(Batch* batch, uint16_t number, std::vector<uint32_t>* missing);
   // Return whether host memory has a row of key, even if the row is due.
   bool Holds(int64_t key) const;
-  // Return whether host memory has a row of key, and hold the row for that prefetched batch.
+  // Return whether host memory has a row of key, and hold the row for prefetched batch `number`.
   bool HoldAhead(int64_t key, uint16_t number);
-  // Record that prefetched batches up to that number no longer need their rows.
+  // Record that prefetched batches up to number `number` no longer need their rows.
   void ReleaseUpTo(int64_t number);
 
   // ---- promote
@@ -83,7 +83,7 @@ class UpperTier {
 
   // ---- demote
 
-  // Choose about `rows` rows to demote: the rows of the lowest priority in a sample. Rows held by
+  // Choose about `rows` rows to demote: the rows with the lowest priority in a sample. Rows held by
   // the step or the call are never chosen. Rows held by prefetched batches are chosen only if
   // `prefetched` is true. The result is sorted by shard and place.
   VictimCandidates Victims(size_t rows, bool by_count, bool prefetched);
@@ -114,11 +114,11 @@ class UpperTier {
   void NoteEvicted(const char* block, EvictionReason reason);
   // Whether changes are recorded.
   bool recording() const;
-  // Make room to record as deleted: all rows in host memory, these keys in lower tiers, and all
-  // keys of a vocabulary. Throws std::bad_alloc.
+  // Make room to record keys as deleted: the keys of all rows in host memory, `keys` in lower
+  // tiers, and all keys of a vocabulary. Throws std::bad_alloc.
   void ReserveDeleted(const std::vector<int64_t>& keys);
-  // Record these keys in lower tiers, and all keys of a vocabulary, as deleted: their rows are gone
-  // or have first values.
+  // Record `keys` in lower tiers and all keys of a vocabulary as deleted. Their rows are gone or
+  // have first values.
   void NoteDeleted(const std::vector<int64_t>& keys) noexcept;
 
   // Whether the digest of all rows is kept (shard_digests.h). If the digest is kept, the code of

@@ -28,7 +28,8 @@ namespace msrec {
 struct DeviceConfig {
   int64_t rows = 0;
   bool lfu = false;
-  // Whether `values` and the states are in host memory. If false, the caller moves rows.
+  // Whether `values` and the states are in host memory. If the memory is not shared, the caller
+  // moves rows.
   bool shared = true;
 };
 
