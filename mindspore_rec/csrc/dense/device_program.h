@@ -65,7 +65,7 @@ class DeviceProgram {
   BatchRun RunOn(const BatchRun& host, Kept* kept);
   void UploadParameters(const BatchRun& host, Kept* kept);
   void UploadExtras(const BatchRun& host, Kept* kept);
-  // Returns device memory for consecutive matrices of these widths.
+  // Returns device memory for consecutive matrices with the widths `widths`.
   std::vector<float*> Stage(const std::vector<int64_t>& widths, int64_t rows, DeviceMemory* memory);
   void DownloadPartials(const BatchRun& run, BatchRun* host);
   void ParameterGradients(BatchRun run, BatchRun* host);

@@ -12,7 +12,8 @@ namespace {
 // Several tables in one operator. Column t of a tensor belongs to the table of descriptor t.
 class Group {
  public:
-  // The columns are the last dimension of `tensor`, or the last but one if `inner` is 1.
+  // The columns are the last dimension of `tensor`, or the second-to-last dimension if `inner` is
+  // 1.
   Group(const Args& args, int tensor, int descriptors, int inner = 0)
       : args_(args),
         tensor_(tensor),

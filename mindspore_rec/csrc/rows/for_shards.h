@@ -9,7 +9,7 @@
 
 namespace msrec {
 
-// One thread finishes a batch of at most this many ids before a second thread could wake up.
+// Maximum number of ids in a batch that one thread finishes before a second thread could wake up.
 constexpr size_t kSerialIds = 1024;
 
 template <typename Fn>

@@ -7,8 +7,8 @@
 // walk reads the record. A walk that reaches the end of the log finds every row. If writers keep
 // moving the end away, the walk stops after twice the initial size of the log. The walk then
 // searches the index, part by part, for keys whose rows lie after the reached point, and looks up
-// these keys. If the index still points to a row before that point, the row was there when the walk
-// passed, and was returned then.
+// these keys. If the index points to a row before the reached point, the walk has already returned
+// the row.
 //
 // The key of a damaged record is unknown, so only a walk through the index shows whether the record
 // is a live row. Damaged records are collected as doubts and resolved together, at the latest at

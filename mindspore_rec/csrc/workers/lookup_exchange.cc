@@ -40,7 +40,8 @@ std::string OperationName(const LookupRequest* requests, size_t n, bool train) {
   return KindOf(requests[0], train) + TableNames(tables);
 }
 
-// Convert n floats in place to another type. All numbers must be exact in that type.
+// Convert n floats in place to another type. All n floats must be exactly representable in the
+// other type.
 void NarrowInPlace(NumberType type, size_t n, float* numbers) {
   if (type == NumberType::kFloat32) return;
   constexpr size_t kPart = 1024;

@@ -5,8 +5,9 @@
 // else.
 //
 // A request is one message: the tag of its reply, its kind, the table's name, and arguments
-// (row_messages.h). The reply is one message with that tag. The service never waits for another
-// worker while it holds a table's lock, so an answer waits at most for an operation on the table.
+// (row_messages.h). The reply is one message with the tag that the request contains. The service
+// never waits for another worker while it holds a table's lock, so an answer waits at most for an
+// operation on the table.
 #pragma once
 
 #include <atomic>

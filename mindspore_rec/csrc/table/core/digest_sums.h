@@ -23,8 +23,8 @@ class DigestSums {
   explicit DigestSums(const Eviction& eviction)
       : by_steps_(eviction.max_idle_steps >= 0), by_seconds_(eviction.max_idle_seconds >= 0) {}
 
-  // True if there is one sum per time at which rows were last seen. If false, there is one sum of
-  // all rows, which needs no memory per row.
+  // True if there is one sum per time at which rows were last seen. If by_age() is false, there is
+  // one sum of all rows, which needs no memory per row.
   bool by_age() const { return by_steps_ || by_seconds_; }
 
   void Clear() noexcept {

@@ -101,8 +101,8 @@ void StepLookups::Accumulate(int64_t ticket, const Gradient& grad, size_t grad_r
                                              std::to_string(it->second->grad_rows)));
   }
   const int dim = core_->config.dim;
-  // Do first what can fail. After a failure, the lookup is still recorded, and its gradient can be
-  // added later.
+  // First do the operations that can fail. After a failure, the lookup is still recorded, and its
+  // gradient can be added later.
   if (outstanding_.begin()->first < ticket) {
     const size_t numbers = grad_rows == 0 ? 0 : ((grad_rows - 1) * it->second->stride + 1) * dim;
     Deferred& waiting = deferred_[ticket];

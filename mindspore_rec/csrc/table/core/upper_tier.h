@@ -63,8 +63,8 @@ class UpperTier {
   // ---- promote
 
   // Make room for a batch whose keys are unique. Memory then cannot run out while missing rows are
-  // promoted, rows that no tier has are inserted, and the batch's keys are recorded. This room is
-  // in addition to the room for `pending`, which may be null. Throws std::bad_alloc.
+  // promoted, rows that no tier has are inserted, and the batch's keys are recorded. The room for
+  // the batch is in addition to the room for `pending`, which may be null. Throws std::bad_alloc.
   void Reserve(const Batch& batch, const std::vector<uint32_t>* missing,
                const PendingRows* pending);
   // For each i with found[i], promote the row of keys[i] from a lower tier; at[i] is the key's
@@ -117,8 +117,8 @@ class UpperTier {
   // Make room to record keys as deleted: the keys of all rows in host memory, `keys` in lower
   // tiers, and all keys of a vocabulary. Throws std::bad_alloc.
   void ReserveDeleted(const std::vector<int64_t>& keys);
-  // Record `keys` in lower tiers and all keys of a vocabulary as deleted. Their rows are gone or
-  // have first values.
+  // Record `keys` in lower tiers and all keys of a vocabulary as deleted. The rows of these keys
+  // are gone or have first values.
   void NoteDeleted(const std::vector<int64_t>& keys) noexcept;
 
   // Whether the digest of all rows is kept (shard_digests.h). If the digest is kept, the code of
