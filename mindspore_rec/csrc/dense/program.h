@@ -159,7 +159,7 @@ class DenseProgram {
   // Returns the extra inputs that layers read, by number.
   const std::map<int, ExtraInput>& extra_inputs() const { return extra_inputs_; }
   // Floats per row. If the program runs on a device, the saved values are in the device's memory.
-  // On the host, `saved` has only the number of the forward pass.
+  // For a program on a device, the host's array `saved` has only the number of the forward pass.
   int64_t saved_width() const { return device_ != nullptr ? kNameWidth : saved_width_; }
   int64_t gradient_width() const { return device_ != nullptr ? 0 : gradient_width_; }
   int64_t packed_bytes() const { return packed_bytes_; }

@@ -52,7 +52,7 @@ class RowHandles {
 
   // Whether a handle belongs to a key without a row.
   static bool NoRow(const int64_t* handle) { return handle[0] == -1; }
-  // Return the worker that has the row of a handle. The table must be over workers.
+  // Return the worker that has the row of a handle. The table must be a table over several workers.
   static uint32_t WorkerOf(const int64_t* handle);
   // Turn another worker's handle into a handle of this worker's table. A handle for a key without a
   // row remains a handle for a key without a row.

@@ -182,9 +182,9 @@ class SsdTier : public Tier {
   BatchReader reader_;
 
   // The mutexes are locked in this order: collect, write, state. Only one collection runs at a
-  // time, under `collect`. Only one writer runs at a time, under `write`. The index changes only
-  // while `write` and `state` are both locked, so either lock is enough to read the index. The
-  // mutex `state` guards the members below, and is never held during a file access.
+  // time, with `collect` locked. Only one writer runs at a time, with `write` locked. The index
+  // changes only while `write` and `state` are both locked, so either lock is enough to read the
+  // index. The mutex `state` guards the members below, and is never held during a file access.
   std::mutex collect_mutex_;
   std::mutex write_mutex_;
   mutable std::mutex state_mutex_;

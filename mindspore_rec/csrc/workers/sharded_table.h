@@ -94,8 +94,7 @@ class ShardedTable {
 
   using Kept = std::map<int64_t, std::unique_ptr<KeptLookup>>;
 
-  // Maximum numbers of spare lookups, and of lookups that wait for a gradient. StepLookups has the
-  // same limits.
+  // Maximum numbers of spare lookups and of lookups that wait for a gradient, as in StepLookups.
   static constexpr size_t kMaxSpare = 4;
   static constexpr size_t kMaxKept = 512;
 
@@ -144,8 +143,8 @@ void LookUpOverWorkers(LookupRequest* requests, size_t n, bool train);
 // Send the gradients of these tables' lookups to the owners of the rows, in one exchange. The
 // gradients of each worker are multiplied by the worker's weight in the step. Gradients of tables
 // with `narrow` are sent as bfloat16. After a failure the tables have no gradients and lookups any
-// more. `check` may throw an error of this worker. Requires: at least one table, no table twice,
-// and the same exchange for all tables.
+// more. `check` may throw an error of this worker. Requires: at least one table, each table only
+// once, and the same exchange for all tables.
 void ExchangeGradients(const std::vector<ShardedTable*>& tables, const std::vector<bool>& narrow,
                        const std::function<void()>& check = {});
 

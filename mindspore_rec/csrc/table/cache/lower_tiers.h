@@ -55,8 +55,8 @@ class LowerTiers {
   // Return the queue as a shared pointer, for a thread that uses the queue without the table's
   // mutex.
   std::shared_ptr<WriteBehind> SharedQueue();
-  // Continue a slow walk over the tiers, without the queue: set `keys` and `rows` to the next rows,
-  // about `most`. Returns false at the end of the walk; the next call then begins a new walk.
+  // Continue a slow walk over the tiers, but not over the queue. Set `keys` and `rows` to about
+  // `most` next rows. Returns false at the end of the walk; the next call then begins a new walk.
   // Requires Queue().
   bool Sweep(size_t most, std::vector<int64_t>* keys, std::vector<char>* rows);
   void RestartSweep() noexcept { sweep_.reset(); }

@@ -161,8 +161,8 @@ class Shard {
   // ---- with lower tiers (shard_tiers.cc)
 
   // Fill batch->row with the rows that are in host memory, and hold these rows in host memory. If
-  // `hold` is kBatch, hold the rows for prefetched batch `number`. Append the positions of the
-  // batch's other keys to `missing`.
+  // `hold` is kBatch, hold the rows for prefetched batch `number`. Append the positions of the keys
+  // without a row in host memory to `missing`.
   void FindInHost(Batch* batch, Hold hold, uint16_t number, std::vector<uint32_t>* missing);
   // Insert a row from a lower tier and return the new row. If the key already has a row in host
   // memory, return null. Requires room.
@@ -210,8 +210,8 @@ class Shard {
   void Drop(uint32_t id, EvictionReason reason);
   void CountEvicted(EvictionReason reason);
   void Release(uint32_t id) noexcept;
-  // Call fn(i, place) for n keys in order. For a key without a row, `place` is Index::kNone. The
-  // first `bytes` bytes of the rows are prefetched for several rows at once.
+  // Call fn(i, place) for n keys in order. For a key without a row, `place` is Index::kNone. For
+  // several rows at once, the first `bytes` bytes of each row are prefetched.
   template <typename Fn>
   void ForPlaces(const int64_t* keys, size_t n, size_t bytes, const Fn& fn) const;
   // Call fn(place, row) for the rows that were touched in the current epoch. A row may be passed

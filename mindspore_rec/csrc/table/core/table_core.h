@@ -24,7 +24,8 @@
 namespace msrec {
 
 struct TableCore {
-  // Throws for a configuration out of range, and OutOfMemory if the shards do not fit into memory.
+  // Throws if the configuration is out of range. Throws OutOfMemory if the shards do not fit into
+  // memory.
   explicit TableCore(const TableConfig& config);
   ~TableCore();
   TableCore(const TableCore&) = delete;

@@ -35,7 +35,7 @@ class UpperTier {
   // Requires: core outlives this object.
   explicit UpperTier(TableCore* core) : core_(*core) {}
 
-  // Return the message with the table's name in front. The mutex is not required.
+  // Return the message with the table's name in front. This call does not require the mutex.
   std::string Where(const std::string& what) const;
   const ShardContext& context() const;
   TableMutex* mutex() const;
@@ -68,10 +68,10 @@ class UpperTier {
   void Reserve(const Batch& batch, const std::vector<uint32_t>* missing,
                const PendingRows* pending);
   // For each i with found[i], promote the row of keys[i] from a lower tier; at[i] is the key's
-  // place in the batch. `rows` has the consecutive blocks of the rows. A null `rows` means that the
-  // rows will be overwritten. Adds the number of promoted rows to *promoted. Throws std::bad_alloc;
-  // the rows promoted before the failure then stay in host memory, unless `rows` is null. Requires
-  // Reserve.
+  // place in the batch. `rows` contains the blocks of the rows, one after another. A null `rows`
+  // means that the rows will be overwritten. Adds the number of promoted rows to *promoted. Throws
+  // std::bad_alloc; the rows promoted before the failure then stay in host memory, unless `rows` is
+  // null. Requires Reserve.
   void Promote(Batch* batch, const std::vector<uint32_t>& at, const std::vector<int64_t>& keys,
                const char* rows, const bool* found, Hold hold, int64_t* promoted);
   // For each i of `of`, promote keys[i] with block i of `rows`, and hold the row for prefetched
