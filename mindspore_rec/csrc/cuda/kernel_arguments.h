@@ -118,8 +118,8 @@ struct ChunkSumArguments {
   float* partial;
 };
 
-// Adds the partial sums of all chunks to sums[column], in the order of the chunks, with one thread
-// for each column.
+// Adds the partial sums of all chunks to sums[column], in the order of the chunks. The kernel has
+// one thread for each column.
 struct JoinChunksArguments {
   int64_t width, chunks;
   const float* partial;

@@ -253,7 +253,7 @@ bool Multiplies() {
   ProductShape small;
   small.m = small.n = small.k = small.lda = small.ldb = small.ldc = kSide;
   if (bfloat16_is_fast) small.type = FactorType::kBFloat16;
-  // All elements of the test matrices are 1; a bfloat16 is the upper half of a float32.
+  // All elements of the test matrices are 1. A bfloat16 is the upper half of a float32.
   const float one = 1.0f;
   uint32_t bits;
   std::memcpy(&bits, &one, sizeof(bits));

@@ -69,7 +69,7 @@ class KeptDigests {
   // Return the least hash in a part whose home is `home`.
   static uint64_t FirstHash(size_t part, size_t home, size_t homes);
   // Return the place of a key. If the key is missing, return the free place for the key, or the end
-  // of the places if none is free.
+  // of the places if no place is free.
   static size_t Find(const Part& part, uint64_t hash, int64_t key);
   // Give a part at least `homes` homes.
   void Resize(Part* part, size_t homes) const;

@@ -43,7 +43,7 @@ class RowOptimizer {
   // tiers.
   std::shared_ptr<WriteBehind> Adopt(Relaid relaid) noexcept;
 
-  // Return the constants of one step. Throws if an argument of the step is out of range, and
+  // Return the constants of one step. Throws if an argument of the step is out of range, and throws
   // std::runtime_error if the step belongs to a replaced rule.
   StepConstants Constants(const StepInput& input) const;
 

@@ -240,8 +240,8 @@ void SsdScan::KeepLive(const std::shared_ptr<Segment>& segment, size_t ordinal) 
   }
 }
 
-// Requires: the records at `slots` of the segment, in ascending order, were just read and are
-// damaged.
+// Requires: `slots` is in ascending order, and the segment's records at these slots were just read
+// and are damaged.
 void SsdScan::Doubt(const std::shared_ptr<Segment>& segment, size_t ordinal,
                     const std::vector<uint64_t>& slots) {
   if (ordinal >= doubts_.size()) doubts_.resize(ordinal + 1);

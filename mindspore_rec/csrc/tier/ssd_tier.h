@@ -16,8 +16,9 @@
 //  * If the disk is full or fails, or max_bytes is reached, writing throws IoError, and reading
 //    still works. Only a failed sync makes it necessary to open the tier again for writing.
 //  * Only one process at a time can open a tier for writing (a lock on the directory's LOCK file).
-//  * A Scan reads the log in order, one or two megabytes at a time, and needs a few such buffers of
-//    memory. Rows that were appended during the scan are read at the end of the scan, one by one.
+//  * A Scan reads the log in order, one or two megabytes at a time, and needs memory for a few
+//    buffers of this size. Rows that were appended during the scan are read at the end of the scan,
+//    one by one.
 //
 // Any thread may call any member; Close ends all other calls. A forked child must neither use nor
 // destroy a tier of its parent, because the background thread exists only in the parent.

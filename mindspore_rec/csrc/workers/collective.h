@@ -94,11 +94,11 @@ class Collective {
   }
   bool failed() const { return error_ != nullptr; }
 
-  // Number of bytes that this worker will send to each worker by the next Exchange; 0 at first.
+  // Number of bytes that this worker will send to each worker in the next Exchange; 0 at first.
   std::vector<size_t>& send_bytes() { return exchange_->send_bytes; }
   // Tell each worker how many bytes it will receive from this worker, and make room in
-  // memory().recv. Throws if the operation failed on a worker, and WorkerError if the workers are
-  // at different operations.
+  // memory().recv. Throws if the operation failed on a worker, and throws WorkerError if the
+  // workers are at different operations.
   void Begin();
   // Number of bytes that each worker will send to this worker, and the sum of these numbers.
   const std::vector<size_t>& received_bytes() const { return exchange_->received_bytes; }

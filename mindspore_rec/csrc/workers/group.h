@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The workers of a job, from the view of one worker: its channels to the other workers, and the
-// step that all workers do together.
+// The workers of a job, as seen by one worker: its channels to the other workers, and the step that
+// all workers do together.
 #pragma once
 
 #include <array>

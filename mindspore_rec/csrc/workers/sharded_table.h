@@ -40,8 +40,8 @@ struct KeptLookup {
   size_t grad_rows = 0;
   bool idle = false;
   bool summed = false;  // `sums` is filled
-  // The next members describe the keys that this worker owns, from the batches of all workers,
-  // worker 0's keys first.
+  // The members below describe the keys that this worker owns. The keys come from the batches of
+  // all workers, worker 0's keys first.
   int64_t owner_ticket = 0;
   std::vector<size_t> received;  // number of each worker's
   size_t owned = 0;              // their number
