@@ -191,8 +191,8 @@ class DenseProgram {
   // use the same memory one after another.
   enum class Area { kNone, kSaved, kGradients, kScratch, kBrief };
 
-  // The place of a value's matrix [rows, ld] in an area. The matrix of a slice begins after
-  // `column` floats per row of the slice.
+  // The place of a value's matrix [rows, ld] in an area. Before the matrix, the area has `column`
+  // floats for each row.
   struct Place {
     Area area = Area::kNone;
     int64_t column = 0;

@@ -54,7 +54,7 @@ struct IdFilter {
   bool has_padding = false;
   int64_t padding_key = 0;   // dropped where has_padding
   uint32_t coefficient = 1;  // weight of an occurrence in a key's count
-  // Number of occurrences for which each id counts; null means 1 for every id. The array must stay
+  // Number of occurrences that each id represents; null means 1 for every id. The array must stay
   // valid until the batch's keys are made distinct.
   const uint32_t* counts = nullptr;
 
@@ -95,7 +95,7 @@ struct Batch {
   Buffer<uint32_t> occurrences;
   Buffer<char*> row;  // null: reads the unknown value and is not trained
 
-  // Return the number of occurrences for which the distinct key at i counts.
+  // Return the number of occurrences that the distinct key at i represents.
   uint32_t Occurrences(size_t i) const {
     return static_cast<uint32_t>(
         std::min<uint64_t>(uint64_t{occurrences[i]} * coefficient, 0xffffffffu));

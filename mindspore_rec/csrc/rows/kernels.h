@@ -48,7 +48,7 @@ struct RowKernels {
   void (*pool)(char* const* rows, const uint32_t* index, const float* weight, size_t n,
                const float* default_row, float scale, int dim, float* out);
 
-  // Updates each row that is not null by one optimizer step. `sums` has a gradient of dim floats
+  // Applies one optimizer step to each row that is not null. `sums` has a gradient of dim floats
   // for each row.
   void (*step)(const StepConstants& c, int dim, char* const* rows, const float* sums, size_t n);
 

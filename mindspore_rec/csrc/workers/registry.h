@@ -58,8 +58,8 @@ struct TableReplaced : std::runtime_error {
 std::shared_ptr<Registered> CreateTable(const TableConfig& config, bool replace = false);
 
 // Throws TableClosed if table `id` was closed, and TableReplaced if a newer table has the table's
-// name. Throws ForkedProcess if the table belongs to the parent of this forked child, and
-// std::invalid_argument if there never was such a table.
+// name. Throws ForkedProcess if the table belongs to the parent of this forked child, and throws
+// std::invalid_argument if there never was a table `id`.
 std::shared_ptr<Registered> FindTable(int64_t id);
 
 // Returns the newest open table with this name in the program's own scope; null if there is none.

@@ -12,8 +12,8 @@
 // and Step. A failure on one worker throws on all workers (collective.h), and no rows change. Each
 // owner first prepares the lookup, all owners agree, and then the lookup is done.
 //
-// A worker without a batch in a step (WorkerGroup::idle) takes part without keys. The training
-// lookups of an idle worker return zeros, and its gradients are dropped.
+// A worker without a batch in a step (WorkerGroup::idle) takes part in the exchanges, but sends no
+// keys. The training lookups of an idle worker return zeros, and its gradients are dropped.
 //
 // ShardedTable is as thread safe as Table.
 #pragma once
@@ -71,7 +71,7 @@ class ShardedTable {
   // These methods match the methods of Table, but do not support a replicated table. Only the
   // worker that looked up a row can use the row's handle.
   void LookupWithHandles(const IdView& ids, const IdFilter& filter, float* out, int64_t* handles);
-  // After a failure, the table has no gradients and lookups any more.
+  // After a failure, the table has neither gradients nor lookups.
   void AccumulateByHandle(const int64_t* handles, size_t n, const float* grad);
 
   // Request the rows of later batches: each owner begins to promote its rows for the ids of all
@@ -142,8 +142,8 @@ void LookUpOverWorkers(LookupRequest* requests, size_t n, bool train);
 
 // Send the gradients of these tables' lookups to the owners of the rows, in one exchange. The
 // gradients of each worker are multiplied by the worker's weight in the step. Gradients of tables
-// with `narrow` are sent as bfloat16. After a failure the tables have no gradients and lookups any
-// more. `check` may throw an error of this worker. Requires: at least one table, each table only
+// with `narrow` are sent as bfloat16. After a failure, the tables have neither gradients nor
+// lookups. `check` may throw an error of this worker. Requires: at least one table, each table only
 // once, and the same exchange for all tables.
 void ExchangeGradients(const std::vector<ShardedTable*>& tables, const std::vector<bool>& narrow,
                        const std::function<void()>& check = {});

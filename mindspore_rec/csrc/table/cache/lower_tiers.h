@@ -55,9 +55,9 @@ class LowerTiers {
   // Return the queue as a shared pointer, for a thread that uses the queue without the table's
   // mutex.
   std::shared_ptr<WriteBehind> SharedQueue();
-  // Continue a slow walk over the tiers, but not over the queue. Set `keys` and `rows` to about
-  // `most` next rows. Returns false at the end of the walk; the next call then begins a new walk.
-  // Requires Queue().
+  // Continue a slow walk over the tiers, but not over the queue. Set `keys` and `rows` to the next
+  // rows, about `most` rows in total. Returns false at the end of the walk; the next call then
+  // begins a new walk. Requires Queue().
   bool Sweep(size_t most, std::vector<int64_t>* keys, std::vector<char>* rows);
   void RestartSweep() noexcept { sweep_.reset(); }
   // Continue the walk that checks every record: read about `most` records. Returns the number of
@@ -123,7 +123,8 @@ class LowerTiers {
   size_t queued_rows() const { return queue_ == nullptr ? 0 : queue_->waiting_rows(); }
 
  private:
-  // Limit of bytes in the queue. If queued rows take more bytes, a step has to wait.
+  // Limit of bytes in the queue. If the queued rows take more bytes than this limit, a step has to
+  // wait.
   static constexpr size_t kQueueBytes = size_t{64} << 20;
 
   std::shared_ptr<TierChain> OpenChain(int generation, size_t row_bytes);

@@ -149,8 +149,8 @@ class Shard {
   // Requires: the context has the new layout. Also requires changes().Reserve(size()); without that
   // reservation, Adopt may throw halfway.
   void Adopt(SlabStore* relaid);
-  // Emptied allocates the memory for the argument of Clear. Throws std::bad_alloc. Clear drops all
-  // rows and records each row as deleted.
+  // Emptied allocates the memory that the caller passes to Clear. Throws std::bad_alloc. Clear
+  // drops all rows and records each row as deleted.
   struct Empty {
     std::unique_ptr<SlabStore> rows;
     std::unique_ptr<Index> index, candidates;
@@ -214,8 +214,8 @@ class Shard {
   // several rows at once, the first `bytes` bytes of each row are prefetched.
   template <typename Fn>
   void ForPlaces(const int64_t* keys, size_t n, size_t bytes, const Fn& fn) const;
-  // Call fn(place, row) for the rows that were touched in the current epoch. A row may be passed
-  // more than once.
+  // Call fn(place, row) for the rows that were touched in the current epoch. The function fn may be
+  // called more than once for a row.
   template <typename Fn>
   void ForTouched(size_t bytes, const Fn& fn) const;
   // Compute the digests of the rows that were touched in the current epoch. With `clear`, also
