@@ -66,8 +66,8 @@ class Layer {
   // slice's partial sums.
   virtual void Backward(const SliceRun& slice) const = 0;
 
-  // Does the layer's work between two stages, on one thread. Called only for the last layer of a
-  // stage.
+  // Does the layer's work between two stages, on one thread. The function is called only for the
+  // last layer of a stage.
   virtual void BetweenForward(const BatchRun&) const {}
   virtual void BetweenBackward(const BatchRun&) const {}
 

@@ -45,7 +45,8 @@ class Group {
     }
     return args_.Data<float>(i, what, rows_ * columns_ * dim);
   }
-  // Throws if the lookup of any table would throw. Called before any lookup inserts rows.
+  // Throws if the lookup of any table would throw. The function is called before any lookup inserts
+  // rows.
   void CheckLookups(bool train) const {
     for (size_t column = 0; column < columns_; ++column) {
       Call table = CallOf(column, OpKind::kCount);

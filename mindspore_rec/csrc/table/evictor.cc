@@ -90,8 +90,8 @@ void Evictor::SetEventTime(int64_t seconds) {
   context.time = static_cast<uint32_t>(seconds);
   // Rows that are older than the first event time get the first event time.
   if (first) {
-    // If there is an earlier first event time, the clock has been set back to no event time after
-    // it. Rows with the earlier first event time no longer match the kept digest.
+    // If an earlier first event time exists, the clock was set back to no event time in between.
+    // Rows with the earlier first event time no longer match the kept digest.
     if (context.first_time != 0) core_.DropDigest();
     context.first_time = context.time;
     ForAllShards([&](int s) { core_.shards[s]->StampTime(); });
