@@ -26,13 +26,13 @@ std::string Where(const PyTable& self, const std::string& what);
 // Returns a view of the ids in the array, without a copy. Throws unless the array is int32 or int64
 // and C-contiguous. Error messages begin with `argument`.
 IdView Ids(const pybind11::array& array, const std::string& argument);
-// Calls Ids() so that its error messages begin with the table's name.
+// Calls Ids(), with error messages that begin with the table's name.
 IdView Ids(const PyTable& self, const pybind11::array& array, const std::string& argument);
 
 // Calls Ids() for an array that must have one dimension.
 IdView IdVector(const pybind11::array& array, const std::string& argument);
 
-// Returns a path as text, like os.fspath.
+// Returns a path as text, as os.fspath does.
 std::string PathOf(const pybind11::object& path);
 
 // Returns the floats of the array. Throws unless the array's shape is the shape of `ids` followed

@@ -25,9 +25,9 @@ void SetNumThreads(int n) {
   ThreadPool::Global().SetNumThreads(n);
 }
 
-// By default, glibc returns freed blocks over 32 MiB to the system. A graph's output over 32 MiB
-// then causes page faults in every step. At 160 k rows of 64 floats, the page faults take half of
-// the step's time. This function keeps up to 1 GiB of freed memory in the heap.
+// By default, glibc returns freed blocks over 32 MiB to the system. As a result, a graph's output
+// over 32 MiB causes page faults in every step. At 160 k rows of 64 floats, the page faults take
+// half of the step's time. This function keeps up to 1 GiB of freed memory in the heap.
 void KeepFreedMemory() {
 #if defined(__GLIBC__)
   mallopt(M_MMAP_MAX, 0);

@@ -25,14 +25,14 @@ struct PyTable {
 
 using TableClass = pybind11::class_<PyTable>;
 
-// Calls fn() without Python's lock and returns its result.
+// Calls fn() without Python's lock and returns the result.
 template <typename Fn>
 auto WithoutPython(Fn fn) {
   pybind11::gil_scoped_release release;
   return fn();
 }
 
-// Calls fn() without Python's lock, in the float mode of a new thread.
+// Calls fn() without Python's lock, in IEEE 754's default float mode.
 template <typename Fn>
 auto Natively(const Fn& fn) {
   return WithoutPython([&] {
@@ -41,13 +41,13 @@ auto Natively(const Fn& fn) {
   });
 }
 
-// Calls ByExchange(self, fn) without Python's lock and returns its result.
+// Calls ByExchange(self, fn) without Python's lock and returns the result.
 template <typename Fn>
 auto WithExchange(const PyTable& self, const Fn& fn) {
   return WithoutPython([&] { return ByExchange(*self.registered, fn); });
 }
 
-// Calls ByRequests(self, fn) without Python's lock and returns its result.
+// Calls ByRequests(self, fn) without Python's lock and returns the result.
 template <typename Fn>
 auto WithRequests(const PyTable& self, const Fn& fn) {
   return WithoutPython([&] { return ByRequests(*self.registered, fn); });

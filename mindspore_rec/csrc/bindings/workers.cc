@@ -22,7 +22,7 @@ namespace {
 
 using Released = py::gil_scoped_release;
 
-// Prints the stacks of all Python threads by a CPython function that needs no GIL.
+// Prints the stacks of all Python threads with a CPython function that needs no GIL.
 void PrintStacks(int fd) {
   using Dump = const char* (*)(int, PyInterpreterState*, PyThreadState*);
   static const auto dump = reinterpret_cast<Dump>(dlsym(RTLD_DEFAULT, "_Py_DumpTracebackThreads"));

@@ -18,7 +18,7 @@ constexpr int kLeastCapability = 80;
 
 DevicePointer PointerOf(const void* memory) { return reinterpret_cast<DevicePointer>(memory); }
 
-// Copies with several threads, because one core copies more slowly than the bus transfers.
+// Copies with several threads, because one core copies more slowly than the bus transfers data.
 void CopyOnHost(const void* from, size_t bytes, void* to) {
   constexpr size_t kShare = size_t{256} << 10;
   if (bytes <= kShare) {
@@ -134,7 +134,7 @@ void* CudaDevice::Allocate(size_t bytes) {
   return reinterpret_cast<void*>(memory);
 }
 
-// Destructors call Free, even at the process's end when the driver may be gone, so errors are
+// Destructors call Free, even at the end of the process, when the driver may be gone. So errors are
 // ignored.
 void CudaDevice::Free(void* memory) {
   if (memory == nullptr) return;

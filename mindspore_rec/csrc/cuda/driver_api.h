@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Functions of the CUDA driver, NVRTC and cuBLASLt that this library calls. The types and numbers
-// are part of the ABIs of these libraries. The libraries are opened at run time, so the build needs
-// none of their headers.
+// in this file are part of the libraries' ABIs. The libraries are opened at run time, so the build
+// needs no headers of the libraries.
 #pragma once
 
 #include <cstddef>

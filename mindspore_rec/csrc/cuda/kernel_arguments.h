@@ -70,7 +70,7 @@ struct MapArguments {
   Rows from, to;
 };
 
-// Rows `x` of float32, and rows `half` for the same numbers in bfloat16.
+// Rows `x` in float32, and rows `half` with the same numbers in bfloat16.
 struct HalfArguments {
   int64_t width;
   Rows x;
@@ -118,8 +118,8 @@ struct ChunkSumArguments {
   float* partial;
 };
 
-// Adds the partial sums of all chunks to sums[column], in the order of the chunks, with one thread
-// for each column.
+// Adds the partial sums of all chunks to sums[column], in the order of the chunks. The kernel has
+// one thread for each column.
 struct JoinChunksArguments {
   int64_t width, chunks;
   const float* partial;
@@ -177,15 +177,16 @@ struct ScaleGroupsArguments {
   Rows scales, x, target;
 };
 
-// Writes the sum of a b over a group to target, or adds the sum to target, with one thread for each
-// group of a row.
+// Computes the dot product of a and b for each group of a row, and writes the product to target or
+// adds it to target. The kernel has one thread for each group of a row.
 struct GroupDotsArguments {
   int64_t groups, group;
   bool adds;
   Rows a, b, target;
 };
 
-// partial = the sums, over the rows of a chunk, of the products of ScaleGroupsArguments.
+// Computes the products of ScaleGroupsArguments, and writes their sums over the rows of each chunk
+// to `partial`.
 struct ScaledSumsArguments {
   Chunks chunks;
   int64_t group;

@@ -7,7 +7,7 @@ namespace msrec {
 namespace kernel_loops {
 namespace {
 
-// The kernels refer to activations by these numbers.
+// The kernels refer to activations by the numbers below.
 static_assert(static_cast<int>(Activation::kRelu) == 1, "ActivationOf");
 static_assert(static_cast<int>(Activation::kLeakyRelu) == 2, "ActivationOf");
 static_assert(static_cast<int>(Activation::kTanh) == 4, "ActivationOf");

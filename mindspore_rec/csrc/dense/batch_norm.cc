@@ -49,8 +49,8 @@ struct Moments {
   explicit Moments(int64_t width)
       : means(static_cast<size_t>(width), 0.0), squares(static_cast<size_t>(width), 0.0) {}
 
-  // Adds `rows` rows, whose columns have these means and sums of squared deviations (Chan, Golub &
-  // LeVeque, 1979).
+  // Adds the moments of `rows` more rows: the mean and the sum of squared deviations of each column
+  // (Chan, Golub & LeVeque, 1979).
   template <typename T>
   void Join(double rows, const T* other_means, const T* other_squares) {
     if (rows == 0) return;

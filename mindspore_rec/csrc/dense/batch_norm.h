@@ -4,7 +4,7 @@
 // beta).
 //
 // In training, mean and variance are computed over the batch, so they need all rows of the batch.
-// Therefore the normalization has two layers: BatchStatistics ends a stage, and Normalization
+// Therefore, the normalization has two layers: BatchStatistics ends a stage, and Normalization
 // begins the next stage. If several workers share the batch, mean and variance are computed over
 // the rows of all workers, and each worker gets the same bits. In evaluation, the moving statistics
 // are used as mean and variance.

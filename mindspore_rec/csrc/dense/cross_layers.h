@@ -9,7 +9,7 @@
 
 namespace msrec {
 
-// Computes output = x0 t + x, element by element, the last part of a cross layer. Other layers
+// The last part of a cross layer: computes output = x0 t + x, element by element. Other layers
 // compute the input t from x. The inputs x and x0 may be the same value.
 class CrossCombine : public Layer {
  public:

@@ -52,8 +52,8 @@ class Pieces {
   std::vector<size_t> tasks_;  // first piece of each task, and the number of pieces
 };
 
-// Copies each gradient whose memory overlaps memory that the step writes. The parameter of a copied
-// gradient then uses the copy.
+// Copies each gradient whose memory overlaps memory that the step writes. The step of the parameter
+// then reads the copied gradient.
 std::vector<std::vector<float>> SeparateGradients(int states,
                                                   std::vector<DenseParameter>* parameters) {
   using Range = std::pair<const float*, const float*>;

@@ -25,8 +25,8 @@ constexpr int64_t kAlignedFloats = 64;
 
 size_t SizeOfFloats(int64_t floats) { return sizeof(float) * static_cast<size_t>(floats); }
 
-// Throws if several workers share the batch. A worker would hold the device while it waits for
-// statistics of another worker, and that worker would wait for the device.
+// Throws if several workers share the batch. With a shared batch, a worker would hold the device
+// while it waits for statistics of another worker, and the other worker would wait for the device.
 void RequireNoWorkers(const BatchRun& run, const DenseDevice& device) {
   if (run.share == nullptr) return;
   throw std::invalid_argument("layers on " + device.name() +

@@ -21,10 +21,10 @@ class Layer;
 
 class DeviceProgram {
  public:
-  // Limits of forward passes that wait for their backward pass. At least kLeastKept passes may
-  // wait. More passes may wait while all waiting passes together take less than kKeptBytes. The
-  // limit is needed because the program cannot know whether a forward pass will have a backward
-  // pass.
+  // Limits on the number of forward passes that wait for their backward pass. At least kLeastKept
+  // passes may wait. More passes may wait while all waiting passes together take less than
+  // kKeptBytes. The limit is needed because the program cannot know whether a forward pass will
+  // have a backward pass.
   static constexpr size_t kLeastKept = 8;
   static constexpr size_t kKeptBytes = size_t{1} << 30;
 
@@ -65,7 +65,7 @@ class DeviceProgram {
   BatchRun RunOn(const BatchRun& host, Kept* kept);
   void UploadParameters(const BatchRun& host, Kept* kept);
   void UploadExtras(const BatchRun& host, Kept* kept);
-  // Returns device memory for consecutive matrices of these widths.
+  // Returns device memory for consecutive matrices with the widths `widths`.
   std::vector<float*> Stage(const std::vector<int64_t>& widths, int64_t rows, DeviceMemory* memory);
   void DownloadPartials(const BatchRun& run, BatchRun* host);
   void ParameterGradients(BatchRun run, BatchRun* host);

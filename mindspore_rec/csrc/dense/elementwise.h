@@ -124,7 +124,7 @@ struct Elementwise {
                            Block gradient);
 
   // Returns the sum of the logistic losses of n logits, and writes the gradient of the logits,
-  // multiplied by `scale`. On a device the pointer is null, because the loss always runs on the
+  // multiplied by `scale`. On a device, the pointer is null, because the loss always runs on the
   // host.
   double (*logistic_loss)(int64_t n, const float* logits, const float* labels, float scale,
                           float* gradient);

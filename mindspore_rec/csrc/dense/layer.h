@@ -39,7 +39,8 @@ class Layer {
   const std::vector<ParameterPart>& parameters() const { return parameters_; }
   // The extra inputs that the layer reads.
   const std::vector<ExtraInput>& extras() const { return extras_; }
-  // True if the layer adds to its inputs' gradients even when they are still empty.
+  // True if the layer adds to the gradients of its inputs even when these gradients are still
+  // empty.
   virtual bool always_adds() const { return true; }
 
   // True if the layer reads its inputs only as factors of products.
@@ -61,11 +62,12 @@ class Layer {
   // Writes the outputs of a slice.
   virtual void Forward(const SliceRun& slice) const = 0;
   // Computes the gradients of a slice's inputs from the gradients of the slice's outputs, and may
-  // overwrite the gradients of the outputs. Sums for the gradients of parameters go to the slice's
-  // partial sums.
+  // overwrite the gradients of the outputs. Adds the sums for the gradients of parameters to the
+  // slice's partial sums.
   virtual void Backward(const SliceRun& slice) const = 0;
 
-  // Does the work of the last layer of a stage between two stages, on one thread.
+  // Does the layer's work between two stages, on one thread. The function is called only for the
+  // last layer of a stage.
   virtual void BetweenForward(const BatchRun&) const {}
   virtual void BetweenBackward(const BatchRun&) const {}
 

@@ -15,7 +15,7 @@ struct TileShape {
   int64_t rows, columns, depth;
 };
 
-// Returns the fastest shape. oneDNN copies both factors of each product. In float32 the copies are
+// Returns the fastest shape. oneDNN copies both factors of each product. In float32, the copies are
 // cheapest if 128 x 256 numbers of the left factor stay in the cache. Each tile reads the whole
 // batch, so tiles are wide if the batch does not fit into the cache.
 TileShape TileFor(FactorType type, int64_t batch) {
@@ -181,8 +181,7 @@ void Linear::Activate(const SliceRun& slice) const {
 }
 
 bool Linear::can_round_output() const {
-  // For other activations, the backward pass computes the slope from the output that is not
-  // rounded.
+  // If DropsInPlace is false, the backward pass needs the unrounded output to compute the slope.
   return DropsInPlace(activation_);
 }
 

@@ -165,8 +165,8 @@ class OneDnnProduct : public Product {
       if (blocks > 0) {
         Check(dnn.memory_desc_clone(b_.out(), preferred), "dnnl_memory_desc_clone");
       } else {
-        // oneDNN has no special layout for this B, so B is packed as plain rows with a stride that
-        // suits the cache.
+        // oneDNN has no special layout for the matrix B, so B is packed as plain rows with a stride
+        // that suits the cache.
         Matrix(&b_, s.k, s.n, LeadingDimension(s.transposed_b ? s.k : s.n), s.transposed_b, type);
       }
       packed_bytes_ = dnn.memory_desc_get_size(b_.get());
@@ -253,7 +253,7 @@ bool Multiplies() {
   ProductShape small;
   small.m = small.n = small.k = small.lda = small.ldb = small.ldc = kSide;
   if (bfloat16_is_fast) small.type = FactorType::kBFloat16;
-  // All elements of the test matrices are 1; a bfloat16 is the upper half of a float32.
+  // All elements of the test matrices are 1. A bfloat16 is the upper half of a float32.
   const float one = 1.0f;
   uint32_t bits;
   std::memcpy(&bits, &one, sizeof(bits));

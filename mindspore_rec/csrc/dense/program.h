@@ -89,8 +89,8 @@ struct BatchRun {
   std::vector<const void*> extras;  // inputs without a gradient: masks, and on the host counters
   char* rounded = nullptr;          // rounded weights, on a device
   std::vector<float*> parameter_gradients;
-  // Inputs in bfloat16, and input gradients that are rounded to bfloat16, by the number of the
-  // input. For a float32 input, the entry is null or missing.
+  // Inputs in bfloat16, and input gradients that are rounded to bfloat16, indexed by the number of
+  // the input. For a float32 input, the entry is null or missing.
   std::vector<const uint16_t*> bfloat16_inputs;
   std::vector<uint16_t*> bfloat16_input_gradients;
 
@@ -117,7 +117,7 @@ class DenseProgram {
 
   // ---- construction: values and layers are added in the order of computation. Each column of a
   // value must be written exactly once, before any layer reads the column. For an invalid program,
-  // these methods throw std::invalid_argument.
+  // the methods below throw std::invalid_argument.
 
   Precision precision() const { return precision_; }
   // The device that runs the program; null: the host.
@@ -159,7 +159,7 @@ class DenseProgram {
   // Returns the extra inputs that layers read, by number.
   const std::map<int, ExtraInput>& extra_inputs() const { return extra_inputs_; }
   // Floats per row. If the program runs on a device, the saved values are in the device's memory.
-  // On the host, `saved` has only the number of the forward pass.
+  // For a program on a device, the host's array `saved` has only the number of the forward pass.
   int64_t saved_width() const { return device_ != nullptr ? kNameWidth : saved_width_; }
   int64_t gradient_width() const { return device_ != nullptr ? 0 : gradient_width_; }
   int64_t packed_bytes() const { return packed_bytes_; }
@@ -187,11 +187,12 @@ class DenseProgram {
 
   static constexpr int64_t kNameWidth = 16;
 
-  // kBrief is scratch memory that one value after another uses, each only while one layer runs.
+  // kBrief is scratch memory for values that are needed only while one layer runs. Values in kBrief
+  // use the same memory one after another.
   enum class Area { kNone, kSaved, kGradients, kScratch, kBrief };
 
-  // The place of a value's matrix [rows, ld] in an area. The matrix of a slice begins after
-  // `column` floats per row of the slice.
+  // The place of a value's matrix [rows, ld] in an area. Before the matrix, the area has `column`
+  // floats for each row.
   struct Place {
     Area area = Area::kNone;
     int64_t column = 0;

@@ -129,7 +129,7 @@ inline Shape ShapeOf(const int* ndims, int64_t* const* shapes, int64_t i) {
   return {shapes[i], shapes[i] + ndims[i]};
 }
 
-// Returns the shape of `ids` followed by dim, where `like` has the shape [dim].
+// Returns the shape of `ids` followed by dim. The argument `like` has the shape [dim].
 inline Shape Rows(const int* ndims, int64_t* const* shapes, int ids, int like) {
   Shape shape = ShapeOf(ndims, shapes, ids);
   shape.push_back(Dimension(ndims, shapes, like));

@@ -12,7 +12,8 @@ namespace {
 // Several tables in one operator. Column t of a tensor belongs to the table of descriptor t.
 class Group {
  public:
-  // The columns are the last dimension of `tensor`, or the last but one if `inner` is 1.
+  // The columns are the last dimension of `tensor`, or the second-to-last dimension if `inner` is
+  // 1.
   Group(const Args& args, int tensor, int descriptors, int inner = 0)
       : args_(args),
         tensor_(tensor),
@@ -44,7 +45,8 @@ class Group {
     }
     return args_.Data<float>(i, what, rows_ * columns_ * dim);
   }
-  // Throws if the lookup of any table would throw, before another table's lookup has inserted rows.
+  // Throws if the lookup of any table would throw. The function is called before any lookup inserts
+  // rows.
   void CheckLookups(bool train) const {
     for (size_t column = 0; column < columns_; ++column) {
       Call table = CallOf(column, OpKind::kCount);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operators: lookups whose rows are combined by bags.
+// Operators: pooled lookups, which combine the rows of each bag into one row.
 #include "ops/operator.h"
 
 namespace msrec {

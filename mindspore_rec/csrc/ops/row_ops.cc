@@ -11,7 +11,8 @@ using msrec::OpKind;
 using msrec::Shape;
 
 // (ids, descriptor, like, anchor) -> (rows, ticket): MapParameter.get. The operator inserts missing
-// rows even if the table has no optimizer. With an optimizer, the rows are trained.
+// rows even if the table has no optimizer. If the table has an optimizer, the operator is a
+// training lookup.
 MSREC_EXPORT std::vector<Shape> MsrMapGetInferShape(int* ndims, int64_t** shapes, void*) {
   return {msrec::Rows(ndims, shapes, 0, 2), {1}};
 }

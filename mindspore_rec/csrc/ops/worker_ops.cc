@@ -95,7 +95,7 @@ MSREC_OP(MsrAverageGradients) {
 }
 
 // (token, step int32 [1], every int32 [1], names uint8, parameters ...) -> token. The operator
-// compares the parameters of all workers in steps that are multiples of `every`.
+// compares the parameters of all workers if the step's number is a multiple of `every`.
 MSREC_EXPORT Shape MsrCompareParametersInferShape(int*, int64_t**, void*) { return {1}; }
 MSREC_OP(MsrCompareParameters) {
   args.RequireAtLeast(5);

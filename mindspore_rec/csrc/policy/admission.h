@@ -21,8 +21,9 @@ enum class AdmissionKind : int32_t {
 struct Admission {
   AdmissionKind kind = AdmissionKind::kCount;
 
-  // If positive, a key is admitted when its count reaches the threshold. If 0, counts are frozen,
-  // and no new key is admitted. If -1, admission is off, and every key is admitted at once.
+  // If the threshold is positive, a key is admitted when its count reaches the threshold. If the
+  // threshold is 0, counts are frozen, and no new key is admitted. If the threshold is -1,
+  // admission is off, and every key is admitted at once.
   int64_t threshold = -1;
   int64_t max_candidates = -1;  // kCount: exact counters of the whole table; -1: no bound
   int64_t sketch_bytes = 0;     // kSketch: of the whole table
@@ -37,8 +38,8 @@ struct Admission {
   bool frozen() const { return counts() && threshold == 0; }
   bool Admits(uint32_t count) const { return threshold > 0 && count >= threshold; }
 
-  // Return whether kProbability admits a key. The decision depends only on key, step, seed and the
-  // number of occurrences, and not on threads or order.
+  // Return whether a key is admitted under the rule kProbability. The decision depends only on key,
+  // step, seed and the number of occurrences, and not on threads or order.
   bool Throw(int64_t key, int64_t step, uint64_t seed, uint32_t occurrences) const {
     const uint64_t die = Mix64(HashKey(key) + Mix64(seed ^ static_cast<uint64_t>(step)));
     const double thrown = static_cast<double>(die >> 11) * 0x1p-53;

@@ -63,8 +63,8 @@ class QuantisedRows {
 
   // ---- changes
 
-  // Set the rows of keys. If a key occurs twice, the later row is kept. If an array of ages is
-  // null, these ages are 0.
+  // Set the rows of keys. If a key occurs twice, the later row is kept. If `last_steps` or
+  // `last_times` is null, 0 is stored instead.
   void Upsert(const IdView& keys, const float* values, const uint32_t* last_steps,
               const uint32_t* last_times);
   // Do the same as Upsert() for rows that are already quantised. Each row has 4 +

@@ -2,7 +2,8 @@
 //
 // ReadAhead: base class of finders. A finder finds the rows of many ids in order. Memory is far
 // slower than the arithmetic on rows, so each thread keeps dozens of loads in flight. A thread
-// begins to load the index entry of an id kFar ids ahead, and the row of the id kNear ids ahead.
+// begins to load the index entry of the id that is kFar positions ahead, and the row of the id that
+// is kNear positions ahead.
 //
 // Finder derives from ReadAhead<Finder> and has these methods:
 //

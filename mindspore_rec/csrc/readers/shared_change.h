@@ -34,8 +34,8 @@ struct SharedTableChange {
   class Staged {
    public:
     const std::vector<Entry>& entries() const { return entries_; }
-    // Number of places in the hash table: a power of two, so large that at least a third of the
-    // places is free.
+    // Number of places in the hash table: a power of two that keeps at least a third of the places
+    // free.
     uint64_t places() const { return places_.size(); }
 
     // Reserve room for n more keys. If Reserve throws std::bad_alloc, nothing has changed.

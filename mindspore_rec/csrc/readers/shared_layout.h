@@ -6,9 +6,9 @@
 //
 //   | Control | arena: indexes, overlays, roots, blobs | rows of table 0 | rows of table 1 | ...
 //
-// The file is sparse: each part has as much address space as it may ever need, but only used pages
-// take memory. A reader finds all its data from one root, and a root describes one state of all
-// tables:
+// The file is sparse: each part reserves all the address space that it may ever need, but only used
+// pages take memory. A reader finds all its data from one root, and a root describes one state of
+// all tables:
 //
 //   Control.roots[sequence] -> Root -> blob (Python's part of the state), status
 //                                   -> TableRoot -> overlay: keys that a delta changed
@@ -71,8 +71,8 @@ constexpr size_t kSharedControlBytes =
 
 constexpr int kBucketEntries = 12;
 
-// One cache line. An entry is a byte of the key's hash (0 for an empty entry) and the slot of its
-// row. The key itself is in the row.
+// One cache line. An entry consists of one byte of the key's hash (0 for an empty entry) and the
+// slot of the key's row. The key itself is in the row.
 struct alignas(64) SharedBucket {
   std::atomic<uint64_t> tags[2];  // entries 0 to 7; 8 to 11, and whether keys went past the bucket
   std::atomic<uint32_t> slots[kBucketEntries];

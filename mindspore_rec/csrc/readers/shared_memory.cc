@@ -60,7 +60,7 @@ uint64_t FileBytes(int fd) {
 }
 
 // Return the number of bytes of memory that the system reports as available. If the system reports
-// none, return the largest number.
+// no number, return the largest possible number.
 uint64_t AvailableBytes() {
   std::FILE* file = std::fopen("/proc/meminfo", "re");
   if (file == nullptr) return std::numeric_limits<uint64_t>::max();
@@ -237,7 +237,8 @@ void SharedMemory::CheckRoot(uint64_t offset) const {
 void SharedMemory::Populate(uint64_t offset, uint64_t bytes) const {
   const uint64_t first = offset / kSharedPage * kSharedPage;
   const uint64_t length = RoundUp(offset + bytes, kSharedPage) - first;
-  // Without this check, the system could run out of memory and kill this or another process.
+  // Check the available memory first: otherwise the system could run out of memory and kill this or
+  // another process.
   if (length >= kHugePage / 8 && length + kLeft > AvailableBytes()) throw std::bad_alloc();
   if (madvise(base_ + first, length, MADV_POPULATE_WRITE) == 0) return;
   if (errno == EINVAL &&

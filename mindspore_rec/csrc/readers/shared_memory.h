@@ -85,8 +85,8 @@ class SharedMemory {
 
   // ---- for any process
 
-  // Clear the places of a process that has ended, so that the writer does not wait for these
-  // readers.
+  // Clear the reader places of a process that has ended, so that the writer does not wait for the
+  // readers of this process.
   void ClearReaders(int first, int count) const;
   // Return the bytes of memory that the file uses.
   uint64_t BytesHeld() const;

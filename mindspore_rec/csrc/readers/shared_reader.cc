@@ -70,8 +70,8 @@ int SharedReader::Enter() {
   std::atomic<uint64_t>& reads = control.readers[place].sequence;
   uint64_t newest = control.sequence.load();
   for (;;) {
-    // The writer reads this place after it has published a root. So either the writer reads the
-    // sequence stored here, or this reader reads the new root's sequence.
+    // After publishing a root, the writer reads this place. So either the writer reads the sequence
+    // stored here, or this reader reads the new root's sequence.
     reads.store(newest);
     const uint64_t now = control.sequence.load();
     if (now == newest) break;

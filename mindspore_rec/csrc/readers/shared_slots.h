@@ -28,7 +28,7 @@ class SharedSlots {
   }
   // Mark a slot as used. Throws SharedDamaged if the slot is already used or out of range.
   void Take(uint64_t slot);
-  // Release memory without used slots to the operating system.
+  // Release the memory of units that have no used slots to the operating system.
   void ReleaseFree();
 
   uint64_t end() const { return end_; }  // used slots are below it

@@ -7,14 +7,13 @@
 // A delta is published as an overlay, a small hash table of the changed keys that readers search
 // before the index. A change that replaces all rows is published as a new index instead.
 //
-//   Step 1 puts new rows into free slots, and their keys into an overlay. No reader reaches these
-//   rows yet.
-//   Step 2 publishes a root with the overlay. Readers that enter after step 2 see the change.
-//   Step 3 settles the change: the writer waits until no reader uses an older root. After this
-//   wait, all readers search the overlay first, so the writer can change the index entries of the
-//   overlay's keys one by one.
-//   Step 4 publishes a root without the overlay, and waits until no reader uses an older root. The
-//   writer then frees the overlay, the old rows and other memory that only older roots reach.
+//   Step 1 puts new rows into free slots, and their keys into an overlay. No reader reaches the new
+//   rows yet. Step 2 publishes a root with the overlay. Readers that enter after step 2 see the
+//   change. Step 3 settles the change: the writer waits until no reader uses an older root. After
+//   this wait, all readers search the overlay first, so the writer can change the index entries of
+//   the overlay's keys one by one. Step 4 publishes a root without the overlay, and waits until no
+//   reader uses an older root. The writer then frees the overlay, the old rows and other memory
+//   that only older roots reach.
 //
 // Readers never wait. The process of the writer may end at any moment. The next writer finds the
 // newest root, completes steps 3 and 4 if necessary, and frees all memory that no root reaches.
@@ -58,8 +57,8 @@ class SharedWriter {
   void Reserve(size_t table, uint64_t rows);
   // Drop all rows, together with the table's unpublished changes of rows.
   void Clear(size_t table);
-  // Set rows. If a key occurs twice, the later row is kept. If an array of ages is null, these ages
-  // are 0. If the table has a vocabulary, all keys must be in the vocabulary.
+  // Set rows. If a key occurs twice, the later row is kept. If `last_steps` or `last_times` is
+  // null, 0 is stored instead. If the table has a vocabulary, all keys must be in the vocabulary.
   void Upsert(size_t table, const IdView& keys, const float* values, const uint32_t* last_steps,
               const uint32_t* last_times);
   // Do the same as Upsert() for rows that are already quantised. Each row has `width` bytes: scale,
@@ -69,7 +68,7 @@ class SharedWriter {
   // Drop rows. Requires: no vocabulary.
   void Erase(size_t table, const IdView& keys);
   // Drop the rows that have reached an age limit at the time set by SetAgesAt. Lookups already
-  // treat these rows as missing; EraseOld frees their memory.
+  // treat rows that have reached an age limit as missing; EraseOld frees the memory of these rows.
   void EraseOld(size_t table);
   void SetAgesAt(size_t table, int64_t step, int64_t time);
   void SetFirstTime(size_t table, uint32_t time);

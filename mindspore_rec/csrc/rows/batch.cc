@@ -117,8 +117,8 @@ void Batch::MakeUnique(int shard) {
   // Ids are often repeated, so the set is sized for half of the ids in order to stay in the cache.
   distinct.Reset(count / 2);
   for (size_t i = 0; i < count; ++i) {
-    // Distinct keys overwrite the beginning of the same array. The write position is never ahead of
-    // the read position.
+    // Distinct keys overwrite the beginning of the array `keys`. The write position is never ahead
+    // of the read position.
     const int64_t k = keys[i];
     const uint32_t before = distinct.size();
     const uint32_t u = distinct.FindOrAdd(k, keys);

@@ -19,8 +19,8 @@
 namespace msrec {
 
 // A table has only a few shards. The positions of a shard are spread over the whole batch, so work
-// on each shard accesses nearly all pages of the lookup's output and gradient. More shards would
-// access these pages more often.
+// on each shard accesses nearly all pages of the lookup's output and gradient. With more shards,
+// the pages of output and gradient would be accessed more often.
 constexpr int kShardBits = 4;
 constexpr int kNumShards = 1 << kShardBits;
 
@@ -54,7 +54,7 @@ struct IdFilter {
   bool has_padding = false;
   int64_t padding_key = 0;   // dropped where has_padding
   uint32_t coefficient = 1;  // weight of an occurrence in a key's count
-  // Number of occurrences for which each id counts; null means 1 for every id. The array must stay
+  // Number of occurrences that each id represents; null means 1 for every id. The array must stay
   // valid until the batch's keys are made distinct.
   const uint32_t* counts = nullptr;
 
@@ -89,13 +89,13 @@ struct Batch {
   // Position of each id in the caller's array: a multiple of stride, ascending within a shard.
   Buffer<uint32_t> pos;
   Buffer<uint32_t> inverse;  // which of the shard's distinct keys it is
-  // These arrays have one entry per distinct key: key number i of shard s is at begin[s] + i. The
-  // rest of the shard's range is unused.
+  // The arrays below have one entry per distinct key: key number i of shard s is at begin[s] + i.
+  // The rest of the shard's range is unused.
   Buffer<int64_t> key;
   Buffer<uint32_t> occurrences;
   Buffer<char*> row;  // null: reads the unknown value and is not trained
 
-  // Return the number of occurrences for which the distinct key at i counts.
+  // Return the number of occurrences that the distinct key at i represents.
   uint32_t Occurrences(size_t i) const {
     return static_cast<uint32_t>(
         std::min<uint64_t>(uint64_t{occurrences[i]} * coefficient, 0xffffffffu));
@@ -103,7 +103,7 @@ struct Batch {
 
   bool probed = false;      // whether `row` holds the index's answers
   Buffer<int64_t> handles;  // of distinct keys, two each; only of lookups by handle
-  // Copies of rows that are in lower tiers. Evaluation reads these copies and does not promote the
+  // Copies of rows that are in lower tiers. Evaluation reads the copies and does not promote the
   // rows.
   Buffer<char> copies;
 

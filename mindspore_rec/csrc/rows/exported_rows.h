@@ -49,7 +49,7 @@ ExportedRows NewExport(const RowLayout& layout, size_t n, bool with_state);
 
 // Copy a row to place i of the arrays. For a key without a row, `row` is null.
 void PackRow(const RowLayout& layout, int64_t key, const char* row, size_t i, ExportedRows* out);
-// Copy rows to the places from `from` on, up to the end of the arrays.
+// Copy rows to the arrays, beginning at place `from`, until the arrays are full.
 void Pack(const RowLayout& layout, const KeyedRows& rows, size_t from, ExportedRows* out);
 
 }  // namespace msrec

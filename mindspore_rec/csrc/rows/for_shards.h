@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs a function on every shard, in parallel if there is enough work to wake another thread. No
-// memory is allocated, so these functions cannot fail after changes that cannot be undone.
+// Runs a function on every shard, in parallel if there is enough work to wake another thread. These
+// functions allocate no memory, so they cannot fail after a change that cannot be undone.
 #pragma once
 
 #include "rows/batch.h"
@@ -9,7 +9,7 @@
 
 namespace msrec {
 
-// One thread finishes a batch of at most this many ids before a second thread could wake up.
+// Maximum number of ids in a batch that one thread finishes before a second thread could wake up.
 constexpr size_t kSerialIds = 1024;
 
 template <typename Fn>

@@ -25,7 +25,7 @@ StepConstants MakeStepConstants(const Rule& rule, const StepInput& input) {
   const double correction1 = 1.0 - std::pow(static_cast<double>(rule.beta1), t);
   c.adam_lr = static_cast<float>(input.learning_rate * correction2 / correction1);
   // Published AdamW corrects the bias of the second moment before it adds epsilon. MindSpore's Adam
-  // corrects this bias after adding epsilon.
+  // corrects the bias of the second moment after it adds epsilon.
   if (rule.kind == RuleKind::kAdamW) {
     c.adam_eps = static_cast<float>(rule.epsilon * correction2);
   }
@@ -33,7 +33,8 @@ StepConstants MakeStepConstants(const Rule& rule, const StepInput& input) {
 }
 
 #ifdef MSREC_VECTOR_SETS
-// __builtin_cpu_supports("f16c") is not used, because older versions of clang reject this name.
+// __builtin_cpu_supports("f16c") is not used, because older versions of clang reject the name
+// "f16c".
 static bool HasF16c() {
   unsigned a, b, c, d;
   return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;

@@ -48,7 +48,7 @@ struct RowKernels {
   void (*pool)(char* const* rows, const uint32_t* index, const float* weight, size_t n,
                const float* default_row, float scale, int dim, float* out);
 
-  // Updates each row that is not null by one optimizer step. `sums` has a gradient of dim floats
+  // Applies one optimizer step to each row that is not null. `sums` has a gradient of dim floats
   // for each row.
   void (*step)(const StepConstants& c, int dim, char* const* rows, const float* sums, size_t n);
 
@@ -57,8 +57,8 @@ struct RowKernels {
   void (*step_apart)(const StepConstants& c, int dim, const int64_t* keys, float* const* values,
                      float* const* states, const float* sums, size_t n);
 
-  // Does the same as gather, but writes bfloat16. Numbers of a bfloat16 row are copied. Other
-  // numbers are rounded to the nearest bfloat16, ties to even.
+  // Does the same as gather, but writes bfloat16. Numbers of a bfloat16 row are copied. Numbers of
+  // rows of other types are rounded to the nearest bfloat16, ties to even.
   void (*gather_bfloat16)(char* const* rows, const uint32_t* inverse, const uint32_t* pos, size_t n,
                           const float* default_row, int dim, uint16_t* out);
 };
@@ -101,10 +101,10 @@ struct Kernels {
   // Writes the first value for `key` to `out`.
   void (*initialize)(const Initializer& init, int64_t key, int dim, float* out);
 
-  // The first function is for rows of int8, and the second function is for rows of int4. Both
-  // functions compute out = factor * sum over i of weight[i] * rows[i]. If `weight` is null, all
-  // weights are 1. For a null row, the value is `unknown`. Each pointer in `rows` is the address of
-  // a row's scale (rows/quantised_row.h).
+  // Element 0 is the function for rows of int8, and element 1 is the function for rows of int4.
+  // Each function computes out = factor * sum over i of weight[i] * rows[i]. If `weight` is null,
+  // all weights are 1. For a null row, the value is `unknown`. Each pointer in `rows` is the
+  // address of a row's scale (rows/quantised_row.h).
   void (*pool_quantised[2])(const char* const* rows, const float* weight, size_t n,
                             const float* unknown, float factor, int dim, float* out);
 };

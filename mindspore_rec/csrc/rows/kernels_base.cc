@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The row kernels for one instruction set. setup.py chooses the compiler flags by the name of this
-// file.
+// The row kernels for one instruction set. The build (setup.py) chooses compiler flags by this
+// file's name.
 #define MSREC_KERNELS_NAME "base"
 #define MSREC_KERNELS_SYMBOL kKernelsBase
 #include "rows/kernels.inl"

@@ -70,7 +70,7 @@ void WriteHalves(uint16_t scale, uint16_t offset, char* to) {
 
 // Writes a row of equal numbers; each number is offset + `rest`. All codes of the row are the same.
 // The code is the least code for which `rest` / code is a finite float16. The scale is the float16
-// nearest to this quotient.
+// nearest to `rest` / code.
 void QuantiseEqual(double rest, int32_t dim, int32_t bits, uint16_t offset, char* to) {
   const double most = bits == 8 ? 255.0 : 15.0;
   const double code = std::clamp(std::ceil(rest / kLargest), 1.0, most);

@@ -15,9 +15,9 @@
 //
 // in uint32. Element i of the value uses the leading bits of number i of plane 0. Element i of
 // state k is bfloat16 and needs 16 random bits: one half of number i of plane (k + 1) / 2. The
-// element uses the upper half if k + 1 is even, and the lower half if k + 1 is odd. Plane 1 is
-// cheap to compute. Rounding needs only that any two random numbers of an element are independent
-// of each other. The numbers of planes 0 and 1 are independent of each other.
+// element uses the upper half if k + 1 is even, and the lower half if k + 1 is odd. The numbers of
+// plane 1 are cheap to compute. Rounding needs only that any two random numbers of an element are
+// independent of each other. The numbers of planes 0 and 1 are independent of each other.
 #pragma once
 
 #include <cstdint>

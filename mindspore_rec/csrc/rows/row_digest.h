@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The digest of a row is 64 bits, computed from its key and the bytes of its value. The digest of a
-// table is the sum of the digests of its rows modulo 2^64. So the sum does not depend on order, and
-// the digest of one row can be added or subtracted. A digest excludes optimizer state, counts and
-// ages, because predictors do not have these fields.
+// table is the sum of the digests of its rows modulo 2^64. So the sum does not depend on the order
+// of the rows, and the digest of one row can be added or subtracted. A digest excludes optimizer
+// state, counts and ages, because predictors do not have these fields.
 //
 // Each word of the value is mixed with its place, independently of other words, so that a processor
 // mixes several words at a time. Computing the digest of 16 floats takes about as long as loading
@@ -46,7 +46,8 @@ __attribute__((always_inline)) inline uint64_t RowDigest(int64_t key, const void
   return Mix64(sum);
 }
 
-// Returns the number, 0 .. parts - 1, of the part of a table whose digest includes the key's row.
+// A table is divided into `parts` parts, and each part has a digest. Returns the number of the part
+// that has the key's row: 0 .. parts - 1.
 inline uint32_t DigestPart(int64_t key, uint32_t parts) {
   const uint64_t hash = Mix64(HashKey(key) ^ 0xd1b54a32d192ed03ULL);
   return static_cast<uint32_t>((hash >> 32) * parts >> 32);

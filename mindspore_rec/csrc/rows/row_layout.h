@@ -4,10 +4,11 @@
 //
 //   | RowMeta (20 bytes) | value: dim numbers | optimizer state | score: one float32, if any |
 //
-// The value has one number type, and the state has one number type. A value or state with an odd
-// number of 2-byte numbers is padded to a multiple of 4 bytes. The metadata comes first, so that
-// key and value are in adjacent cache lines. Because a row is one block, a tier copies it at once.
-// Rows are 4-byte aligned. The kernels and row_values.h read and write the numbers.
+// All numbers of the value have one type, and all numbers of the state have one type. A value or
+// state with an odd number of 2-byte numbers is padded to a multiple of 4 bytes. The metadata comes
+// first, so that key and value are in adjacent cache lines. A row is one block of memory, so a tier
+// copies the whole row at once. Rows are 4-byte aligned. The kernels and row_values.h read and
+// write the numbers.
 #pragma once
 
 #include <cstddef>

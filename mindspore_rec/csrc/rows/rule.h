@@ -57,7 +57,8 @@ struct StepInput {
   float grad_scale =
       1.0f;          // multiplies every gradient first: 1 / loss scale, times the clip factor
   int64_t step = 1;  // 1 for the first step
-  // The number that Table::BindOptimizer has returned to the optimizer; 0 skips the check.
+  // The number that Table::BindOptimizer has returned to the optimizer. If the number is 0, the
+  // step does not check the binding.
   int64_t binding = 0;
 };
 

@@ -17,7 +17,7 @@ class BagPooling {
  public:
   // Requires: core outlives it.
   explicit BagPooling(const TableCore* core) : core_(*core) {}
-  // Combines rows by the kernels `rows` instead of the kernels for the table's number types.
+  // Combines rows with the kernels `rows` instead of the kernels for the table's number types.
   BagPooling(const TableCore* core, const RowKernels* rows) : core_(*core), rows_(rows) {}
 
   // Throw std::invalid_argument unless the offsets begin with 0, never decrease, and are at most

@@ -108,7 +108,7 @@ void DeviceCache::RequireSlots(Batch* batch, bool trained, std::vector<SlotSwap>
   batch->made_unique = true;
   size_t needed = rows_.Needed(*batch);
   if (needed > rows_.slots() && !trained) {
-    // A lookup that does not train is not followed by a step, so end the earlier lookups here.
+    // No step follows a lookup that does not train, so end the earlier lookups here.
     rows_.NextStep();
     needed = rows_.Needed(*batch);
   }

@@ -69,7 +69,7 @@ class DeviceCache {
   // Makes the batch's keys unique and makes room for `swaps`, before rows change. Throws if the
   // batch's keys do not fit into the cache together with the keys of the step's earlier lookups.
   void RequireSlots(Batch* batch, bool trained, std::vector<SlotSwap>* swaps);
-  // Assigns slots to the rows of that batch, for this step and for later lookups. Cannot fail.
+  // Assigns slots to the rows of the batch, for this step and for later lookups. Cannot fail.
   void Place(const Batch& batch, std::vector<SlotSwap>* swaps);
 
   // ---- moves
@@ -78,21 +78,21 @@ class DeviceCache {
   // writes the changed rows back by itself and returns nothing.
   RowMoves FetchDirty();
   // Stores in host memory the rows that the caller has fetched from the device. `values` and
-  // `states` are array sizes. If the sizes do not match the number of these rows, throws and stores
-  // nothing.
+  // `states` are array sizes. If the sizes do not match the number of fetched rows, throws and
+  // stores nothing.
   void FinishMove(const float* out_values, size_t values, const float* out_states, size_t states);
 
   // ---- the step on the host, with shared memory
 
   // Makes room to record the rows that a step updates. Throws std::bad_alloc.
   void ReserveStep(size_t rows);
-  // Updates those rows of the shard that have a slot, and removes the updated rows from the shard's
+  // Updates the shard's rows that have a slot, and removes the updated rows from the shard's
   // gradients.
   void UpdateRows(const StepConstants& constants, int shard);
 
   // ---- the step on the device, without shared memory
 
-  // Records that the gradient of the lookup with that ticket has been added on the device.
+  // Records that the gradient of lookup `ticket` has been added on the device.
   void ReportGradient(int64_t ticket);
   // Number of slots whose rows have a gradient.
   size_t touched() const { return touched_.size(); }

@@ -90,8 +90,8 @@ void Evictor::SetEventTime(int64_t seconds) {
   context.time = static_cast<uint32_t>(seconds);
   // Rows that are older than the first event time get the first event time.
   if (first) {
-    // If the table already had a first event time, the clock was later set back to no event time.
-    // Rows with the old first event time no longer match the kept digest.
+    // If an earlier first event time exists, the clock was set back to no event time in between.
+    // Rows with the earlier first event time no longer match the kept digest.
     if (context.first_time != 0) core_.DropDigest();
     context.first_time = context.time;
     ForAllShards([&](int s) { core_.shards[s]->StampTime(); });
@@ -107,8 +107,8 @@ void Evictor::SetClock(int64_t step, uint32_t time) {
     throw std::invalid_argument(
         core_.Where("step must be in [0, 2^32), got " + std::to_string(step)));
   }
-  // Evict rows that are due now, because a clock that was set back would make them visible again.
-  // If the clock moves forward, due rows stay due.
+  // Evict rows that are due now, because setting the clock back would make these rows visible
+  // again. If the clock moves forward, due rows stay due.
   if (step < context.step || time < context.time) EvictDue();
   context.step = step;
   context.time = time;

@@ -23,8 +23,8 @@ IdView PartOf(const IdView& ids, size_t first, size_t most) {
   return part;
 }
 
-// Call fn(keys, first, ages) for parts of the rows. Memory is reserved for all keys of a part, even
-// if many keys already have a row. So parts limit the reserved memory.
+// Call fn(keys, first, ages) for all keys, one part at a time. Memory is reserved for all keys of a
+// part, even if many keys already have a row. So parts limit the reserved memory.
 template <typename Fn>
 void InParts(const IdView& keys, const RowArrays& ages, const Fn& fn) {
   for (size_t first = 0; first < keys.size; first += kImportRows) {

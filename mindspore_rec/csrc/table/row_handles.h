@@ -8,12 +8,12 @@
 //
 // In a table over workers, a handle contains the number of the worker that has the row. The
 // worker's number replaces the upper 12 of the tag's upper 24 bits. A worker that receives another
-// worker's handle writes its own table's number into the handle. The tag is a hash with a secret
-// key of the table. The hash covers the row's key, the row's place, and the structure version when
-// the handle was created. So only handles that the table has created are accepted. The version
-// changes when a row leaves the table and when rows get another layout. So an accepted handle
-// always belongs to its original row. RowHandles is a part of a table and runs under the table's
-// mutex.
+// worker's handle writes the number of the receiver's table into the handle. The tag is a hash with
+// a secret key of the table. The hash covers the row's key, the row's place, and the structure
+// version when the handle was created. So only handles that the table has created are accepted. The
+// version changes when a row leaves the table and when rows get another layout. So an accepted
+// handle always belongs to its original row. RowHandles is a part of a table and runs under the
+// table's mutex.
 #pragma once
 
 #include <cstddef>
@@ -52,10 +52,10 @@ class RowHandles {
 
   // Whether a handle belongs to a key without a row.
   static bool NoRow(const int64_t* handle) { return handle[0] == -1; }
-  // Return the worker that has the row of a handle. The table must be over workers.
+  // Return the worker that has the row of a handle. The table must be a table over several workers.
   static uint32_t WorkerOf(const int64_t* handle);
   // Turn another worker's handle into a handle of this worker's table. A handle for a key without a
-  // row still means a key without a row.
+  // row remains a handle for a key without a row.
   void Adopt(const Tags& tags, int64_t* handle) const;
   // Throw StaleHandle if handles[i] belongs to another table.
   void RequireOfTable(const Tags& tags, const int64_t* handles, size_t i) const;

@@ -19,7 +19,7 @@ class RowOptimizer {
   // Requires: core outlives it.
   explicit RowOptimizer(TableParts* core) : core_(*core) {}
 
-  // True if that rule is of the same kind as the current rule, so that rows keep their layout and
+  // True if `rule` is of the same kind as the current rule, so that rows keep their layout and
   // state.
   bool KeepsState(const Rule& rule) const;
   // Replace the rule by a rule of the same kind, possibly with other constants. Return the new
@@ -35,15 +35,15 @@ class RowOptimizer {
     std::vector<std::unique_ptr<SlabStore>> stores;  // one a shard
     LowerTiers::Relaid lower;
   };
-  // Copy all rows to the layout of that rule, with fresh state. If anything fails, the existing
-  // rows are unchanged.
+  // Copy all rows to the layout that `rule` requires, with fresh state. If anything fails, the
+  // existing rows are unchanged.
   Relaid Relay(const Rule& rule);
   // Replace the rows by the copies. Requires that the step's lookups were dropped. Returns the
   // queue in front of the old lower tiers, which the table no longer uses; null without lower
   // tiers.
   std::shared_ptr<WriteBehind> Adopt(Relaid relaid) noexcept;
 
-  // Return the constants of one step. Throws if an argument of the step is out of range, and
+  // Return the constants of one step. Throws if an argument of the step is out of range, and throws
   // std::runtime_error if the step belongs to a replaced rule.
   StepConstants Constants(const StepInput& input) const;
 

@@ -14,7 +14,7 @@ Table::~Table() { Close(); }
 
 void Table::Close() {
   if (!core_.mutex.own_process()) {
-    // In a forked child the cache must leak: its threads, files and connections belong to the
+    // In a forked child, the cache must leak: its threads, files and connections belong to the
     // parent.
     static_cast<void>(core_.cache.release());
     return;
@@ -303,7 +303,7 @@ int64_t Table::BindOptimizer(const Rule& rule) {
     if (core_.device != nullptr) core_.device->WriteBackAll();
     if (engine_.optimizer.KeepsState(rule)) return engine_.optimizer.Replace(rule);
     RowOptimizer::Relaid relaid = engine_.optimizer.Relay(rule);
-    // From here to the end of Adopt nothing can fail.
+    // From here to the end of Adopt, nothing can fail.
     engine_.ForgetStep();
     auto left = engine_.optimizer.Adopt(std::move(relaid));
     if (core_.cache != nullptr) core_.cache->tiers.DropStale(std::move(left));

@@ -6,8 +6,8 @@
 // several groups share.
 //
 // A training step works as follows. A training lookup returns a ticket. Accumulate adds the
-// gradient of the lookup with that ticket. After all lookups, Step applies one optimizer update to
-// each key's summed gradient.
+// gradient of the lookup that a ticket identifies. After all lookups, Step applies one optimizer
+// update to each key's summed gradient.
 //
 // Any thread may call any method. Calls on one table run one after another, and each call is
 // parallel inside. A method that throws leaves the table unchanged. Throws std::invalid_argument
@@ -82,8 +82,8 @@ class Table {
   int64_t PoolTrain(const IdView& ids, const IdFilter& filter, const BagView& bags, float* out);
   void PoolEval(const IdView& ids, const IdFilter& filter, const BagView& bags, float* out);
 
-  // Add the gradient [ids.size or number of bags, dim] of the lookup with that ticket. Gradients
-  // may arrive in any order. A gradient that must wait for an earlier lookup's gradient is copied.
+  // Add the gradient [ids.size or number of bags, dim] of lookup `ticket`. Gradients may arrive in
+  // any order. A gradient that must wait for an earlier lookup's gradient is copied.
   void Accumulate(int64_t ticket, const Gradient& grad, size_t grad_rows);
   // Return the sum of squares of all gradients accumulated in this step.
   double GradientSquaredNorm();
@@ -140,12 +140,12 @@ class Table {
   void AdoptHandles(int64_t* handles, size_t n);
   // Throw StaleHandle if a handle belongs to another table, or names a worker that does not exist.
   void CheckHandles(const int64_t* handles, size_t n);
-  // Return a BagPooling for rows that are not in this table, with values of that type. The table
-  // must outlive the BagPooling.
+  // Return a BagPooling for rows that are not in this table and that have values of type `type`.
+  // The table must outlive the BagPooling.
   BagPooling NewPooling(NumberType type) const {
     return BagPooling(&core_, &core_.context.kernels->RowsOf(type, NumberType::kFloat32));
   }
-  // Throw the exceptions of CheckLookup for bad ids. `ids` may also be only those ids that a
+  // Throw the exceptions of CheckLookup for bad ids. The caller may also pass only the ids that a
   // lookup's filter has dropped.
   void CheckIds(const IdView& ids, const IdFilter& filter) const { core_.CheckIds(ids, filter); }
 
@@ -185,7 +185,7 @@ class Table {
   // no fixed order. The function fn must not call the table.
   using TakeDigests = std::function<void(const int64_t*, const uint64_t*, size_t)>;
   void Digests(const TakeDigests& fn);
-  // Put rows. A null array means the same as in Shard::Import. Throws if state_width does not fit
+  // Put rows. A null array means the same as in Shard::Import. Throws if state_width does not match
   // the optimizer.
   void Import(size_t n, const RowArrays& rows, int32_t state_width);
   // Put rows with fresh optimizer state. Requires: ids are int64 and contiguous.
@@ -209,7 +209,7 @@ class Table {
                  const RowsOut& out);
   // Import the rows from `first` on.
   void ImportBlock(const IdView& ids, size_t first, const RowArrays& rows, int32_t state_width);
-  // Make room for the records that a step makes of its updated rows. Throws std::bad_alloc.
+  // Make room to record the rows that a step updates. Throws std::bad_alloc.
   void ReserveStep();
 
   TableEngine engine_;

@@ -24,7 +24,7 @@ class TableAdmission {
   // ExportSketch returns the sketch's memory.
   std::vector<RowMeta> ExportCounters();
   std::vector<char> ExportSketch();
-  // Set counters. If memory runs out, only some of the counters may be set. Keys with a row are
+  // Set counters. If memory runs out, some counters may already be set. Keys with a row are
   // skipped. ImportCounters throws if the table keeps no exact counters. ImportSketch throws if the
   // sketch has another size.
   void ImportCounters(const std::vector<RowMeta>& counters);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TableChanges: the calls on the changes of a table since a mark, and the calls on the digest of
-// all rows. The digest is updated with the changes. Any thread may call the methods of
-// TableChanges, which run under the table's mutex and throw the exceptions of Table.
+// TableChanges: the calls that record and return a table's changes since a mark, and the calls on
+// the digest of all rows. The digest is updated with the changes. Any thread may call the methods
+// of TableChanges, which run under the table's mutex and throw the exceptions of Table.
 #pragma once
 
 #include <cstdint>

@@ -21,15 +21,15 @@ class TableClock {
   // no effect.
   void SetEventTime(int64_t seconds);
   // Set the clock to a given moment, which may be in the past. With Eviction::on_trigger, the
-  // horizon does not change, unless it would be ahead of the clock.
+  // horizon does not change, unless the horizon would be ahead of the clock.
   void Set(int64_t step, uint32_t time);
   Horizon horizon();
   // Set the horizon to the moment of the last trigger. The horizon must not be ahead of the clock.
   void SetHorizon(const Horizon& horizon);
   int64_t step();
   uint32_t time();
-  // Return the first event time of the table, or 0 if the table never had an event time. Rows that
-  // are older than the first event time have this time, too.
+  // Return the first event time of the table, or 0 if the table never had an event time. A row that
+  // is older than the first event time gets the first event time.
   uint32_t first_time();
 
  private:

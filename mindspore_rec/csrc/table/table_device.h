@@ -24,10 +24,10 @@ class TableDevice {
   void SetStates(float* states);
   // Number of floats in a row of the states' matrix.
   int32_t state_width();
-  // Like Table::LookupTrain, but writes the slot of each id's row in the cache. After the call, the
-  // rows of all ids are in the cache. If Prepare was called for these ids before, the result of
-  // Prepare is used. Without shared memory, Prepare is required. `values` is the cache's current
-  // address, or null if this address has not changed.
+  // Does the same as Table::LookupTrain, but writes the slot of each id's row in the cache instead
+  // of the row. After the call, the rows of all ids are in the cache. If Prepare was called for
+  // these ids before, the result of Prepare is used. Without shared memory, Prepare is required.
+  // `values` is the cache's current address, or null if this address has not changed.
   int64_t LookupSlots(const IdView& ids, const IdFilter& filter, float* values, int32_t* slots);
   // Does the host's work of a later LookupSlots in advance. Without shared memory, the caller must
   // then move the rows and call FinishMove before any other call on the table.
@@ -41,7 +41,7 @@ class TableDevice {
   // The slots whose rows have a gradient; only without shared memory.
   size_t CountTouched();
   void Touched(int32_t* slots, size_t room);
-  // Records that the gradient of the lookup with that ticket has been added on the device.
+  // Records that the gradient of lookup `ticket` has been added on the device.
   void ReportGradient(int64_t ticket);
   // Returns adam_lr and adam_eps, which the step's formula needs in addition to the rule's
   // constants.
@@ -50,8 +50,8 @@ class TableDevice {
   void FinishStep();
 
  private:
-  // Throws if there is no device cache. If the argument `shared` is passed, also throws unless the
-  // cache's memory is shared (true) or not shared (false).
+  // Throws if there is no device cache. If `shared` is true, also throws unless the cache's memory
+  // is shared. If `shared` is false, also throws if the cache's memory is shared.
   DeviceCache& Cache() const;
   DeviceCache& Cache(bool shared) const;
 

@@ -32,7 +32,7 @@ struct TableEngine {
   // Do the work after the update of rows: advance the clock, and evict the due rows of one slice
   // and rows over the capacity.
   void FinishStep();
-  // Call fn(ids, first) for all ids. With lower tiers the ids are split into parts, because all
+  // Call fn(ids, first) for all ids. With lower tiers, the ids are split into parts, because all
   // rows together might not fit into host memory. Each part is done completely or not at all. If a
   // part fails, the message contains the number of ids in completed parts.
   void ForEachPart(const IdView& ids, const char* what, const char* done,

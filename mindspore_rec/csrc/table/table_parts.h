@@ -16,7 +16,8 @@ struct TableParts : TableCore {
   using TableCore::TableCore;
 
   std::unique_ptr<RowCache> cache;  // null: all rows are in host memory
-  // Rows of int8 or int4; the shards are then empty. If null, the shards have the rows.
+  // Rows of int8 or int4; the shards are then empty. If the pointer is null, the shards have the
+  // rows.
   std::unique_ptr<QuantisedRows> quantised;
 };
 

@@ -21,8 +21,8 @@ class TableQuantised {
   // From now on, keep rows with 8 or 4 bits per number, quantised when they are put or imported.
   // Quantised rows are looked up, put, imported, erased and exported like other rows. Quantised
   // rows have no optimizer, and lookups do not insert them. Rows of a static table get their first
-  // values. Requires: the table has no rows yet, no optimizer, no tiers, no device cache, and is
-  // not over workers.
+  // values. Requires: the table has no rows yet, no optimizer, no tiers and no device cache, and
+  // there is only one worker.
   void Quantise(int32_t bits);
   // Set rows that are already quantised. Each row has `width` bytes: scale, offset and codes
   // (quantised_row.h). `width` must equal the width of the table's int8 or int4 rows. Null columns

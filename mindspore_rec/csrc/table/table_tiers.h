@@ -27,10 +27,10 @@ class TableTiers {
   // Request the rows of a batch that will be looked up soon, and return at once with the batch's
   // number. The batch's rows stay in host memory until the batch is released.
   int64_t Prefetch(const IdView& ids);
-  // Wait until the rows of that batch are in host memory; return the seconds of waiting. If the
-  // prefetch failed, throws its exception and releases the batch.
+  // Wait until the rows of batch `number` are in host memory; return the time of the wait in
+  // seconds. If the prefetch failed, throws the prefetch's exception and releases the batch.
   double PrefetchWait(int64_t number);
-  // Release that batch and all earlier batches, whose rows are no longer needed.
+  // Release batch `number` and all earlier batches, whose rows are no longer needed.
   void PrefetchDone(int64_t number);
   // Write every row to the tiers. After Flush has returned, all rows survive kill -9 if the tiers
   // guarantee durability.

@@ -8,9 +8,9 @@
 // bijection with this process's secrets. The hashed 52 bits and the position together take 12
 // bytes. A table uses open addressing with linear probing, and its entries are in the order of
 // their hashes (Amble and Knuth 1974). An entry's home place is proportional to its hash, so the
-// order needs no sorting. A search for an absent key ends at the first greater hash, and growing is
-// one sequential pass. A table grows by a tenth when it is 0.88 full, so it takes 13.6 to 15.4
-// bytes per key.
+// order needs no sorting. A search for an absent key ends at the first greater hash, and a table
+// grows in one sequential pass. A table grows by a tenth when it is 0.88 full, so it takes 13.6 to
+// 15.4 bytes per key.
 //
 // The constant hash chooses a key's part. So a part has the same keys in every process, and the
 // order of the parts does not depend on the secrets. The order within a part depends on the

@@ -126,8 +126,8 @@ SegmentKeys Segment::LoadKeys(uint64_t slots) const {
   return out;
 }
 
-// Returns false if the footer lists other records as tombstones. Throws Corruption if a record is
-// damaged.
+// Returns false if the footer's list of tombstone records is wrong. Throws Corruption if a record
+// is damaged.
 bool Segment::LoadTombstones(SegmentKeys* out) const {
   const std::vector<uint32_t>& wanted = out->tombstone_slots;
   for (size_t t = 0; t < wanted.size(); ++t) {

@@ -52,8 +52,8 @@ class Segment {
   // Returns the number of records that an unsealed segment is guaranteed to have.
   SyncMark LoadMark() const;
 
-  // Writes footer and trailer after the records with these keys, and truncates the file there. The
-  // caller syncs the file. Repeated calls are allowed.
+  // Writes footer and trailer after the last record, and truncates the file after the trailer.
+  // `keys` are the keys of the records. The caller syncs the file. Repeated calls are allowed.
   void WriteFooter(const std::vector<int64_t>& keys, const std::vector<uint32_t>& tombstone_slots);
 
   // Checks header, footer and all records, and adds the errors to `problems`. If many records are

@@ -2,7 +2,7 @@
 //
 // Opening of an SsdTier: the manifest lists the segments, and their keys are replayed in the order
 // of the log. The segment that was last when the process ended is read record by record. The valid
-// records of this segment are sealed, so that nothing is ever written after a torn tail.
+// records of the last segment are sealed, so that nothing is ever written after a torn tail.
 //
 // The directory is locked before any access, because another process may change an unlocked
 // directory. A number in a file is accepted only if the file's size allows it.

@@ -3,12 +3,12 @@
 // A walk over the rows of an SsdTier.
 //
 // A row's place in the log only moves towards the end, because writers and garbage collection
-// append. A walk through the log in order returns the records that the index points to at that
-// moment. A walk that reaches the end of the log finds every row. If writers keep moving the end
-// away, the walk stops after twice the initial size of the log. The walk then searches the index,
-// part by part, for keys whose rows lie after the reached point, and looks up these keys. If the
-// index still points to a row before that point, the row was there when the walk passed, and was
-// returned then.
+// append. A walk reads the log in order, and returns each record that the index points to when the
+// walk reads the record. A walk that reaches the end of the log finds every row. If writers keep
+// moving the end away, the walk stops after twice the initial size of the log. The walk then
+// searches the index, part by part, for keys whose rows lie after the reached point, and looks up
+// these keys. If the index points to a row before the reached point, the walk has already returned
+// the row.
 //
 // The key of a damaged record is unknown, so only a walk through the index shows whether the record
 // is a live row. Damaged records are collected as doubts and resolved together, at the latest at
@@ -240,8 +240,8 @@ void SsdScan::KeepLive(const std::shared_ptr<Segment>& segment, size_t ordinal) 
   }
 }
 
-// Requires: the records at `slots` of the segment, in ascending order, were just read and are
-// damaged.
+// Requires: `slots` is in ascending order, and the segment's records at these slots were just read
+// and are damaged.
 void SsdScan::Doubt(const std::shared_ptr<Segment>& segment, size_t ordinal,
                     const std::vector<uint64_t>& slots) {
   if (ordinal >= doubts_.size()) doubts_.resize(ordinal + 1);

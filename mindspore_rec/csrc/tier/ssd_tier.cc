@@ -274,7 +274,7 @@ void SsdTier::AddHead() {
   try {
     StoreManifest(with);
   } catch (const IoError&) {
-    // The new manifest may or may not be on the disk, so the file stays, but truncated.
+    // The new manifest may or may not be on the disk, so the file is truncated but not removed.
     try {
       segment->mutable_file()->Truncate(kDataOffset);
     } catch (const IoError&) {

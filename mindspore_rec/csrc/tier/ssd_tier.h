@@ -16,8 +16,9 @@
 //  * If the disk is full or fails, or max_bytes is reached, writing throws IoError, and reading
 //    still works. Only a failed sync makes it necessary to open the tier again for writing.
 //  * Only one process at a time can open a tier for writing (a lock on the directory's LOCK file).
-//  * A Scan reads the log in order, one or two megabytes at a time, and needs a few such buffers of
-//    memory. Rows that were appended during the scan are read at its end, one by one.
+//  * A Scan reads the log in order, one or two megabytes at a time, and needs memory for a few
+//    buffers of this size. Rows that were appended during the scan are read at the end of the scan,
+//    one by one.
 //
 // Any thread may call any member; Close ends all other calls. A forked child must neither use nor
 // destroy a tier of its parent, because the background thread exists only in the parent.
@@ -143,7 +144,7 @@ class SsdTier : public Tier {
   Segment& SegmentOf(uint64_t position) const { return *(*segments_)[OrdinalOf(position)]; }
   std::vector<Extent> Plan(std::vector<Request>* requests, const SegmentTable& segments) const;
   // Requires write_mutex_. Makes head_ a segment with room; returns false if fewer than `spare`
-  // segments of max_bytes would remain.
+  // free segments within max_bytes would remain.
   bool MakeRoom(uint64_t spare);
   bool HasSpace(uint64_t spare) const;  // under write_mutex_ or state_mutex_
   void SealHead();
@@ -182,9 +183,9 @@ class SsdTier : public Tier {
   BatchReader reader_;
 
   // The mutexes are locked in this order: collect, write, state. Only one collection runs at a
-  // time, under `collect`. Only one writer runs at a time, under `write`. The index changes only
-  // while `write` and `state` are both locked, so either lock is enough to read the index. The
-  // mutex `state` guards the members below, and is never held during a file access.
+  // time, with `collect` locked. Only one writer runs at a time, with `write` locked. The index
+  // changes only while `write` and `state` are both locked, so either lock is enough to read the
+  // index. The mutex `state` guards the members below, and is never held during a file access.
   std::mutex collect_mutex_;
   std::mutex write_mutex_;
   mutable std::mutex state_mutex_;

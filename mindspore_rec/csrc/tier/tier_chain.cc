@@ -67,7 +67,7 @@ TierChain::TierChain(std::vector<Level> levels)
 
 // The search also finds a row that moves down meanwhile, because the row is written to the lower
 // level before it is erased from the upper level. A row may also move up, from a level that was not
-// searched yet to a level that was already searched. After such a move up, all levels are searched
+// searched yet to a level that was already searched. If a row has moved up, all levels are searched
 // again.
 template <typename Find>
 void TierChain::FindAll(const int64_t* keys, size_t n, bool* found, Find find) const {

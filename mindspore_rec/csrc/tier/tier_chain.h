@@ -31,7 +31,7 @@ class TierChain : public Tier {
   };
 
   // Requires: at least one level, the same row_bytes in all levels, and no row limit in the last
-  // one.
+  // level.
   explicit TierChain(std::vector<Level> levels);
 
   void Read(const int64_t* keys, size_t n, char* rows, bool* found) override;

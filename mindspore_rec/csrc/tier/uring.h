@@ -33,8 +33,8 @@ class Uring {
   // Submits the queued reads and waits until there are at least `wait_for` completions. Returns
   // errno, 0 for success.
   int Submit(unsigned wait_for);
-  // Takes one completion: its buffer and pread's result (negative: -errno). Returns false if there
-  // is no completion.
+  // Removes one completion, and sets `i` to the read's buffer and `result` to the result of pread
+  // (negative: -errno). Returns false if there is no completion.
   bool Complete(unsigned* i, int32_t* result);
 
  private:

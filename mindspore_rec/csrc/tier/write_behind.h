@@ -49,8 +49,9 @@ class WriteBehind {
   // nothing has changed.
   void Clear();
 
-  // While a Pause exists, the background thread is stopped. A walk over the tier then finds each
-  // row once, in the tier or in waiting(). A thread that has a Pause must not wait for the queue.
+  // While a Pause exists, the background thread is stopped. During a Pause, a walk over the tier
+  // finds each row once, in the tier or in waiting(). A thread that has a Pause must not wait for
+  // the queue.
   class Pause {
    public:
     explicit Pause(WriteBehind* queue);

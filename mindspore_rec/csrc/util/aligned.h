@@ -15,7 +15,7 @@ class AlignedMemory {
  public:
   static constexpr size_t kAlignment = 64;
 
-  // Returns memory of at least that many bytes. The contents are lost if the memory grows.
+  // Returns memory of at least `bytes` bytes. The contents are lost if the memory grows.
   void* AtLeast(size_t bytes) {
     if (bytes > capacity_) {
       data_.reset();

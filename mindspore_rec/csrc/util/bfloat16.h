@@ -20,8 +20,8 @@ __attribute__((always_inline)) inline uint16_t ToBfloat16(float value) {
 
 // Return one of the two bfloat16 around a number. The upper bfloat16 is chosen with the probability
 // that makes the mean exact. The upper half of `random`, a uniform 32-bit number, is added to the
-// discarded bits, and a carry rounds away from zero. A number that is already a bfloat16 stays
-// unchanged; NaN stays NaN.
+// discarded bits. A carry rounds the number away from zero. A number that is already a bfloat16
+// stays unchanged; NaN stays NaN.
 __attribute__((always_inline)) inline uint16_t ToBfloat16(float value, uint32_t random) {
   uint32_t bits;
   __builtin_memcpy(&bits, &value, sizeof(bits));

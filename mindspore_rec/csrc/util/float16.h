@@ -12,8 +12,8 @@ namespace msrec {
 constexpr uint32_t kFloat16Infinity = 0x7c00;
 constexpr uint32_t kLeastNormalFloat16 = 0x38800000;  // 2^-14 as a float32
 
-// Return the float16 of that magnitude with the sign of the float32 `bits`. If `bits` is NaN,
-// return NaN.
+// Return the float16 with the bits `magnitude` and the sign of the float32 `bits`. If `bits` is
+// NaN, return NaN.
 __attribute__((always_inline)) inline uint16_t WithSignOrNan(uint32_t bits, uint32_t magnitude) {
   const uint32_t absolute = bits & 0x7fffffffu;
   const uint32_t nan = 0x7e00u | (absolute >> 13 & 0x3ffu);
@@ -50,7 +50,8 @@ __attribute__((always_inline)) inline uint16_t ToFloat16(float value, uint32_t r
   const bool is_normal = absolute >= kLeastNormalFloat16;
   const uint32_t exponent = absolute >> 23;
   const uint32_t mantissa = (absolute & 0x7fffffu) | (exponent > 0 ? 0x800000u : 0u);
-  // Number of discarded mantissa bits. A float16 below 2^-14 has fewer bits, so more are discarded.
+  // Number of discarded mantissa bits. A float16 below 2^-14 has fewer bits, so more bits are
+  // discarded.
   const uint32_t small = 126u - exponent;
   const uint32_t cut = is_normal ? 13u : (small < 63u ? small : 63u);
   const uint32_t kept =

@@ -25,7 +25,7 @@ class KeySet {
     size_ = 0;
   }
 
-  // Returns the number of key. A new key gets the next number and is written to keys[number].
+  // Returns the key's number. A new key gets the next number and is written to keys[number].
   uint32_t FindOrAdd(int64_t key, int64_t* keys) {
     size_t at = Home(key);
     for (;;) {
@@ -43,7 +43,7 @@ class KeySet {
 
   static constexpr uint32_t kNone = 0xffffffffu;
 
-  // Returns the number of key, or kNone.
+  // Returns the key's number, or kNone.
   uint32_t Find(int64_t key, const int64_t* keys) const {
     if (size_ == 0) return kNone;
     for (size_t at = Home(key);; at = (at + 1) & mask_) {
@@ -58,8 +58,8 @@ class KeySet {
   size_t capacity() const { return (mask_ + 1) / 4 * 3; }
   size_t bytes() const { return entries_.bytes(); }
 
-  // Returns the number of entries that are read if each key is searched once. For tests, because
-  // this method searches every key.
+  // Returns the number of entries that are read if each key is searched once. Only tests call this
+  // method, because it searches every key.
   uint64_t Probes(const int64_t* keys) const {
     uint64_t probes = 0;
     for (uint32_t i = 0; i < size_; ++i) {

@@ -21,9 +21,9 @@ const char* NameOf(NumberType type);
 // Throws std::invalid_argument for any other name, with `argument` in the message.
 NumberType ParseNumberType(const std::string& name, const char* argument);
 
-// Write n float32 numbers as that type, rounded to the nearest, ties to even.
+// Write n float32 numbers as numbers of type `type`, rounded to the nearest, ties to even.
 void Narrow(NumberType type, const float* from, size_t n, void* to);
-// Write n numbers of that type as float32, which represents them exactly.
+// Write n numbers of type `type` as float32 numbers, without rounding.
 void Widen(NumberType type, const void* from, size_t n, float* to);
 
 }  // namespace msrec

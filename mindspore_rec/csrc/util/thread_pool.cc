@@ -81,8 +81,8 @@ ThreadPool::Alone::~Alone() { --alone; }
 
 ThreadPool& ThreadPool::Global() {
   // The pool is never destroyed, because operators may still run while the interpreter shuts down.
-  // A forked child gets a new pool of the same size, because the parent's workers do not exist
-  // there.
+  // A forked child gets a new pool of the same size, because the parent's workers do not exist in
+  // the child.
   static std::atomic<ThreadPool*> global{nullptr};
   ThreadPool* pool = global.load(std::memory_order_acquire);
   if (pool != nullptr && pool->owner_.here()) return *pool;

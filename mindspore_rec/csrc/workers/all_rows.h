@@ -24,7 +24,7 @@ class AllRows {
   // Requires: table and group outlive this object; the table's placement matches the group.
   AllRows(Table* table, WorkerGroup* group) : table_(*table), group_(*group) {}
 
-  // Like Table::Get: out is [ids.size, dim].
+  // Does the same as Table::Get; `out` is [ids.size, dim].
   void Get(const IdView& ids, const IdFilter& filter, bool insert, float* out);
   void Put(const IdView& ids, const float* values, size_t value_rows);
   void Import(const IdView& ids, const float* values);

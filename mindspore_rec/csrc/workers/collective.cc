@@ -87,7 +87,8 @@ void Collective::Begin() {
   RequireSuccess();
   if (least_room >= most) return;
   // Reserve some more memory, so that later exchanges of about this size need no second agreement.
-  // If one worker needs more memory, all workers know this and wait for that worker's result.
+  // If any worker needs more memory, every worker learns this from the headers and calls Agree
+  // again.
   Try([&] { mine.recv.Reset(most + most / 4); });
   Agree();
 }
@@ -98,8 +99,8 @@ void Collective::RequireSame() const {
     return "worker " + std::to_string(r) + " is at the " + header.name + " (operation " +
            std::to_string(header.operation) + ", step " + std::to_string(header.step) + ")";
   };
-  // If a worker failed before it knew the name of its operation, only its numbers of operation and
-  // step are compared.
+  // If a worker failed before it knew the name of its operation, only the operation's number and
+  // the step's number are compared.
   int first = 0;
   while (first + 1 < size() && exchange_->headers[first].status != 0) ++first;
   for (int r = 0; r < size(); ++r) {

@@ -94,17 +94,17 @@ class Collective {
   }
   bool failed() const { return error_ != nullptr; }
 
-  // Number of bytes that this worker will send to each worker by the next Exchange; 0 at first.
+  // Number of bytes that this worker will send to each worker in the next Exchange; 0 at first.
   std::vector<size_t>& send_bytes() { return exchange_->send_bytes; }
-  // Tell each worker the number of bytes that this worker will send to it, and make room in
-  // memory().recv. Throws if the operation failed on a worker, and WorkerError if the workers are
-  // at different operations.
+  // Tell each worker how many bytes it will receive from this worker, and make room in
+  // memory().recv. Throws if the operation failed on a worker, and throws WorkerError if the
+  // workers are at different operations.
   void Begin();
   // Number of bytes that each worker will send to this worker, and the sum of these numbers.
   const std::vector<size_t>& received_bytes() const { return exchange_->received_bytes; }
   size_t received() const;
   void Exchange(const void* send, void* recv);
-  // Exchange() with sizes that all workers know.
+  // Do the same as Exchange() with sizes that all workers already know.
   void Exchange(const void* send, const std::vector<size_t>& send_bytes, void* recv,
                 const std::vector<size_t>& recv_bytes);
   // Throw if the operation has failed on a worker since Begin.

@@ -114,7 +114,7 @@ class Communicator {
   // received once, by one thread. Messages with the same sender and tag arrive in the order of
   // sending.
 
-  // Sends to another worker or to itself. Copies the data and returns at once.
+  // Sends a message to another worker or to this worker. Copies the data and returns at once.
   void Send(int to, int tag, const void* data, size_t bytes);
   // Receives a message with the tag, from a worker or from kAny, if one has arrived.
   std::optional<WorkerMessage> TryReceive(int from, int tag);

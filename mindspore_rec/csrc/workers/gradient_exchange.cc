@@ -65,7 +65,7 @@ void GradientExchange::ForEachLookup(const Fn& fn) {
   }
 }
 
-// Writes the message to a worker, unless `at` is null; returns its size.
+// Writes the message to a worker, unless `at` is null; returns the message's size.
 size_t GradientExchange::Send(int worker, char* at) {
   const float weight = all_.group().weight();
   size_t total = 0;

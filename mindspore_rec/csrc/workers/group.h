@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The workers of a job, from the view of one worker: its channels to the other workers, and the
-// step that all workers do together.
+// The workers of a job, as seen by one worker: its channels to the other workers, and the step that
+// all workers do together.
 #pragma once
 
 #include <array>
@@ -56,8 +56,8 @@ class WorkerGroup {
   // rows. Each sample has the same number of rows. Before the first BeginStep, all workers are
   // assumed to have the same number of rows.
   int64_t RowsBefore(int64_t rows) const;
-  // Whether this worker has no samples in this step. An idle worker takes part in exchanges without
-  // keys.
+  // Whether this worker has no samples in this step. An idle worker takes part in exchanges, but
+  // sends no keys.
   bool idle() const { return idle_.load(std::memory_order_acquire); }
 
  private:

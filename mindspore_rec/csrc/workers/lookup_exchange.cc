@@ -40,7 +40,8 @@ std::string OperationName(const LookupRequest* requests, size_t n, bool train) {
   return KindOf(requests[0], train) + TableNames(tables);
 }
 
-// Convert n floats in place to another type. All numbers must be exact in that type.
+// Convert n floats in place to another type. All n floats must be exactly representable in the
+// other type.
 void NarrowInPlace(NumberType type, size_t n, float* numbers) {
   if (type == NumberType::kFloat32) return;
   constexpr size_t kPart = 1024;
@@ -182,7 +183,7 @@ void LookupExchange::FinishHere(One* one) {
 size_t LookupExchange::MessageBytes(const One& one, size_t rows) const {
   const size_t bytes = rows * one.row_bytes();
   // The rows of a single lookup are sent without a copy. The rows of several lookups are padded, so
-  // that each lookup's rows begin aligned.
+  // that each lookup's rows begin at an aligned address.
   return lookups_.size() == 1 ? bytes : Padded(bytes);
 }
 

@@ -69,7 +69,8 @@ class MpiCommunicator final : public Communicator {
   MpiJob* const job_;
   const MpiHandle handle_;
   const std::string subject_;  // of messages
-  // Buffers of collective calls, allocated with the channel so that a call needs no memory.
+  // Buffers of collective calls. The buffers are allocated together with the channel, so that a
+  // call needs no memory.
   Messages messages_;
   std::vector<size_t> send_at_, recv_at_, barrier_bytes_;
   std::vector<char> barrier_;

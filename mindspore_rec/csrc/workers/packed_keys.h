@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // PackedKeys: the distinct keys of a batch in the order of the messages: the keys for worker 0
-// first. For a replicated table there is one part, which goes to each worker. Rows come back, and
+// first. For a replicated table, there is one part, which goes to each worker. Rows come back, and
 // gradients go out, in the order of the keys.
 #pragma once
 
@@ -32,10 +32,10 @@ class PackedKeys {
   // Set the batch's row pointers to rows[p] + i * row_bytes, where i is the key's number within
   // part p. There must be free bytes for a row's metadata before rows[p].
   void Point(Batch* batch, char* const* rows, size_t row_bytes) const;
-  // Return the number, among the keys of all parts, of the key at place i of the batch.
+  // Return the number of the key at place i of the batch, counted over the keys of all parts.
   uint32_t number(size_t i) const { return number_[i]; }
-  // Sum the gradient of the lookup by key into sums, [total(), dim]. The batch is not usable
-  // afterwards.
+  // Sum the gradient of the lookup by key, and write the sums to `sums` [total(), dim]. The batch
+  // is not usable afterwards.
   void Sum(Batch* batch, const Gradient& grad, int dim, const Kernels& kernels, float* sums) const;
 
  private:

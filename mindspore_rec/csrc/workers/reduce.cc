@@ -52,7 +52,7 @@ ReduceMemory& ThreadMemory() {
 }
 
 // Sums `n` values, which are sent as type T. Before the call, `values` has this worker's values;
-// after the call, it has the sums.
+// after the call, `values` has the sums.
 template <typename T>
 void SumParts(Communicator& channel, T* values, size_t n, const float* weights) {
   const int size = channel.size();

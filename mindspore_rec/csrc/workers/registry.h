@@ -51,31 +51,31 @@ struct TableReplaced : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Creates a table. Throws std::invalid_argument if the name is empty, NameTaken if an open table of
-// the same scope has it. With `replace`, the new table takes the name instead, and FindTable
-// refuses the older table until the new one is closed. Any thread may call CreateTable. In a forked
-// child, the parent's tables are not open.
+// Creates a table. Throws std::invalid_argument if the name is empty, and NameTaken if an open
+// table of the same scope has the name. With `replace`, the new table takes the name instead, and
+// FindTable refuses the older table until the new table is closed. Any thread may call CreateTable.
+// In a forked child, the parent's tables are not open.
 std::shared_ptr<Registered> CreateTable(const TableConfig& config, bool replace = false);
 
-// Throws TableClosed if that table was closed, and TableReplaced if a newer table has its name.
-// Throws ForkedProcess if the table belongs to the parent of this forked child, and
-// std::invalid_argument if there never was such a table.
+// Throws TableClosed if table `id` was closed, and TableReplaced if a newer table has the table's
+// name. Throws ForkedProcess if the table belongs to the parent of this forked child, and throws
+// std::invalid_argument if there never was a table `id`.
 std::shared_ptr<Registered> FindTable(int64_t id);
 
-// Returns the newest open table of that name in the program's own scope; null if there is none.
+// Returns the newest open table with this name in the program's own scope; null if there is none.
 std::shared_ptr<Table> FindTableByName(const std::string& name);
 
-// Throws TableReplaced if a newer table has the name of this table.
+// Throws TableReplaced if a newer table has the name of `registered`.
 void CheckNotReplaced(const Registered& registered);
 
 // Throws std::runtime_error if rows_missing is set, because the table's rows would not belong to
 // the network's other weights.
 void CheckRowsGiven(const Registered& registered);
 
-// Closes the table and frees its rows and name. If there are older tables of that name, the newest
-// of them gets the name back. Returns when the table is closed, possibly by another thread. Inside
-// a call on a table, or on a table's thread, CloseTable only starts the closing. In a forked child,
-// the parent's tables do not change.
+// Closes the table and frees its rows and name. If there are older tables with the same name, the
+// newest older table gets the name back. Returns when the table is closed, possibly by another
+// thread. Inside a call on a table, or on a table's thread, CloseTable only starts the closing. In
+// a forked child, the parent's tables do not change.
 void CloseTable(int64_t id);
 
 }  // namespace msrec

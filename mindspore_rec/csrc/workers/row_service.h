@@ -5,8 +5,9 @@
 // else.
 //
 // A request is one message: the tag of its reply, its kind, the table's name, and arguments
-// (row_messages.h). The reply is one message with that tag. The service never waits for another
-// worker while it holds a table's lock, so an answer waits at most for an operation on the table.
+// (row_messages.h). The reply is one message with the tag that the request contains. The service
+// never waits for another worker while it holds a table's lock, so an answer waits at most for an
+// operation on the table.
 #pragma once
 
 #include <atomic>
@@ -34,9 +35,9 @@ class RowService {
   RowService(const RowService&) = delete;
   RowService& operator=(const RowService&) = delete;
 
-  // Tag of requests. Replies have tags after kFirstReplyTag. The tag kFirstReplyTag itself is for
-  // replies to requests without a valid reply tag. Lower tags are for other messages on the
-  // channel, which the service must not take for requests.
+  // Tag of requests. The tags of replies are greater than kFirstReplyTag. The tag kFirstReplyTag
+  // itself is for replies to requests without a valid reply tag. Lower tags are for other messages
+  // on the channel, which the service must not treat as requests.
   static constexpr int kRequestTag = 8192;
   static constexpr int kFirstReplyTag = kRequestTag + 1;
 

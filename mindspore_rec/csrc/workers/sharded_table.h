@@ -12,10 +12,10 @@
 // and Step. A failure on one worker throws on all workers (collective.h), and no rows change. Each
 // owner first prepares the lookup, all owners agree, and then the lookup is done.
 //
-// A worker without a batch in a step (WorkerGroup::idle) takes part without keys. The training
-// lookups of an idle worker return zeros, and its gradients are dropped.
+// A worker without a batch in a step (WorkerGroup::idle) takes part in the exchanges, but sends no
+// keys. The training lookups of an idle worker return zeros, and its gradients are dropped.
 //
-// ShardedTable is thread safe like Table.
+// ShardedTable is as thread safe as Table.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +40,8 @@ struct KeptLookup {
   size_t grad_rows = 0;
   bool idle = false;
   bool summed = false;  // `sums` is filled
-  // The next members describe the keys that this worker owns, from the batches of all workers,
-  // worker 0's keys first.
+  // The members below describe the keys that this worker owns. The keys come from the batches of
+  // all workers, worker 0's keys first.
   int64_t owner_ticket = 0;
   std::vector<size_t> received;  // number of each worker's
   size_t owned = 0;              // their number
@@ -71,7 +71,7 @@ class ShardedTable {
   // These methods match the methods of Table, but do not support a replicated table. Only the
   // worker that looked up a row can use the row's handle.
   void LookupWithHandles(const IdView& ids, const IdFilter& filter, float* out, int64_t* handles);
-  // After a failure, the table has no gradients and lookups any more.
+  // After a failure, the table has neither gradients nor lookups.
   void AccumulateByHandle(const int64_t* handles, size_t n, const float* grad);
 
   // Request the rows of later batches: each owner begins to promote its rows for the ids of all
@@ -79,7 +79,7 @@ class ShardedTable {
   // call Prefetch, with an exchange that no operator uses.
   int64_t Prefetch(TableExchange* ahead, const IdView& ids);
 
-  // Sum the gradient of this worker's lookup with that ticket by key, for ExchangeGradients.
+  // Sum the gradient of this worker's lookup `ticket` by key, for ExchangeGradients.
   void Accumulate(int64_t ticket, const Gradient& grad, size_t grad_rows);
   // Return the sum of squares of the gradients of all workers' rows, after ExchangeGradients.
   double GradientSquaredNorm();
@@ -94,8 +94,7 @@ class ShardedTable {
 
   using Kept = std::map<int64_t, std::unique_ptr<KeptLookup>>;
 
-  // Maximum numbers of spare lookups, and of lookups that wait for a gradient. StepLookups has the
-  // same limits.
+  // Maximum numbers of spare lookups and of lookups that wait for a gradient, as in StepLookups.
   static constexpr size_t kMaxSpare = 4;
   static constexpr size_t kMaxKept = 512;
 
@@ -143,9 +142,9 @@ void LookUpOverWorkers(LookupRequest* requests, size_t n, bool train);
 
 // Send the gradients of these tables' lookups to the owners of the rows, in one exchange. The
 // gradients of each worker are multiplied by the worker's weight in the step. Gradients of tables
-// with `narrow` are sent as bfloat16. After a failure the tables have no gradients and lookups any
-// more. `check` may throw an error of this worker. Requires: at least one table, no table twice,
-// and the same exchange for all tables.
+// with `narrow` are sent as bfloat16. After a failure, the tables have neither gradients nor
+// lookups. `check` may throw an error of this worker. Requires: at least one table, each table only
+// once, and the same exchange for all tables.
 void ExchangeGradients(const std::vector<ShardedTable*>& tables, const std::vector<bool>& narrow,
                        const std::function<void()>& check = {});
 

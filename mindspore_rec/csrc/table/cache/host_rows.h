@@ -30,8 +30,8 @@ class HostRows {
   // Make the keys of the batch unique and find their rows. Promote the rows that are in lower
   // tiers; for evaluation, copy these rows into batch->copies instead. Make room for the rows that
   // the shards will insert. Unless `pending` is null, also keep room for the rows in `pending`, and
-  // add the batch's absent keys to `pending`. Throws if a tier fails, if host memory is too small,
-  // or std::bad_alloc.
+  // add the batch's absent keys to `pending`. Throws if a tier fails or if host memory is too
+  // small. May also throw std::bad_alloc.
   void Promote(Batch* batch, LookupPurpose purpose, PendingRows* pending = nullptr);
   // Make room for `rows` more rows in host memory by demoting other rows; return the number of rows
   // that fit. With `prefetching`, the number may be smaller than `rows`, because rows for earlier

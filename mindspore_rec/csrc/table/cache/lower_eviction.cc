@@ -8,8 +8,8 @@
 namespace msrec {
 namespace {
 
-// Number of rows in one step's slice: 1/4096 of all rows, within these limits. A slice only frees
-// space, because lookups already treat due rows as missing.
+// Number of rows in one step's slice: 1/4096 of all rows, within the limits below. A slice only
+// frees space, because lookups already treat due rows as missing.
 constexpr size_t kLeastOfSlice = 64;
 constexpr size_t kMostOfSlice = 2048;
 constexpr size_t kSampled = 8;  // rows looked at for one that is over the capacity

@@ -41,7 +41,7 @@ class LowerEviction {
   // Count a failure of a step's eviction, and restart the sweep.
   void NoteFailure() noexcept;
 
-  // Return how often a failing tier has delayed a part of a step's eviction.
+  // Return the number of times that a failing tier has delayed a part of a step's eviction.
   uint64_t failures() const { return failures_; }
 
  private:

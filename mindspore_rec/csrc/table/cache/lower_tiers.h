@@ -45,8 +45,8 @@ class LowerTiers {
   void AddRows(int64_t more) { rows_ += more; }
   Fetches& fetches() { return fetches_; }
 
-  // Call fn, which calls a tier, and return its result. An exception other than std::bad_alloc
-  // becomes a std::runtime_error with the table's name.
+  // Call fn, which calls a tier, and return the result of fn. An exception other than
+  // std::bad_alloc becomes a std::runtime_error with the table's name.
   template <typename Fn>
   auto OnTier(Fn fn) const;
 
@@ -55,9 +55,9 @@ class LowerTiers {
   // Return the queue as a shared pointer, for a thread that uses the queue without the table's
   // mutex.
   std::shared_ptr<WriteBehind> SharedQueue();
-  // Continue a slow walk over the tiers, without the queue: set `keys` and `rows` to the next rows,
-  // about `most`. Returns false at the end of the walk; the next call then begins a new walk.
-  // Requires Queue().
+  // Continue a slow walk over the tiers, but not over the queue. Set `keys` and `rows` to the next
+  // rows, about `most` rows in total. Returns false at the end of the walk; the next call then
+  // begins a new walk. Requires Queue().
   bool Sweep(size_t most, std::vector<int64_t>* keys, std::vector<char>* rows);
   void RestartSweep() noexcept { sweep_.reset(); }
   // Continue the walk that checks every record: read about `most` records. Returns the number of
@@ -78,7 +78,8 @@ class LowerTiers {
   // of the row.
   void Write(std::vector<int64_t> keys, std::vector<char> rows);
   // Write the queued rows to the tiers, if possible. If a tier is full or unavailable, or if memory
-  // is short, the rows stay in the queue. Reading a whole table also works with queued rows.
+  // is short, the rows stay in the queue. Reading a whole table also works while rows are in the
+  // queue.
   void DrainIfPossible();
   // Call fn for each part of the rows that are in a lower tier only. Due rows are included.
   void Walk(const std::function<void(KeyedRows&)>& fn);
@@ -102,12 +103,11 @@ class LowerTiers {
   // Replace the rows by the copies that Relay has made. Returns the old queue, whose rows are no
   // longer read.
   std::shared_ptr<WriteBehind> Adopt(Relaid relaid) noexcept;
-  // Clear tiers that the table no longer uses. If an attempt fails, later attempts are made by the
-  // thread of the queue, by Flush, before the next change of the layout, and by Close. Until an
-  // attempt succeeds, the old rows only take space. The table never reads the old rows: a
-  // generation is opened a second time only after its rows have been cleared. Flush throws as long
-  // as the old rows exist. So a later run can find old rows only if this run ends without a
-  // successful Flush.
+  // Clear tiers that the table no longer uses. If clearing fails, the thread of the queue, Flush,
+  // the next change of the layout and Close try to clear the tiers again. Until the tiers are
+  // cleared, the old rows only take space. The table never reads the old rows: a generation is
+  // opened a second time only after its rows have been cleared. Flush throws as long as the old
+  // rows exist. So a later run can find old rows only if this run ends without a successful Flush.
   void DropStale(std::shared_ptr<WriteBehind> queue);
   // Clear the tiers that DropStale could not clear. Throws the tier's exception.
   void DrainStale();
@@ -123,7 +123,8 @@ class LowerTiers {
   size_t queued_rows() const { return queue_ == nullptr ? 0 : queue_->waiting_rows(); }
 
  private:
-  // Limit of bytes in the queue. If queued rows take more bytes, a step has to wait.
+  // Limit of bytes in the queue. If the queued rows take more bytes than this limit, a step has to
+  // wait.
   static constexpr size_t kQueueBytes = size_t{64} << 20;
 
   std::shared_ptr<TierChain> OpenChain(int generation, size_t row_bytes);
@@ -138,9 +139,9 @@ class LowerTiers {
   std::unique_ptr<TierScan> sweep_;  // null: the next Sweep starts at the beginning
   TierScrub scrub_;
   // Queues in front of tiers that are no longer read: tiers of an earlier layout, or of a new
-  // layout whose creation failed. A queue here contains only the request to clear its tier, and
-  // retries this request by itself. Flush and the next change of the layout wait until these queues
-  // are empty.
+  // layout whose creation failed. A queue in this list contains only the request to clear its tier,
+  // and retries this request by itself. Flush and the next change of the layout wait until all
+  // queues in this list are empty.
   std::vector<std::shared_ptr<WriteBehind>> stale_;
 };
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // TierScrub: a slow walk over the records of all tiers, without the queue of writes. The walk reads
-// each record once per round, which checks the record. This includes records that training has not
-// read for a long time, and copies of rows that are also in host memory. If a tier moves, writes or
-// erases a row during the walk, the walk reads the row before or after the change, or misses a row
-// that was read and written just now. So the walk never reports an undamaged row.
+// and checks each record once per round. The walk also reads records that training has not read for
+// a long time, and copies of rows that are also in host memory. If a tier moves, writes or erases a
+// row during the walk, the walk reads the row before or after the change. The walk may miss a row
+// that has just been read and written, but it never reports an undamaged row.
 //
 // The class is a part of LowerTiers; the table's mutex protects it.
 #pragma once
@@ -20,10 +20,10 @@ namespace msrec {
 
 class TierScrub {
  public:
-  // Read about `most` records and return their number. Set `ended` if these were the last records
-  // of the round; the next call then begins a round. Throws RowDamaged, which names tier and key;
-  // the next call then begins a round. After any other error of a tier, the next call tries the
-  // same records again. Requires: Restart is called before the chain is destroyed.
+  // Read about `most` records and return their number. Set `ended` if the round has ended; the next
+  // call then begins a new round. Throws RowDamaged, which names tier and key; the next call then
+  // begins a round. After any other error of a tier, the next call tries the same records again.
+  // Requires: Restart is called before the chain is destroyed.
   size_t Look(TierChain* chain, size_t most, bool* ended);
   // Make the next call of Look begin a round.
   void Restart() noexcept;

@@ -10,7 +10,7 @@ namespace msrec {
 namespace {
 
 // Number of counters that are compared to choose a counter to drop. The counter with the lowest
-// count is dropped; of equal counts, the oldest.
+// count is dropped; among equal counts, the oldest counter is dropped.
 constexpr int kCompared = 8;
 
 int64_t ShareOf(int64_t total, int shard) {

@@ -33,8 +33,8 @@ class Candidates {
 
   // In the methods below, `hash` is IndexHash(key).
 
-  // Count `occurrences` of a key without a row. If the key is admitted now, drops its counter and
-  // returns true. Sets `*before` to the key's count before this batch.
+  // Add `occurrences` to the count of a key without a row. If the key is admitted now, drops its
+  // counter and returns true. Sets `*before` to the key's count before this batch.
   bool Admit(uint64_t hash, int64_t key, uint32_t occurrences, uint32_t* before);
 
   // Return the exact count of a key, or the estimate of the sketch.
@@ -52,7 +52,7 @@ class Candidates {
   CountingSketch& sketch() { return sketch_; }
   // Set the event time of all counters without an event time to the current event time.
   void StampTime();
-  // Allocate the empty index for the argument of Clear. Throws std::bad_alloc.
+  // Allocate the empty index that the caller passes to Clear. Throws std::bad_alloc.
   std::unique_ptr<Index> Emptied() const;
   void Clear(std::unique_ptr<Index> empty) noexcept;
 

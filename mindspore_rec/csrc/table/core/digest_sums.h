@@ -23,8 +23,8 @@ class DigestSums {
   explicit DigestSums(const Eviction& eviction)
       : by_steps_(eviction.max_idle_steps >= 0), by_seconds_(eviction.max_idle_seconds >= 0) {}
 
-  // True if there is one sum per time at which rows were last seen. If false, there is one sum of
-  // all rows, which needs no memory per row.
+  // True if there is one sum per time at which rows were last seen. If by_age() is false, there is
+  // one sum of all rows, which needs no memory per row.
   bool by_age() const { return by_steps_ || by_seconds_; }
 
   void Clear() noexcept {
@@ -70,7 +70,8 @@ class DigestSums {
       all_ -= digest;
     }
   }
-  // Add the digest of a row without a place to its sum; RemoveBelow subtracts the digest.
+  // Add the digest of a row without a place to the sum for the row's last use; RemoveBelow
+  // subtracts the digest.
   void AddBelow(const RowMeta& meta, uint64_t digest) {
     if (by_age()) {
       Add(Seen(meta), digest);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // PreparedLookups: training lookups of one table that are prepared but not finished. The owner of a
-// PreparedLookups finishes the lookups in order by Table::FinishLookup. Dropping unfinished lookups
-// does not change the table.
+// PreparedLookups calls Table::FinishLookup to finish the lookups in order. Dropping unfinished
+// lookups does not change the table.
 #pragma once
 
 #include <cstddef>

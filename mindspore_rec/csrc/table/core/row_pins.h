@@ -22,7 +22,7 @@ class RowPins {
   RowPins(const ShardContext* context, const SlabStore* rows) : context_(*context), rows_(*rows) {}
 
   // Allocate entries for all places below `end`. Throws std::bad_alloc. A method that is called for
-  // a place without an entry may throw std::bad_alloc, too.
+  // a place without an entry may also throw std::bad_alloc.
   void Reserve(size_t end) { pins_.resize(std::max(pins_.size(), end)); }
   // Reserve memory for `more` more rows with copies. The memory grows geometrically, because this
   // method is also called for single rows. Throws std::bad_alloc.
@@ -63,7 +63,7 @@ class RowPins {
 
   size_t copies() const { return copies_; }
   void AddCopy() noexcept { ++copies_; }
-  // Record that a row has a copy, unless this is already recorded.
+  // Record that a row has a copy, unless the copy is already recorded.
   void MarkCopy(uint32_t id) {
     RowPin& pin = At(id);
     copies_ += !pin.copy;

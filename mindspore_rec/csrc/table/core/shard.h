@@ -71,12 +71,12 @@ class Shard {
   // Reserve memory for `rows` new rows, so that Resolve cannot run out of memory. Throws
   // std::bad_alloc.
   void Reserve(size_t rows);
-  // Reserve memory for `keys` keys in the change log and in similar logs. Looking up, putting or
-  // erasing these keys then needs no more memory for logs. Throws std::bad_alloc.
+  // Reserve memory for `keys` keys in the change log and in the eviction log. Looking up, putting
+  // or erasing these keys then needs no more memory for logs. Throws std::bad_alloc.
   void ReserveNotes(size_t keys);
-  // Fill batch->row with the rows of the keys; a key without a row gets null. With kTrain and
-  // kInsert, admitted keys get rows, and all rows are counted and touched. With kPut, all keys get
-  // rows without admission. With any other purpose, the shard does not change.
+  // Fill batch->row with the rows of the keys; for a key without a row, the entry is null. With
+  // kTrain and kInsert, admitted keys get rows, and all rows are counted and touched. With kPut,
+  // all keys get rows without admission. With any other purpose, the shard does not change.
   void Resolve(Batch* batch, LookupPurpose purpose);
   // Return the row of `key`; null if there is no row or if the row is due.
   char* Find(int64_t key);
@@ -149,8 +149,8 @@ class Shard {
   // Requires: the context has the new layout. Also requires changes().Reserve(size()); without that
   // reservation, Adopt may throw halfway.
   void Adopt(SlabStore* relaid);
-  // Emptied allocates the memory for the argument of Clear. Throws std::bad_alloc. Clear drops all
-  // rows and records each row as deleted.
+  // Emptied allocates the memory that the caller passes to Clear. Throws std::bad_alloc. Clear
+  // drops all rows and records each row as deleted.
   struct Empty {
     std::unique_ptr<SlabStore> rows;
     std::unique_ptr<Index> index, candidates;
@@ -161,8 +161,8 @@ class Shard {
   // ---- with lower tiers (shard_tiers.cc)
 
   // Fill batch->row with the rows that are in host memory, and hold these rows in host memory. If
-  // `hold` is kBatch, hold the rows for prefetched batch `number`. Append the positions of the
-  // batch's other keys to `missing`.
+  // `hold` is kBatch, hold the rows for prefetched batch `number`. Append the positions of the keys
+  // without a row in host memory to `missing`.
   void FindInHost(Batch* batch, Hold hold, uint16_t number, std::vector<uint32_t>* missing);
   // Insert a row from a lower tier and return the new row. If the key already has a row in host
   // memory, return null. Requires room.
@@ -210,12 +210,12 @@ class Shard {
   void Drop(uint32_t id, EvictionReason reason);
   void CountEvicted(EvictionReason reason);
   void Release(uint32_t id) noexcept;
-  // Call fn(i, place) for n keys in order. For a key without a row, `place` is Index::kNone. The
-  // first `bytes` bytes of the rows are prefetched for several rows at once.
+  // Call fn(i, place) for n keys in order. For a key without a row, `place` is Index::kNone. For
+  // several rows at once, the first `bytes` bytes of each row are prefetched.
   template <typename Fn>
   void ForPlaces(const int64_t* keys, size_t n, size_t bytes, const Fn& fn) const;
-  // Call fn(place, row) for the rows that were touched in the current epoch. A row may be passed
-  // more than once.
+  // Call fn(place, row) for the rows that were touched in the current epoch. The function fn may be
+  // called more than once for a row.
   template <typename Fn>
   void ForTouched(size_t bytes, const Fn& fn) const;
   // Compute the digests of the rows that were touched in the current epoch. With `clear`, also

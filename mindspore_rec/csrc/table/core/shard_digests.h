@@ -4,10 +4,10 @@
 // of each row in host memory, and the sum of the digests of all rows of the shard, in memory and in
 // tiers. A kept digest describes the row at the beginning of the current epoch, or at a later
 // export. Changing a row costs no hashing: the shard hashes the row when the row is exported or
-// demoted, or when the next epoch begins. The sum includes a row in a lower tier as it was when the
-// row was demoted. For a key without a place (has_unseen), the sum includes the key's first row. No
-// single digest is kept for a row without a place. If memory runs out, all digests are dropped and
-// the call continues.
+// demoted, or when the next epoch begins. For a row in a lower tier, the sum includes the digest
+// that the row had when it was demoted. For a key without a place (has_unseen), the sum includes
+// the key's first row. The class keeps no separate digest for a row without a place. If memory runs
+// out, all digests are dropped and the call continues.
 //
 // The object is a part of a shard, and uses the places of the shard's rows. Other classes call only
 // Keep, Drop, kept and DamagedRows.

@@ -101,7 +101,7 @@ void StepLookups::Accumulate(int64_t ticket, const Gradient& grad, size_t grad_r
                                              std::to_string(it->second->grad_rows)));
   }
   const int dim = core_->config.dim;
-  // First do the part that can fail. If this part fails, the lookup is still recorded and its
+  // First do the operations that can fail. After a failure, the lookup is still recorded, and its
   // gradient can be added later.
   if (outstanding_.begin()->first < ticket) {
     const size_t numbers = grad_rows == 0 ? 0 : ((grad_rows - 1) * it->second->stride + 1) * dim;
@@ -126,7 +126,8 @@ void StepLookups::Accumulate(int64_t ticket, const Gradient& grad, size_t grad_r
   try {
     MergeDeferred(false);
   } catch (const std::bad_alloc&) {
-    // This gradient has been added. Only the waiting gradients of later lookups are not added yet.
+    // The gradient of lookup `ticket` has been added. Only the waiting gradients of later lookups
+    // are not added yet.
   }
 }
 

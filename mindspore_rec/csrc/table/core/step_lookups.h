@@ -39,17 +39,17 @@ class StepLookups {
   // Allocate the memory that Keep needs, before a lookup changes anything. Throws std::bad_alloc.
   static Outstanding::node_type NewPlace();
   // Keep a batch until its gradient arrives; return its ticket. If there are too many batches, the
-  // oldest ones are dropped.
+  // oldest batches are dropped.
   int64_t Keep(std::unique_ptr<Batch> batch, Outstanding::node_type place) noexcept;
   int64_t NewTicket() { return next_ticket_++; }
 
   // ---- gradients
 
-  // Add the gradient of the lookup with that ticket. If the gradient of an earlier lookup is
-  // missing, copy this gradient and add it later. If Accumulate throws, nothing was added.
+  // Add the gradient of lookup `ticket`. If the gradient of an earlier lookup is missing, copy the
+  // gradient and add the copy later. If Accumulate throws, nothing was added.
   void Accumulate(int64_t ticket, const Gradient& grad, size_t grad_rows);
-  // Add waiting gradients up to the first lookup without a gradient. With `all`, add all waiting
-  // gradients.
+  // Add the waiting gradients to the sum in the order of the lookups, and stop at the first lookup
+  // without a gradient. With `all`, add all waiting gradients.
   void MergeDeferred(bool all);
   GradientSum& gradients() { return gradients_; }
   // The tokens of the gradients since the last step.

@@ -40,8 +40,9 @@ struct RowPrecision {
   NumberType state = NumberType::kFloat32;
   // Type of optimizer states that are sums (Rule::KeepsSums): float32 or bfloat16.
   NumberType accumulator = NumberType::kFloat32;
-  // If true, a step rounds randomly (rows/rounding.h), so that the mean of the written numbers is
-  // the computed number. If false, a step rounds to the nearest number.
+  // If `stochastic` is true, a step rounds randomly (rows/rounding.h), so that the mean of the
+  // written numbers is the computed number. If `stochastic` is false, a step rounds to the nearest
+  // number.
   bool stochastic = true;
 };
 

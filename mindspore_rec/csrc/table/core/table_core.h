@@ -4,7 +4,7 @@
 // the current step. Table owns it. The parts (BatchLookup, RowReader, RowOptimizer, Evictor,
 // RowCache, DeviceCache) keep a reference to TableCore and run under the table's mutex.
 //
-// Error messages begin with the table's name (Where). Methods that check throw
+// Error messages begin with the table's name (Where). Methods that check arguments throw
 // std::invalid_argument, unless their comment names another exception.
 #pragma once
 
@@ -24,7 +24,8 @@
 namespace msrec {
 
 struct TableCore {
-  // Throws for a configuration out of range, and OutOfMemory if the shards do not fit into memory.
+  // Throws if the configuration is out of range. Throws OutOfMemory if the shards do not fit into
+  // memory.
   explicit TableCore(const TableConfig& config);
   ~TableCore();
   TableCore(const TableCore&) = delete;
@@ -62,10 +63,11 @@ struct TableCore {
   // Throw std::runtime_error if the newest value of a row is only in device memory that the host
   // cannot access.
   void RequireWrittenBack() const;
-  // Throw because `what` is not possible if the device cache is not in host memory.
+  // Throw std::invalid_argument with the message that `what` is not possible with a device cache
+  // outside host memory.
   [[noreturn]] void RefuseUnshared(const char* what) const;
 
-  // Return the layout of rows for that rule.
+  // Return the layout of rows that a rule requires.
   RowLayout LayoutFor(const Rule& rule) const;
   // Set the layout of rows. Requires: the shards' rows have this layout, or Shard::Adopt sets this
   // layout next.

@@ -23,7 +23,8 @@ class TableMutex {
   // Locks the mutex until the end of the scope.
   class Hold {
    public:
-    // Throws ForkedProcess, and std::runtime_error if the thread has already locked the mutex.
+    // Throws ForkedProcess in a forked child, and throws std::runtime_error if the thread has
+    // already locked the mutex.
     explicit Hold(TableMutex* mutex);
     ~Hold();
     Hold(const Hold&) = delete;

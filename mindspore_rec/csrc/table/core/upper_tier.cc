@@ -79,7 +79,7 @@ void UpperTier::Promote(Batch* batch, const std::vector<uint32_t>& at,
       ++*promoted;
     }
   } catch (...) {
-    // Promoted rows may stay in host memory, unless their contents were not copied.
+    // Promoted rows stay in host memory if their contents were copied.
     while (rows == nullptr && j-- > 0) {
       if (!found[j]) continue;
       core_.ShardFor(keys[j]).UndoPromote(keys[j]);

@@ -35,7 +35,7 @@ class UpperTier {
   // Requires: core outlives this object.
   explicit UpperTier(TableCore* core) : core_(*core) {}
 
-  // Return the message with the table's name in front. The mutex is not required.
+  // Return the message with the table's name in front. This call does not require the mutex.
   std::string Where(const std::string& what) const;
   const ShardContext& context() const;
   TableMutex* mutex() const;
@@ -55,23 +55,23 @@ class UpperTier {
   void FindAhead(Batch* batch, uint16_t number, std::vector<uint32_t>* missing);
   // Return whether host memory has a row of key, even if the row is due.
   bool Holds(int64_t key) const;
-  // Return whether host memory has a row of key, and hold the row for that prefetched batch.
+  // Return whether host memory has a row of key, and hold the row for prefetched batch `number`.
   bool HoldAhead(int64_t key, uint16_t number);
-  // Record that prefetched batches up to that number no longer need their rows.
+  // Record that prefetched batches up to number `number` no longer need their rows.
   void ReleaseUpTo(int64_t number);
 
   // ---- promote
 
   // Make room for a batch whose keys are unique. Memory then cannot run out while missing rows are
-  // promoted, rows that no tier has are inserted, and the batch's keys are recorded. This room is
-  // in addition to the room for `pending`, which may be null. Throws std::bad_alloc.
+  // promoted, rows that no tier has are inserted, and the batch's keys are recorded. The room for
+  // the batch is in addition to the room for `pending`, which may be null. Throws std::bad_alloc.
   void Reserve(const Batch& batch, const std::vector<uint32_t>* missing,
                const PendingRows* pending);
   // For each i with found[i], promote the row of keys[i] from a lower tier; at[i] is the key's
-  // place in the batch. `rows` has the consecutive blocks of the rows. A null `rows` means that the
-  // rows will be overwritten. Adds the number of promoted rows to *promoted. Throws std::bad_alloc;
-  // the rows promoted before the failure then stay in host memory, unless `rows` is null. Requires
-  // Reserve.
+  // place in the batch. `rows` contains the blocks of the rows, one after another. A null `rows`
+  // means that the rows will be overwritten. Adds the number of promoted rows to *promoted. Throws
+  // std::bad_alloc; the rows promoted before the failure then stay in host memory, unless `rows` is
+  // null. Requires Reserve.
   void Promote(Batch* batch, const std::vector<uint32_t>& at, const std::vector<int64_t>& keys,
                const char* rows, const bool* found, Hold hold, int64_t* promoted);
   // For each i of `of`, promote keys[i] with block i of `rows`, and hold the row for prefetched
@@ -83,7 +83,7 @@ class UpperTier {
 
   // ---- demote
 
-  // Choose about `rows` rows to demote: the rows of the lowest priority in a sample. Rows held by
+  // Choose about `rows` rows to demote: the rows with the lowest priority in a sample. Rows held by
   // the step or the call are never chosen. Rows held by prefetched batches are chosen only if
   // `prefetched` is true. The result is sorted by shard and place.
   VictimCandidates Victims(size_t rows, bool by_count, bool prefetched);
@@ -114,11 +114,11 @@ class UpperTier {
   void NoteEvicted(const char* block, EvictionReason reason);
   // Whether changes are recorded.
   bool recording() const;
-  // Make room to record as deleted: all rows in host memory, these keys in lower tiers, and all
-  // keys of a vocabulary. Throws std::bad_alloc.
+  // Make room to record keys as deleted: the keys of all rows in host memory, `keys` in lower
+  // tiers, and all keys of a vocabulary. Throws std::bad_alloc.
   void ReserveDeleted(const std::vector<int64_t>& keys);
-  // Record these keys in lower tiers, and all keys of a vocabulary, as deleted: their rows are gone
-  // or have first values.
+  // Record `keys` in lower tiers and all keys of a vocabulary as deleted. The rows of these keys
+  // are gone or have first values.
   void NoteDeleted(const std::vector<int64_t>& keys) noexcept;
 
   // Whether the digest of all rows is kept (shard_digests.h). If the digest is kept, the code of

@@ -22,7 +22,7 @@ VictimCandidates SampleCandidates(
     const TableCore& core, uint64_t wanted,
     const std::function<void(Shard*, size_t, VictimCandidates*)>& sample);
 
-// Keep the `most` candidates of the lowest priority, in no fixed order.
+// Keep the `most` candidates with the lowest priority, in no fixed order.
 void SelectVictims(uint64_t most, VictimCandidates* candidates);
 
 }  // namespace msrec

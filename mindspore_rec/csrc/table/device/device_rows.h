@@ -5,8 +5,8 @@
 // or, if the device is the CPU, in memory shared with the host. The last three rows have special
 // uses: the value of unknown keys, the zeros of padding, and scratch for unwanted writes.
 //
-// Numbers in the cache are float32. For tables of narrower types, cached numbers are float32
-// numbers that are rounded to these types, so that a transfer loses nothing.
+// Numbers in the cache are float32. For tables with narrower number types, cached numbers are
+// float32 numbers that are rounded to these types, so that a transfer loses nothing.
 //
 // The newest value and state of a cached row are in the cache. The row's block in host memory has
 // the metadata and, while the slot is dirty, an older value and state. A row whose block is freed,
@@ -28,7 +28,8 @@ namespace msrec {
 struct DeviceConfig {
   int64_t rows = 0;
   bool lfu = false;
-  // Whether `values` and the states are in host memory. If false, the caller moves rows.
+  // Whether `values` and the states are in host memory. If the memory is not shared, the caller
+  // moves rows.
   bool shared = true;
 };
 
@@ -95,7 +96,7 @@ class DeviceRows {
   void Move(const std::vector<SlotSwap>& swaps);
   // Returns the dirty slots and the blocks of their rows.
   std::vector<SlotSwap> Dirty() const;
-  // Marks the slots of these swaps as clean, after their rows have been copied to their blocks.
+  // Marks the slots of the swaps as clean, after the rows have been copied to their blocks.
   void Written(const std::vector<SlotSwap>& swaps);
   void CopyOut(const SlotSwap& swap, const float* value, const float* state) const;
 

@@ -2,8 +2,8 @@
 //
 // SlotMap: maps keys to slots of a device cache. If no slot is free, a new key takes the slot of
 // another key. With LRU, the victim is the least recently used key. With LFU, the victim is the
-// least often used key; among equals, the least recently used key. Keys used since the last
-// NextStep are pinned: their slots are not taken.
+// least often used key; among keys used equally often, the least recently used key. Keys used since
+// the last NextStep are pinned: no other key can take their slots.
 //
 // Not thread safe, except for parallel calls of Find.
 #pragma once
@@ -52,7 +52,7 @@ class SlotMap {
   size_t bytes() const;
 
  private:
-  // A slot that may be taken. The slot with the lowest priority is taken first.
+  // A slot that another key may take. The slot with the lowest priority is taken first.
   struct VictimCandidate {
     uint64_t priority;
     uint32_t slot;
