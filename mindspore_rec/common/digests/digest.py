@@ -134,7 +134,7 @@ class TableDigest:
 
 
 class DigestSum:
-    """Sum of the digests of rows, which are added in several calls, in any order.
+    """Sum of row digests; rows may be added in several calls and in any order.
 
     Args:
         numbers: as in `TableDigest`.

@@ -81,7 +81,7 @@ def hang_limit() -> float:
 
 
 def _open_library() -> None:
-    """Load the MPI library, so that the native module can use the library in any folder.
+    """Load the MPI library, so that the native module finds the library in any folder.
 
     Raises:
         WorkerError: the library is missing or cannot be loaded.

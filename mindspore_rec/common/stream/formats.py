@@ -370,7 +370,8 @@ class JsonFormat(Format):
     """Format of messages of one or more lines, each a JSON object.
 
     Args:
-        schema: the columns. If an object lacks a column, the column's value is missing in this row.
+        schema: the columns. If an object lacks a column, the column's value is missing in the
+            object's row.
         max_decoded_bytes: as for `Format`.
 
     Example:
@@ -419,7 +420,7 @@ def _open(value: bytes) -> pa.Table:
 
 
 def _row_widths(schema: pa.Schema | None) -> tuple[int, int]:
-    """Return the bytes of a row without texts, and of the largest list element (or 0)."""
+    """Return the size of a row without texts, and of the largest list element (or 0), in bytes."""
     kinds = [] if schema is None else [field.type for field in schema]
     elements = [_width(each) for kind in kinds for each in _elements(kind)]
     return sum(map(_width, kinds)), max(elements, default=0)

@@ -74,8 +74,8 @@ class StreamSource:
     the decisions that depended on time. Without a journal, a restarted stream still yields each row
     once, but maybe in other batches.
 
-    A new partition of the topic is read from its beginning. A new partition gets turns when it has
-    a message, and when all messages that were in the topic before reading began are in batches. The
+    A new partition of the topic is read from its beginning. A new partition gets turns once it has
+    a message, and batches contain all messages that were in the topic when reading began. The
     journal also stores the decision to add a partition.
 
     Args:
@@ -642,11 +642,11 @@ class StreamSource:
 
         Args:
             batches: number of batches, over all runs, after which the position is returned. A
-                training that reads batches ahead needs this argument. The last 1024 positions are
+                training that reads batches ahead must pass `batches`. The last 1024 positions are
                 kept. Default: the position after the last batch.
 
         Raises:
-            ValueError: the position after these batches is not kept.
+            ValueError: the position after `batches` batches is not kept.
         """
         self._bad.flush()
         with self._changed:

@@ -167,7 +167,7 @@ def check_cache(cache: Any) -> CacheConfig | None:
     """Check that `cache` is a CacheConfig or None, and return `cache`.
 
     Raises:
-        TypeError: `cache` is of another type.
+        TypeError: `cache` is neither a CacheConfig nor None.
 
     Example:
         >>> check_cache(None) is None

@@ -261,7 +261,7 @@ class RedisTier:
         self._markers.confirm(command.bucket for command in commands)
 
     def flush(self) -> None:
-        """Check that the server has all written rows, by the marker of every bucket.
+        """Check by the marker of every bucket that the server has all written rows.
 
         The server's configuration (`appendfsync`) determines when rows reach the server's disk.
 
@@ -297,7 +297,7 @@ class RedisTier:
 
         Raises:
             RowDamagedError: some rows do not match their checksums. A call with the same cursor
-                reads these rows again.
+                reads the same rows again.
         """
         check_int("cursor", cursor, 0, 2**63 - 1)
         check_int("most", most, 1, 2**31 - 1)
@@ -350,7 +350,7 @@ class RedisTier:
             return self._lives.index(server) % _LIVES
 
     def clear(self) -> None:
-        """Delete every row. After a `RowsLostError`, the tier is then usable again."""
+        """Delete every row. Clearing also makes a tier usable again after a `RowsLostError`."""
         with self._write_lock:
             self._markers.begin(range(BUCKETS))
             self._run_clear()
