@@ -269,9 +269,9 @@ class HostRows(NativeAccess):
             Number of checked rows, and True if the round has ended.
 
         Raises:
-            RuntimeError: a row is damaged (`_native.RowDamagedError`): the message names tier and
-                key, and the next call begins a round. The error also occurs if a tier cannot be
-                read; the next call then tries the same rows again.
+            RuntimeError: a row is damaged (`_native.RowDamagedError`). The message names the tier
+                and the key, and the next call begins a new round. The error also occurs if a tier
+                cannot be read; the next call then tries the same rows again.
             ValueError: the table has no tier below host memory; or `rows` is out of range.
 
         Example:

@@ -166,12 +166,12 @@ class Eviction:
     Args:
         max_idle_steps: number of whole steps, at least 1, after which a row that training has not
             looked up is evicted. With a limit of 1, a row must be looked up in every step to stay
-            in the table. A row written between two steps counts as seen in the next step. Default:
-            off (None or -1), as for the other limits.
+            in the table. A row written between two steps counts as looked up in the next step.
+            Default: off (None or -1), as for the other limits.
         max_idle_seconds: seconds of event time, at least 1, after which a row that training has not
             looked up is evicted. A row's age is the watermark (greatest event time of the batches
-            so far) minus the watermark when the row was last seen. The rule needs event times from
-            `table.set_event_time` or a timestamp column.
+            so far) minus the watermark when the row was last looked up. The rule needs event times
+            from `table.set_event_time` or a timestamp column.
         max_rows: maximum number of rows at the end of a step, at least 1.
         max_bytes: maximum number of bytes of rows and index at the end of a step, at least 1.
         order: the rows that are evicted first if a table has too many rows. With 'lru', the least

@@ -8,7 +8,7 @@ network.onnx   the network without its lookups. The inputs are the network's inp
 ids.onnx       from the network's inputs to the ids of lookups, if the network computes ids
 network.json   the description, with sizes and CRC32C of both models
 
-The directory is written once per network. The checkpoints, not this directory, have the rows and
+The directory is written once per network. The checkpoints, not this directory, contain the rows and
 the state. If a network cannot be written, the description contains the reason.
 """
 

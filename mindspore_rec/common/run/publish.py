@@ -49,7 +49,7 @@ class Publisher:
     Args:
         run: the directory that `RecCheckpoint` writes.
         target: the directory of the copy, which is made if it is missing. The directory must not
-            have other files.
+            contain other files.
         rows: 'same' or 'int8'. Default: 'same'.
 
     Raises:

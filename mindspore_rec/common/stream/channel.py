@@ -2,8 +2,8 @@
 """DataSender and DataReceiver: send rows from feature workers to trainers through a Kafka topic.
 
 The topic stores the rows between N senders and M receivers, which may work at different speeds. A
-receiver may restart from any saved state. A message has the name of its sender and a number. So a
-receiver drops messages that a sender sends again after a crash.
+receiver may restart from any saved state. A message contains the name of its sender and a number.
+So a receiver drops messages that a sender sends again after a crash.
 """
 
 from __future__ import annotations

@@ -198,8 +198,8 @@ class StreamingDataset(BatchSource):
             tables: tables of the network that is trained.
 
         Raises:
-            ValueError: a feature is the timestamp, but a table of the features that evicts by age
-                is not in `tables`, or no table of the features is in `tables`.
+            ValueError: a feature is the timestamp, but `tables` lacks a feature's table that evicts
+                by age, or contains no feature's table.
         """
         if self._stage is None or self._stage.timestamp is None:
             return list(tables)

@@ -65,7 +65,7 @@ class DeadLetters:
         Args:
             topic: the topic whose bad messages will be sent.
             offsets: for each partition, the offset of the next message to read.
-            marks: `marks` of an earlier run; None reads all dead letters.
+            marks: `marks` of an earlier run; with None, all dead letters are read.
         """
         if self._client is None:
             return

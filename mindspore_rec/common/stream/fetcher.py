@@ -263,7 +263,7 @@ class Fetcher:
             # exactly.
             numbers = column.cast(pa.float64(), safe=False)
             legal = pc.and_(pc.greater_equal(numbers, least), pc.less_equal(numbers, greatest))
-            # Missing values are legal in this check, because the schema checks missing values.
+            # Missing values pass this check, because missing values are checked against the schema.
             wrong = np.flatnonzero(~pc.fill_null(legal, True).to_numpy(zero_copy_only=False))
             for i, row in zip(*np.unique(owner[wrong], return_index=True), strict=True):
                 value = column[int(wrong[row])].as_py()

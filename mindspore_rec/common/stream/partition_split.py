@@ -201,7 +201,7 @@ def _check_mergeable(states: Sequence[Mapping[str, Any]]) -> None:
             f"states must be of one topic {states[0]['topic']!r}, and are of two of this name, one "
             f"made after the other: {sorted(ids)}"
         )
-    # A state contains the added partitions, but only the journal has the decisions "leave" and
+    # A state contains the added partitions, but only the journal contains the decisions "leave" and
     # "join".
     if any(state["decisions"] > state.get("decisions_added", 0) for state in states):
         raise ValueError(

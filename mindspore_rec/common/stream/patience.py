@@ -31,7 +31,7 @@ class Verdict(NamedTuple):
 
 
 class Patience:
-    """Timer of a stream's reading, its waits for full batches, and its waits for partitions.
+    """Timer of a stream: its reading, its waits for full batches, and its waits for partitions.
 
     Times are seconds of a clock that the caller reads, such as `time.monotonic`.
 

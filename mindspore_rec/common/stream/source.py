@@ -274,7 +274,7 @@ class StreamSource:
         """Read the same messages on all workers. Only worker 0 sends the dead letters.
 
         Workers would detect a new partition at different batches. So only a restart adds new
-        partitions, see `add_partitions`.
+        partitions (see `add_partitions`).
         """
         self._bad.sends = worker == 0
         self._decisions.read_alike()
@@ -700,7 +700,7 @@ class StreamSource:
         self._restored = True
 
     def _has_less_than(self, state: Any) -> bool:
-        """Return True if a state has this worker's partitions and other workers' partitions."""
+        """Return True if a state contains partitions of this worker and of other workers."""
         saved = state.get("partitions", ()) if isinstance(state, Mapping) else ()
         return set(self._assigned.partitions) < set(saved) and worker_group().size > 1
 

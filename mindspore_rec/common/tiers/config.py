@@ -42,7 +42,7 @@ class CacheConfig:
             bytes of its value and optimizer state, and 32 bytes of metadata and index. Default: no
             limit.
         remote: URL of a Redis server, `redis://[user:password@]host:port[/database]`, or
-            `rediss://` with TLS. For a cluster, the URL has one or more of the cluster's nodes:
+            `rediss://` with TLS. For a cluster, the URL lists one or more of the cluster's nodes:
             `redis+cluster://host:port[,host:port...]` or `rediss+cluster://`. Default: no remote
             tier.
         remote_rows: maximum number of rows in the remote tier. Rows over `remote_rows` are demoted

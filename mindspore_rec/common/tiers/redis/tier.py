@@ -255,8 +255,8 @@ class RedisTier:
         retries = self._client.retries
         known, self._rows_known = self._rows_known, False
         self._client.run(commands)
-        # The first reply has the number of new rows. If a write was retried, the first reply was
-        # lost.
+        # The first reply contains the number of new rows. If a write was retried, the first reply
+        # was lost.
         self._rows_known = known and retries == self._client.retries
         self._markers.confirm(command.bucket for command in commands)
 
