@@ -214,7 +214,7 @@ def _line(error: Exception) -> str:
 
 
 def join_rows(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Concatenate at least one record batch of one schema into one record batch."""
+    """Concatenate one or more record batches of one schema into a single record batch."""
     if len(parts) == 1:
         return parts[0]
     table = pa.Table.from_batches(parts)

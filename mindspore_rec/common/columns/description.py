@@ -75,7 +75,7 @@ def describe_pipeline(pipeline: FeaturePipeline) -> dict[str, Any]:
 
 
 def described_pipeline(description: Mapping[str, Any]) -> FeaturePipeline:
-    """Return the pipeline of a description, without any learned state.
+    """Make a pipeline from a description, without any learned state.
 
     Raises:
         ValueError: `description` is not the description of a pipeline.

@@ -174,7 +174,7 @@ def check_starts(specs: Sequence[TensorSpec], arrays: Sequence[np.ndarray]) -> N
         arrays: the arrays of all inputs, of the types and shapes of `specs`.
 
     Raises:
-        ValueError: offsets do not begin with 0, decrease, or exceed the number of values.
+        ValueError: the first offset is not 0, or offsets decrease or exceed the number of values.
 
     Example:
         >>> specs = parsed_specs(["items:INT64:-1:offsets=starts", "starts:INT64:-1"])

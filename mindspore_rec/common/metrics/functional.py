@@ -318,8 +318,8 @@ def reliability_curve(
         label: ``[B]``, 0 or 1.
         prediction: ``[B]``, probabilities in ``[0, 1]``, or logits.
         bins: number of bins of equal width, or rising edges from 0 to 1. Click rates are low, so
-            edges such as ``[0, 0.001, 0.003, 0.01, 0.03, 0.1, 1]`` show more than bins of equal
-            width. Default: 10.
+            edges such as ``[0, 0.001, 0.003, 0.01, 0.03, 0.1, 1]`` show more detail than bins of
+            equal width. Default: 10.
         from_logits: whether the predictions are logits. Default: False.
 
     Raises:

@@ -39,8 +39,8 @@ class DataSender:
     """Sender of rows into a channel.
 
     The sender waits for a missing broker. After two minutes without any confirmation, the sender
-    raises an error. After an error, the channel has all messages before the first lost message. So
-    a sender that resumes from a saved state loses and duplicates nothing.
+    raises an error. After an error, the channel contains all messages before the first lost
+    message. So a sender that resumes from a saved state loses and duplicates nothing.
 
     Args:
         address: address of Kafka, "host:port" or several addresses, or a `MemoryTopic`. (In

@@ -450,7 +450,7 @@ def _elements(kind: pa.DataType) -> list[pa.DataType]:
 
 
 def _lines(values: Sequence[bytes]) -> tuple[bytes, np.ndarray]:
-    """Join messages to whole lines, and return the number of lines of each message."""
+    """Join messages into whole lines, and return the number of lines of each message."""
     ended = [value if value.endswith(b"\n") else value + b"\n" for value in values]
     counts = np.fromiter((value.count(b"\n") for value in ended), np.int64, len(ended))
     return b"".join(ended), counts

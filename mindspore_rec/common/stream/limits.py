@@ -16,7 +16,7 @@ _MOST = (1 << 62) - 1
 
 @dataclass(frozen=True, kw_only=True)
 class StreamLimits:
-    """Limits of a stream for messages, for waiting and for reading ahead.
+    """Limits on a stream's messages, on its waits and on its reading ahead.
 
     Args:
         max_message_bytes: maximum size of a message, 1 to 2**31 (default 4 MiB). A larger message

@@ -44,7 +44,7 @@ def row_share(rows: int, worker: int, workers: int) -> tuple[int, int]:
 
 
 def merged_state(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Merge the states of several `StreamSource` objects to the state of one stream.
+    """Merge the states of several `StreamSource` objects into the state of one stream.
 
     In the merged state, every partition keeps its position, which may be inside a message. The
     turns start again with the first partition.

@@ -72,7 +72,7 @@ class StreamSource:
     `max_wait_seconds`, a batch depends on the arrival times of messages. If you set
     `skip_idle_seconds` or `max_wait_seconds`, pass a `journal`. For a restart, the journal stores
     the decisions that depended on time. Without a journal, a restarted stream still yields each row
-    once, but maybe in other batches.
+    once, but possibly in different batches.
 
     A new partition of the topic is read from its beginning. A new partition gets turns once it has
     a message, and batches contain all messages that were in the topic when reading began. The
@@ -451,7 +451,8 @@ class StreamSource:
         return True
 
     def _ends_batch(self, replayed: Decision) -> bool:
-        # If the batch size has changed, a full batch may already have ended at this message.
+        # If the batch size has changed, a full batch may already have ended at the decision's
+        # message.
         return replayed.kind == "cut" and bool(self._rows_pending)
 
     def _take(self) -> pa.RecordBatch | None:

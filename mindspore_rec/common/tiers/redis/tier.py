@@ -21,7 +21,7 @@ Guarantees.
   empty or with an older state (a snapshot, a lagging replica), or if a bucket was deleted. A value
   of an illegal length raises `RowDamagedError`. A lost or damaged row is never reported as "not
   found".
-* A second writer is refused, because the buckets have the token of the first writer.
+* A second writer is refused, because the buckets contain the token of the first writer.
 * Calls are retried with growing pauses, up to `retry_seconds`, while a server is unreachable,
   hangs, loads its data or is out of memory (`noeviction`), and while a cluster moves slots. A
   failed write may be repeated. Rows that a failed write did not reach are intact.
@@ -321,7 +321,7 @@ class RedisTier:
     def _scan(
         self, bucket: int, place: int, life: int, most: int
     ) -> tuple[int, int, list[bytes], list[bytes]]:
-        """Return part of a bucket, from an HSCAN cursor of the server's life `life`."""
+        """Return part of a bucket from an HSCAN cursor; `life` is the cursor's server process."""
         while True:
             words = (b"HSCAN", self._names[bucket], b"%d" % place, b"COUNT", b"%d" % most)
             command = Command(bucket, (pack(*words),), is_page)
