@@ -74,7 +74,7 @@ class WorkerGroup:
     # ---- collective calls of the main thread
 
     def all_gather(self, data: bytes) -> list[bytes]:
-        """Return the bytes that all workers sent, by rank. Workers may send different lengths."""
+        """Return the bytes that all workers sent, by rank. Workers' data may differ in length."""
         self._require_main_thread("all_gather")
         return self._gather(data)
 
