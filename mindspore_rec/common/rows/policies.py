@@ -78,9 +78,9 @@ class SketchAdmission:
 
     The sketch is a counting Bloom filter of a fixed size with four counters per key. The highest
     threshold determines the width of the counters. Keys that share counters may be admitted early.
-    If eviction by age is on, all counts are halved once per idle limit. With a threshold of 2, no
-    key that was seen once should be admitted. The sketch admits 16 % of the keys seen once at 1
-    byte of sketch per counted key, 5 % at 2 bytes, 0.9 % at 4 bytes and 0.12 % at 8 bytes
+    If eviction by age is on, all counts are halved once per idle limit. With a threshold of 2, a
+    key that was seen only once should not be admitted. The sketch admits 16 % of the keys seen once
+    at 1 byte of sketch per counted key, 5 % at 2 bytes, 0.9 % at 4 bytes and 0.12 % at 8 bytes
     (`benchmarks/sketch_accuracy.py`). An exact counter costs about 28 bytes.
 
     Args:

@@ -186,7 +186,7 @@ def _contains(ordered: np.ndarray, keys: np.ndarray) -> np.ndarray:
 
 
 def _first_time(chain: Sequence[Entry], name: str) -> int:
-    """Return the first event time if it was set within the chain, or 0 if not."""
+    """Return the first event time that was set within the chain; 0 if none was set."""
     if table_entry(chain[0], name)["event_time"] != 0:
         return 0
     times = (table_entry(entry, name)["first_time"] for entry in chain)

@@ -132,8 +132,8 @@ class Fetcher:
                 return
             for p, offset in {**order.offsets, **order.waiting}.items():
                 self._next.setdefault(p, offset)
-        # Seek to the offsets after the last polled messages. The client then records the skipped
-        # offsets after the polled messages again.
+        # Seek to the offsets after the last polled messages. After the seek, the client again
+        # records the skipped offsets that follow the polled messages.
         behind = {p: messages[-1].offset + 1 for p, messages in self._undecoded.items()}
         self._client.seek({**self._next, **behind})
 

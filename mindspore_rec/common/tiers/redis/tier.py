@@ -64,8 +64,8 @@ from mindspore_rec.common.tiers.redis.wire import (
 )
 
 SLICE_BYTES = 16 << 20  # of rows, in one go over the network
-# A scan's cursor consists of the bucket (lowest 6 bits), the server's life (next 8 bits) and the
-# server's cursor (remaining bits).
+# A scan's cursor consists of the bucket (lowest 6 bits), a number of the server process (next 8
+# bits) and the server's cursor (remaining bits).
 _LIFE_SHIFT, _PLACE_SHIFT = 6, 14
 _LIVES = 1 << (_PLACE_SHIFT - _LIFE_SHIFT)
 Leftover = Literal["refuse", "discard", "keep"]
