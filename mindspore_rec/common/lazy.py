@@ -44,11 +44,12 @@ def lazily(
 
     Args:
         face: `__name__` of the calling module.
-        aliases: other names for names of the face. Aliases work, but `__dir__` does not list them.
+        aliases: additional names for objects of the face. Aliases work, but `__dir__` does not list
+            them.
         sentences: names that the face lacks, each with a sentence about its replacement. The error
             for a missing name contains the name's sentence. The error is an AttributeError, or an
             ImportError for `from face import name`.
-        renamed: earlier names for names of the face. Earlier names work until version 1.0, with a
+        renamed: earlier names of objects of the face. Earlier names work until version 1.0, with a
             warning.
     """
     module = sys.modules[face]
@@ -92,7 +93,7 @@ def _homes(source: str) -> Iterator[tuple[str, _Home]]:
 
 
 def _value(home: _Home, face: str) -> Any:
-    """Return the object that a name means: an object in a module, or a module in a package."""
+    """Return the object that a name refers to: an object in a module, or a module in a package."""
     try:
         if home.module != face:
             module = importlib.import_module(home.module)

@@ -92,7 +92,7 @@ class InSettings:
         """Replace the old arguments by settings, with a warning for each argument.
 
         Raises:
-            ValueError: the call has an old argument and the settings.
+            ValueError: the call has both an old argument and the settings.
         """
         old = {name: named.pop(name) for name in sorted(named.keys() & set(self.names))}
         if not old:

@@ -47,7 +47,7 @@ def to_arrays(rows: pa.RecordBatch, *, text: bool = False) -> dict[str, np.ndarr
 
 
 def to_array(name: str, column: pa.Array, text: bool = False) -> np.ndarray:
-    """Convert one column as `to_arrays` converts each column, with the same errors."""
+    """Convert one column in the same way as `to_arrays`, with the same errors."""
     kind = column.type
     if text and is_text(kind):
         return column.to_numpy(zero_copy_only=False)
@@ -161,8 +161,7 @@ def values_array(where: str, values: Any, legal: str = "have values of one type"
         where: text before the word "must" in error messages.
         values: a list, a NumPy array, a pandas Series, Index or Categorical, or an Arrow array or
             chunked array. Bytes in a NumPy array must be UTF-8 text.
-        legal: the requirement in the error message for values of several types, after the word
-            "must".
+        legal: text after the word "must" in the error message for values of several types.
 
     Returns:
         One array that is not chunked, not run-end encoded, and not of a text-view type.
@@ -215,7 +214,7 @@ def _line(error: Exception) -> str:
 
 
 def join_rows(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Concatenate at least one record batch of one schema into one record batch."""
+    """Concatenate one or more record batches of one schema into a single record batch."""
     if len(parts) == 1:
         return parts[0]
     table = pa.Table.from_batches(parts)

@@ -117,7 +117,7 @@ def event_time(spec: FeatureSpec, column: Any) -> int:
 
     Raises:
         TypeError: the values are neither numbers nor datetime64.
-        ValueError: the column is empty, or a time is missing, before 1970 or past 2106.
+        ValueError: the column is empty, or a time is missing or not between 1970 and 2106.
 
     Example:
         >>> event_time(FeatureSpec("time", is_timestamp=True), np.array([1700000000.5, 1.6e9]))

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convert a FeaturePipeline to JSON values and back, to store the pipeline with a network.
 
-The description has the arguments of the pipeline, but not the learned state, because checkpoints
-store the pipeline's `state_dict`. Only transforms of this library have a description, namely the
-class's name and the arguments. So reading a description never runs foreign code.
+The description contains the arguments of the pipeline, but not the learned state, because
+checkpoints store the pipeline's `state_dict`. Only transforms of this library have a description,
+which consists of the class name and the arguments. So reading a description never runs foreign
+code.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from mindspore_rec.common.columns.transforms import (
 
 __all__ = ["describe_pipeline", "described_pipeline"]
 
-# For each transform class: the arguments besides the column, each with the attribute that has the
-# argument's value.
+# Arguments of each transform class except the column. Each argument is mapped to the attribute that
+# stores its value.
 _TRANSFORMS: dict[type[Feature], dict[str, str]] = {
     Category: {"field": "field"},
     Key: {},
@@ -74,7 +75,7 @@ def describe_pipeline(pipeline: FeaturePipeline) -> dict[str, Any]:
 
 
 def described_pipeline(description: Mapping[str, Any]) -> FeaturePipeline:
-    """Return the pipeline of a description, without any learned state.
+    """Make a pipeline from a description, without any learned state.
 
     Raises:
         ValueError: `description` is not the description of a pipeline.

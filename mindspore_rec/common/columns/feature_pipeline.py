@@ -38,10 +38,10 @@ _COLUMNS = ""  # key of a state under which the outputs' columns are; no output 
 class FeaturePipeline:
     """Transform batches of raw columns to whole-batch arrays of keys and numbers.
 
-    One pipeline declares the features of a model for the tables (`create_table(specs=)`), the
-    training (`FeatureBatches`, or the transform of a `StreamingDataset`), a feature worker, the
-    evaluation and the `Predictor`. The pipeline's state is the statistics that its transforms have
-    learned. A call of the pipeline updates the statistics; `apply` does not.
+    One pipeline declares the features of a model for tables (`create_table(specs=)`), training
+    (`FeatureBatches`, or the transform of a `StreamingDataset`), feature workers, evaluation and
+    the `Predictor`. The pipeline's state is the statistics that its transforms have learned. A call
+    of the pipeline updates the statistics; `apply` does not.
 
     A batch is an Arrow RecordBatch or Table, a DataFrame, a dict of columns, or a tuple of columns
     (if features refer to columns by place). A `mindspore.dataset.Dataset` of whole batches is legal
@@ -53,13 +53,14 @@ class FeaturePipeline:
             must have the array's name, and the array has keys in the shape of the column. For
             several features, the array has the features' columns side by side: keys, int64 ``[B,
             F]``, or numbers, float32 ``[B, N]``. A FeatureSpec that is the timestamp declares the
-            event time, and gives no array. The label is the last output. An iterable of FeatureSpec
+            event time, and makes no array. The label is the last output. An iterable of FeatureSpec
             objects is legal too, with one output for each object.
-        prepare: functions that take a DataFrame and return a DataFrame. The pipeline applies these
-            functions first, in order. The functions may add columns and drop rows. Default: none.
+        prepare: functions that take a DataFrame and return a DataFrame. The pipeline applies the
+            functions of `prepare` first, in order. The functions may add columns and drop rows.
+            Default: none.
         threads: number of columns that are transformed at the same time, at least 1 (default 1).
-        keep_rest: whether the result also has, after the arrays, the unchanged columns that no
-            feature reads. `keep_rest` must be False if there are `prepare` functions. Default:
+        keep_rest: whether the columns that no feature reads are added to the result, unchanged,
+            after the arrays. `keep_rest` must be False if there are `prepare` functions. Default:
             False.
 
     Attributes:
@@ -124,7 +125,7 @@ class FeaturePipeline:
         return ThreadPoolExecutor(self._threads) if self._threads > 1 else None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return all attributes except the threads: a copy of the pipeline starts new threads."""
+        """Return all attributes except the threads, because a copy starts new threads."""
         return {name: value for name, value in vars(self).items() if name != "_pool"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -158,7 +159,8 @@ class FeaturePipeline:
                 for other arrays. Default: all arrays.
 
         Raises:
-            TypeError, ValueError: as for a call, or `columns` has a name that no array has.
+            TypeError, ValueError: a column is missing or unreadable, or `columns` contains a name
+                that no array has.
         """
         if _is_dataset(rows):
             return map_dataset(self, rows, learn=False)
@@ -181,7 +183,8 @@ class FeaturePipeline:
             is False.
 
         Raises:
-            TypeError, ValueError: as for a call, or a time is missing, before 1970 or past 2106.
+            TypeError, ValueError: a column is missing or unreadable, or a time is missing or not
+                between 1970 and 2106.
         """
         return self._made(rows, learn, with_time=with_time)
 
@@ -288,7 +291,7 @@ class FeaturePipeline:
     # ---- where it is used
 
     def reads(self, columns: Sequence[str] | None = None) -> list[str | int] | None:
-        """Return, in order, the raw columns needed for arrays; None if the pipeline has `prepare`.
+        """Return the raw columns needed for arrays, in order; None if the pipeline has `prepare`.
 
         Args:
             columns: names of the arrays. Default: all.
@@ -299,7 +302,7 @@ class FeaturePipeline:
         return list(dict.fromkeys(each.column for output in outputs for each in output.members))
 
     def with_times(self) -> FeaturePipeline:
-        """Return a copy of this pipeline with one more array, before all others: the rows' times.
+        """Return a copy of this pipeline with one more array, the rows' times, as its first array.
 
         A feature worker sends the arrays of the new pipeline. The new pipeline shares its learned
         state with this pipeline.
@@ -354,8 +357,8 @@ class FeaturePipeline:
         """Load a state that `state_dict` returned.
 
         Raises:
-            TypeError, ValueError, KeyError: the state's features, column names or column order
-                differ from the pipeline's. After an error, the pipeline is unchanged.
+            TypeError, ValueError, KeyError: the state and the pipeline differ in features, column
+                names or column order. After an error, the pipeline is unchanged.
         """
         self._check_state(state)
         tried = copy.deepcopy([output.transforms for output in self._outputs])
@@ -389,7 +392,7 @@ class FeaturePipeline:
 
 
 def name_taken(name: str) -> ValueError:
-    """Return the error for an array that has the name of a column that `keep_rest` keeps."""
+    """Return the error for an array and a column of `keep_rest` with the same name."""
     return ValueError(
         f"feature '{name}' has the name of another column of the batch: give it another name"
     )

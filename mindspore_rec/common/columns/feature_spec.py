@@ -66,7 +66,7 @@ class FeatureSpec:
             timestamp feature has no table. Default: False.
         batch_size: required number of rows of a batch, at least 1. Default: any number.
         faae_coefficient: weight of one occurrence of a key of this feature, in the counts for
-            admission and for eviction by frequency, 1 to 2**20. In Rec SDK, this weight is the
+            admission and for eviction by frequency, 1 to 2**20. Rec SDK calls the weight the
             coefficient of "feature admission and eviction". Default: 1.
         transform: transform from the column to keys, such as a `Category`, `Key`, `TimePart` or
             `QuantileBucket`. The transform names the column, so `index_key` must be left out.

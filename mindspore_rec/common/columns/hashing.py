@@ -6,10 +6,10 @@ another process and on another machine. ``field`` is the field's name:
 
 * ``salt = blake2b(field as UTF-8, digest_size=8)``.
 * A **string** ``v`` gets ``mix(SipHash-2-4(v as UTF-8))``. The 16-byte SipHash key is ``salt``,
-  written as 16 lower-case hexadecimal digits. The result is the value of ``pandas.util.hash_array``
-  for ``v``.
+  written as 16 lower-case hexadecimal digits. The hash equals the value that
+  ``pandas.util.hash_array`` returns for ``v``.
 * An **integer** ``v`` gets ``mix(mix(v) XOR salt)``. For integers, ``salt`` is read as a
-little-endian uint64. Two different integers of one field never have the same key.
+  little-endian uint64. Two different integers of one field never have the same key.
 * A **missing** value gets ``blake2b(field as UTF-8, digest_size=8, person=b"missing")``, read as a
   little-endian word.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transform numbers by their quantile among learned numbers: to scaled numbers or to categories."""
+"""Transform numbers to scaled numbers or categories, by their quantile among learned numbers."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ class QuantileScale(Number):
 
     Args:
         column: numbers.
-        buckets: number of intervals between quantiles, 2 to 65536. The quantiles of all numbers
-            have `buckets` intervals, and so do the quantiles of the distinct numbers. Default: 256.
+        buckets: number of intervals between quantiles, 2 to 65536. Both the quantiles of all
+            numbers and the quantiles of the distinct numbers have `buckets` intervals. Default:
+            256.
         sample: number of values at the start of a stream from which the scale learns, 1 to 2**20.
             Default: 10,000.
         missing: result for a missing value or NaN (default 0). Missing values have a separate

@@ -186,7 +186,7 @@ class StandardScale(Number):
 
 
 def _numbers_of(transform: Number, state: Any, lengths: tuple[int, ...]) -> list[float]:
-    """Return a state's numbers, after a check that all are finite and `lengths` has their count."""
+    """Return a state's numbers; raise an error unless all are finite and their count is legal."""
     numbers = isinstance(state, (list, tuple)) and all(
         isinstance(each, (int, float)) and not isinstance(each, bool) and math.isfinite(each)
         for each in state

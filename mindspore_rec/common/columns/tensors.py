@@ -55,10 +55,10 @@ class TensorSpec:
         name: name of the tensor in requests.
         datatype: 'INT64', 'FP32', ...: a key of `DATATYPES`.
         shape: sizes of the dimensions; -1 means any size. The first dimension is the batch.
-        offsets: name of another input, of shape [-1], that has the position of each row's first
-            value. Offsets are needed if rows have different numbers of values. With offsets, the
-            first dimension counts the values of all rows. Default: None, the first dimension counts
-            rows.
+        offsets: name of another input, of shape [-1], that contains the position of each row's
+            first value. Offsets are needed if rows have different numbers of values. With offsets,
+            the first dimension counts the values of all rows. Default: None, the first dimension
+            counts rows.
 
     Raises:
         ValueError: the datatype is unknown, the shape is empty, or a size is below -1.
@@ -96,7 +96,7 @@ class TensorSpec:
         """Parse 'name:datatype:shape' or 'name:datatype:shape:offsets=name' of the command line.
 
         Raises:
-            ValueError: `text` does not have this form.
+            ValueError: `text` is malformed.
         """
         parts = text.split(":")
         try:
@@ -167,14 +167,14 @@ def _check_offsets(specs: Sequence[TensorSpec]) -> None:
 
 
 def check_starts(specs: Sequence[TensorSpec], arrays: Sequence[np.ndarray]) -> None:
-    """Check the offsets: the inputs that have the position of each row's first value.
+    """Check the offsets: the inputs that contain the position of each row's first value.
 
     Args:
         specs: the specs of all inputs.
         arrays: the arrays of all inputs, of the types and shapes of `specs`.
 
     Raises:
-        ValueError: offsets do not begin with 0, decrease, or exceed the number of values.
+        ValueError: the first offset is not 0, or offsets decrease or exceed the number of values.
 
     Example:
         >>> specs = parsed_specs(["items:INT64:-1:offsets=starts", "starts:INT64:-1"])
@@ -193,7 +193,7 @@ def check_starts(specs: Sequence[TensorSpec], arrays: Sequence[np.ndarray]) -> N
 
 
 def as_input(spec: TensorSpec, value: Any) -> np.ndarray:
-    """Convert a value to the array that the network takes.
+    """Convert a value to an input array of the network.
 
     Raises:
         TypeError: the value's type cannot be converted to the input's type without loss. Any float

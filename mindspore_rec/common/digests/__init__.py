@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Digests of rows: their arithmetic, the digests of a state, and the loop of all scrubbers."""
+"""Digests of rows and of states, and the loop that all scrubbers share."""

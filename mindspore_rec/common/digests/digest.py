@@ -8,8 +8,7 @@ chance, once in 2^64. A digest detects faults, but it does not protect against f
 
 A value is digested as float32, whatever precision the table has. The digest of an int8 or int4 row
 is computed from the bytes of its scale, offset and codes, so it differs from the digest of the same
-row in float32. A digest excludes optimizer state, counts and ages, because a predictor does not
-have these fields.
+row in float32. A digest excludes optimizer state, counts and ages, which predictors do not store.
 """
 
 from __future__ import annotations
@@ -134,7 +133,7 @@ class TableDigest:
 
 
 class DigestSum:
-    """Sum of the digests of rows, which are added in several calls, in any order.
+    """Sum of row digests; rows may be added in several calls and in any order.
 
     Args:
         numbers: as in `TableDigest`.

@@ -25,7 +25,7 @@ class Slice(NamedTuple):
     Attributes:
         rows: number of rows; 0 after an error if the next slice has the same rows.
         last: True for the last slice of the round.
-        error: why the rows could not be read. Default: None, the rows were read.
+        error: reason why the rows could not be read. Default: None, the rows were read.
         name: name of the rows in a warning about the error. Default: ''.
     """
 
@@ -56,7 +56,7 @@ class ScrubbedRows(Protocol):
 
 
 class Scrub:
-    """Loop over rounds of scrubbing, which uses at most a quarter of the time.
+    """Loop of scrubbing rounds that takes at most a quarter of the time.
 
     A round takes longer than planned if a quarter of the planned time is not enough.
 

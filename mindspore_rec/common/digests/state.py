@@ -15,7 +15,7 @@ __all__ = ["NoStateError", "RowDigests", "StateDigests"]
 
 
 class NoStateError(RuntimeError):
-    """No complete state is loaded, or a newer state arrived while rows were read: retry later."""
+    """Error: no complete state is loaded, or a newer state arrived during the read; retry."""
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from mindspore_rec.common.parallel.start import HANG_LIMIT, THREADS, find_mpi
 
 __all__ = ["Job", "find_mpirun", "mpirun_command", "worker_environment"]
 
-# Prefixes of the variables that an outer MPI job sets. Workers that inherit these variables would
-# join the outer job.
+# Prefixes of the variables that an outer MPI job sets. Workers that inherit an outer job's
+# variables would join the outer job.
 _OUTER = ("OMPI_COMM_WORLD_", "PMIX_", "PRTE_", "PMI_")
 # Variables that the launcher passes on to workers on other hosts.
 _HANDED_ON = ("MINDSPORE_REC_", "OMP_", "GLOG_", "MS_", "PYTHON")
@@ -115,7 +115,8 @@ def worker_environment(job: Job, cores: int, environment: Mapping[str, str]) -> 
     if job.hang_limit is not None:
         result[HANG_LIMIT] = f"{job.hang_limit:g}"
     if hasattr(os, "geteuid") and os.geteuid() == 0:
-        # Without these variables mpirun refuses to run as root, the usual user in a container.
+        # mpirun refuses to run as root, the usual user in a container, unless two variables are
+        # set.
         result["OMPI_ALLOW_RUN_AS_ROOT"] = result["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
     return result
 
@@ -163,7 +164,7 @@ def parse_hosts(text: str) -> tuple[tuple[str, int], ...]:
     A host without a number has one worker.
 
     Raises:
-        ValueError: the text does not have this form.
+        ValueError: the text is malformed.
 
     Example:
         >>> parse_hosts("a:2,b")

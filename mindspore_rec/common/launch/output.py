@@ -65,7 +65,7 @@ class End:
 
 
 def end_in(text: str) -> End | None:
-    """Return the end of a worker from a message of mpirun; None if no end is reported.
+    """Return the end of a worker that a message of mpirun reports; None without such a report.
 
     Example:
         >>> end_in("Process name: [prterun-host-1@1,2]\\nExit code:    3")

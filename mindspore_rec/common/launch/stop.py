@@ -37,9 +37,9 @@ class Stop:
     """Stop mpirun and its workers: first by a request, then through mpirun, then by SIGKILL.
 
     The first Ctrl-C or SIGTERM asks the workers to stop, without a time limit. The second signal
-    makes mpirun end the workers. If mpirun takes more than 5 s, all processes are killed. If nobody
-    reads the output any more, the workers are asked to stop too. If workers still run after 20 s,
-    mpirun ends them.
+    makes mpirun end the workers. If mpirun needs more than 5 s to end the workers, all processes
+    are killed. If nobody reads the output any more, the workers are asked to stop too. If workers
+    still run after 20 s, mpirun ends them.
 
     Attributes:
         asked: number of signals so far.
@@ -88,7 +88,7 @@ class Stop:
 
     def _kill(self) -> None:
         process = self._process
-        # No other session can get the process id until the process has been waited for.
+        # Until the process has been waited for, no new session can have the same id.
         if process is not None and process.poll() is None:
             for member in _processes_of_session(process.pid):
                 with contextlib.suppress(ProcessLookupError):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics as NumPy functions over whole arrays. The metric classes use these functions.
+"""NumPy functions that compute metrics of whole arrays. The metric classes call the functions.
 
 The order of arguments is ``(label, prediction)``, as in scikit-learn. A MindSpore metric's
 ``update`` takes ``(prediction, label)``, the order of ``mindspore.Model``. All arrays are ``[B]``
 or ``[B, 1]``. Labels are 0 or 1 of any dtype, and predictions are finite floats. If a quantity is
-undefined because only one class occurs, the value is NaN. All sums are taken in float64.
+undefined because only one class occurs, the value is NaN. All sums are computed in float64.
 
 Every function raises ValueError for empty arrays, different lengths, illegal shapes, labels other
 than 0 and 1, and predictions that are NaN or infinite. Probabilities outside ``[0, 1]`` raise
@@ -139,8 +139,9 @@ def auc_error_bound(positive: npt.NDArray[np.number], negative: npt.NDArray[np.n
     """Compute a bound of the difference between :func:`auc_from_counts` and the AUC of the scores.
 
     Only pairs within one bin are uncertain, each by at most one half. So the bound ``0.5 *
-    sum_b(P_b * N_b) / (P * N)`` is half the share of these pairs. The bound holds for any scores.
-    The bound is reached if every positive of a bin is above (or below) every negative of the bin.
+    sum_b(P_b * N_b) / (P * N)`` is half the share of pairs within one bin. The bound holds for any
+    scores. The bound is reached if every positive of a bin is above (or below) every negative of
+    the bin.
 
     Examples:
         >>> auc_error_bound(np.array([0, 1, 1]), np.array([1, 1, 0]))
@@ -265,8 +266,8 @@ def normalized_entropy(
 def background_entropy(positives: int, rows: int) -> float:
     """Compute the entropy in nats of the rate ``positives / rows``.
 
-    The entropy is the log loss of a model that predicts this rate for every row. The result is NaN
-    if the rate is 0 or 1, because an entropy of 0 is no baseline.
+    The entropy is the log loss of a model that predicts ``positives / rows`` for every row. The
+    result is NaN if the rate is 0 or 1, because an entropy of 0 is no baseline.
 
     Examples:
         >>> round(background_entropy(1, 2), 4)
@@ -281,7 +282,7 @@ def background_entropy(positives: int, rows: int) -> float:
 def calibration(
     label: npt.ArrayLike, prediction: npt.ArrayLike, *, from_logits: bool = False
 ) -> float:
-    """Compute the mean predicted rate divided by the mean observed rate; 1 is calibrated.
+    """Compute the mean predicted rate divided by the mean observed rate; 1 means calibrated.
 
     Source: He et al. 2014 (https://doi.org/10.1145/2648584.2648589), section 3.
 
@@ -317,8 +318,8 @@ def reliability_curve(
         label: ``[B]``, 0 or 1.
         prediction: ``[B]``, probabilities in ``[0, 1]``, or logits.
         bins: number of bins of equal width, or rising edges from 0 to 1. Click rates are low, so
-            edges such as ``[0, 0.001, 0.003, 0.01, 0.03, 0.1, 1]`` show more than bins of equal
-            width. Default: 10.
+            edges such as ``[0, 0.001, 0.003, 0.01, 0.03, 0.1, 1]`` show more detail than bins of
+            equal width. Default: 10.
         from_logits: whether the predictions are logits. Default: False.
 
     Raises:

@@ -82,7 +82,8 @@ def as_predictions(values: npt.NDArray[Any], name: str, *, from_logits: bool) ->
 
     Raises:
         TypeError: the scores are not real numbers.
-        ValueError: a score is NaN, infinite, or, without ``from_logits``, outside ``[0, 1]``.
+        ValueError: a score is NaN or infinite, or is outside ``[0, 1]`` although ``from_logits`` is
+            False.
     """
     scores = as_scores(values, name)
     if not from_logits and scores.size and not (scores.min() >= 0 and scores.max() <= 1):

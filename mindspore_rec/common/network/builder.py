@@ -30,7 +30,7 @@ def builder_of(entry: Entry) -> Callable[[], Any]:
     """Return the function that makes a checkpoint's network: the `builder` of `RecCheckpoint`.
 
     Raises:
-        NoBuilderError: `RecCheckpoint` had no builder.
+        NoBuilderError: the checkpoint was saved without a `builder`.
     """
     model = entry.manifest["model"]
     if model is None:
@@ -55,7 +55,7 @@ def load_function(name: str) -> Callable[..., Any]:
     """Return the function that 'package.module:function' names.
 
     Raises:
-        ValueError: `name` does not have this form, or no function has this name.
+        ValueError: `name` is malformed, or no function has this name.
 
     Example:
         >>> load_function("math:sqrt")(4.0)
@@ -74,7 +74,7 @@ def load_function(name: str) -> Callable[..., Any]:
 
 
 def add_network_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options `--network` (function that makes the network) and `--input` (its inputs)."""
+    """Add `--network` (function that makes the network) and `--input` (its inputs) to a parser."""
     parser.add_argument(
         "--network",
         metavar="MODULE:FUNCTION",

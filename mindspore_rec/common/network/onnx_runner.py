@@ -32,9 +32,9 @@ _FATAL = 4  # of ONNX Runtime's log, which else warns of each weight that is an 
 class OnnxRunner(Runner):
     """Network that ONNX Runtime runs. Any number of threads may call one runner at the same time.
 
-    A call reads rows and dense parameters under a lock that concurrent calls share. The call then
-    computes without the lock. Dense parameters are inputs of the model, so a delta can replace them
-    without a compilation.
+    A call reads rows and dense parameters under a lock that concurrent calls share. After reading,
+    the call computes without the lock. Dense parameters are inputs of the model, so a delta can
+    replace them without a compilation.
 
     Args:
         network: the network.
@@ -138,7 +138,7 @@ class OnnxRunner(Runner):
             self.set_parameters(values)
 
     def set_parameters(self, values: Sequence[tuple[Any, np.ndarray]]) -> None:
-        """Replace the values of the parameters. Calls in flight keep the old values."""
+        """Replace the values of the parameters. Calls in flight use the old values."""
         self._weights = self.as_weights(values)
 
     def as_weights(self, values: Sequence[tuple[Any, np.ndarray]]) -> dict[str, Any]:

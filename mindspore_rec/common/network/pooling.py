@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Combine the rows of each bag to one row, as `EmbeddingBag` does, without MindSpore."""
+"""Combine the rows of each bag into one row, as `EmbeddingBag` does, without MindSpore."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ class Runner(ABC):
         """Set the dense parameters, while no answer reads the parameters.
 
         Args:
-            values: pairs of a parameter and its array, from `matched`.
+            values: pairs of a parameter and its array, which `matched` returned.
         """
 
     def close(self) -> None:

@@ -26,7 +26,7 @@ def pack_arrays(arrays: Mapping[str, npt.NDArray[np.generic]]) -> bytes:
         arrays: arrays by name. NumPy lacks bfloat16, so an array of bfloat16 becomes float32.
 
     Raises:
-        TypeError: an array has objects or texts.
+        TypeError: an array contains objects or texts.
 
     Example:
         >>> unpack_arrays(pack_arrays({"ids": np.array([[7], [8]])}))["ids"].tolist()

@@ -20,17 +20,17 @@ class Channel(Protocol):
         """Number of workers."""
 
     def all_gather(self, data: bytes) -> list[bytes]:
-        """Return the bytes of all workers, by rank."""
+        """Return the bytes that all workers sent, by rank."""
 
 
 class Group(Channel, Protocol):
     """Protocol for messages of the main thread, and for the sample counts of a training step."""
 
     def all_gather_json(self, value: Any) -> list[Any]:
-        """Return the JSON values of all workers, by rank."""
+        """Return the JSON values that all workers sent, by rank."""
 
     def broadcast(self, data: bytes | None, root: int = 0) -> bytes:
-        """Return the bytes of one worker."""
+        """Return the bytes that one worker sent to all workers."""
 
     def begin_step(self, step: int, samples: list[int], summed: bool = False) -> None:
         """Set the number of samples of each worker in the step."""

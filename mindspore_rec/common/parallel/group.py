@@ -45,7 +45,7 @@ class WorkerGroup:
         host: name of this worker's host.
         hosts: names of the hosts of all workers, by rank.
         local_rank: number of this worker among the workers of its host.
-        local_size: number of workers of its host.
+        local_size: number of workers of this worker's host.
 
     Example:
         >>> group = worker_group()
@@ -74,17 +74,17 @@ class WorkerGroup:
     # ---- collective calls of the main thread
 
     def all_gather(self, data: bytes) -> list[bytes]:
-        """Return the bytes of all workers, by rank. Workers may send different numbers of bytes."""
+        """Return the bytes that all workers sent, by rank. Workers' data may differ in length."""
         self._require_main_thread("all_gather")
         return self._gather(data)
 
     def all_gather_json(self, value: Any) -> list[Any]:
-        """Return the values of all workers, by rank. `json` must be able to write each value."""
+        """Return the values that all workers sent, by rank. `json` must accept each value."""
         self._require_main_thread("all_gather_json")
         return [json.loads(data) for data in self._gather(json.dumps(value).encode())]
 
     def broadcast(self, data: bytes | None, root: int = 0) -> bytes:
-        """Return the bytes of worker `root`. The `data` of other workers is not used.
+        """Return the bytes that worker `root` sent. The `data` of other workers is not used.
 
         Raises:
             ValueError: no worker has the rank `root`.

@@ -37,7 +37,7 @@ def arrays_of_first(group: Group, arrays: Mapping[str, Array]) -> dict[str, Arra
     names = [name for name in mine if any(each[name] != digests[0][name] for each in digests)]
     if not names:
         return {}
-    # Send arrays as bytes, because a message has only NumPy's dtypes, and NumPy lacks bfloat16.
+    # Send arrays as bytes, because messages support only NumPy's dtypes, and NumPy lacks bfloat16.
     sent = {str(i): whole[name].reshape(-1).view(np.uint8) for i, name in enumerate(names)}
     received = unpack_arrays(group.broadcast(pack_arrays(sent) if group.rank == 0 else None))
     return {

@@ -50,7 +50,7 @@ _SHARED_MEMORY = Path("/dev/shm")
 
 
 def find_mpi() -> Path | None:
-    """Return the folder `lib` of this Python's environment that has Open MPI's library, or None."""
+    """Return the folder `lib` with Open MPI's library in this Python's environment, or None."""
     for prefix in (sys.prefix, site.USER_BASE or sys.prefix):
         if (Path(prefix) / "lib" / _LIBRARY).exists():
             return Path(prefix) / "lib"
@@ -81,7 +81,7 @@ def hang_limit() -> float:
 
 
 def _open_library() -> None:
-    """Load the MPI library, so that the native module can use the library in any folder.
+    """Load the MPI library, so that the native module finds the library in any folder.
 
     Raises:
         WorkerError: the library is missing or cannot be loaded.

@@ -91,7 +91,7 @@ class HostRows(NativeAccess):
     def quantise_rows(self, rows: str) -> None:
         """From now on, keep rows with 8 or 4 bits per number, for serving.
 
-        Rows that are written or imported later are quantised in the same way as by
+        Rows that are written or imported later are quantised with the arithmetic of
         `parameter.quantise`. A quantised table has no optimizer, and lookups do not insert.
 
         Args:
@@ -117,7 +117,7 @@ class HostRows(NativeAccess):
     def add_tiers(
         self, config: CacheConfig, remote_name: str, opened: Callable[[Any], None]
     ) -> None:
-        """From now on, keep rows over a limit in tiers below host memory, for serving.
+        """From now on, keep the rows that exceed a limit in tiers below host memory, for serving.
 
         Args:
             config: the tiers.
@@ -157,8 +157,8 @@ class HostRows(NativeAccess):
         """Call a function with all rows, a part at a time, in no particular order.
 
         Args:
-            take: function that is called with arrays in the form of the result of `export_rows`.
-                The function must not use the table.
+            take: function that is called with arrays in the form that `export_rows` returns. The
+                function must not use the table.
             with_state: as for `export_rows`. Default: False.
         """
         self._synchronised().export_parts(take, with_state)
@@ -182,8 +182,8 @@ class HostRows(NativeAccess):
         Args:
             mark: a mark of this table, from `marks`.
             with_state: as for `export_rows`. Default: False.
-            sweep: True to first evict the rows whose eviction is due. The keys of evicted rows are
-                then also returned, with `present` False. Default: True.
+            sweep: True to first evict the rows whose eviction is due. With `sweep`, the keys of
+                evicted rows are also returned, with `present` False. Default: True.
         """
         return self._synchronised().export_since(mark, with_state, sweep)
 
@@ -228,13 +228,13 @@ class HostRows(NativeAccess):
         """Return the keys of rows whose values have changed in memory by themselves.
 
         While a `RecCheckpoint` keeps digests, a table stores the digest of each row at the last
-        delta. A row that was not trained or written since the last delta must still have this
+        delta. A row that was not trained or written since the last delta must still have the stored
         digest. Trained or written rows cannot be checked before the next delta.
 
         Args:
             part: number of the part of the rows to check, below `parts`. Default: 0.
-            parts: number of parts, 1 to 65,536. More parts make a call shorter: a million rows of
-                16 floats take about 20 ms of one CPU. Default: 1, all rows.
+            parts: number of parts, 1 to 65,536. More parts make a call shorter. A check of a
+                million rows of 16 floats takes about 20 ms of one CPU. Default: 1, all rows.
 
         Returns:
             int64 `[n]`.
@@ -256,7 +256,7 @@ class HostRows(NativeAccess):
         return self._synchronised().damaged_rows(part, parts)
 
     def scrub_tiers(self, rows: int) -> tuple[int, bool]:
-        """Continue a round over the rows on Redis and SSDs, which checks each row once.
+        """Continue a round that checks each row on Redis and SSDs once.
 
         Each record is read and compared with its checksum. A round includes records that training
         has not read for a long time, and older copies of rows that are also in host memory.
@@ -269,9 +269,9 @@ class HostRows(NativeAccess):
             Number of checked rows, and True if the round has ended.
 
         Raises:
-            RuntimeError: a row is damaged (`_native.RowDamagedError`): the message names tier and
-                key, and the next call begins a round. Or a tier cannot be read: the next call tries
-                the same rows again.
+            RuntimeError: a row is damaged (`_native.RowDamagedError`). The message names the tier
+                and the key, and the next call begins a new round. The error also occurs if a tier
+                cannot be read; the next call then tries the same rows again.
             ValueError: the table has no tier below host memory; or `rows` is out of range.
 
         Example:
@@ -299,11 +299,11 @@ class HostRows(NativeAccess):
     ) -> None:
         """Set whole rows from arrays in the form of `export_rows`.
 
-        If an array is missing, its column is set to first values.
+        If an array is missing, its column is set to initial values.
 
         Args:
             codes: uint8 `[n, 4 + dim]`, in place of `values`: the scale, the offset and the codes
-                of each row of int8. A table of int8 rows keeps these bytes unchanged.
+                of each int8 row. A table of int8 rows keeps the bytes of `codes` unchanged.
 
         Raises:
             ValueError: shapes do not fit, or `states` belongs to another optimizer. The table does

@@ -82,9 +82,9 @@ class SketchAdmission:
 
     The sketch is a counting Bloom filter of a fixed size with four counters per key. The highest
     threshold determines the width of the counters. Keys that share counters may be admitted early.
-    If eviction by age is on, all counts are halved once per idle limit. With a threshold of 2, no
-    key that was seen once should be admitted. The sketch admits 16 % of the keys seen once at 1
-    byte of sketch per counted key, 5 % at 2 bytes, 0.9 % at 4 bytes and 0.12 % at 8 bytes
+    If eviction by age is on, all counts are halved once per idle limit. With a threshold of 2, a
+    key that was seen only once should not be admitted. The sketch admits 16 % of the keys seen once
+    at 1 byte of sketch per counted key, 5 % at 2 bytes, 0.9 % at 4 bytes and 0.12 % at 8 bytes
     (`benchmarks/sketch_accuracy.py`). An exact counter costs about 28 bytes.
 
     Args:
@@ -186,26 +186,26 @@ class Eviction:
     Eviction by age hides a row from every lookup as soon as its age reaches the limit. A sweep that
     visits a slice of the table in each step frees the memory. Eviction by capacity runs at the end
     of a step that left too many rows. The order of eviction is approximate, because victims are
-    chosen from a sample that has eight times as many rows as are evicted. The next incremental
-    export contains every eviction.
+    chosen from a sample of eight rows for each row to evict. The next incremental export contains
+    every eviction.
 
     Args:
         max_idle_steps: number of whole steps, at least 1, after which a row that training has not
-            seen is evicted. With a limit of 1, a row must be seen in every step to stay in the
-            table. A row written between two steps counts as seen in the next step. Default: off
-            (None or -1), as for the other limits.
+            looked up is evicted. With a limit of 1, a row must be looked up in every step to stay
+            in the table. A row written between two steps counts as looked up in the next step.
+            Default: off (None or -1), as for the other limits.
         max_idle_seconds: seconds of event time, at least 1, after which a row that training has not
-            seen is evicted. A row's age is the watermark (greatest event time of the batches so
-            far) minus the watermark when the row was last seen. The rule needs event times from
-            `table.set_event_time` or a timestamp column.
+            looked up is evicted. A row's age is the watermark (greatest event time of the batches
+            so far) minus the watermark when the row was last looked up. The rule needs event times
+            from `table.set_event_time` or a timestamp column.
         max_rows: maximum number of rows at the end of a step, at least 1.
         max_bytes: maximum number of bytes of rows and index at the end of a step, at least 1.
-        order: the rows that are evicted first if a table has too many rows. With 'lru', the rows
-            seen longest ago are evicted first. With 'lfu', the rows seen least often are evicted
-            first. With 'lfu_decay', the rows seen least often are evicted first, but an occurrence
-            counts half after `half_life_steps`. With 'score', the rows with the lowest score from
-            `table.set_scores` (default: 0) are evicted first. Among equal rows, the row seen
-            longest ago is evicted first. Default: 'lru'.
+        order: the rows that are evicted first if a table has too many rows. With 'lru', the least
+            recently used rows are evicted first. With 'lfu', the least frequently used rows are
+            evicted first. With 'lfu_decay', the least frequently used rows are evicted first, but
+            an occurrence counts half after `half_life_steps`. With 'score', the rows with the
+            lowest score from `table.set_scores` (default: 0) are evicted first. Among equal rows,
+            the least recently used row is evicted first. Default: 'lru'.
         half_life_steps: number of steps, above 0, after which an occurrence counts half.
             `half_life_steps` is required with 'lfu_decay' and illegal with other orders.
         min_norm: minimum L2 norm of a row's value, above 0. The sweep evicts a row with a smaller

@@ -44,14 +44,14 @@ def quantise(rows: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray, np.nd
 
     The offset is the row's least number, rounded down to a float16. The scale is the least float16
     with which the codes reach the row's greatest number. So the error of each number is at most
-    half the scale. A row of equal numbers has one code for all numbers, the least code with which a
-    float16 scale reaches the number. The scale of a row of equal numbers is the float16 with which
-    `offset + scale * code` is nearest to the number. For a row of equal numbers up to 65504, the
-    error is at most a millionth of the number, or 3e-8 if a millionth is less. For a row of equal
-    numbers above 65504, the error is at most 1/2048 of the number. Numbers below -65504 or above
-    65504 * (2^bits - 1) do not fit, and become the nearest possible number. If a row has an
-    infinity or a NaN, all its numbers become NaN. The scale and the offset of such a row are NaN,
-    and its codes are 0.
+    half the scale. In a row of equal numbers, every code is the least code with which a float16
+    scale reaches the number. The scale of a row of equal numbers is the float16 with which `offset
+    + scale * code` is nearest to the number. For a row of equal numbers up to 65504, the error is
+    at most a millionth of the number or 3e-8, whichever is greater. For a row of equal numbers
+    above 65504, the error is at most 1/2048 of the number. Numbers below -65504 or above 65504 *
+    (2^bits - 1) do not fit, and become the nearest possible number. If a row has an infinity or a
+    NaN, all its numbers become NaN. The scale and the offset of a row of NaN are NaN, and its codes
+    are 0.
 
     Args:
         rows: floats `[n, dim]`.
@@ -101,7 +101,7 @@ def quantise(rows: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray, np.nd
 def dequantise(
     scale: np.ndarray, offset: np.ndarray, codes: np.ndarray, bits: int, dim: int
 ) -> np.ndarray:
-    """Return the rows, float32 `[n, dim]`, of a scale, an offset and codes.
+    """Compute rows, float32 `[n, dim]`, from their scales, offsets and codes.
 
     Args:
         scale: float16 `[n]`, from `quantise`.

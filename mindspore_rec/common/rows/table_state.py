@@ -61,7 +61,7 @@ class TableState(NativeAccess):
 
     @property
     def rows_missing(self) -> bool:
-        """True if lookups are refused because weights were loaded without their rows.
+        """True if lookups are refused because the network's weights were loaded without the rows.
 
         See `keep_rows` and `miss_rows`.
         """
@@ -94,7 +94,7 @@ class TableState(NativeAccess):
                 value is used.
 
         Raises:
-            TypeError, ValueError: `seconds` is not whole seconds in this range.
+            TypeError, ValueError: `seconds` is not a whole number, or is out of range.
         """
         if hasattr(seconds, "asnumpy"):  # a Tensor
             seconds = seconds.asnumpy()

@@ -4,7 +4,7 @@
 Files of checkpoints are not compressed, so a batch is a mapped part of the file and takes no
 memory. A file with compressed buffers is refused, because it could decode to any size. The
 flatbuffers of the footer and the batches declare the compression. The package pyarrow does not
-expose these flatbuffers, so this module reads the few fields that it needs.
+expose the flatbuffers, so this module reads the few fields that it needs.
 
 Source: https://arrow.apache.org/docs/format/Columnar.html, File.fbs, Message.fbs; for the encoding,
 https://flatbuffers.dev/internals.
@@ -40,7 +40,7 @@ def read_batches(
         rows: number of rows that the file must have. Default: None, any number.
 
     Raises:
-        CheckpointError: the file is damaged, compressed, or has another schema or number of rows
+        CheckpointError: the file is damaged or compressed, or has another schema or number of rows
             than required.
         OSError: the file cannot be read.
     """

@@ -121,7 +121,7 @@ def newest_chain(root: Path, step: int | None = None) -> list[Entry]:
     Raises:
         FileNotFoundError: `root` is not a directory.
         CheckpointError: a delta of the chain is missing or belongs to another run.
-        ValueError: the run has no checkpoint of this step.
+        ValueError: the run has no checkpoint of step `step`.
     """
     checkpoints = entries(root)
     if step is not None:

@@ -72,7 +72,7 @@ def write_counters(counters: Counters, path: Path) -> str | None:
 
 
 def check_counters(path: Path, admission: str, share: Share = ALL) -> None:
-    """Check a file of counters against the admission of its table, from `admission_of`.
+    """Check a file of counters against its table's admission, which `admission_of` returned.
 
     Raises:
         CheckpointError: the file is damaged, or has counters of another kind or of a key outside

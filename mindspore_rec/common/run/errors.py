@@ -27,7 +27,7 @@ _DAMAGE = (
 
 
 class CheckpointError(ValueError):
-    """Error of a checkpoint whose file is damaged, forged, or does not fit the other files.
+    """Error of a checkpoint with a file that is damaged or forged, or does not fit the other files.
 
     The message names the file and the damage. Nothing has been changed.
     """

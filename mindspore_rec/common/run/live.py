@@ -41,8 +41,8 @@ class LiveTable:
         name: name of the table.
         saved: digest of the rows in the checkpoint's files.
         served: digest of the rows in the server.
-        wrong: keys of rows that differ, each with its fault. If many rows differ, `wrong` has only
-            some keys.
+        wrong: keys of rows that differ, each with its fault. If many rows differ, `wrong` contains
+            only some keys.
     """
 
     name: str
@@ -78,7 +78,7 @@ def compare_live(root: Path, ask: AskServer, model: str | None = None) -> list[L
         model: name of the model at the server. Default: None, the first model of the server.
 
     Raises:
-        CheckpointError: a file is damaged, or the server has another run or state than the
+        CheckpointError: a file is damaged, or the server serves another run or state than the
             checkpoints.
         OSError: the server does not answer, or answers with an error.
         ValueError: the answer is malformed, or the checkpoints of the server's version are gone.

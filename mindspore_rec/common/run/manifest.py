@@ -2,13 +2,13 @@
 """Directory of a checkpoint, and its manifest.
 
 A directory appears completely or not at all: it is written under a temporary name, synced and
-renamed. The manifest, `manifest.json`, has the checkpoint's identity (`kind`, `step`, `run`,
+renamed. The manifest, `manifest.json`, contains the checkpoint's identity (`kind`, `step`, `run`,
 `state`, `parent`), a description of its tables, and size and CRC32C of every other file. `crc32c`
 is the checksum of the manifest without the line `crc32c`.
 
-A `full` checkpoint has all rows. A `delta` has the changes since its parent state. The id `state`
-identifies the state that a directory leads to. One `run` of training passes through a sequence of
-states. The ids of runs and states are random and never used twice.
+A `full` checkpoint contains all rows. A `delta` contains the changes since its parent state. The id
+`state` identifies the state that a directory leads to. One `run` of training passes through a
+sequence of states. The ids of runs and states are random and never used twice.
 
 Each read and write of a manifest checks every field (`manifest_fields`). So a manifest can only
 name files in the manifest's directory.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check a manifest: the type and range of each field, and the names of files.
 
-A checksum detects damage, not forgery. These checks guarantee that files are in the checkpoint's
-directory, have legal names, and are large enough for the rows that the manifest lists.
+A checksum detects damage, not forgery. The checks guarantee that a manifest's files are in the
+checkpoint's directory, have legal names, and are large enough for the rows that the manifest lists.
 """
 
 from __future__ import annotations

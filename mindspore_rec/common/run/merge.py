@@ -52,8 +52,8 @@ def merge_chain(
 
     Raises:
         FileExistsError: `target` exists already.
-        CheckpointError: a file of the chain is damaged, or rows have another digest than the table
-            had in the trainer.
+        CheckpointError: a file of the chain is damaged, or the digest of merged rows differs from
+            the table's digest in the trainer.
         OSError: a file cannot be written. `target` is not made.
     """
     last = chain[-1]

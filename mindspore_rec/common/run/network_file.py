@@ -8,8 +8,8 @@ network.onnx   the network without its lookups. The inputs are the network's inp
 ids.onnx       from the network's inputs to the ids of lookups, if the network computes ids
 network.json   the description, with sizes and CRC32C of both models
 
-The directory is written once per network. The checkpoints, not this directory, have the rows and
-the state. If a network cannot be written, the description has the reason.
+The directory is written once per network. The checkpoints, not this directory, contain the rows and
+the state. If a network cannot be written, the description contains the reason.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Lookup:
     """One lookup of a network, which the ONNX model does not contain.
 
     Attributes:
-        result: input of the ONNX model that takes the rows of the lookup.
-        ids: input of the network, or output of the model of ids, that has the keys.
+        result: input of the ONNX model that receives the rows of the lookup.
+        ids: input of the network, or output of the model of ids, that contains the keys.
         tables: names of the lookup's tables: one table, or one table for each column of the ids.
         padding_key: id whose row is zeros; None without a padding key.
         combiner: 'sum', 'mean' or 'sqrtn' if each row of the ids `[B, L]` is a bag, which becomes
@@ -187,7 +187,7 @@ def read_network(directory: Path) -> NetworkFile:
     Raises:
         FileNotFoundError: there is no network, or a file of the network is missing.
         CheckpointError: a file is damaged, or the network was not written. A CheckpointError is a
-            ValueError. The message has the reason.
+            ValueError. The message contains the reason.
     """
     path = directory / DESCRIPTION
     if not path.is_file():

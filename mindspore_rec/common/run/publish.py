@@ -2,7 +2,7 @@
 """Copy a run for predictors elsewhere: rows without optimizer state, optionally as int8.
 
 The copy is a directory like the run's directory, with the same states, deltas and network. A
-predictor follows the copy as it would follow the run. A training cannot resume from the copy.
+predictor follows the copy as it would follow the run. Training cannot resume from the copy.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Publisher:
     Args:
         run: the directory that `RecCheckpoint` writes.
         target: the directory of the copy, which is made if it is missing. The directory must not
-            have other files.
+            contain other files.
         rows: 'same' or 'int8'. Default: 'same'.
 
     Raises:
@@ -271,7 +271,7 @@ class Publisher:
 
 
 def _readable(root: Path) -> tuple[list[Entry], dict[Path, CheckpointError]]:
-    """Return checkpoints by step, deltas before full checkpoints, and damaged manifests' errors."""
+    """Return the checkpoints by step (deltas first), and the errors of damaged manifests."""
     checkpoints: list[Entry] = []
     damaged: dict[Path, CheckpointError] = {}
     there = [*root.iterdir()] if root.is_dir() else []  # the run may not have begun

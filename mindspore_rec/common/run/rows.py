@@ -118,7 +118,8 @@ def rows_at(chain: Sequence[Entry], name: str, share: Share = ALL) -> Iterator[n
     """Yield all rows of a table in the state of a chain, a part at a time, in the order of keys.
 
     The rows are the same as in a full checkpoint of the chain's state. Rows whose age has reached
-    the table's limit are left out. Rows from before the first event time get the first event time.
+    the table's limit are left out. Rows that are older than all event times are assigned the first
+    event time.
 
     Args:
         chain: checkpoints from `newest_chain`, possibly of different numbers of workers.
@@ -155,8 +156,8 @@ def _changes(chain: Sequence[Entry], name: str, share: Share) -> tuple[np.ndarra
     rows, gone = np.empty(0, dtype), np.empty(0, np.int64)
     for entry in chain[1:]:
         if dtype_of(entry, name) != dtype:
-            # The table's optimizer has changed. The delta after a change of the optimizer has every
-            # row, with new state.
+            # The table's optimizer has changed. The delta after a change of the optimizer contains
+            # every row, with new state.
             dtype = dtype_of(entry, name)
             rows = np.empty(0, dtype)
         now = np.concatenate([np.empty(0, dtype), *table_rows(entry, name, share)])
@@ -185,7 +186,7 @@ def _contains(ordered: np.ndarray, keys: np.ndarray) -> np.ndarray:
 
 
 def _first_time(chain: Sequence[Entry], name: str) -> int:
-    """Return the first event time if it was set within the chain, or 0 if not."""
+    """Return the first event time that was set within the chain; 0 if none was set."""
     if table_entry(chain[0], name)["event_time"] != 0:
         return 0
     times = (table_entry(entry, name)["first_time"] for entry in chain)

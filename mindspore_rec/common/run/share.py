@@ -117,9 +117,9 @@ def file_name(kind: str, table: int, share: Share = ALL) -> str:
 def parts_of(table: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the parts of a table, from its entry of a manifest.
 
-    Each part has the name of its `file`, the number of its `rows`, and its `counters`. A part of a
-    delta also has `deleted` and `deleted_rows`. If a table has only one part, the part also has the
-    other fields of the entry.
+    Each part contains the name of its `file`, the number of its `rows`, and its `counters`. A part
+    of a delta also contains `deleted` and `deleted_rows`. If a table has only one part, the part
+    also contains the other fields of the entry.
     """
     parts = table.get("parts")
     return [table] if parts is None else list(parts)

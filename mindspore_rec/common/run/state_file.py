@@ -33,8 +33,7 @@ def write_states(states: dict[str, Any], directory: Path, worker: int = 0) -> No
     """Write the two files of a worker's states.
 
     Raises:
-        TypeError: a value is neither a number, text, None, array, nor a dict or list of these
-            values.
+        TypeError: a value is not a number, a text, None, an array, or a dict or list of these.
     """
     arrays: dict[str, np.ndarray] = {}
     plain = without_arrays(states, "states", arrays)

@@ -56,9 +56,8 @@ def write_checkpoint(
             directory. Only worker 0 calls `add`, before the directory gets its final name. Default:
             no function.
 
-    Returns:
-        The manifest's fields except the entries of files and tables, and also the totals `rows` and
-        `bytes`.
+    Returns: The manifest's fields without the entries of files and tables, plus the totals `rows`
+    and `bytes`.
 
     Raises:
         FileExistsError: `target` exists already.
@@ -156,7 +155,7 @@ def _check_same(name: str, shared: Described, part: Described, first: int, worke
 
 
 def summary(manifest: dict[str, Any]) -> dict[str, Any]:
-    """Return a manifest's fields without tables and files, and the total `rows` and `bytes`."""
+    """Return a manifest's fields without tables and files, plus the totals `rows` and `bytes`."""
     fields = {key: value for key, value in manifest.items() if key not in ("files", "tables")}
     rows = sum(total(table, "rows") for table in manifest["tables"].values())
     size = sum(file["size"] for file in manifest["files"].values())

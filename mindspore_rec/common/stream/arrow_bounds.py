@@ -4,8 +4,8 @@
 A small stream may decode to many bytes. A compressed body declares its decoded size, dictionaries
 and views may repeat a text many times, and null columns may have any length. So this module reads
 the metadata of every message (flatbuffers, as defined in Apache Arrow's Message.fbs and Schema.fbs)
-and adds up the sizes. A stream of legal size is then passed to Arrow, which verifies the metadata
-itself.
+and adds up the sizes. After the check, a stream of legal size is passed to Arrow, which verifies
+the metadata itself.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class _Table:
         return _Table(self.data, place + self._read("<I", place)) if place else None
 
     def vector(self, field: int, size: int) -> tuple[int, int]:
-        """Return offset and number of a vector's elements, of `size` bytes each; or 0, 0."""
+        """Return the first offset and the number of a vector's elements; 0, 0 without a vector."""
         place = self._place(field)
         if not place:
             return 0, 0
@@ -105,7 +105,7 @@ def decoded_bytes(stream: bytes, most: int, known: set[bytes] | None = None) -> 
         The number of bytes, at most `most`.
 
     Raises:
-        ValueError: the stream takes more than `most` bytes, has more than 16,384 columns, or has
+        ValueError: the stream needs more than `most` bytes, has more than 16,384 columns, or has
             columns that are nested deeper than 16. The error is also raised for columns of unions,
             run ends or list views, for bytes that are not an Arrow IPC stream, and for bytes after
             the stream's end.

@@ -77,12 +77,12 @@ class BadMessages:
             raise
 
     def look_up(self, offsets: Mapping[int, int]) -> None:
-        """Look up which messages from these offsets on are already in the dead-letter topic."""
+        """Look up which messages from `offsets` on are already in the dead-letter topic."""
         if self._letters is not None:
             self._letters.look_up(self._topic, offsets, self._marks)
 
     def flush(self) -> None:
-        """Wait until all messages are in the dead-letter topic."""
+        """Wait until all bad messages are in the dead-letter topic."""
         if self._letters is not None:
             self._letters.flush()
 
@@ -95,8 +95,8 @@ class BadMessages:
         """Return the counts, and the offsets at which a later `look_up` starts, as JSON values.
 
         Args:
-            reading: whether messages have been read. If True, the state has the marks of this run
-                instead of an earlier run's marks.
+            reading: whether messages have been read. If True, the state contains the marks of this
+                run instead of an earlier run's marks.
         """
         marks = self._marks
         if reading and self._letters is not None:

@@ -21,11 +21,11 @@ class PassPlace:
     """Position of a batch in data that are read again from the beginning in each pass.
 
     Args:
-        passes: number of passes before this pass.
-        batches: number of batches of this pass, up to and including this batch.
-        first: digest of the first batch of this pass.
-        digest: digest of the batches of this pass up to this batch, in order.
-        generators: states of random generators at the beginning of this pass.
+        passes: number of passes before the batch's pass.
+        batches: number of batches of the pass, up to and including the batch.
+        first: digest of the first batch of the pass.
+        digest: digest of the pass's batches, in order, up to and including the batch.
+        generators: states of random generators at the beginning of the pass.
     """
 
     passes: int
@@ -46,8 +46,8 @@ class Batch:
         event_time: latest event time of the batch's rows, whole seconds since 1970, 1 to 2**32 - 1.
             Default: None, no time is known.
         number: number of batches, including this batch, that the source has yielded over all runs.
-            `BatchSource.state_dict(batches=number)` returns the state after this batch. Default:
-            None, the source has no state.
+            `BatchSource.state_dict(batches=number)` returns the source's state after batch
+            `number`. Default: None, the source has no state.
         place: position of the batch, if the source has no state. The training sets it. Default:
             None.
 
@@ -251,7 +251,7 @@ class BatchWrapper(BatchSource):
     """Source that changes the batches of another source, and delegates all other calls to it.
 
     So nested wrappers around a stream have the stream's state. A wrapper may leave out batches, and
-    its state is still the state after the last trained batch.
+    its state is still the state after the last batch used in training.
 
     Args:
         source: source of the batches.

@@ -2,8 +2,8 @@
 """DataSender and DataReceiver: send rows from feature workers to trainers through a Kafka topic.
 
 The topic stores the rows between N senders and M receivers, which may work at different speeds. A
-receiver may restart from any saved state. A message has the name of its sender and a number. So a
-receiver drops messages that a sender sends again after a crash.
+receiver may restart from any saved state. A message contains the name of its sender and a number.
+So a receiver drops messages that a sender sends again after a crash.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class DataSender:
     """Sender of rows into a channel.
 
     The sender waits for a missing broker. After two minutes without any confirmation, the sender
-    raises an error. The channel then has all messages before the first lost message. So a sender
-    that resumes from a saved state loses and duplicates nothing.
+    raises an error. After an error, the channel contains all messages before the first lost
+    message. So a sender that resumes from a saved state loses and duplicates nothing.
 
     Args:
-        address: address of Kafka, "host:port" or several, or a `MemoryTopic`. (In
+        address: address of Kafka, "host:port" or several addresses, or a `MemoryTopic`. (In
             mindpandas.channel, the address was the address of a node. Here, a broker is between
             sender and receiver.)
         namespace: first part of the channel's name (default "default").
@@ -54,7 +54,8 @@ class DataSender:
             rows.
         message_rows: number of rows of a message, at least 1 (default 1000).
         sender_name: name of the sender, which must be the same after a restart. Default: a random
-            name. Receivers then cannot detect messages that are sent again after a restart.
+            name. With a random name, receivers cannot detect messages that are sent again after a
+            restart.
         kafka_options: settings of `kafka.KafkaProducer`. Default: none.
 
     Raises:
@@ -122,7 +123,7 @@ class DataSender:
                 ``[B, N]``.
 
         Raises:
-            TypeError, ValueError: `obj` is of another type.
+            TypeError, ValueError: `obj` is of an unsupported type.
             RuntimeError: earlier rows did not get into the channel.
         """
         rows = to_record_batch(obj)
@@ -213,8 +214,8 @@ class DataSender:
         """Continue from a saved position.
 
         Raises:
-            ValueError: the state belongs to a sender with another name, or messages were sent after
-                the state with settings that have changed since.
+            ValueError: the state belongs to a sender with another name, or a setting of the
+                messages that were sent after the state has changed.
         """
         if state["sender_name"] != self.sender_name:
             raise ValueError(

@@ -38,8 +38,8 @@ def headers_of(sender: str, number: int, epoch: int) -> list[tuple[str, bytes]]:
 def sequence_of(message: Message) -> MessageNumber | None:
     """Return sender, number and epoch of a message; None for a message of another program."""
     headers = dict(message.headers)
-    # A Kafka header may have no value. Refuse a malformed number, with which the message or later
-    # messages could be taken for duplicates.
+    # A Kafka header may have no value. Refuse a malformed number, which could make the message or
+    # later messages look like duplicates.
     producer, epoch = headers.get(_PRODUCER), headers.get(_EPOCH, b"0")
     if not producer or len(producer) > 1000 or not _is_number(epoch):
         return None

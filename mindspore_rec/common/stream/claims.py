@@ -4,7 +4,7 @@
 When a worker starts, it writes a claim into a log, which is a separate topic. The offset of the
 claim determines the worker's epoch. Every claim has a different epoch, and later claims have
 greater epochs. Epochs do not depend on the workers' clocks, hosts or file systems. Each message in
-the channel has the epoch of its worker. Receivers ignore a message whose epoch is below the
+the channel contains the epoch of its worker. Receivers ignore a message whose epoch is below the
 greatest epoch that they have received for the worker's name.
 """
 

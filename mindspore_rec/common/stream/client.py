@@ -70,7 +70,7 @@ class LogClient(Protocol):
     def position(self, partition: int) -> int:
         """Return the offset at which the next poll continues, without a request to the log.
 
-        The offset skips entries that are no messages, such as markers of transactions.
+        The offset skips entries that are not messages, such as markers of transactions.
         """
 
     def ends(self) -> dict[int, int]:
@@ -94,7 +94,7 @@ class LogProducer(Protocol):
         """Queue a message, or raise the error of an earlier message."""
 
     def flush(self) -> None:
-        """Wait until every queued message is in the log. Raise an error if a message failed."""
+        """Wait until every queued message is in the log. Raise an error if a message is lost."""
 
     def close(self) -> None:
         """Flush, and release connections and threads."""

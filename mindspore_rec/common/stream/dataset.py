@@ -29,11 +29,12 @@ class StreamingDataset(BatchSource):
     """Source of a stream's batches, for `RecModel.online_train` and `FeatureBatches`.
 
     The dataset's state consists of the position in the stream and the transform's state, both after
-    the same batch. `state_dict(batches=...)` returns the state after the trained batches, even if
-    more batches have been read ahead. `RecCheckpoint` saves the state if the training data are this
-    object or a `BatchWrapper` around this object, such as `FeatureBatches`. `RecCheckpoint` refuses
-    data that hide the dataset, because the number of trained batches is then unknown. Examples are
-    a `mindspore.dataset.GeneratorDataset` and a generator expression over the dataset.
+    the same batch. `state_dict(batches=...)` returns the state after the batches used in training,
+    even if more batches have been read ahead. `RecCheckpoint` saves the state if the training data
+    are this object or a `BatchWrapper` around this object, such as `FeatureBatches`.
+    `RecCheckpoint` refuses data that hide the dataset, because the number of batches used in
+    training is then unknown. For example, a `mindspore.dataset.GeneratorDataset` or a generator
+    expression hides the dataset.
 
     If the source has `event_time=`, or a feature of the transform is the timestamp, each batch has
     the latest time of its events. `RecModel` sets a batch's time on tables just before the batch's
@@ -48,13 +49,13 @@ class StreamingDataset(BatchSource):
             `state_dict` and `load_state_dict`, its state is part of the dataset's state. A batch
             without rows after the transform is skipped. Default: `to_arrays`, which does not change
             the columns.
-        columns: names of the columns of a batch, in order, with the label last. Columns that are no
-            inputs of the network, such as the event time, can be left out. Default: None, all
+        columns: names of the columns of a batch, in order, with the label last. Columns that are
+            not inputs of the network, such as the event time, can be left out. Default: None, all
             columns.
 
     Raises:
         TypeError: `source`, `transform` or `columns` is of the wrong type.
-        ValueError: `columns` is empty, has a name twice, or has a name that batches do not have.
+        ValueError: `columns` is empty, or contains a name twice or a name that batches lack.
 
     Example:
         >>> from mindspore_rec.stream import DataReceiver, DataSender, MemoryTopic, StopWhen
@@ -197,8 +198,8 @@ class StreamingDataset(BatchSource):
             tables: tables of the network that is trained.
 
         Raises:
-            ValueError: a feature is the timestamp, but a table of the features that evicts by age
-                is not in `tables`, or no table of the features is in `tables`.
+            ValueError: a feature is the timestamp, but `tables` lacks a feature's table that evicts
+                by age, or contains no feature's table.
         """
         if self._stage is None or self._stage.timestamp is None:
             return list(tables)

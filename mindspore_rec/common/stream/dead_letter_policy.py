@@ -15,9 +15,9 @@ __all__ = ["DeadLetterPolicy", "policy_of"]
 class DeadLetterPolicy:
     """Topic of a stream's bad messages, and the maximum share of bad messages.
 
-    A large share of bad messages is a sign of a change upstream. The training then gets too little
-    data. A restarted stream stops at the same message again, unless `on_dead_share` is set to
-    "warn" or `max_dead_share` is raised.
+    A large share of bad messages is a sign of a change upstream. If many messages are bad, training
+    receives too little data. A restarted stream stops at the same message again, unless
+    `on_dead_share` is set to "warn" or `max_dead_share` is raised.
 
     Args:
         topic: topic for bad messages. A `KafkaSource` or `DataReceiver` needs the name of the

@@ -18,14 +18,13 @@ class DeadLetters:
     The key of a dead letter is ``topic/partition/offset`` of the bad message. The headers are
     ``reason``, ``detail``, ``topic``, ``partition``, ``offset``, ``timestamp`` (milliseconds) and
     ``size`` (bytes) as text. A dead letter's value is the bad message's value, cut off if the value
-    is long. After a restart, some messages are read again. Bad messages are then looked up in the
-    dead-letter topic, so that no bad message is sent twice.
+    is long. After a restart, some messages are read again. After a restart, bad messages are looked
+    up in the dead-letter topic, so that no bad message is sent twice.
 
     Args:
         producer: writer of the topic.
         topic: name of the topic.
-        client: reader of the topic, which looks up sent messages; None if messages are not looked
-            up.
+        client: reader of the topic, to look up sent messages; None if messages are not looked up.
     """
 
     def __init__(self, producer: LogProducer, topic: str, client: LogClient | None = None) -> None:
@@ -61,12 +60,12 @@ class DeadLetters:
     def look_up(
         self, topic: str, offsets: Mapping[int, int], marks: Mapping[str, int] | None
     ) -> None:
-        """Look up which messages from these offsets on are already in the dead-letter topic.
+        """Look up which messages from `offsets` on are already in the dead-letter topic.
 
         Args:
             topic: the topic whose bad messages will be sent.
             offsets: for each partition, the offset of the next message to read.
-            marks: `marks` of an earlier run; None reads all dead letters.
+            marks: `marks` of an earlier run; with None, all dead letters are read.
         """
         if self._client is None:
             return
@@ -83,7 +82,7 @@ class DeadLetters:
     def _read(
         self, client: LogClient, marks: Mapping[str, int]
     ) -> tuple[set[bytes | None], dict[str, int], dict[str, int]]:
-        """Return the keys of dead letters, and each partition's first read and end offsets."""
+        """Return the keys of dead letters, and each partition's first offset and end offset."""
         bounds = client.bounds(client.partitions())
         begins = {p: max(first, marks.get(str(p), 0)) for p, (first, _) in bounds.items()}
         behind = {p for p, begin in begins.items() if begin < bounds[p][1]}

@@ -64,7 +64,7 @@ class DeadShare:
 
     def bad(self, reason: str, detail: str) -> None:
         """Count a bad message. Raise TooManyDeadLettersError if too many messages are bad."""
-        # Each message's detail may be different, for example if details have offsets. After many
+        # Each message's detail may be different, for example if details contain offsets. After many
         # different details, messages with a new detail are counted only by reason.
         kind = f"{reason}: {detail}"
         self._bad[kind if kind in self._bad or len(self._bad) < 20 else reason] += 1

@@ -22,10 +22,10 @@ class Decisions:
 
     Args:
         journal: storage of the decisions; None for a new journal in memory.
-        order: interleaver whose partitions leave, join and are added.
+        order: interleaver whose partitions leave the turns, join the turns or are added.
         known_message_next: function that returns True if the topic had the next message when
-            reading began. An earlier run may have taken this message without a decision, so this
-            run may not make a decision before the message.
+            reading began. An earlier run may have taken the known message without a decision, so
+            this run may not make a decision before the message.
 
     Attributes:
         order: the interleaver, which is replaced when a stream continues from a state.
@@ -132,7 +132,7 @@ class Decisions:
         return self._journal[self._made] if self._made < len(self._journal) else None
 
     def replay(self) -> Decision | None:
-        """Repeat the decision that an earlier run made at this message, if any, and return it."""
+        """Repeat and return an earlier run's next decision, if it is due at the next message."""
         decision = self.next
         if decision is None or decision.taken > self.order.taken:
             return None
@@ -153,7 +153,7 @@ class Decisions:
 
     @property
     def may_decide(self) -> bool:
-        """True if a decision about a wait may be made at this message."""
+        """True if a decision about a wait may be made before the next message."""
         return self.next is None and self.order.row == 0 and not self._known_message_next()
 
     def decide(self, kind: str, partition: int = -1) -> None:

@@ -132,8 +132,8 @@ class Fetcher:
                 return
             for p, offset in {**order.offsets, **order.waiting}.items():
                 self._next.setdefault(p, offset)
-        # Seek to the offsets after the last polled messages. The client then records the skipped
-        # offsets after the polled messages again.
+        # Seek to the offsets after the last polled messages. After the seek, the client again
+        # records the skipped offsets that follow the polled messages.
         behind = {p: messages[-1].offset + 1 for p, messages in self._undecoded.items()}
         self._client.seek({**self._next, **behind})
 
@@ -263,7 +263,7 @@ class Fetcher:
             # exactly.
             numbers = column.cast(pa.float64(), safe=False)
             legal = pc.and_(pc.greater_equal(numbers, least), pc.less_equal(numbers, greatest))
-            # Missing values are legal in this check, because the schema checks missing values.
+            # Missing values pass this check, because missing values are checked against the schema.
             wrong = np.flatnonzero(~pc.fill_null(legal, True).to_numpy(zero_copy_only=False))
             for i, row in zip(*np.unique(owner[wrong], return_index=True), strict=True):
                 value = column[int(wrong[row])].as_py()

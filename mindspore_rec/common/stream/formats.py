@@ -99,8 +99,8 @@ class Format(ABC):
         schema: the required columns with their types. A field that is not nullable must have no
             missing value. Columns that are not in the schema are dropped.
         max_decoded_bytes: maximum number of bytes that a message's rows take in memory, at least 1
-            (default 64 MiB). A message is bad if its rows take more than this limit and more than
-            twice the message's encoded size.
+            (default 64 MiB). A message is bad if its rows take more than `max_decoded_bytes` and
+            more than twice the message's encoded size.
 
     Attributes:
         sequence_of: function that returns a message's producer and number, or None. Producer and
@@ -370,7 +370,8 @@ class JsonFormat(Format):
     """Format of messages of one or more lines, each a JSON object.
 
     Args:
-        schema: the columns. If an object lacks a column, the column's value is missing in this row.
+        schema: the columns. If an object lacks a column, the column's value is missing in the
+            object's row.
         max_decoded_bytes: as for `Format`.
 
     Example:
@@ -419,7 +420,7 @@ def _open(value: bytes) -> pa.Table:
 
 
 def _row_widths(schema: pa.Schema | None) -> tuple[int, int]:
-    """Return the bytes of a row without texts, and of the largest list element (or 0)."""
+    """Return the size of a row without texts, and of the largest list element (or 0), in bytes."""
     kinds = [] if schema is None else [field.type for field in schema]
     elements = [_width(each) for kind in kinds for each in _elements(kind)]
     return sum(map(_width, kinds)), max(elements, default=0)
@@ -449,7 +450,7 @@ def _elements(kind: pa.DataType) -> list[pa.DataType]:
 
 
 def _lines(values: Sequence[bytes]) -> tuple[bytes, np.ndarray]:
-    """Join messages to whole lines, and return the number of lines of each message."""
+    """Join messages into whole lines, and return the number of lines of each message."""
     ended = [value if value.endswith(b"\n") else value + b"\n" for value in values]
     counts = np.fromiter((value.count(b"\n") for value in ended), np.int64, len(ended))
     return b"".join(ended), counts

@@ -144,13 +144,13 @@ class Interleaver:
     def expect(self, partition: int, offset: int) -> None:
         """Accept a new partition's blocks from `offset` on.
 
-        The partition gets no turns until `add`.
+        The partition gets no turns until `add` is called.
         """
         self.waiting[partition] = offset
         self._blocks[partition] = deque()
 
     def add(self, partition: int) -> None:
-        """Give turns to a waiting partition from now on. The turn passes to this partition at once.
+        """Give turns to a waiting partition from now on. The turn passes to the partition at once.
 
         When `add` is called, the partition that has the turn must not have a partly taken message.
         """

@@ -18,10 +18,10 @@ __all__ = ["Interruption"]
 class Interruption:
     """Context: the first SIGINT or SIGTERM requests a stop, the second raises KeyboardInterrupt.
 
-    While the loop waits for data (`waiting` is True), there is no step to finish. The first signal
-    then raises KeyboardInterrupt at once, so that a silent source does not delay the stop. A
-    MindSpore data pipeline still delays the stop, because Python handles no signal inside the
-    pipeline before the next batch. A stream shares locks with its threads. So the stream raises
+    While the loop waits for data (`waiting` is True), there is no step to finish. During the wait,
+    the first signal raises KeyboardInterrupt at once, so that a silent source does not delay the
+    stop. A MindSpore data pipeline still delays the stop, because Python handles no signal inside
+    the pipeline before the next batch. A stream shares locks with its threads. So the stream raises
     KeyboardInterrupt only at its next check (`without_signals`).
 
     Outside the main thread, where Python delivers no signals, the context changes nothing.
@@ -78,6 +78,6 @@ class Interruption:
         self.requested = True
         if again or (self.waiting and not signals_deferred()):
             raise KeyboardInterrupt
-        # print() would raise if the signal interrupted another print().
+        # print() would raise an error if the signal interrupted another print().
         with contextlib.suppress(OSError):
             os.write(2, f"\nInterrupted: finishing {self._work}; once more to abort\n".encode())

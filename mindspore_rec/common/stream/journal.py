@@ -26,8 +26,8 @@ class Decision(NamedTuple):
         taken: number of messages that the stream had taken, over all runs, before the decision.
         kind: "leave", "join", "cut" or "add". With "leave", the partition is idle and gets no
             turns. With "join", the partition gets turns again. With "cut", the batch ends before
-            the next message, with fewer rows than the batch size. With "add", a partition that the
-            topic got after the stream began gets turns from now on.
+            the next message, with fewer rows than the batch size. With "add", a partition that was
+            added to the topic after the stream began gets turns from now on.
         partition: number of the partition; -1 for "cut".
     """
 
@@ -47,8 +47,8 @@ class Journal:
 
     Args:
         path: the file, which is made if it is missing. With None, decisions are kept only in
-            memory. Without a file, a restarted process makes new decisions, and each row is still
-            trained once.
+            memory. Without a file, a restarted process makes new decisions, but training still
+            reads each row once.
 
     Raises:
         ValueError: the file is not a journal.
@@ -137,12 +137,12 @@ class Journal:
         """Replace the file by a copy that only this process writes, and return the copy's journal.
 
         The file is made if it is missing. An earlier process that is still running has the replaced
-        file open. If the earlier process appends a decision, it gets an error, and the new file
+        file open. If the earlier process appends a decision, the append fails, and the new file
         does not change.
 
         Args:
-            check: function that raises if this process may not take the file over. `check` is
-                called after the copy is written and before the copy gets its name. Default: a
+            check: function that raises an error if this process may not take the file over. `check`
+                is called after the copy is written and before the copy gets its name. Default: a
                 function that never raises.
 
         Raises:
@@ -218,7 +218,7 @@ def _line(decision: Decision) -> bytes:
 
 
 def _decision(line: bytes) -> Decision:
-    """Return the decision in a line of the file.
+    """Parse one line of the file and return its decision.
 
     Raises:
         ValueError, TypeError, RecursionError: the line is not a decision.

@@ -45,7 +45,7 @@ class NotedBatches:
 
 
 def _noting(base: Any, note: Callable[[int, Any], None]) -> type:
-    """Return a subclass of the consumer's `PartitionRecords` that notes skipped batches."""
+    """Return a subclass of the consumer's `PartitionRecords` that records skipped batches."""
     from kafka.record.default_records import DefaultRecordBatch
 
     class Batch(DefaultRecordBatch):

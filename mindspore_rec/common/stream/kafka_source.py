@@ -38,8 +38,8 @@ class KafkaSource(StreamSource):
         schema: the columns of a row with their types. None is legal only for "arrow", and means the
             columns of the first message.
         format: "arrow" if a message is an Arrow IPC stream (see `pack`), "tsv" or "json" if a
-            message is one or more lines (default "arrow"). A `Format` object is legal too; `schema`
-            must then be None.
+            message is one or more lines (default "arrow"). A `Format` object is legal too, and
+            requires that `schema` is None.
         batch_size: number of rows of a batch, at least 1 (default 4096).
         limits: as for `StreamSource`; the default of `turn_messages` is 1 for "arrow" and 256 for
             other formats.

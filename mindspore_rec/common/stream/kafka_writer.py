@@ -20,7 +20,7 @@ logger = logging.getLogger("mindspore_rec")
 
 _UNDER_WAY = 64 << 20
 _NEVER = (1 << 31) - 1  # milliseconds
-# After one of these errors, kafka-python drops messages, but the messages may be sent again.
+# Errors after which kafka-python drops messages, but the messages may be sent again.
 _PASSING = (
     "IllegalStateError",  # its thread was ended
     "InvalidProducerEpochError",
@@ -128,7 +128,7 @@ class KafkaWriter:
         """Queue a message.
 
         Raises:
-            RuntimeError: this message or an earlier message cannot get into Kafka.
+            RuntimeError: this message or an earlier message cannot be written to Kafka.
         """
         message = Unsent(topic, partition, value, headers, key)
         size = len(value)
@@ -146,7 +146,7 @@ class KafkaWriter:
         """Wait until every queued message is in the log.
 
         Raises:
-            RuntimeError: a message cannot get into Kafka.
+            RuntimeError: a message cannot be written to Kafka.
         """
         self._wait(lambda: not self._waiting)
 

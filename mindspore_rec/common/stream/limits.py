@@ -16,7 +16,7 @@ _MOST = (1 << 62) - 1
 
 @dataclass(frozen=True, kw_only=True)
 class StreamLimits:
-    """Limits of a stream for messages, for waiting and for reading ahead.
+    """Limits on a stream's messages, on its waits and on its reading ahead.
 
     Args:
         max_message_bytes: maximum size of a message, 1 to 2**31 (default 4 MiB). A larger message
@@ -31,7 +31,7 @@ class StreamLimits:
         turn_messages: number of messages of a partition's turn, at least 1. Default: None, which
             means 1, or 256 for a `KafkaSource` of lines.
         skip_idle_seconds: seconds, above 0, that the stream waits for a partition without messages.
-            After this wait, the stream leaves the partition out until the partition has messages.
+            After the wait, the stream leaves the partition out until the partition has messages.
             Default: None, wait forever.
         max_wait_seconds: maximum seconds, above 0, that rows wait for a full batch. Default: None,
             wait forever. `skip_idle_seconds` and `max_wait_seconds` do not end a wait for a message
@@ -40,7 +40,7 @@ class StreamLimits:
             The size of messages is the greater of their stored size and their decoded size.
         on_missing: reaction if messages between two other messages are missing, for example because
             compaction removed them before they were read. The reaction "warn" writes a warning to
-            the log each time the number of such messages has doubled, and "stop" raises a
+            the log each time the number of missing messages has doubled, and "stop" raises a
             LookupError (default "warn").
 
     Raises:
@@ -84,7 +84,7 @@ def limits_of(limits: StreamLimits | None) -> StreamLimits:
     """Return `limits`; for None, return the default limits.
 
     Raises:
-        TypeError: `limits` is of another type.
+        TypeError: `limits` is neither a StreamLimits nor None.
 
     Example:
         >>> limits_of(None) == StreamLimits()

@@ -73,7 +73,7 @@ class MemoryTopic:
             return list(self._logs[partition])
 
     def beside(self, topic: str) -> MemoryTopic:
-        """Return the topic named `topic` that belongs to this topic and has one partition."""
+        """Return the companion topic `topic` of this topic, which has one partition."""
         with self._changed:
             return self._beside.setdefault(topic, MemoryTopic(topic=topic))
 

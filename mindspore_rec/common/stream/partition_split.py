@@ -44,7 +44,7 @@ def row_share(rows: int, worker: int, workers: int) -> tuple[int, int]:
 
 
 def merged_state(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Merge the states of several `StreamSource` objects to the state of one stream.
+    """Merge the states of several `StreamSource` objects into the state of one stream.
 
     In the merged state, every partition keeps its position, which may be inside a message. The
     turns start again with the first partition.
@@ -201,7 +201,7 @@ def _check_mergeable(states: Sequence[Mapping[str, Any]]) -> None:
             f"states must be of one topic {states[0]['topic']!r}, and are of two of this name, one "
             f"made after the other: {sorted(ids)}"
         )
-    # A state contains the added partitions, but only the journal has the decisions "leave" and
+    # A state contains the added partitions, but only the journal contains the decisions "leave" and
     # "join".
     if any(state["decisions"] > state.get("decisions_added", 0) for state in states):
         raise ValueError(

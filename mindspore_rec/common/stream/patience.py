@@ -31,7 +31,7 @@ class Verdict(NamedTuple):
 
 
 class Patience:
-    """Timer of a stream's reading, its waits for full batches, and its waits for partitions.
+    """Timer of a stream: its reading, its waits for full batches, and its waits for partitions.
 
     Times are seconds of a clock that the caller reads, such as `time.monotonic`.
 
@@ -97,7 +97,7 @@ class Patience:
         Args:
             now: the time.
             looked: start time of the newest poll whose messages have arrived. Idle time counts only
-                up to this time, because messages may have arrived unseen during a pause of the
+                up to `looked`, because messages may have arrived unseen during a pause of the
                 process.
             may_decide: whether a decision may be made at the next message. No decision may be made
                 inside a message, or before a message that an earlier run may have taken.

@@ -72,10 +72,10 @@ class StreamSource:
     `max_wait_seconds`, a batch depends on the arrival times of messages. If you set
     `skip_idle_seconds` or `max_wait_seconds`, pass a `journal`. For a restart, the journal stores
     the decisions that depended on time. Without a journal, a restarted stream still yields each row
-    once, but maybe in other batches.
+    once, but possibly in different batches.
 
-    A new partition of the topic is read from its beginning. A new partition gets turns when it has
-    a message, and when all messages that were in the topic before reading began are in batches. The
+    A new partition of the topic is read from its beginning. A new partition gets turns once it has
+    a message, and batches contain all messages that were in the topic when reading began. The
     journal also stores the decision to add a partition.
 
     Args:
@@ -274,7 +274,7 @@ class StreamSource:
         """Read the same messages on all workers. Only worker 0 sends the dead letters.
 
         Workers would detect a new partition at different batches. So only a restart adds new
-        partitions, see `add_partitions`.
+        partitions (see `add_partitions`).
         """
         self._bad.sends = worker == 0
         self._decisions.read_alike()
@@ -451,7 +451,8 @@ class StreamSource:
         return True
 
     def _ends_batch(self, replayed: Decision) -> bool:
-        # If the batch size has changed, a full batch may already have ended at this message.
+        # If the batch size has changed, a full batch may already have ended at the decision's
+        # message.
         return replayed.kind == "cut" and bool(self._rows_pending)
 
     def _take(self) -> pa.RecordBatch | None:
@@ -642,11 +643,11 @@ class StreamSource:
 
         Args:
             batches: number of batches, over all runs, after which the position is returned. A
-                training that reads batches ahead needs this argument. The last 1024 positions are
+                training that reads batches ahead must pass `batches`. The last 1024 positions are
                 kept. Default: the position after the last batch.
 
         Raises:
-            ValueError: the position after these batches is not kept.
+            ValueError: the position after `batches` batches is not kept.
         """
         self._bad.flush()
         with self._changed:
@@ -700,7 +701,7 @@ class StreamSource:
         self._restored = True
 
     def _has_less_than(self, state: Any) -> bool:
-        """Return True if a state has this worker's partitions and other workers' partitions."""
+        """Return True if a state contains partitions of this worker and of other workers."""
         saved = state.get("partitions", ()) if isinstance(state, Mapping) else ()
         return set(self._assigned.partitions) < set(saved) and worker_group().size > 1
 

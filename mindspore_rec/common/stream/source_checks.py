@@ -90,7 +90,8 @@ def check_state(state: Any, topic: str, partitions: list[int], topic_id: str | N
 
     Raises:
         TypeError: `state` is not the state of a stream.
-        ValueError: `state` has another topic, another version, or partitions that are not read.
+        ValueError: `state` is of another topic or version, or contains partitions that are not
+            read.
         LookupError: the topic was deleted and made again.
     """
     if not isinstance(state, Mapping) or "version" not in state or "order" not in state:

@@ -297,8 +297,8 @@ class FeatureWorker:
             "settings": self._settings(),
             "journal": self._journaled,
         }
-        # A worker that takes over removes the partial file. An old worker can then no longer rename
-        # the partial file, and so does not replace the new worker's state.
+        # A worker that takes over removes the partial file. After the removal, an old worker cannot
+        # rename the partial file, and so does not replace the new worker's state.
         beside = self._path.with_name(f".{self._path.name}.{self._life}.partial")
         with open(beside, "w", encoding="utf-8") as file:
             file.write(json.dumps(state))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Join the states of a training's workers to one value of a checkpoint, and split the value again.
+"""Join the states of a training's workers into one checkpoint value, and split the value again.
 
 If all workers have the same state, for example because they split the rows of the same batches, the
 checkpoint has one state. Workers that read different partitions have one state each. The states of

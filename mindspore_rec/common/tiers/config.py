@@ -38,11 +38,11 @@ class CacheConfig:
             least the number of unique ids of a batch. Default: no device tier.
         host_rows: number of rows in host memory, at least the number of unique keys of the batches
             that are read ahead. Default: no limit.
-        host_bytes: limit of host memory in bytes, instead of a number of rows. A row takes the
-            bytes of its value and optimizer state, and 32 bytes of metadata and index. Default: no
-            limit.
+        host_bytes: limit of host memory in bytes, instead of a number of rows. A row needs the
+            bytes of its value and optimizer state, plus 32 bytes for metadata and index. Default:
+            no limit.
         remote: URL of a Redis server, `redis://[user:password@]host:port[/database]`, or
-            `rediss://` with TLS. For a cluster, the URL has one or more of the cluster's nodes:
+            `rediss://` with TLS. For a cluster, the URL lists one or more of the cluster's nodes:
             `redis+cluster://host:port[,host:port...]` or `rediss+cluster://`. Default: no remote
             tier.
         remote_rows: maximum number of rows in the remote tier. Rows over `remote_rows` are demoted
@@ -167,7 +167,7 @@ def check_cache(cache: Any) -> CacheConfig | None:
     """Check that `cache` is a CacheConfig or None, and return `cache`.
 
     Raises:
-        TypeError: `cache` is of another type.
+        TypeError: `cache` is neither a CacheConfig nor None.
 
     Example:
         >>> check_cache(None) is None

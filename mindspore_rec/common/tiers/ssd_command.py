@@ -30,7 +30,7 @@ def inspect(path: Path) -> dict[str, Any]:
 
 
 def verify(path: Path) -> dict[str, Any]:
-    """Read and check every record of the tier at `path`, and return the damaged places."""
+    """Read and check every record of the tier at `path`, and return the problems found."""
     try:
         with _open(path, read_only=True) as store:
             rows, problems = len(store), store.verify()

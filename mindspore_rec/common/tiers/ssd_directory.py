@@ -2,7 +2,7 @@
 """The directory of a table's SSD tier: `<path>/<quoted table name>/rows-<generation>`.
 
 Each of several workers has its own directory, `worker-<number>-of-<workers>/rows-<generation>`,
-because the rows of a worker depend on the worker's number and on the number of workers.
+because the rows of a worker depend on its number and on the number of workers.
 
 Each generation has one row size. When an optimizer changes the row size, the native core opens the
 next generation and moves the rows to it.
@@ -45,9 +45,9 @@ class SsdDirectory:
         workers: number of workers. Default: 1.
 
     Raises:
-        ValueError: the directory has rows and `leftover` is 'refuse', or has rows of another number
-            of workers and `leftover` is 'keep'. The error is also raised if the table's name is too
-            long.
+        ValueError: the directory contains rows and `leftover` is 'refuse', or contains rows of
+            another number of workers and `leftover` is 'keep'. The error is also raised if the
+            table's name is too long.
         OSError: the directory cannot be made or read, or another process has the rows open.
 
     Example:

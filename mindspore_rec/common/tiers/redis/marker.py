@@ -48,7 +48,7 @@ class Markers:
         return numbers
 
     def confirm(self, buckets: Iterable[int]) -> None:
-        """Record that the server confirmed all writes sent to these buckets."""
+        """Record that the server confirmed all writes sent to the buckets."""
         for bucket in set(buckets):
             self.confirmed[bucket] = self.sent[bucket]
 

@@ -54,7 +54,7 @@ class Nodes:
         self._closed = False
 
     def buckets_at(self, address: Address) -> list[int]:
-        """Return the buckets on the server at this address."""
+        """Return the buckets on the server at an address."""
         return [bucket for bucket, home in enumerate(self.homes) if home == address]
 
     def failed(self) -> None:

@@ -21,7 +21,7 @@ Guarantees.
   empty or with an older state (a snapshot, a lagging replica), or if a bucket was deleted. A value
   of an illegal length raises `RowDamagedError`. A lost or damaged row is never reported as "not
   found".
-* A second writer is refused, because the buckets have the token of the first writer.
+* A second writer is refused, because the buckets contain the token of the first writer.
 * Calls are retried with growing pauses, up to `retry_seconds`, while a server is unreachable,
   hangs, loads its data or is out of memory (`noeviction`), and while a cluster moves slots. A
   failed write may be repeated. Rows that a failed write did not reach are intact.
@@ -64,8 +64,8 @@ from mindspore_rec.common.tiers.redis.wire import (
 )
 
 SLICE_BYTES = 16 << 20  # of rows, in one go over the network
-# A scan's cursor consists of the bucket (lowest 6 bits), the server's life (next 8 bits) and the
-# server's cursor (remaining bits).
+# A scan's cursor consists of the bucket (lowest 6 bits), a number of the server process (next 8
+# bits) and the server's cursor (remaining bits).
 _LIFE_SHIFT, _PLACE_SHIFT = 6, 14
 _LIVES = 1 << (_PLACE_SHIFT - _LIFE_SHIFT)
 Leftover = Literal["refuse", "discard", "keep"]
@@ -255,13 +255,13 @@ class RedisTier:
         retries = self._client.retries
         known, self._rows_known = self._rows_known, False
         self._client.run(commands)
-        # The first reply has the number of new rows. If a write was retried, the first reply was
-        # lost.
+        # The first reply contains the number of new rows. If a write was retried, the first reply
+        # was lost.
         self._rows_known = known and retries == self._client.retries
         self._markers.confirm(command.bucket for command in commands)
 
     def flush(self) -> None:
-        """Check that the server has all written rows, by the marker of every bucket.
+        """Check by the marker of every bucket that the server has all written rows.
 
         The server's configuration (`appendfsync`) determines when rows reach the server's disk.
 
@@ -297,7 +297,7 @@ class RedisTier:
 
         Raises:
             RowDamagedError: some rows do not match their checksums. A call with the same cursor
-                reads these rows again.
+                reads the same rows again.
         """
         check_int("cursor", cursor, 0, 2**63 - 1)
         check_int("most", most, 1, 2**31 - 1)
@@ -321,7 +321,7 @@ class RedisTier:
     def _scan(
         self, bucket: int, place: int, life: int, most: int
     ) -> tuple[int, int, list[bytes], list[bytes]]:
-        """Return part of a bucket, from an HSCAN cursor of the server's life `life`."""
+        """Return part of a bucket from an HSCAN cursor; `life` is the cursor's server process."""
         while True:
             words = (b"HSCAN", self._names[bucket], b"%d" % place, b"COUNT", b"%d" % most)
             command = Command(bucket, (pack(*words),), is_page)
@@ -350,7 +350,7 @@ class RedisTier:
             return self._lives.index(server) % _LIVES
 
     def clear(self) -> None:
-        """Delete every row. After a `RowsLostError`, the tier is then usable again."""
+        """Delete every row. Clearing also makes a tier usable again after a `RowsLostError`."""
         with self._write_lock:
             self._markers.begin(range(BUCKETS))
             self._run_clear()

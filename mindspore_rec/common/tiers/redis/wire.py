@@ -41,9 +41,9 @@ def bucket_names(
     """Return the keys of one worker's buckets of a table on the server.
 
     The braces are a hash tag, from which a cluster computes the slot. Generation and row length are
-    part of the name, so rows of another layout are not found. With several workers, the number of
-    the worker and the number of workers are part of the name too, because both numbers determine
-    the worker of each row.
+    part of the name, so rows of another layout are not found. With several workers, the name also
+    contains the worker's number and the number of workers, because both numbers determine which
+    rows the worker owns.
 
     Example:
         >>> bucket_names("user id", 0, 212)[5]
