@@ -34,10 +34,10 @@ __all__ = ["HashEmbeddingLookup"]
 class HashEmbeddingLookup(TableLookup):
     """Embedding lookup in a hash table: any id is legal and gets a row at its first occurrence.
 
-    In training (`set_train()` on the network) an unknown id gets a row. In evaluation the table
-    does not change. For an unknown or not admitted id, the lookup returns zeros, or `param_init` if
-    `param_init` is a number. If one network has several lookups of one table, the optimizer makes
-    one step with the sum of the lookups' gradients.
+    In training (after `set_train()` on the network), an unknown id gets a row. In evaluation, the
+    table does not change. For an unknown or not admitted id, the lookup returns zeros, or
+    `param_init` if `param_init` is a number. If one network has several lookups of one table, the
+    optimizer makes one step with the sum of the lookups' gradients.
 
     Args:
         embedding_size: number of floats in a row, 1 to 8192.
@@ -68,10 +68,10 @@ class HashEmbeddingLookup(TableLookup):
         config: a `TableConfig`, in place of the arguments above that describe the table;
             `max_norm`, `padding_key`, `faae_coefficient` and `output_dtype` describe the lookup and
             may be set with it.
-        output_dtype: dtype of the returned rows and of their gradient, like FBGEMM's argument.
-            `bfloat16` needs a table with bfloat16 values and no `max_norm`. The lookup then returns
-            the rows' stored bits, in half as many bytes as float32 (`docs/precision.md`). Default:
-            `float32`.
+        output_dtype: dtype of the returned rows and of their gradient, like FBGEMM's
+            `output_dtype`. `bfloat16` needs a table with bfloat16 values and no `max_norm`. With
+            `bfloat16`, the lookup returns the stored bits of the rows, in half as many bytes as
+            float32 (`docs/precision.md`). Default: `float32`.
 
     Inputs:
         ids: int32 or int64 Tensor of any shape, static or dynamic.

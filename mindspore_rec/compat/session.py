@@ -67,7 +67,7 @@ def init(
     Args:
         use_dynamic_expansion: must be True: a table grows as keys arrive.
         num_threads: threads of the tables' operators, 1 to 1024; `terminate` restores the number
-            before the session. Default: unchanged.
+            that was set before the session. Default: unchanged.
         seed: seed of the tables that `create_table` makes without `seed=`, 0 to 2**64 - 1.
             Default: 0.
         **unknown: any other argument raises TypeError; for an option of Rec SDK, the message names

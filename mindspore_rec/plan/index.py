@@ -50,7 +50,7 @@ class KeyIndex:
     """
 
     def __init__(self) -> None:
-        # The native hash table stores the bits of number + 1 in a row's only float. For an unknown
+        # The native hash table stores number + 1 as the bits of a row's only float. For an unknown
         # key the table returns 0.0, whose bits are the bits of the integer 0.
         name = f"mindspore_rec.plan.index.{next(_numbers)}"
         self._table = _native.Table(name=name, dim=1)

@@ -52,8 +52,8 @@ class KeyLog:
             'auto'.
 
     Raises:
-        ValueError: an argument is out of range; when the log is read: a file is broken or a column
-            is missing.
+        ValueError: an argument is out of range; or, during a read of the log, a file is broken or
+            lacks a column.
 
     Example:
         >>> import tempfile

@@ -31,7 +31,7 @@ class Catalog:
     """Checkpoints of a run; a manifest is read again only if the checkpoint's directory changed.
 
     A run may have thousands of deltas, and a follower reads the directory ten times per second. To
-    be cheap, a read makes only one stat call per known checkpoint.
+    stay cheap, each read of the directory makes only one stat call per known checkpoint.
 
     Args:
         root: the directory of a run, which may not exist yet; or a single full checkpoint.
@@ -74,8 +74,9 @@ class Catalog:
                     continue
                 del self._bad[each.name]
             try:
-                # The inode alone is not enough: a training that went back may remove a directory
-                # and write it again, often with the same inode.
+                # The inode alone does not identify a directory: if the training went back to an
+                # earlier step, it may have removed and rewritten the directory, often with the same
+                # inode.
                 identity = _identity(each.stat())
                 before = self._known.get(each.name)
                 if before is None or before[0] != identity:
@@ -158,8 +159,8 @@ class Catalog:
 
         A full checkpoint with the deltas after it replaces the whole state.
 
-        If the training went back to an earlier step, it has removed all newer checkpoints. After
-        the training went back, the served state also goes back, to the newest remaining checkpoint.
+        If the training went back to an earlier step, it has removed all newer checkpoints. The
+        served state then returns to the step of the newest remaining checkpoint.
 
         Raises:
             ChainError: there are newer checkpoints, but no complete chain of checkpoints leads to a
@@ -224,5 +225,5 @@ def _identity_of(path: Path) -> tuple[int, ...] | None:
 
 
 def _identity(at: os.stat_result) -> tuple[int, ...]:
-    """Return numbers that differ between two files or directories, even with the same inode."""
+    """Return numbers that differ between two files or directories, even if both have one inode."""
     return at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns

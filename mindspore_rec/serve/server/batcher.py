@@ -75,7 +75,7 @@ class _Outcome:
     error: Exception | None = None
 
     def tell(self) -> None:
-        """Complete the request's future unless it was cancelled; only for the future's thread."""
+        """Complete the request's future unless it was cancelled; call in the future's thread."""
         future = self.request.future
         if self.error is not None:
             if not future.done():
@@ -89,8 +89,8 @@ class Batcher:
     """Threads that call the predictor, each time with all requests that are waiting.
 
     A call with one row costs nearly as much as a call with ten rows. No request waits until a batch
-    is full, so a single request runs alone. A future may be cancelled until the network gets the
-    future's request. A cancelled request is left out of the next batch, without effect on other
+    is full, so a single request runs alone. A future may be cancelled until its request is passed
+    to the network. A cancelled request is left out of the next batch, without effect on other
     requests.
 
     Args:

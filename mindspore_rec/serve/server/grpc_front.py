@@ -51,7 +51,8 @@ class GrpcFront:
     """Methods of the gRPC service, for the models of an HTTP front.
 
     Args:
-        front: HTTP front with the models, which decides whether clients may load and unload models.
+        front: the HTTP front, which has the models and decides whether clients may load and unload
+            models.
     """
 
     def __init__(self, front: Front) -> None:
