@@ -27,7 +27,7 @@ _PACKAGE = "mindspore_rec"
 _CORE = f"{_PACKAGE}._native"
 _HERE = Path(__file__).parent
 _KINDS = ("*.cc", "*.h", "*.inl")
-# File beside the core with the digest of its sources.
+# File beside the core that contains the digest of the core's sources.
 DIGEST_FILE = "_native.sources"
 
 

@@ -79,7 +79,7 @@ def create_table(
         ssd_data_path: directory for the SSD tier, or a tuple or list of one directory. Default:
             '.'.
         optimizer: must be None: tables are passed to an optimizer, not an optimizer to a table. See
-            `get_dense_and_sparse_variable`, and for a different optimizer per table see
+            `get_dense_and_sparse_variable`; for a different optimizer per table, see
             `CombinedOptimizer`.
         specs: features of the batch (FeatureSpec). Features whose `table_name` is the table's name
             set the thresholds of the table's admission and eviction. The table applies both

@@ -46,7 +46,8 @@ class HashEmbeddingLookup(TableLookup):
         param_init: initial value of a row, with the same choices as `default_value` of
             `MapParameter`. Default: 'normal'.
         sparse: must be True: the gradient of a table has one row per key.
-        max_norm: the lookup scales rows with a larger L2 norm down to this norm. Default: no limit.
+        max_norm: L2 norm to which the lookup scales down rows with a larger norm. Default: no
+            limit.
         permit_filter_value: number of occurrences after which an id gets a row. Default: 1.
         evict_filter_value: number of training steps without an occurrence after which a row is
             evicted. Default: never.

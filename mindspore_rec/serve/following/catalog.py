@@ -38,8 +38,7 @@ class Catalog:
 
     Attributes:
         good: the checkpoints with valid manifests that were not rejected, sorted by step.
-        names: by name, (step, kind) of the directories of all checkpoints, including bad
-            checkpoints.
+        names: step and kind of all checkpoints, including bad checkpoints, by directory name.
     """
 
     def __init__(self, root: Path) -> None:

@@ -353,7 +353,7 @@ class FollowedRun:
         )
 
     def _report(self, applied: Entry) -> dict[str, Any]:
-        """Return the fields of `Status` that only the process that follows the run knows."""
+        """Return the fields of `Status` that a process can compute only if it follows the run."""
         return {
             "lag": self._catalog.lag(applied.step),
             "error": self._error,

@@ -43,7 +43,7 @@ class Served(ABC):
 
     `ServedInProcess` keeps the rows in tables of this process. `ServedInSharedMemory` keeps the
     rows in memory that other processes read. `FollowedRun` passes the checkpoints of a run to an
-    object of either class.
+    object of one of these two classes.
 
     Attributes:
         tables: by name, the tables that store the checkpoints' rows.

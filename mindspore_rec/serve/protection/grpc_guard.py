@@ -47,7 +47,7 @@ Behaviour = Callable[[Any, Any], Awaitable[Any]]
 class GuardInterceptor(grpc.aio.ServerInterceptor):
     """Interceptor of a `grpc.aio` server: tokens, limits, drain, metrics and the access log.
 
-    Without a valid token (metadata `authorization: Bearer ...`) a call ends with UNAUTHENTICATED.
+    Without a valid token (metadata `authorization: Bearer ...`), a call ends with UNAUTHENTICATED.
     With a token that lacks the required role, a call ends with PERMISSION_DENIED. If a call lacks
     the required token, its message is not read. Health and readiness calls need no token. A
     prediction ends with RESOURCE_EXHAUSTED if too many predictions are in flight, and with

@@ -20,8 +20,8 @@ logger = logging.getLogger("mindspore_rec")
 class Tls:
     """Certificate and key of a server, for TLS 1.2 or later; with `client_ca`, only TLS 1.3.
 
-    With `client_ca`, sessions are not resumed: each connection shows a certificate signed by the
-    current authorities.
+    With `client_ca`, sessions are not resumed: each connection must present a certificate that a
+    current authority signed.
 
     Args:
         certificate: PEM file of the certificate, followed by the intermediate certificates up to

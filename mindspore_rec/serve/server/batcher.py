@@ -62,7 +62,7 @@ class _Request:
     future: Future[Answer] | asyncio.Future[Answer]
 
     def goes_with(self, other: _Request) -> bool:
-        """Return True if both requests have arrays, or rows of the same columns."""
+        """Return True if both requests have arrays, or if both have rows with equal schemas."""
         return _schema(self.inputs) == _schema(other.inputs)
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """gRPC server of the models: GRPCInferenceService, health checks and server reflection.
 
-The gRPC server runs in the event loop of the HTTP server and uses the same models. The module needs
-grpcio and related packages (extra `grpc`).
+The gRPC server runs in the event loop of the HTTP server and uses the HTTP server's models. The
+module needs grpcio and related packages (extra `grpc`).
 """
 
 from __future__ import annotations
