@@ -37,7 +37,7 @@ class Target:
 
     @property
     def path(self) -> str:
-        """Name of the cell in messages; the table's name is the prefix and this name."""
+        """Name of the cell in messages and, after the prefix, in the table's name."""
         return self.paths[0]
 
     @property

@@ -215,8 +215,8 @@ def revert(net_or_conversion: nn.Cell | Conversion, *, drop_new: bool = False) -
     The embeddings are the same cells and Parameters as before the conversion, so optimizers and
     checkpoints of the ordinary network fit again. The tables are closed. A hash table may have no
     row for an id, because the row was evicted, or because with `keep_weights=False` the id never
-    occurred. Without a row in the table, the embedding's row becomes the value that an evaluation
-    returns for the id. Optimizer state is not transferred.
+    occurred. If the table has no row for an id, the embedding's row is set to the value that an
+    evaluation returns for the id. Optimizer state is not transferred.
 
     Args:
         net_or_conversion: the conversion to undo; or a network, to undo all its conversions.

@@ -51,7 +51,7 @@ class HashEmbeddingLookup(TableLookup):
         permit_filter_value: number of occurrences after which an id gets a row. Default: 1.
         evict_filter_value: number of training steps without an occurrence after which a row is
             evicted. Default: never.
-        vocab_cache_size: must be 0; for rows on the device set `device_rows` of `cache`.
+        vocab_cache_size: must be 0; for rows on the device, set `device_rows` of `cache`.
         name: the table's name; if two open tables have the same name, only the newer table can be
             used. Default: `hash_embedding_<n>`.
         padding_key: id for which the lookup returns zeros; it is never trained. Default: none.

@@ -62,7 +62,7 @@ class Machine:
         return float(touched.max(axis=1).mean()) / self.memory_bytes
 
     def exchange_seconds(self, out: np.ndarray, into: np.ndarray, workers: int) -> float:
-        """Return the seconds of a step's exchanges, on the busiest link and for messages."""
+        """Return the seconds of a step's exchanges: time of the busiest link and of messages."""
         remote = 1.0 - min(self.workers_per_host, workers) / workers
         # Take the busiest worker of each step; the workers of a host share the host's link.
         busiest = np.maximum(out, into).max(axis=1).mean() * self.workers_per_host

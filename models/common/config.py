@@ -71,8 +71,8 @@ def read_yaml(path: Path, kind: type[T]) -> T:
         kind: dataclass of the configuration.
 
     Raises:
-        ValueError: the file is missing, is not YAML or repeats a key; also for the reasons of
-            `from_mapping`. The message names the file.
+        ValueError: the file is missing, is not YAML or repeats a key, or `from_mapping` refuses the
+            mapping. The message names the file.
     """
     try:
         document = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)

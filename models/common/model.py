@@ -109,8 +109,8 @@ class ZooModel:
         config: class of the model's configuration, a dataclass derived from `RunConfig`.
         network: class of the model's network, a Cell. The arguments of the network are the number
             of fields, the number of numeric columns and an `EmbeddingConfig`. The network's keyword
-            arguments are the fields of the configuration's `model`, `name` and `seed`, and `tasks`
-            if the configuration has `several_tasks`.
+            arguments are `name`, `seed`, the fields of the configuration's `model` and, if the
+            configuration has `several_tasks`, `tasks`.
         optimizer: function of network, configuration and number of steps that returns the
             optimizer. Default: LazyAdam over all parameters.
     """

@@ -116,9 +116,9 @@ class Catalog:
     def reject(self, error: ChainError) -> None:
         """Ignore a checkpoint until its files change.
 
-        If the files have already changed, the new files were read with the manifest of an earlier
-        checkpoint. A checkpoint with changed files is not ignored, and the next refresh reads the
-        new manifest.
+        If the files changed after the manifest was read, the checkpoint may have failed only
+        because new files were read with an old manifest. A checkpoint with changed files is not
+        ignored; the next refresh reads the new manifest.
         """
         known = self._known.pop(error.path.name, None)
         if known is None or known[0] == _identity_of(error.path):
@@ -158,8 +158,9 @@ class Catalog:
 
         A full checkpoint with the deltas after it replaces the whole state.
 
-        If the training went back to an earlier step, it has removed all newer checkpoints. The
-        served state then returns to the step of the newest remaining checkpoint.
+        If the training went back to an earlier step, it has removed all newer checkpoints. If newer
+        checkpoints were removed, the served state returns to the step of the newest remaining
+        checkpoint.
 
         Raises:
             ChainError: there are newer checkpoints, but no complete chain of checkpoints leads to a
@@ -224,5 +225,5 @@ def _identity_of(path: Path) -> tuple[int, ...] | None:
 
 
 def _identity(at: os.stat_result) -> tuple[int, ...]:
-    """Return numbers that differ between two files or directories, even if both have one inode."""
+    """Return numbers that differ between two files or directories, even with equal inodes."""
     return at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns

@@ -41,12 +41,12 @@ class Predictor:
     """Predictor that uses the newest state of a run and applies new checkpoints as they appear.
 
     Predictions continue while files are read, checked and decoded. All tables and dense parameters
-    then change together, between two predictions, so no answer mixes two states. A checkpoint is
-    never applied if its checksum is wrong or if it does not start from the present state. The last
-    good state then still answers requests, and `status().error` has the reason. The next valid
-    checkpoint is applied as soon as it appears. If a needed delta was removed, the newest full
-    checkpoint replaces the whole state. Predictions wait while the rows of a full checkpoint are
-    copied. During the copy, the rows need twice the memory.
+    change together, between two predictions, so no answer mixes two states. A checkpoint is never
+    applied if its checksum is wrong or if it does not start from the present state. If a checkpoint
+    is rejected, the last good state still answers requests, and `status().error` gives the reason.
+    The next valid checkpoint is applied as soon as it appears. If a needed delta was removed, the
+    newest full checkpoint replaces the whole state. Predictions wait while the rows of a full
+    checkpoint are copied. During the copy, the rows need twice the memory.
 
     The predictor's tables have values but no optimizer state. Any number of threads may predict.
     ONNX Runtime computes several predictions in parallel; MindSpore computes only one prediction at
@@ -207,9 +207,9 @@ class Predictor:
 
         Args:
             *inputs: arrays or Tensors, in the order of the network's arguments. For a key without a
-                row, a lookup returns the table's default value. With `features`, the input is the
-                raw columns: one dict of lists or arrays, DataFrame or Arrow RecordBatch. The label
-                may be missing.
+                row, a lookup returns the table's default value. With `features`, the only input is
+                the raw columns, as a dict of lists or arrays, a DataFrame or an Arrow RecordBatch.
+                The label may be missing.
 
         Raises:
             TypeError, ValueError: the network or a feature does not accept the inputs.
@@ -248,7 +248,7 @@ class Predictor:
     # ---- checkpoints
 
     def apply(self, entry: Entry | str | os.PathLike[str]) -> None:
-        """Apply a checkpoint: a delta of the present state, or a newer full checkpoint.
+        """Apply a checkpoint: a delta that follows the present state, or a newer full checkpoint.
 
         Args:
             entry: the checkpoint, or its directory.
@@ -283,8 +283,8 @@ class Predictor:
 
         The method reads every row. Predictions from a table wait while the table's rows are read,
         and new checkpoints wait until all digests are complete. `python -m mindspore_rec.checkpoint
-        verify --live` compares the digests with the digests of the checkpoint's files. Digests of
-        int8 and int4 rows cover the rows' scale, offset and codes.
+        verify --live` compares the digests of the served rows with the digests of the checkpoint's
+        files. Digests of int8 and int4 rows cover the rows' scale, offset and codes.
 
         Args:
             parts: number of parts of each digest, 1 to 65,536. Default: 1.

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find rows of a predictor that changed by themselves, in memory, on Redis or on an SSD.
+"""Find a predictor's rows that were corrupted in memory, on Redis or on an SSD.
 
-The scrubber keeps a digest of each row, separate from the rows. The scrubber computes the digest
-right after a checkpoint is applied, from the numbers that lookups read. A thread reads all rows
-again and again, a few at a time, and compares their digests with the kept digests. No checkpoint is
-applied during a comparison, so a row that a delta changes is never taken for a damaged row. The
-thread delays a request no longer than a small request would.
+The scrubber keeps a digest of each row, separate from the rows. Right after a checkpoint is
+applied, the scrubber computes the digest from the numbers that lookups read. A thread reads all
+rows again and again, a few at a time, and compares their digests with the kept digests. No
+checkpoint is applied during a comparison, so a row that a delta changes is never taken for a
+damaged row. The thread delays a request no longer than a small request would.
 """
 
 from __future__ import annotations

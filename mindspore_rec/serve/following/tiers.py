@@ -202,7 +202,7 @@ def tiers_of(options: argparse.Namespace) -> CacheConfig | None:
     """Return the tiers that the options describe, or None.
 
     Raises:
-        ValueError: the options contradict each other, or exclude several workers.
+        ValueError: the options contradict each other, or do not allow several workers.
     """
     names = ("host_rows", "host_bytes", "remote", "remote_rows")
     settings = {name: getattr(options, name) for name in names}

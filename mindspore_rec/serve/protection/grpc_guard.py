@@ -265,7 +265,7 @@ async def _end(task: asyncio.Task[Any], context: Any) -> None:
 
 
 class _Call:
-    """Record of one call, with the reason if the call was refused."""
+    """Record of one call and, if the call was refused, the reason of the refusal."""
 
     def __init__(self, context: Any) -> None:
         self.context = context

@@ -122,7 +122,7 @@ class Tls:
     def _identity_now(self) -> tuple[tuple[int, ...], ...]:
         paths = (self._certificate, self._key, self._client_ca)
         file_stats = (os.stat(path) for path in paths if path is not None)
-        # Compare the mode too: two changes within a kernel tick of some milliseconds have equal
+        # Compare the mode too: two changes within one kernel tick (some milliseconds) get equal
         # times.
         return tuple(
             (at.st_ino, at.st_size, at.st_mode, at.st_mtime_ns, at.st_ctime_ns) for at in file_stats

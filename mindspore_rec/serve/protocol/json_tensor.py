@@ -116,7 +116,8 @@ def fitted_input(spec: TensorSpec, array: np.ndarray) -> np.ndarray:
     """Return an array converted to the network's type.
 
     Raises:
-        RequestError: the array has another type or shape, or is too large for the network's type.
+        RequestError: the array has a wrong type or shape, or a number too large for the network's
+            type.
     """
     try:
         if array.dtype == spec.dtype:

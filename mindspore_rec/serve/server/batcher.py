@@ -97,8 +97,8 @@ class Batcher:
         predictor: the predictor that answers requests; each row of the outputs must depend only on
             the same row of the inputs.
         max_rows: greatest number of rows in a call, unless a single request has more. 0: each
-            request gets its own call. A call also has at most the number of rows in the predictor's
-            `rows_at_once`, since more rows make the call longer but no row cheaper.
+            request gets its own call. The predictor's `rows_at_once` also limits the rows of a
+            call, since more rows make the call longer but no row cheaper.
         observe: function that is called at each call of the predictor. The arguments of `observe`
             are the call's number of requests, its number of rows (0 if each request gets its own
             call), and the number of requests that still wait. Default: none.

@@ -388,5 +388,5 @@ async def _answer_error(request: Request, error: Exception) -> Response:
 
 
 def _first_lines(error: Exception) -> str:
-    """Return the first part of a message; the rest of MindSpore's messages is a call stack."""
+    """Return the first part of a message; the next part of a MindSpore message is a call stack."""
     return str(error).split("\n---")[0].strip()[:1000]
