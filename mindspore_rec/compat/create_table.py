@@ -82,8 +82,8 @@ def create_table(
             `get_dense_and_sparse_variable`; for a different optimizer per table, see
             `CombinedOptimizer`.
         specs: features of the batch (FeatureSpec). Features whose `table_name` is the table's name
-            set the thresholds of the table's admission and eviction. The table applies both
-            policies in every step. If `admission` or `eviction` is also set, its threshold must
+            set the thresholds of the table's admission and eviction. The table applies admission
+            and eviction in every step. If `admission` or `eviction` is also set, its threshold must
             equal the features' threshold. Default: none.
         default_value: value that a training lookup returns for a key before the key's admission: a
             number, or float32 `[dim]`. Default: `emb_initializer` if it is a number, zeros if it is

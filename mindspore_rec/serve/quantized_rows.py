@@ -15,9 +15,9 @@ __all__ = ["QuantizedRows"]
 class QuantizedRows:
     """Rows of int8 or int4, for many reads and few changes.
 
-    Any thread may call. Several lookups may run in parallel, but a change runs alone. No lookup
-    therefore returns a half-changed state. For a key without a row, or an id outside the
-    vocabulary, a lookup returns `unknown`.
+    Any thread may call. Several lookups may run in parallel, but a change runs alone. Therefore, no
+    lookup returns a half-changed state. For a key without a row, or an id outside the vocabulary, a
+    lookup returns `unknown`.
 
     Args:
         embedding_dim: number of values in a row, 1 to 8192.

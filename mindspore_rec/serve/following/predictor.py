@@ -268,7 +268,7 @@ class Predictor:
         self._run.apply(entry)
 
     def wake(self) -> None:
-        """Make the following thread check for new checkpoints now."""
+        """Let the thread that follows the run check for new checkpoints now."""
         self._awake.set()
 
     def status(self) -> Status:

@@ -88,7 +88,7 @@ class TableRows:
 class NotedTable:
     """Table wrapper that reports to the scrubber the keys that a checkpoint changes.
 
-    All other methods and attributes come from the table.
+    Methods and attributes that the wrapper does not define come from the table.
     """
 
     def __init__(self, table: Any, note: Callable[[str, Any], None]) -> None:

@@ -59,7 +59,7 @@ class NetworkOpener:
         self.reason: str | None = None
 
     def open(self, entry: Entry) -> Runner:
-        """Make the network, without values.
+        """Make the network, without loading values.
 
         Args:
             entry: checkpoint that the network will load.

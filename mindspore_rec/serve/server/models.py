@@ -47,7 +47,7 @@ class Models:
             never.
         metrics: as for `ServedModel`. Default: none.
         max_age_seconds: highest age of a model's newest state at which the model counts as ready;
-            0: any age. Default: 0. An older model is not ready, but still answers requests.
+            0: any age. Default: 0. A model that is too old is not ready, but still answers.
 
     Example:
         >>> models = Models()
