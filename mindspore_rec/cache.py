@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tiers of a table: configuration of the tiers, device cache, Redis and SSD directories.
+"""Tiers of a table: device cache, host memory, Redis servers and SSD directories.
 
-`CacheConfig` lists the tiers of a table; `SsdConfig` has the directory of an SSD tier. A table
-opens the tiers of its configuration itself. `RedisTier` is the remote tier without a table, for
-programs that measure or inspect a server. The module imports `RedisTier` on first use, since
-redis-py is optional.
+`CacheConfig` lists the tiers of a table; `SsdConfig` sets the directory of an SSD tier. A table
+itself opens the tiers that its configuration lists. `RedisTier` opens a remote tier without a
+table, for programs that measure or inspect a Redis server. The module imports `RedisTier` on first
+use, since redis-py is optional.
 """
 
 from typing import TYPE_CHECKING

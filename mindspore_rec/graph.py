@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions to run MindSpore cells: a lock for calls, calls with any batch size, and errors.
+"""Functions that run MindSpore cells under a lock and with any batch size, and report errors.
 
 MindSpore deadlocks if two threads run graphs at the same time. In a process with several threads,
 code must therefore hold `graph_lock` while it calls a cell. `CellCaller` holds the lock and

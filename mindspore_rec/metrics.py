@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Metrics of click prediction over batches, as subclasses of MindSpore's `Metric`.
 
-`functional` has the same metrics as NumPy functions over whole arrays.
+The module `functional` provides the metrics in the form of NumPy functions over whole arrays.
 """
 
 from typing import TYPE_CHECKING

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The compiled native core: the digest of its sources, and the search for a core in other folders.
 
-A program such as `python -m models.wide_deep.train` may run in a clone that was not compiled. The
-clone then comes before an installed wheel in Python's path. If the wheel's core was compiled from
-the clone's sources, Python then uses the wheel's core.
+A program such as `python -m models.wide_deep.train` may run in a clone that was not compiled. In
+Python's path, the clone comes before an installed wheel. If the wheel's core was compiled from the
+clone's sources, Python uses the wheel's core.
 
-`setup.py` runs this file on its own to write the digest of the sources beside the core; `build.sh`
-runs it to check whether the sources have changed. Since `setup.py` runs this file on its own, the
-file must import nothing from the package.
+`setup.py` runs this file to write the digest of the sources beside the core; `build.sh` runs this
+file to check whether the sources have changed. Since `setup.py` runs this file without the package,
+the file must import nothing from the package.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PACKAGE = "mindspore_rec"
 _CORE = f"{_PACKAGE}._native"
 _HERE = Path(__file__).parent
 _KINDS = ("*.cc", "*.h", "*.inl")
-# File beside the core with the digest of its sources.
+# File beside the core that contains the digest of the core's sources.
 DIGEST_FILE = "_native.sources"
 
 
@@ -44,7 +44,8 @@ def source_digest(root: Path) -> str | None:
     folders = [root / _PACKAGE / name for name in ("csrc", "mpi_shim")]
     if not setup.is_file() or not all(each.is_dir() for each in folders):
         return None
-    # Only the text before `setup(` sets the compiler's flags; the rest has names and requirements.
+    # Only the text before `setup(` sets the compiler's flags; the remaining text sets names and
+    # requirements.
     flags, _, _ = setup.read_bytes().partition(b"\nsetup(\n")
     digest = hashlib.sha256(hashlib.sha256(flags).digest())
     files = (each for folder in folders for kind in _KINDS for each in folder.rglob(kind))
@@ -63,7 +64,7 @@ def compiled_sources(package: Path) -> str | None:
 
 
 def _core_in(package: Path) -> Path | None:
-    """Return the core's file for this Python in a package's folder; None if it is missing."""
+    """Return the core's file for this Python in a package's folder; None if the file is missing."""
     files = (package / f"_native{suffix}" for suffix in importlib.machinery.EXTENSION_SUFFIXES)
     return next((each for each in files if each.is_file()), None)
 

@@ -3,7 +3,7 @@
 
 Each optimizer is a `mindspore.nn.Optimizer` over `net.trainable_params()`, including tables. In
 each step, an optimizer updates every row of the batch once. `CombinedOptimizer` assigns parts of a
-network to several optimizers; `check_covered` raises if no optimizer would train a table.
+network to several optimizers; `check_covered` raises an error if a table has no optimizer.
 """
 
 from typing import TYPE_CHECKING

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Saving and loading a network with its tables.
 
-`save_checkpoint` writes one state of a network, and `load_checkpoint` reads the state.
-`RecCheckpoint` is a callback that saves the whole state during training, as full checkpoints and as
-deltas between full checkpoints; `RowChecks` and `Publication` are settings of the callback.
+`save_checkpoint` writes the present state of a network, and `load_checkpoint` restores a saved
+state. `RecCheckpoint` is a callback that saves the whole state during training, as full checkpoints
+and as deltas between full checkpoints; `RowChecks` and `Publication` are settings of the callback.
 """
 
 from typing import TYPE_CHECKING

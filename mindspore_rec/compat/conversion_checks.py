@@ -23,7 +23,7 @@ _BACKWARD_HOOKS = ("_lazy_backward_pre_hook", "_lazy_backward_hook")
 
 
 def check_convertible(net: nn.Cell, targets: list[Target], keep_weights: bool) -> None:
-    """Raise one error that lists all results that tables would compute differently.
+    """Raise an error that lists all reasons why `targets` cannot be converted to tables.
 
     Raises:
         ValueError: an embedding cannot be converted; the message names each such embedding and the

@@ -51,7 +51,7 @@ def _definitions(cell: nn.Cell, method: str) -> list[Any]:
 
 
 class _Reader(ast.NodeVisitor):
-    """Visitor of a method's code that tracks, for each name, the objects it may refer to."""
+    """Visitor of a method's code that tracks the objects to which each name may refer."""
 
     def __init__(self, cell: nn.Cell, function: Any) -> None:
         self.parameters: list[tuple[Parameter, str]] = []

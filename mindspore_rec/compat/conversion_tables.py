@@ -114,7 +114,7 @@ def new_lookup(
         new = HashEmbeddingLookup(target.dim, table=table, padding_key=padding)
     else:
         new = TableLookup(table=table, padding_key=padding)
-    # Give a lookup the embedding's attributes that other code may read.
+    # Copy to the lookup the attributes of the embedding that other code may read.
     for attribute in ("vocab_size", "embedding_size", "num_embeddings", "embedding_dim"):
         if attribute in vars(old):
             setattr(new, attribute, getattr(old, attribute))

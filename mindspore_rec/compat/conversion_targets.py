@@ -23,8 +23,8 @@ class Target:
 
     Attributes:
         cell: the embedding.
-        kind: name of the embedding's class, as users write the name.
-        base: MindSpore's embedding class that the cell's class is or derives from.
+        kind: name of the embedding's class, as in user code.
+        base: MindSpore's embedding class: the cell's class or a base class of the cell's class.
         weight: its rows.
         paths: every path from the network to the cell, in the order of the search.
     """
@@ -37,7 +37,7 @@ class Target:
 
     @property
     def path(self) -> str:
-        """Name of the cell in messages; the table's name is the prefix and this name."""
+        """Name of the cell in messages and, after the prefix, in the table's name."""
         return self.paths[0]
 
     @property
@@ -52,7 +52,7 @@ class Target:
 
     @property
     def reads_zeros_outside(self) -> bool:
-        """True if a lookup returns zeros for ids outside the vocabulary; if False, Gather raises.
+        """True if a lookup returns zeros for ids outside the vocabulary, False if it raises errors.
 
         (On CPU that Gather also takes -rows .. -1, as NumPy does; no table does.)
         """
@@ -94,7 +94,7 @@ def _walk(cell: nn.Cell, path: str, above: tuple[nn.Cell, ...]) -> Iterator[tupl
 def find_stacks(net: nn.Cell) -> dict[str, nn.SequentialCell]:
     """Return the stacks of dense layers that can be fused, by their paths in the network.
 
-    A stack inside a layer with its own fused form is left out.
+    The result excludes stacks inside a layer that already runs as one operator.
     """
     stacks: dict[int, tuple[str, nn.SequentialCell]] = {}
     taken: set[int] = set()
@@ -156,7 +156,7 @@ def choose_targets(
     min_size: int | None,
     predicate: Callable[[str, nn.Cell], bool] | None,
 ) -> list[Target]:
-    """Return the targets that fulfill all given criteria.
+    """Return the targets that match all criteria.
 
     Raises:
         TypeError: a criterion is of the wrong type.

@@ -71,7 +71,7 @@ def convert(
     change. Either all chosen embeddings are converted, or an error gives the reasons and the
     network stays unchanged.
 
-    Convert the network before you make the optimizer, a class of `mindspore_rec.optim`, from
+    Convert the network first, then make an optimizer of `mindspore_rec.optim` from
     `net.trainable_params()`. An optimizer that was made before the conversion has the old weights.
 
     Args:
@@ -215,17 +215,17 @@ def revert(net_or_conversion: nn.Cell | Conversion, *, drop_new: bool = False) -
     The embeddings are the same cells and Parameters as before the conversion, so optimizers and
     checkpoints of the ordinary network fit again. The tables are closed. A hash table may have no
     row for an id, because the row was evicted, or because with `keep_weights=False` the id never
-    occurred. The embedding's row then gets the value that an evaluation returns for the id.
-    Optimizer state is not transferred.
+    occurred. If the table has no row for an id, the embedding's row is set to the value that an
+    evaluation returns for the id. Optimizer state is not transferred.
 
     Args:
-        net_or_conversion: the conversion to undo, or a network, whose conversions are all undone.
+        net_or_conversion: the conversion to undo; or a network, to undo all its conversions.
         drop_new: whether rows of ids beyond the old vocabulary may be dropped. Default: False.
 
     Raises:
         TypeError: the argument is neither a Cell nor a Conversion.
         ValueError: there is nothing to revert; a table has rows beyond the old vocabulary; a
-            converted cell is no longer in the network. After an error the network is unchanged.
+            converted cell is no longer in the network. After an error, the network is unchanged.
 
     Example:
         >>> from mindspore import Tensor, nn

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`create_table`: make a table with a name, initial values and policies by Rec SDK's arguments."""
+"""`create_table`: make a table from the arguments of Rec SDK's function."""
 
 from __future__ import annotations
 
@@ -79,17 +79,17 @@ def create_table(
         ssd_data_path: directory for the SSD tier, or a tuple or list of one directory. Default:
             '.'.
         optimizer: must be None: tables are passed to an optimizer, not an optimizer to a table. See
-            `get_dense_and_sparse_variable`, and for a different optimizer per table see
+            `get_dense_and_sparse_variable`; for a different optimizer per table, see
             `CombinedOptimizer`.
-        specs: features of the batch (FeatureSpec). The thresholds of features whose `table_name` is
-            the table's name set the table's admission and eviction. The table applies both policies
-            in every step. If `admission` or `eviction` is also set, its threshold must equal the
-            features' threshold. Default: none.
+        specs: features of the batch (FeatureSpec). Features whose `table_name` is the table's name
+            set the thresholds of the table's admission and eviction. The table applies admission
+            and eviction in every step. If `admission` or `eviction` is also set, its threshold must
+            equal the features' threshold. Default: none.
         default_value: value that a training lookup returns for a key before the key's admission: a
             number, or float32 `[dim]`. Default: `emb_initializer` if it is a number, zeros if it is
             a distribution.
-        serving_default_value: value that an evaluation returns for unknown and not admitted keys: a
-            number, or float32 `[dim]`. Default: the `default_value`.
+        serving_default_value: a number, or float32 `[dim]`, that an evaluation returns for a key
+            that is unknown or not admitted. Default: the `default_value`.
         admission: `CountAdmission`, `SketchAdmission` or `ProbabilityAdmission`. Default: every key
             is admitted at its first occurrence.
         eviction: `Eviction`. Default: rows stay.
@@ -100,7 +100,7 @@ def create_table(
         cache: the tiers as a `CacheConfig`, which has more settings than the arguments for sizes.
             Default: the sizes.
         config: a `TableConfig` with a name, in place of the arguments above that describe the
-            table; only `specs` and `padding_keys` may be set with it.
+            table; only `specs` and `padding_keys` may be set together with `config`.
         **unknown: any other argument raises TypeError; for an argument of Rec SDK, the message
             names the replacement.
 

@@ -27,9 +27,9 @@ __all__ = ["EmbeddingLookup"]
 class EmbeddingLookup(VocabularyLookup):
     """Embedding lookup over a fixed vocabulary, in place of the `nn.EmbeddingLookup` of MindSpore.
 
-    With `target='CPU'` the rows are in host memory, in the native core. Lookups and updates run on
+    With `target='CPU'`, the native core keeps the rows in host memory. Lookups and updates run on
     the host, for the rows of a batch only, and the dense network stays on the device. With
-    `target='DEVICE'` the table is an ordinary Parameter on the device, and its gradient is dense.
+    `target='DEVICE'`, the table is an ordinary Parameter on the device, and its gradient is dense.
 
     Args:
         vocab_size: number of ids, at least 1.
@@ -39,19 +39,20 @@ class EmbeddingLookup(VocabularyLookup):
         target: 'CPU' or 'DEVICE'. Default: 'CPU'.
         slice_mode: only 'batch_slice'.
         manual_shapes: only None.
-        max_norm: the lookup scales rows with a larger L2 norm down to this norm. Default: no limit.
+        max_norm: L2 norm to which the lookup scales down rows with a larger norm. Default: no
+            limit.
         sparse: must be True for 'CPU' and False for 'DEVICE'.
         dtype: only float32.
-        out_of_range: result of an id outside the vocabulary: 'error' raises an error that names the
-            id; 'zeros' returns zeros without an error, as MindSpore does. Only for 'CPU'.
+        out_of_range: behavior for an id outside the vocabulary: 'error' raises an error that names
+            the id; 'zeros' returns zeros without an error, as MindSpore does. Only for 'CPU'.
         name: the table's name, as for `HashEmbeddingLookup`. Only for 'CPU'.
         padding_key: id for which the lookup returns zeros; it is never trained. Only for 'CPU'.
         seed: seed of the initial values. Only for 'CPU'.
         cache: the tiers of the rows, a `CacheConfig`. Only for 'CPU'. Default: all rows in host
             memory.
-        vocab_cache_size: rows in the device cache of a table on the host, with either target. The
-            argument has MindSpore's name and means `cache=CacheConfig(device_rows=...)`. 0: no
-            device cache. Default: 0.
+        vocab_cache_size: rows in the device cache; with a device cache, the table is in host
+            memory, for either value of `target`. The argument has MindSpore's name and means
+            `cache=CacheConfig(device_rows=...)`. 0: no device cache. Default: 0.
         config: a `TableConfig` with `vocab_size`, in place of the arguments above that describe the
             table. Only for 'CPU'.
         output_dtype: dtype of the returned rows and of their gradient, `float32` or `bfloat16`, as

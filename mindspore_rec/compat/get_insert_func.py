@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`get_insert_func`: makes a FeaturePipeline that has the outputs of Rec SDK's function."""
+"""`get_insert_func`: make a FeaturePipeline with the same outputs as Rec SDK's function."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def get_insert_func(specs: Any = None, **unknown: Any) -> InsertFunc:
     tuple of arrays. The first outputs are the keys of each feature, under the feature's name and in
     the order of the specs. If a feature is the timestamp, the next output is the batch's event
     time, int64 `[1]`, under the feature's name. The last outputs are the columns that no feature
-    reads. If the label is the last column of a batch, the label is therefore also the last output.
+    reads. If the label is the last column of a batch, the label is also the last output.
     `FeatureBatches` converts batches in the same way and also sets the tables' event time. The
     function is a `FeaturePipeline(specs, keep_rest=True)` whose outputs include the event time.
 

@@ -34,10 +34,10 @@ __all__ = ["HashEmbeddingLookup"]
 class HashEmbeddingLookup(TableLookup):
     """Embedding lookup in a hash table: any id is legal and gets a row at its first occurrence.
 
-    In training (`set_train()` on the network) an unknown id gets a row. In evaluation the table
-    does not change. For an unknown or not admitted id, the lookup returns zeros, or `param_init` if
-    `param_init` is a number. If one network has several lookups of one table, the optimizer makes
-    one step with the sum of the lookups' gradients.
+    In training (after `set_train()` on the network), an unknown id gets a row. In evaluation, the
+    table does not change. For an unknown or not admitted id, the lookup returns zeros, or
+    `param_init` if `param_init` is a number. If one network has several lookups of one table, the
+    optimizer makes one step with the sum of the lookups' gradients.
 
     Args:
         embedding_size: number of floats in a row, 1 to 8192.
@@ -46,11 +46,12 @@ class HashEmbeddingLookup(TableLookup):
         param_init: initial value of a row, with the same choices as `default_value` of
             `MapParameter`. Default: 'normal'.
         sparse: must be True: the gradient of a table has one row per key.
-        max_norm: the lookup scales rows with a larger L2 norm down to this norm. Default: no limit.
+        max_norm: L2 norm to which the lookup scales down rows with a larger norm. Default: no
+            limit.
         permit_filter_value: number of occurrences after which an id gets a row. Default: 1.
         evict_filter_value: number of training steps without an occurrence after which a row is
             evicted. Default: never.
-        vocab_cache_size: must be 0; for rows on the device set `device_rows` of `cache`.
+        vocab_cache_size: must be 0; for rows on the device, set `device_rows` of `cache`.
         name: the table's name; if two open tables have the same name, only the newer table can be
             used. Default: `hash_embedding_<n>`.
         padding_key: id for which the lookup returns zeros; it is never trained. Default: none.
@@ -68,10 +69,10 @@ class HashEmbeddingLookup(TableLookup):
         config: a `TableConfig`, in place of the arguments above that describe the table;
             `max_norm`, `padding_key`, `faae_coefficient` and `output_dtype` describe the lookup and
             may be set with it.
-        output_dtype: dtype of the returned rows and of their gradient, like FBGEMM's argument.
-            `bfloat16` needs a table with bfloat16 values and no `max_norm`. The lookup then returns
-            the rows' stored bits, in half as many bytes as float32 (`docs/precision.md`). Default:
-            `float32`.
+        output_dtype: dtype of the returned rows and of their gradient, like FBGEMM's
+            `output_dtype`. `bfloat16` needs a table with bfloat16 values and no `max_norm`. With
+            `bfloat16`, the lookup returns the stored bits of the rows, in half as many bytes as
+            float32 (`docs/precision.md`). Default: `float32`.
 
     Inputs:
         ids: int32 or int64 Tensor of any shape, static or dynamic.

@@ -78,7 +78,7 @@ class MapParameter(HashTable, metaclass=_OfHashTables):
         cache: as for `TableConfig`. Default: all rows in host memory.
         config: a `TableConfig` in place of the arguments above that describe the table; only
             `value_shape` (of `config.embedding_dim` elements), `key_tensor` and `value_tensor` may
-            be given with it.
+            be set together with `config`.
 
     Raises:
         TypeError: an argument is of the wrong type.

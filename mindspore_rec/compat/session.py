@@ -23,7 +23,7 @@ class Session:
 
     Attributes:
         use_dynamic_expansion: always True.
-        num_threads: threads of the tables' operators.
+        num_threads: number of threads of the tables' operators.
         seed: seed of the tables that `create_table` makes without `seed=`.
         rank: number of this worker, 0 to `size` - 1; 0 without a launcher.
         size: number of workers; 1 without a launcher.
@@ -66,8 +66,8 @@ def init(
 
     Args:
         use_dynamic_expansion: must be True: a table grows as keys arrive.
-        num_threads: threads of the tables' operators, 1 to 1024; `terminate` restores the number
-            before the session. Default: unchanged.
+        num_threads: number of threads of the tables' operators, 1 to 1024; `terminate` restores the
+            number that was set before the session. Default: unchanged.
         seed: seed of the tables that `create_table` makes without `seed=`, 0 to 2**64 - 1.
             Default: 0.
         **unknown: any other argument raises TypeError; for an option of Rec SDK, the message names

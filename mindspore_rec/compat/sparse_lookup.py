@@ -32,8 +32,8 @@ class SparseLookup(nn.Cell):
         spec: the feature; its `table_name` must be the table's name, and its thresholds must equal
             the thresholds of the table. The feature's `faae_coefficient` is the weight of each
             occurrence. Default: none.
-        is_train: if False, the lookup only reads, even in training. Default: True; the network's
-            training flag then decides.
+        is_train: if False, the lookup only reads, even in training. Default: True; the lookup then
+            trains if the network is in training mode.
 
     Inputs:
         ids: int32 or int64 Tensor of any shape, static or dynamic.
@@ -102,8 +102,8 @@ def sparse_lookup(
 
     Args:
         table: a table that `create_table` made, or any MapParameter whose rows have one dimension.
-        ids: int32 or int64 Tensor of any shape; or a feature of the table, whose column the
-            function takes from `batch`.
+        ids: int32 or int64 Tensor of any shape; or a feature of the table; the function then reads
+            the feature's column in `batch`.
         is_train: if True, the lookup inserts rows, counts occurrences and is differentiable; the
             table then needs an optimizer. False: reads only. Default: True.
         batch: columns by feature name, if `ids` is a feature.
@@ -162,7 +162,7 @@ def _ids_of(
 
 
 def _merge_padding(table: MapParameter, ids: Tensor) -> Tensor:
-    """Replace every padding key by the first padding key: the operator supports only one."""
+    """Replace every padding key by the first: the operator supports only one padding key."""
     if ids.dtype != ms.int32 and ids.dtype != ms.int64:
         raise TypeError("ids must be int32 or int64")
     if table.key_dtype == ms.int64:

@@ -35,8 +35,8 @@ int Init(int* rank, int* size, int* threads_are_safe, int* started) {
   if (code != MPI_SUCCESS) return code;
   *threads_are_safe = level == MPI_THREAD_MULTIPLE;
   code = MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-  // MPI handles errors without a communicator by the handler of MPI_COMM_SELF, whose default ends
-  // the process.
+  // For an error without a communicator, MPI calls the error handler of MPI_COMM_SELF; the default
+  // handler ends the process.
   if (code == MPI_SUCCESS) code = MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   if (code == MPI_SUCCESS) code = MPI_Comm_rank(MPI_COMM_WORLD, rank);
   if (code == MPI_SUCCESS) code = MPI_Comm_size(MPI_COMM_WORLD, size);

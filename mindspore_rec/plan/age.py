@@ -28,8 +28,8 @@ class AgeSweep:
         thresholds: admission thresholds, each at least 1.
         row_bytes: bytes of a row.
         max_idle: a key is evicted when `clock - last occurrence` reaches `max_idle` seconds or
-            exceeds `max_idle` steps. With steps, `max_idle` whole steps then pass without the key.
-            None: never.
+            exceeds `max_idle` steps. If the unit is 'steps', `max_idle` whole steps without the key
+            pass before the eviction. None: never.
         unit: unit of `max_idle` and of the clock: 'steps' or 'seconds'; '' if `max_idle` is None.
     """
 
@@ -41,8 +41,8 @@ class AgeSweep:
         unit: str = "",
     ) -> None:
         self._asked = list(thresholds)
-        # Threshold 1 is always included: its rows count all keys of the table, including the keys
-        # with only a counter.
+        # Threshold 1 is always simulated, since the rows of threshold 1 are all keys in the table,
+        # including keys with only a counter.
         self._thresholds = np.unique([1, *thresholds])
         self._row_bytes = row_bytes
         self._max_idle = max_idle
@@ -152,7 +152,7 @@ class AgeSweep:
 
 
 def _reached(by_level: np.ndarray) -> np.ndarray:
-    """Return figures by threshold: for each threshold, the sum over all levels that reach it."""
+    """Return the sum for each threshold: the sum over all levels that reach the threshold."""
     return np.cumsum(by_level[::-1])[::-1][1:]
 
 

@@ -40,9 +40,9 @@ class KeyColumn:
     def convert(self, column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
         """Return the keys in the log's order, and the number of keys in each row of the log.
 
-        A missing value is null, or in text nothing between two delimiters. In a column of
-        categories, each missing value becomes the column's key for missing values; in a column of
-        ids, missing values have no key.
+        A missing value is a null or, in a text log, an empty field. In a column of categories, each
+        missing value becomes the column's key for missing values; in a column of ids, missing
+        values have no key.
 
         Raises:
             TypeError: the values are neither whole numbers nor text.
@@ -69,7 +69,7 @@ class KeyColumn:
         return self._keys(values), lengths
 
     def _is_category(self, values: pa.Array) -> bool:
-        """True if values are hashed; with 'auto', the first values that are not missing decide."""
+        """True if values are hashed; with 'auto', the type of the first present values decides."""
         text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
         if self._type == "auto" and values.null_count < len(values):
             spelled_out = self._from_text and _spells_ints(values)

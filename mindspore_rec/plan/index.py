@@ -27,8 +27,8 @@ class DistinctBatch:
         positions: int64 `[n]`, the place of each key's last occurrence among all lookups of the
             log.
         lookups: of the batch.
-        keys_so_far: number of distinct keys in the log up to the end of this batch; every code is
-            smaller.
+        keys_so_far: number of distinct keys in the log up to the end of the batch; all codes are
+            below this number.
     """
 
     codes: np.ndarray
@@ -50,8 +50,8 @@ class KeyIndex:
     """
 
     def __init__(self) -> None:
-        # The native hash table stores the bits of number + 1 in a row's only float. For an unknown
-        # key the table returns 0.0, whose bits are the bits of the integer 0.
+        # The native hash table stores number + 1 as the bits of a row's only float. For an unknown
+        # key, the table returns 0.0, whose bits are the bits of the integer 0.
         name = f"mindspore_rec.plan.index.{next(_numbers)}"
         self._table = _native.Table(name=name, dim=1)
         self._where = np.empty(0, np.int32)

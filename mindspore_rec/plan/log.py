@@ -44,7 +44,8 @@ class KeyLog:
             TSV files without a header.
         time: name or number of the column with the event time, which is seconds since the epoch,
             timestamps or ISO 8601 text. Default: none.
-        format: 'parquet', 'csv', 'tsv' or 'jsonl'. Default: from the endings of the file names.
+        format: 'parquet', 'csv', 'tsv' or 'jsonl'. Default: derived from the endings of the file
+            names.
         header: whether CSV and TSV have a header. Default: True if a column is given
             by name.
         key_type: 'id': numbers are the keys; 'category': values are hashed with the name of their
@@ -52,8 +53,8 @@ class KeyLog:
             'auto'.
 
     Raises:
-        ValueError: an argument is out of range; when the log is read: a file is broken or a column
-            is missing.
+        ValueError: an argument is out of range; or, during a read of the log, a file is broken or
+            lacks a column.
 
     Example:
         >>> import tempfile

@@ -10,16 +10,16 @@ __all__ = ["Curve", "Outcome"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """One choice and its result on a log.
+    """One choice of thresholds and capacity, and its result on a log.
 
     Args:
         admission: number of occurrences that admits a key.
         idle: steps or seconds without an occurrence after which a row is evicted; None: never.
         idle_unit: 'steps', 'seconds', or '' if there is no eviction by age.
-        capacity: most rows after a batch; None: no limit.
+        capacity: greatest number of rows after a batch; None: no limit.
         order: order of evictions, 'lru' or 'lfu'; '' without a capacity.
         hit_rate: share of lookups that read a row trained in an earlier batch.
-        admitted_rate: share of lookups whose key is admitted and so trained.
+        admitted_rate: share of lookups whose key is admitted and therefore trained.
         peak_rows: greatest number of rows after any batch.
         final_rows: rows at the end.
         peak_counters: greatest number, after any batch, of counters of keys that are not yet

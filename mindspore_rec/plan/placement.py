@@ -20,8 +20,7 @@ KEY_BYTES = 12  # a key and how often it occurs, on its way to the owner
 # dense gradients exchanges headers, parts and sums.
 _EXCHANGES = 9
 _AVERAGES = 3
-# A table with fewer rows per worker than this number is small: a hash cannot spread so few rows
-# evenly.
+# Number of rows per worker below which a table is small: a hash cannot spread fewer rows evenly.
 _SMALL_ROWS = 64
 
 
@@ -63,7 +62,7 @@ class Machine:
         return float(touched.max(axis=1).mean()) / self.memory_bytes
 
     def exchange_seconds(self, out: np.ndarray, into: np.ndarray, workers: int) -> float:
-        """Return the seconds of a step's exchanges: time on the busiest link and for messages."""
+        """Return the seconds of a step's exchanges: time of the busiest link and of messages."""
         remote = 1.0 - min(self.workers_per_host, workers) / workers
         # Take the busiest worker of each step; the workers of a host share the host's link.
         busiest = np.maximum(out, into).max(axis=1).mean() * self.workers_per_host
@@ -72,7 +71,7 @@ class Machine:
         )
 
     def average_seconds(self, dense_bytes: int, workers: int) -> float:
-        """Return the seconds of averaging dense gradients: scatter of parts, gather of sums."""
+        """Return the seconds of averaging dense gradients: scatter of parts and gather of sums."""
         if workers == 1 or dense_bytes == 0:
             return 0.0
         remote = 1.0 - min(self.workers_per_host, workers) / workers
@@ -105,8 +104,8 @@ class Placed:
 class TableCost:
     """Cost of a table under each placement.
 
-    A lookup reads a row; an update reads and writes a row. A message has 4 bytes per float for the
-    value, or the gradient, of each distinct key.
+    A lookup reads a row; an update reads and writes a row. For each distinct key, a message
+    contains the value or the gradient, with 4 bytes per float.
 
     Args:
         loads: keys of the table, by worker.

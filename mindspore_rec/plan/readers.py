@@ -37,7 +37,7 @@ Block = tuple[list[pa.Array], int]
 
 
 def log_format(path: Path, format: str | None) -> str:
-    """Return the format of a log: `format`, or if that is None, the format for the file's ending.
+    """Return `format`; if `format` is None, return the format for the file's ending.
 
     Raises:
         ValueError: the ending is unknown.

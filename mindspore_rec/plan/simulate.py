@@ -31,7 +31,7 @@ class Choices:
     eviction by age.
 
     Args:
-        admission: number of occurrences that admits a key, each in [1, 2^30 - 1].
+        admission: numbers of occurrences that admit a key, each in [1, 2^30 - 1].
         idle_steps: idle limits in training steps, each at least 1.
         idle_seconds: idle limits in seconds of event time, each in [1, 2^32).
         capacity: numbers of rows (int, at least 1) or shares of the log's distinct keys (float in
@@ -107,7 +107,7 @@ def simulate(
     batch_size: int,
     progress: bool = False,
 ) -> Plan:
-    """Simulate rows, counters and evictions of a table for each choice; rows have no values here.
+    """Simulate rows, counters and evictions of a table for each choice; values are not simulated.
 
     The simulation's memory grows with the number of distinct keys, not with the log's length. If a
     capacity is a share, another pass over the log counts the distinct keys first.
@@ -116,7 +116,7 @@ def simulate(
         log: the log of keys, in the order of training.
         choices: the choices to simulate.
         row_bytes: bytes of a row, as computed by `row_bytes()`. The simulation adds the bytes of
-            the row's digest, and with eviction by age the bytes of a second digest.
+            the row's digest and, with eviction by age, of a second digest.
         batch_size: samples of a training batch, at least 1.
         progress: whether to show a progress bar, if standard error is a terminal.
 

@@ -71,12 +71,12 @@ class StackDistances:
 
     @property
     def distinct_lookups(self) -> int:
-        """Sum of the numbers of distinct keys of all batches."""
+        """Sum, over all batches, of the batch's number of distinct keys."""
         return self._distinct_lookups
 
     @property
     def returns(self) -> np.ndarray:
-        """Number of `distinct_lookups` by stack distance d: hits in tables of over d rows."""
+        """Number of `distinct_lookups` at each stack distance d: hits in tables of over d rows."""
         return self._returns
 
     def outcome(self, capacity: int) -> Outcome:
@@ -101,7 +101,7 @@ class StackDistances:
         )
 
     def curve(self, points: int = 64) -> Curve:
-        """Return the hit rate at capacities from 1 % to 100 % of the keys, in equal ratios."""
+        """Return the hit rate at capacities from 1 % to 100 % of the keys, in logarithmic steps."""
         keys = max(self._keys, 1)
         rows = np.unique(np.geomspace(max(keys / 100, 1), keys, points).round().astype(np.int64))
         hits = np.cumsum(self._hits)[rows - 1] / max(self._lookups, 1)

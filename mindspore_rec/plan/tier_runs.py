@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Simulate tiers with LRU or LFU demotion: the tier of each key, and the rows that move.
 
-The rows of a batch are in the first tier while the batch trains. After the batch, each tier in turn
-demotes the rows beyond its capacity to the next tier, lowest rank first; the last tier has no
-limit. A row keeps its count when the row moves, so LFU uses counts over the whole log.
+During the training step of a batch, the rows of the batch are in the first tier. After the batch,
+each tier in turn demotes the rows beyond its capacity to the next tier, lowest rank first; the last
+tier has no limit. A row keeps its count when the row moves, so LFU uses counts over the whole log.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mindspore_rec.plan.stack import StackDistances
 
 __all__ = ["LfuTiers", "LruTiers", "TierCounts", "TierRun"]
 
-# A rank is count and position in one int64. LFU treats counts of 2^22 and more as equal.
+# A rank combines count and position in one int64. LFU treats counts of 2^22 and more as equal.
 _POSITION_BITS = 41
 _MAX_FREQUENCY = (1 << 22) - 1
 _EVERY = np.iinfo(np.int64).max
@@ -82,7 +82,7 @@ class LruTiers:
             int(returns[low:high].sum())
             for low, high in zip(together, [*together[1:], len(returns)], strict=True)
         ]
-        # Rows that enter tiers 0 to i and do not stay in these tiers are demoted to the next tier.
+        # Rows that enter tiers 0 to i and do not stay in these tiers are demoted to tier i + 1.
         grew = np.minimum(together, self._stack.keys) - np.minimum(together, self._keys)
         written = [0, *(lookups - np.cumsum(hits)[:-1] - grew[1:]).tolist()]
         rows = np.minimum([*together, _EVERY], self._stack.keys)

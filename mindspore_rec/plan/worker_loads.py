@@ -18,8 +18,8 @@ __all__ = ["WorkerLoads", "count_loads"]
 class WorkerLoads:
     """Keys of one table on each of N workers; a hash of the key selects the worker of a row.
 
-    A step trains one batch of the log on each worker. If the log's last samples do not fill a step,
-    the figures leave out these samples. If the log is shorter than one step, the figures are
+    In a step, each worker trains on one batch of the log. If the log's last samples do not fill a
+    step, the figures leave out these samples. If the log is shorter than one step, the figures are
     expectations for one step whose batches resemble the log's batches.
 
     Args:
@@ -86,7 +86,7 @@ def count_loads(
 
 
 class _SeenKeys:
-    """Distinct keys of the log, with the number of batches and of lookups of each key."""
+    """Distinct keys of the log; for each key, the number of batches and the number of lookups."""
 
     def __init__(self) -> None:
         self.keys = np.empty(0, np.int64)

@@ -69,7 +69,7 @@ class TableOnWorkers:
 
 @dataclass(frozen=True)
 class WorkerOutcome:
-    """Predicted training with N workers.
+    """Prediction of training with N workers.
 
     Args:
         workers: N.
@@ -143,7 +143,7 @@ def plan_workers(
     Args:
         tables: the tables by name; all logs have the same samples.
         workers: numbers of workers to try.
-        batch_size: samples of one worker's batch; a step of N workers trains N times as many
+        batch_size: samples of one worker's batch; in a step, N workers train on N times as many
             samples.
         machine: speeds of a worker. Default: `Machine()`.
         dense_bytes: bytes of the dense parameters' gradients. Default: 0.

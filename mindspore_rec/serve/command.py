@@ -144,7 +144,7 @@ def _check_inputs(options: argparse.Namespace) -> None:
 
 
 def _check_features(name: str, apart: bool) -> None:
-    """Check that the function can be imported; with `apart`, in a forked process.
+    """Check that the function can be imported; with `apart`, a forked process does the import.
 
     The import may start threads, as MindSpore does, and forked workers would lack these threads.
     """

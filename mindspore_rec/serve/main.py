@@ -101,7 +101,7 @@ def _import_fronts(options: argparse.Namespace) -> None:
 def _listen(
     options: argparse.Namespace, checked: _Checked, sockets: contextlib.ExitStack
 ) -> tuple[socket.socket, str]:
-    """Return the listening socket, and a line to print that has the socket's address.
+    """Return the listening socket, and a line with the socket's address, to be printed.
 
     Raises:
         OSError: a port is not available.
@@ -119,7 +119,7 @@ def _listen(
 def _serve(
     options: argparse.Namespace, checked: _Checked, listener: socket.socket, says: str
 ) -> int:
-    """Answer requests until a signal arrives, here or in workers; return the exit code."""
+    """Answer requests, here or in workers, until a signal arrives; return the exit code."""
     sys.setswitchinterval(0.0005)  # one thread decodes while others answer
     if options.workers > 1:
         print(says, flush=True)  # both ports are held

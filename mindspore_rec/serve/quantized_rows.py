@@ -15,15 +15,15 @@ __all__ = ["QuantizedRows"]
 class QuantizedRows:
     """Rows of int8 or int4, for many reads and few changes.
 
-    Any thread may call. Several lookups may run in parallel, but a change runs alone. No lookup
-    therefore returns a half-changed state. For a key without a row, or an id outside the
-    vocabulary, a lookup returns `unknown`.
+    Any thread may call. Several lookups may run in parallel, but a change runs alone. Therefore, no
+    lookup returns a half-changed state. For a key without a row, or an id outside the vocabulary, a
+    lookup returns `unknown`.
 
     Args:
         embedding_dim: number of values in a row, 1 to 8192.
         rows: 'int8' or 'int4'.
-        vocabulary: number of ids; ids start at 0, and their first rows are zeros. 0: keys are any
-            int64. Default: 0.
+        vocabulary: number of ids; ids start at 0, and their rows are zeros at first. 0: keys are
+            any int64. Default: 0.
         unknown: float32 `[embedding_dim]`. Default: zeros.
 
     Raises:
@@ -84,8 +84,8 @@ class QuantizedRows:
 
         Args:
             ids: int32 or int64 `[n]`.
-            offsets: int32 or int64 `[bags]`: bag b has the ids from `offsets[b]` up to, but
-                without, `offsets[b + 1]`; the last bag has all further ids.
+            offsets: int32 or int64 `[bags]`: bag b has the ids at positions `offsets[b]` to
+                `offsets[b + 1] - 1`; the last bag has all remaining ids.
             combiner: 'sum' or 'mean'; with weights, the weighted sum or the weighted mean. Default:
                 'sum'.
             weights: float32 `[n]`. Default: 1 each.
@@ -100,5 +100,5 @@ class QuantizedRows:
         return self._rows.keys()
 
     def stats(self) -> dict[str, int]:
-        """Return `rows`, and the bytes in memory with spare room: `row_bytes`, `index_bytes`."""
+        """Return `rows`, `row_bytes` and `index_bytes`; the bytes include spare room in memory."""
         return self._rows.stats()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Logistic regression and boosted trees on the rows that the models train on.
 
-The module needs scikit-learn (`pip install scikit-learn`), and for LightGBM's trees the package
+The module needs scikit-learn (`pip install scikit-learn`); LightGBM's trees also need the package
 lightgbm (`pip install lightgbm`). The settings of each baseline are chosen by AUC on a fifth of the
 training rows; the baseline is then fitted to all training rows. Test rows have no influence on the
 choice.
@@ -108,7 +108,7 @@ def boosted_trees(train: Rows, test: Rows, most_rows: int = 300_000) -> dict[str
 def lightgbm_trees(train: Rows, test: Rows, most_rows: int = 300_000) -> dict[str, Any]:
     """Evaluate LightGBM; all ids are categories, which the trees split by sorted gradients.
 
-    On millions of rows LightGBM takes minutes, while scikit-learn's trees take hours. LightGBM
+    On millions of rows, LightGBM takes minutes, while scikit-learn's trees take hours. LightGBM
     stops adding trees when the AUC on held-out rows stops rising.
 
     Args: as for `logistic_regression`.
@@ -161,7 +161,7 @@ def _chosen(
     test: Rows,
     most_rows: int,
 ) -> dict[str, Any]:
-    """Choose settings on some training rows, fit all training rows, return test metrics."""
+    """Choose settings on some training rows, fit to all training rows, return test metrics."""
     some = tuple(part[:most_rows] for part in train)
     held_out = np.arange(len(some[0])) % HELD_OUT == 0
     kept: Any = tuple(part[~held_out] for part in some)

@@ -71,8 +71,8 @@ def read_yaml(path: Path, kind: type[T]) -> T:
         kind: dataclass of the configuration.
 
     Raises:
-        ValueError: the file is missing, is not YAML or repeats a key; also for the reasons of
-            `from_mapping`. The message names the file.
+        ValueError: the file is missing, is not YAML or repeats a key, or `from_mapping` refuses the
+            mapping. The message names the file.
     """
     try:
         document = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
@@ -138,7 +138,7 @@ def to_json(config: Any) -> dict[str, Any]:
 
 
 class _UnknownKeyError(DaciteFieldError):
-    """Error for a key that is no field of the dataclass; dacite's own error lacks its path."""
+    """Error for a key that is no field of the dataclass; dacite's error lacks the key's path."""
 
     def __init__(self, key: str, known: list[str]) -> None:
         super().__init__(field_path=key)
@@ -187,7 +187,7 @@ def _of_known_keys(kind: Any, value: Any) -> Any:
 
 
 def _of_its_kind(kinds: list[Any], hooks: Hooks, value: Any) -> Any:
-    """Convert a value to the dataclass, out of several, whose `kind` the value has."""
+    """Convert a mapping to one of several dataclasses, selected by the mapping's `kind`."""
     if not isinstance(value, Mapping) or "kind" not in value:
         raise MissingValueError("kind")
     by_kind = {each.kind: each for each in kinds}

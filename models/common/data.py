@@ -92,8 +92,8 @@ class CensusIncome:
         tasks: labels to learn: 'income', 'never_married' or both. Default: income alone.
         exact: names of amounts that are also categories, by their exact value. Default: all four.
         min_count: number of rows that an amount must occur in to be its own category. Default: 5.
-        validation: share of the training rows to hold out for tuning. The evaluation then uses the
-            held-out rows instead of the test rows. 0 holds out no rows. Default: 0.0.
+        validation: share of the training rows to hold out for tuning. Held-out rows replace the
+            test rows in the evaluation; with 0, no rows are held out. Default: 0.0.
     """
 
     kind: Literal["census_income"] = "census_income"
@@ -111,8 +111,8 @@ class MovieLens:
         kind: 'movielens'.
         split: 'random' or 'time', as for `datasets.movielens.load`. Default: 'random'.
         test: share of the ratings that are test rows. Default: 0.2.
-        validation: share of the training rows to hold out for tuning. The evaluation then uses the
-            held-out rows instead of the test rows. 0 holds out no rows. Default: 0.0.
+        validation: share of the training rows to hold out for tuning. Held-out rows replace the
+            test rows in the evaluation; with 0, no rows are held out. Default: 0.0.
     """
 
     kind: Literal["movielens"] = "movielens"

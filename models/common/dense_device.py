@@ -19,7 +19,7 @@ def on_dense_device(device: str | None) -> Iterator[None]:
         device: 'cpu', 'cuda:N', or None for the process's device.
 
     Raises:
-        ValueError: `device` is none of these values, or the device cannot be used.
+        ValueError: `device` is not an allowed value, or the device cannot be used.
 
     Example:
         >>> with on_dense_device("cpu"):

@@ -185,7 +185,7 @@ class _RowOfId(nn.Cell):
     def __init__(self, config: EmbeddingConfig) -> None:
         super().__init__()
         self.buckets = None if config.numbers_ids else config.buckets
-        # MindSpore computes int64 remainders in floating point, which is exact only for short
+        # MindSpore computes int64 remainders in floating point, which is exact only for small
         # numbers.
         self.low_bits = Tensor((1 << 31) - 1, ms.int64)
 

@@ -28,8 +28,9 @@ class EmbeddingConfig:
 
     `embedding_dim`, `std`, `admission_threshold`, `max_idle_steps`, `max_rows`, `unknown_value`,
     `buckets`, `cache`, `value_dtype`, `state_dtype` and `rounding` are fields of
-    `mindspore_rec.TableConfig` in YAML; the method `table` maps them. The other keys set the kind,
-    number and place of the tables, the form of the ids, and the number of lookups.
+    `mindspore_rec.TableConfig` in YAML; the method `table` maps them. Keys that are not fields of
+    `TableConfig` set the kind, number and place of the tables, the form of the ids, and the number
+    of lookups.
 
     Args:
         embedding_dim: number of floats in an embedding, 1 to 8192, as in `TableConfig`. Default:
@@ -44,11 +45,11 @@ class EmbeddingConfig:
             fields must not collide. Keys from `mindspore_rec.category_keys` do not collide, since
             each key is salted with the field's name. Default: 'one'.
         buckets: number of rows of a static table, 1 to 2**31 - 1; it sets the table's `vocab_size`.
-            The number of an id's row is the remainder of the id's low 31 bits. Only for 'static'.
-            Default: None.
+            The number of an id's row is the remainder of the id's low 31 bits divided by `buckets`.
+            Only for 'static'. Default: None.
         vocabulary: whether ids are numbered: ids of the training rows are numbered from 1, and all
-               other ids become 0. With numbered ids, a static table has one row per number and no
-               `buckets`; for kind 'converted', ids are always numbered. Default: False.
+            other ids become 0. With numbered ids, a static table has one row per number and no
+            `buckets`; for kind 'converted', ids are always numbered. Default: False.
         host_device_mix: if True, rows are in host memory, where a step looks up and trains only the
             rows of its batch; the dense part runs on the device. If False, the single static table
             is an ordinary Parameter on the device, with a dense gradient. Default: True.

@@ -86,8 +86,8 @@ class InputLayer(nn.Cell):
         if self.embeds:
             self.widths += (dense * self.dim,)
             self.scaled = NumberEmbedding(dense, self.dim, embedding.std)
-            # Also make the parameter an attribute of this cell, which sets the parameter's name in
-            # checkpoints.
+            # Also make the parameter an attribute of this cell; the attribute sets the parameter's
+            # name in checkpoints.
             self.vectors = self.scaled.vectors
             self.vectors.name = "vectors"
         elif self.concats:

@@ -109,8 +109,8 @@ class ZooModel:
         config: class of the model's configuration, a dataclass derived from `RunConfig`.
         network: class of the model's network, a Cell. The arguments of the network are the number
             of fields, the number of numeric columns and an `EmbeddingConfig`. The network's keyword
-            arguments are the fields of the configuration's `model`, `name` and `seed`, and `tasks`
-            if the configuration has `several_tasks`.
+            arguments are `name`, `seed`, the fields of the configuration's `model` and, if the
+            configuration has `several_tasks`, `tasks`.
         optimizer: function of network, configuration and number of steps that returns the
             optimizer. Default: LazyAdam over all parameters.
     """
@@ -204,7 +204,7 @@ def read_config(model: ZooModel, path: str | Path) -> Any:
 
 
 def open_run(config: Any, directory: Path | None) -> Data:
-    """Return the data of a run; if the configuration says so, ids are numbered.
+    """Return the data of a run; ids are numbered if the configuration requires numbers.
 
     Args:
         config: configuration of the run.

@@ -29,13 +29,13 @@ def check_compute_dtype(name: str) -> str:
 
 
 def lower_precision(net: nn.Cell, name: str) -> None:
-    """Make a network's layers compute products in another type.
+    """Make a network's layers compute products in the type `name`.
 
     Weights, embeddings and all sums stay float32. With 'bfloat16', all layers that have a fused
-    form round both factors of each product. Type 'bfloat16' is faster on processors that multiply
-    bfloat16 (AVX-512 BF16 or AMX; Ascend), and slower than float32 on other processors. With
+    form round both factors of each product. Type 'bfloat16' is faster than float32 on processors
+    that multiply bfloat16 (AVX-512 BF16 or AMX; Ascend), and slower on other processors. With
     'float16', only the linear layers of perceptrons change; they are then MindSpore's own layers.
-    With 'float32' nothing changes.
+    With 'float32', nothing changes.
 
     Args:
         net: the network, not yet compiled.

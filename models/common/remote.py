@@ -13,7 +13,7 @@ _PORT = 6379
 
 
 def check_remote(config: Any) -> None:
-    """Check that a server of the configuration's remote tier answers, if there is a remote tier.
+    """Check that the server of the remote tier answers, if the configuration has a remote tier.
 
     A table would retry to connect for half a minute, which is useful only in the middle of a
     training run. The server is not checked if the URL has `retry_seconds`, since the user then

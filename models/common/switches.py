@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of the commands that change the embeddings of a configuration."""
+"""Command-line options that change the embeddings of a configuration."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ __all__ = ["MODEL", "Config", "ModelConfig"]
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The network: arguments of `DCN`.
+    """Settings of the network: the arguments of `DCN`.
 
     Args:
         numbers: 'concat' or 'embed'. Default: 'concat', as in the paper.

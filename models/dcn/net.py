@@ -16,7 +16,7 @@ __all__ = ["DCN"]
 
 
 class DCN(nn.Cell):
-    r"""Deep & Cross: a cross network and a perceptron over the same row, joined by a linear layer.
+    r"""Deep & Cross: a cross network and a perceptron over one row, then a linear layer over both.
 
     .. math::
         z = w^\top [\text{cross}(x), \text{MLP}(x)] + b

@@ -13,7 +13,7 @@ __all__ = ["MODEL", "Config", "ModelConfig"]
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The network: arguments of `DeepFM`.
+    """Settings of the network: the arguments of `DeepFM`.
 
     Args:
         numbers: 'concat' or 'embed'. Default: 'embed', as in the paper.

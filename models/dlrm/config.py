@@ -13,7 +13,7 @@ __all__ = ["MODEL", "Config", "ModelConfig"]
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The network: arguments of `DLRM`.
+    """Settings of the network: the arguments of `DLRM`.
 
     Args:
         bottom: widths of the bottom perceptron's layers, except its last layer. Default: 64, 32.

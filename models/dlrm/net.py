@@ -23,7 +23,7 @@ class DLRM(nn.Cell):
 
     In the formulas, :math:`v_1, ..., v_F` are the embeddings of the ids, x are the numbers, and a
     is the activation of the bottom perceptron's layers. The last layer of the bottom perceptron is
-    as wide as an embedding. Without numbers there is no :math:`v_0`.
+    as wide as an embedding. Without numbers, there is no :math:`v_0`.
 
     Source: Naumov et al., "Deep Learning Recommendation Model for Personalization and
     Recommendation Systems", 2019, https://arxiv.org/abs/1906.00091.

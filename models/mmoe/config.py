@@ -16,7 +16,7 @@ __all__ = ["MODEL", "Config", "ModelConfig"]
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The network: arguments of `MMoENet`.
+    """Settings of the network: the arguments of `MMoENet`.
 
     Args:
         numbers: 'concat' or 'embed'. Default: 'concat'.

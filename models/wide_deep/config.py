@@ -21,7 +21,7 @@ __all__ = ["MODEL", "Config", "FtrlConfig", "ModelConfig", "WideDeepOptimizer", 
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The network: arguments of `WideDeep`.
+    """Settings of the network: the arguments of `WideDeep`.
 
     Args:
         numbers: 'concat' or 'embed'. Default: 'concat', as in the paper.

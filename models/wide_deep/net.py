@@ -21,7 +21,7 @@ class WideDeep(nn.Cell):
         z = b + \sum_f w_{i_f} + u^\top x + \text{MLP}(r)
 
     In the formulas, r is the row that `InputLayer` makes from ids and numbers x. The tables of the
-    wide part have the weights w, and the tables of the deep part have the embeddings.
+    wide part contain the weights w, and the tables of the deep part contain the embeddings.
 
     Source: Cheng et al., "Wide & Deep Learning for Recommender Systems", DLRS 2016,
     https://doi.org/10.1145/2988450.2988454.

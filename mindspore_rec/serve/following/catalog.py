@@ -31,15 +31,14 @@ class Catalog:
     """Checkpoints of a run; a manifest is read again only if the checkpoint's directory changed.
 
     A run may have thousands of deltas, and a follower reads the directory ten times per second. To
-    be cheap, a read makes only one stat call per known checkpoint.
+    stay cheap, each read of the directory makes only one stat call per known checkpoint.
 
     Args:
         root: the directory of a run, which may not exist yet; or a single full checkpoint.
 
     Attributes:
         good: the checkpoints with valid manifests that were not rejected, sorted by step.
-        names: by name, (step, kind) of the directories of all checkpoints, including bad
-            checkpoints.
+        names: step and kind of all checkpoints, including bad checkpoints, by directory name.
     """
 
     def __init__(self, root: Path) -> None:
@@ -74,8 +73,9 @@ class Catalog:
                     continue
                 del self._bad[each.name]
             try:
-                # The inode alone is not enough: a training that went back may remove a directory
-                # and write it again, often with the same inode.
+                # The inode alone does not identify a directory: if the training went back to an
+                # earlier step, it may have removed and rewritten the directory, often with the same
+                # inode.
                 identity = _identity(each.stat())
                 before = self._known.get(each.name)
                 if before is None or before[0] != identity:
@@ -116,9 +116,9 @@ class Catalog:
     def reject(self, error: ChainError) -> None:
         """Ignore a checkpoint until its files change.
 
-        If the files have already changed, the new files were read with the manifest of an earlier
-        checkpoint. A checkpoint with changed files is not ignored, and the next refresh reads the
-        new manifest.
+        If the files changed after the manifest was read, the checkpoint may have failed only
+        because new files were read with an old manifest. A checkpoint with changed files is not
+        ignored; the next refresh reads the new manifest.
         """
         known = self._known.pop(error.path.name, None)
         if known is None or known[0] == _identity_of(error.path):
@@ -158,8 +158,9 @@ class Catalog:
 
         A full checkpoint with the deltas after it replaces the whole state.
 
-        If the training went back to an earlier step, it has removed all newer checkpoints. After
-        the training went back, the served state also goes back, to the newest remaining checkpoint.
+        If the training went back to an earlier step, it has removed all newer checkpoints. If newer
+        checkpoints were removed, the served state returns to the step of the newest remaining
+        checkpoint.
 
         Raises:
             ChainError: there are newer checkpoints, but no complete chain of checkpoints leads to a
@@ -224,5 +225,5 @@ def _identity_of(path: Path) -> tuple[int, ...] | None:
 
 
 def _identity(at: os.stat_result) -> tuple[int, ...]:
-    """Return numbers that differ between two files or directories, even with the same inode."""
+    """Return numbers that differ between two files or directories, even with equal inodes."""
     return at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns

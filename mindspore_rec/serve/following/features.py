@@ -87,7 +87,7 @@ class InputMaker:
         self.columns = None if read is None else [*map(str, read), *rest]
 
     def __call__(self, features: FeaturePipeline, rows: pa.RecordBatch) -> list[np.ndarray]:
-        """Return the network's inputs for raw rows; the pipeline learns nothing here.
+        """Return the network's inputs for raw rows; the pipeline's statistics do not change.
 
         Raises:
             TypeError, ValueError: a column is missing, or cannot be an input of the network.

@@ -135,7 +135,7 @@ class FollowedRun:
             time.sleep(poll_seconds)
 
     def _reject_damaged(self, chain: Sequence[Entry], error: ValueError) -> None:
-        """Reject the damaged checkpoint of a chain; raise the error if no checkpoint is damaged."""
+        """Reject the damaged checkpoint of a chain; if no checkpoint is damaged, raise `error`."""
         for entry in chain:
             if not entry.path.is_dir():
                 self._catalog.refresh()  # removed meanwhile
@@ -181,7 +181,7 @@ class FollowedRun:
             awake.wait(poll_seconds)
 
     def catch_up(self) -> None:
-        """Apply all checkpoints after the present state; on failure, `status` has the reason.
+        """Apply all checkpoints after the present state; `status` gives the reason of a failure.
 
         Raises:
             OSError: the directory cannot be read.
@@ -282,7 +282,7 @@ class FollowedRun:
             self._scrubber.settle()
 
     def _set_error(self, text: str | None = None) -> None:
-        """Set the error; prefer the error of a damaged file, since it may have caused `text`."""
+        """Set the error; the error of a damaged file has priority, as it may have caused `text`."""
         damaged = self._catalog.errors(self.applied.step)
         text = str(damaged[0]) if damaged else text
         if text is not None and text != self._error:
@@ -297,7 +297,7 @@ class FollowedRun:
         return 1 if self.runner.network is not None else len(os.sched_getaffinity(0))
 
     def run(self, start: Callable[[], Callable[[], Any]]) -> tuple[Any, int]:
-        """Call `start()` and the function it returns; return that function's result and the step.
+        """Call `start()`, then the returned function; return the function's result and the step.
 
         Args:
             start: called while no update changes the state; the function that it returns is called
@@ -353,7 +353,7 @@ class FollowedRun:
         )
 
     def _report(self, applied: Entry) -> dict[str, Any]:
-        """Return the fields of `Status` that only the process that follows the run knows."""
+        """Return the fields of `Status` that a process can compute only if it follows the run."""
         return {
             "lag": self._catalog.lag(applied.step),
             "error": self._error,
@@ -364,7 +364,7 @@ class FollowedRun:
         return None if self._scrubber is None else self._scrubber.report()
 
     def digests(self, parts: int) -> StateDigests:
-        """Return the digests of all tables; no checkpoint is applied before they are complete.
+        """Return the digests of all tables; no checkpoint is applied during the call.
 
         Raises:
             NoStateError: an update was interrupted, so the served state is incomplete.

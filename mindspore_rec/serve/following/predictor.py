@@ -38,15 +38,15 @@ _ROWS_AT_ONCE = 64  # with one thread of ONNX Runtime, more rows at once do not 
 
 
 class Predictor:
-    """Predictor that uses the newest checkpoint of a run and applies checkpoints as they appear.
+    """Predictor that uses the newest state of a run and applies new checkpoints as they appear.
 
     Predictions continue while files are read, checked and decoded. All tables and dense parameters
-    then change together, between two predictions, so no answer mixes two states. A checkpoint is
-    never applied if its checksum is wrong or if it does not start from the present state. The last
-    good state then still answers requests, and `status().error` has the reason. The next valid
-    checkpoint is applied as soon as it appears. If a needed delta was removed, the newest full
-    checkpoint replaces the whole state. Predictions wait while the rows of a full checkpoint are
-    copied. The copy needs twice the memory.
+    change together, between two predictions, so no answer mixes two states. A checkpoint is never
+    applied if its checksum is wrong or if it does not start from the present state. If a checkpoint
+    is rejected, the last good state still answers requests, and `status().error` gives the reason.
+    The next valid checkpoint is applied as soon as it appears. If a needed delta was removed, the
+    newest full checkpoint replaces the whole state. Predictions wait while the rows of a full
+    checkpoint are copied. During the copy, the rows need twice the memory.
 
     The predictor's tables have values but no optimizer state. Any number of threads may predict.
     ONNX Runtime computes several predictions in parallel; MindSpore computes only one prediction at
@@ -58,10 +58,11 @@ class Predictor:
             the Cell's tables and parameters must have the same names as in training. Default: the
             `builder` of `RecCheckpoint`.
         inputs: inputs of the network, `TensorSpec` objects or texts such as 'ids:INT64:-1,26'. If
-            inputs are set here or by the network's `set_inputs`, one graph for all batch sizes is
-            compiled at the start. Default: the inputs of `set_inputs`. If the builder makes the
-            network without `set_inputs`, the default is the `builder_inputs` of `RecCheckpoint`. If
-            no inputs are set in any of these ways, the predictor accepts all inputs.
+            this argument or the network's `set_inputs` sets the inputs, one graph for all batch
+            sizes is compiled at the start. Default: the inputs of `set_inputs`. If the builder
+            makes the network without `set_inputs`, the default is the `builder_inputs` of
+            `RecCheckpoint`. If neither this argument, `set_inputs` nor `builder_inputs` sets
+            inputs, the predictor accepts all inputs.
         follow: whether a thread applies new deltas. Default: True.
         poll_seconds: seconds between two checks for new deltas, above 0. Default: 0.1.
         wait_seconds: seconds to wait for a first checkpoint, at least 0. Default: 60.
@@ -70,9 +71,9 @@ class Predictor:
             checkpoint. Default: the pipeline that `network`, or the builder, returns in
             `(cell, pipeline)`; without a pipeline, inputs are arrays.
         rows: number type of the tables' rows: 'float32', 'int8' or 'int4'. For 'int8' and 'int4',
-            rows are quantized when a checkpoint or a delta is loaded. The precision in training
-            does not matter. With 'int8' or 'int4', the network's tables must have no rows, no
-            optimizer and no tiers. Default: 'float32'.
+            rows are quantized when a checkpoint or a delta is loaded. The tables may have any
+            number type in training. With 'int8' or 'int4', the network's tables must have no rows,
+            no optimizer and no tiers. Default: 'float32'.
         tiers: `CacheConfig` with the tiers `remote` or `ssd` for the rows of each table beyond
             `host_rows` or `host_bytes`. The predictor creates its own Redis names or directory at
             the start, and removes these names or this directory at the end. A lookup does not move
@@ -205,9 +206,10 @@ class Predictor:
         """Return the network's output: an array, or a tuple of arrays if there are several outputs.
 
         Args:
-            *inputs: arrays or Tensors, in the order of the network's arguments. A key without a row
-                gets the table's default value. With `features`, the input is the raw columns: one
-                dict of lists or arrays, DataFrame or Arrow RecordBatch. The label may be missing.
+            *inputs: arrays or Tensors, in the order of the network's arguments. For a key without a
+                row, a lookup returns the table's default value. With `features`, the only input is
+                the raw columns, as a dict of lists or arrays, a DataFrame or an Arrow RecordBatch.
+                The label may be missing.
 
         Raises:
             TypeError, ValueError: the network or a feature does not accept the inputs.
@@ -217,7 +219,7 @@ class Predictor:
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def predict_versioned(self, *inputs: Any) -> tuple[list[np.ndarray], int]:
-        """Return all outputs, and the version (`Status.version`) of the state used for them.
+        """Return all outputs, and the version (`Status.version`) of the state that was used.
 
         Args and Raises are the same as for `predict`.
         """
@@ -246,7 +248,7 @@ class Predictor:
     # ---- checkpoints
 
     def apply(self, entry: Entry | str | os.PathLike[str]) -> None:
-        """Apply a checkpoint: a delta of the present state, or a newer full checkpoint.
+        """Apply a checkpoint: a delta that follows the present state, or a newer full checkpoint.
 
         Args:
             entry: the checkpoint, or its directory.
@@ -266,7 +268,7 @@ class Predictor:
         self._run.apply(entry)
 
     def wake(self) -> None:
-        """Make the following thread check for new checkpoints now."""
+        """Let the thread that follows the run check for new checkpoints now."""
         self._awake.set()
 
     def status(self) -> Status:
@@ -281,16 +283,16 @@ class Predictor:
 
         The method reads every row. Predictions from a table wait while the table's rows are read,
         and new checkpoints wait until all digests are complete. `python -m mindspore_rec.checkpoint
-        verify --live` compares the digests with the digests of the checkpoint's files. Digests of
-        int8 and int4 rows cover the rows' scale, offset and codes.
+        verify --live` compares the digests of the served rows with the digests of the checkpoint's
+        files. Digests of int8 and int4 rows cover the rows' scale, offset and codes.
 
         Args:
             parts: number of parts of each digest, 1 to 65,536. Default: 1.
 
         Raises:
             ValueError: `parts` is out of range.
-            NoStateError: (a RuntimeError) the served state is incomplete; or processes share the
-                rows, and a newer state arrived while the rows were read.
+            NoStateError: (a RuntimeError) the served state is incomplete; or several processes
+                share the rows, and a newer state arrived while the rows were read.
         """
         check_parts(parts)
         return self._run.digests(parts)

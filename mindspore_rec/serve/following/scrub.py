@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find rows of a predictor that changed by themselves, in memory, on Redis or on an SSD.
+"""Find a predictor's rows that were corrupted in memory, on Redis or on an SSD.
 
-The scrubber keeps a digest of each row, separate from the rows. The scrubber computes the digest
-right after a checkpoint is applied, from the numbers that lookups read. A thread reads all rows
-again and again, a few at a time, and compares their digests with the kept digests. No checkpoint is
-applied during a comparison, so a row that a delta changes is never taken for a damaged row. A
-request waits for this thread no longer than for another small request.
+The scrubber keeps a digest of each row, separate from the rows. Right after a checkpoint is
+applied, the scrubber computes the digest from the numbers that lookups read. A thread reads all
+rows again and again, a few at a time, and compares their digests with the kept digests. No
+checkpoint is applied during a comparison, so a row that a delta changes is never taken for a
+damaged row. The thread delays a request no longer than a small request would.
 """
 
 from __future__ import annotations
@@ -86,9 +86,9 @@ class TableRows:
 
 
 class NotedTable:
-    """Wrapper of a table that tells the scrubber which keys a checkpoint changes.
+    """Table wrapper that reports to the scrubber the keys that a checkpoint changes.
 
-    All other methods and attributes come from the table.
+    Methods and attributes that the wrapper does not define come from the table.
     """
 
     def __init__(self, table: Any, note: Callable[[str, Any], None]) -> None:
@@ -252,8 +252,8 @@ class Scrubber:
 
     Args:
         rows: rows of each table, by name.
-        vocabularies: for each table, the number of ids that always have a row; 0 if the table takes
-            any key.
+        vocabularies: for each table, the number of ids that always have a row; 0 if the table
+            accepts any key.
         seconds: planned duration of a round.
         lock: held while a checkpoint is applied, and while some rows are compared.
         whole: function that returns whether the tables have a complete state.
@@ -289,12 +289,12 @@ class Scrubber:
             table.index()
 
     def settle(self) -> None:
-        """Keep the digests of the rows that an applied checkpoint changed; the lock is held."""
+        """Keep digests of the rows that a checkpoint changed; the caller holds the lock."""
         for table in self._tables.values():
             table.settle()
 
     def forget(self) -> None:
-        """Forget the keys of a checkpoint that was not applied; the lock is held."""
+        """Forget the keys of a checkpoint that was not applied; the caller holds the lock."""
         for table in self._tables.values():
             table.notes.clear()
 

@@ -43,14 +43,14 @@ class Served(ABC):
 
     `ServedInProcess` keeps the rows in tables of this process. `ServedInSharedMemory` keeps the
     rows in memory that other processes read. `FollowedRun` passes the checkpoints of a run to an
-    object of either class.
+    object of one of these two classes.
 
     Attributes:
         tables: by name, the tables that store the checkpoints' rows.
         features: the feature pipeline with the statistics of the state, or None.
         progress: the state. The progress is updated in the same step as the rows.
         whole: False if a change of the state was interrupted.
-        reason: reason why MindSpore runs the network; None with ONNX Runtime.
+        reason: reason why MindSpore runs the network; None if ONNX Runtime runs the network.
     """
 
     tables: Mapping[str, Any]
@@ -67,7 +67,7 @@ class Served(ABC):
 
     @abstractmethod
     def resume(self) -> bool:
-        """Resume from the state that another process left; return False if there is none."""
+        """Resume from the state that another process left; return False if no state was left."""
 
     @abstractmethod
     def load(self, chain: Sequence[Entry]) -> None:
@@ -107,7 +107,7 @@ class Served(ABC):
 
     @abstractmethod
     def settle(self) -> None:
-        """Free the memory that only answers from earlier states needed."""
+        """Free the memory that only earlier states used."""
 
     @abstractmethod
     def tell(self, report: Report) -> None:

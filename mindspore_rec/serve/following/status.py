@@ -42,9 +42,9 @@ class Status:
             distinct `keys` in requests, the numbers of `host_hits` and `below_hits` among these
             keys, and the `wait_seconds` of lookups for `below_hits`.
         scrub: None without scrubbing. With scrubbing, `scrub` has the target `seconds` of a round,
-            the number of `rounds`, the `round_seconds` of the last round, and `tables`. In
-            `tables`, each table has the `scrubbed_rows` so far, the `damaged_rows` now, some
-            `damaged_keys` of damaged rows, and the `digest_bytes` of memory.
+            the number of `rounds`, the `round_seconds` of the last round, and `tables`. For each
+            table, `tables` has the number of `scrubbed_rows` so far, the number of `damaged_rows`
+            now, the `damaged_keys` of some damaged rows, and the `digest_bytes` of memory.
     """
 
     path: str

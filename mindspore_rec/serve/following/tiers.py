@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tiers of a predictor: the rows of the predictor's tables in host memory, Redis and SSD.
 
-The tiers only have copies of the checkpoints' rows, so the tiers end with the predictor. Each start
-of a predictor makes new tiers, in a directory and under Redis names that no other predictor or
-training uses.
+The tiers contain only copies of the checkpoints' rows, so closing the predictor removes the tiers.
+Each start of a predictor makes new tiers, in a directory and under Redis names that no other
+predictor or training uses.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class ServedTiers:
         """Add tiers to tables that have no rows yet.
 
         Raises:
-            ValueError: a table has tiers, a device cache or rows of 8 bits.
+            ValueError: a table already has tiers, or has a device cache or rows of 8 bits.
             OSError, ImportError, RemoteError: a tier cannot be opened.
         """
         for name, table in tables.items():
@@ -76,7 +76,7 @@ class ServedTiers:
             table.add_tiers(self._config, f"{self._name}/{name}", opened)
 
     def stats(self, tables: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-        """Return figures of the tiers' use by requests, for each table.
+        """Return figures about the requests to each table's tiers.
 
         `keys` are distinct keys of requests. `host_hits` are the keys with rows in host memory, and
         `below_hits` are the keys with rows in the `remote` and `ssd` tiers. `wait_seconds` is the
@@ -202,7 +202,7 @@ def tiers_of(options: argparse.Namespace) -> CacheConfig | None:
     """Return the tiers that the options describe, or None.
 
     Raises:
-        ValueError: the options contradict each other, or exclude several workers.
+        ValueError: the options contradict each other, or do not allow several workers.
     """
     names = ("host_rows", "host_bytes", "remote", "remote_rows")
     settings = {name: getattr(options, name) for name in names}

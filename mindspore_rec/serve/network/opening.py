@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open the network of a run: as ONNX if the run has an ONNX file, with MindSpore if not."""
+"""Open the network of a run: by ONNX Runtime if the run has an ONNX file, by MindSpore if not."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BY_MINDSPORE = EntryPoint(
 
 
 class NotYetError(Exception):
-    """Error if the run has no network file yet and MindSpore is missing: wait for the file."""
+    """Error: the run has no network file yet, and MindSpore is not installed; try again later."""
 
 
 class NetworkOpener:
@@ -59,7 +59,7 @@ class NetworkOpener:
         self.reason: str | None = None
 
     def open(self, entry: Entry) -> Runner:
-        """Make the network, without values.
+        """Make the network, without loading values.
 
         Args:
             entry: checkpoint that the network will load.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Temporary directories of a server; if it was killed, the next server removes them."""
+"""Temporary directories of a server; the next server removes the directories of a killed server."""
 
 from __future__ import annotations
 

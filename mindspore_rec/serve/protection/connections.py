@@ -32,7 +32,7 @@ def bounded_protocol(bounds: Bounds, metrics: Metrics) -> type[HttpToolsProtocol
     """Return uvicorn's HTTP protocol with limits, for `uvicorn.Config(http=...)`.
 
     Args:
-        bounds: `connections`, `head_bytes`, `receive_seconds`, `request_seconds` and
+        bounds: the limits `connections`, `head_bytes`, `receive_seconds`, `request_seconds` and
             `idle_seconds`.
         metrics: counts refused connections.
     """
@@ -86,7 +86,7 @@ def bounded_protocol(bounds: Bounds, metrics: Metrics) -> type[HttpToolsProtocol
 
         def on_headers_complete(self) -> None:
             if self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT":
-                # The parser would treat the body as bytes of another protocol. This server speaks
+                # The parser would treat the body as bytes of another protocol. The server supports
                 # only HTTP/1.1, and may answer as if the request had not asked for an upgrade.
                 self._again = self._head_without_upgrade()
                 return
@@ -119,7 +119,7 @@ def bounded_protocol(bounds: Bounds, metrics: Metrics) -> type[HttpToolsProtocol
                 super().timeout_keep_alive_handler()
 
         def look(self, now: float) -> None:
-            """Close the connection if its activity has not changed for too long."""
+            """Close the connection if it stays too long in one phase, such as reading a head."""
             doing = self._what()
             if doing != self._doing:
                 self._doing, self._since = doing, now

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits on incoming gRPC messages: their number, which limits their bytes, and their time.
+"""Limits on incoming gRPC messages: their number, which bounds their memory, and arrival time.
 
 gRPC passes a message to the server only when the whole message has arrived. Before a message has
 arrived, the server cannot count the message's bytes, and a call that reads may use as much memory
 as the largest message. A call that does not read uses at most the bytes of its stream's window.
-Therefore, only a few calls read at a time. The other calls wait in line, and the newest waiting
-call is next. A client that sends only headers delays a waiting call by at most `patience`.
+Therefore, only a few calls read at a time. All other calls wait in a line; the newest waiting call
+reads next. A client that sends only headers delays a waiting call by at most `patience`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class RefusedError(Exception):
 
 
 class _Reader:
-    """Call that has a place and reads the call's message."""
+    """Call that has a place and reads its message."""
 
     def __init__(self, context: Any, since: float) -> None:
         self.context, self.since = context, since

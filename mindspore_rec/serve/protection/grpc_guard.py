@@ -47,7 +47,7 @@ Behaviour = Callable[[Any, Any], Awaitable[Any]]
 class GuardInterceptor(grpc.aio.ServerInterceptor):
     """Interceptor of a `grpc.aio` server: tokens, limits, drain, metrics and the access log.
 
-    Without a valid token (metadata `authorization: Bearer ...`) a call ends with UNAUTHENTICATED.
+    Without a valid token (metadata `authorization: Bearer ...`), a call ends with UNAUTHENTICATED.
     With a token that lacks the required role, a call ends with PERMISSION_DENIED. If a call lacks
     the required token, its message is not read. Health and readiness calls need no token. A
     prediction ends with RESOURCE_EXHAUSTED if too many predictions are in flight, and with
@@ -265,7 +265,7 @@ async def _end(task: asyncio.Task[Any], context: Any) -> None:
 
 
 class _Call:
-    """Record of one call, with the reason if the call was refused."""
+    """Record of one call and, if the call was refused, the reason of the refusal."""
 
     def __init__(self, context: Any) -> None:
         self.context = context

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Guard: check requests before the application gets them, and count and log all requests.
 
-The guard is plain ASGI without a framework and adds some ten microseconds to a request.
+The guard is plain ASGI without a framework and adds about ten microseconds to a request.
 """
 
 from __future__ import annotations

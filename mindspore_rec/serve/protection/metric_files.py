@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that prometheus_client maps and in which all processes of one server count.
+"""Files that prometheus_client maps; all processes of one server keep their counts in the files.
 
 A process that writes to a mapped page of a full disk is killed by SIGBUS. Each process therefore
 reserves the space of its files before the first count. If the disk lacks space, the reservation

@@ -30,7 +30,7 @@ _SECONDS = (
 _ROWS = tuple(float(1 << i) for i in range(14))
 _PREFIX = "mindspore_rec_serving_"
 
-# By statistic of a table: name of the metric, True if the metric only grows, and help text.
+# For each statistic of a table: name of the metric, True if it only grows, and help text.
 _OF_TABLES = {
     "rows": ("table_rows", False, "Rows in all tiers."),
     "row_bytes": ("table_row_bytes", False, "Bytes of memory for rows, room for growth included."),
@@ -159,7 +159,7 @@ class Metrics:
     def watch(self, model: str, predictor: Any) -> None:
         """Show a predictor's state from now on, under the name of the predictor's model.
 
-        A second version of the same model is shown as 'name#2'.
+        The second version of a model is shown as 'name#2'.
         """
         self._models.add(model, predictor)
 

@@ -20,8 +20,8 @@ logger = logging.getLogger("mindspore_rec")
 class Tls:
     """Certificate and key of a server, for TLS 1.2 or later; with `client_ca`, only TLS 1.3.
 
-    With `client_ca`, sessions are not resumed: each connection shows a certificate signed by the
-    current authorities.
+    With `client_ca`, sessions are not resumed: each connection must present a certificate that a
+    current authority signed.
 
     Args:
         certificate: PEM file of the certificate, followed by the intermediate certificates up to
@@ -122,7 +122,7 @@ class Tls:
     def _identity_now(self) -> tuple[tuple[int, ...], ...]:
         paths = (self._certificate, self._key, self._client_ca)
         file_stats = (os.stat(path) for path in paths if path is not None)
-        # Compare the mode too: two changes within a kernel tick of some milliseconds have equal
+        # Compare the mode too: two changes within one kernel tick (some milliseconds) get equal
         # times.
         return tuple(
             (at.st_ino, at.st_size, at.st_mode, at.st_mtime_ns, at.st_ctime_ns) for at in file_stats

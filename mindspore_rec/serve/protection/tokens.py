@@ -66,7 +66,8 @@ class Tokens:
         scheme, _, token = authorization.partition(b" ")
         if scheme.lower() != b"bearer":
             return False
-        # All digests have the same length, so the time does not reveal the length of a token.
+        # All digests have the same length, so the time of a comparison does not reveal a token's
+        # length.
         token_digest = hashlib.sha256(token.strip()).digest()
         allowed = False
         for digest in self._digests:

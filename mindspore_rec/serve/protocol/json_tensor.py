@@ -116,7 +116,8 @@ def fitted_input(spec: TensorSpec, array: np.ndarray) -> np.ndarray:
     """Return an array converted to the network's type.
 
     Raises:
-        RequestError: the array has another type or shape, or is too large for the network's type.
+        RequestError: the array has a wrong type or shape, or a number too large for the network's
+            type.
     """
     try:
         if array.dtype == spec.dtype:
@@ -199,15 +200,15 @@ def _numbers(where: str, data: list[Any], spec: TensorSpec, dtype: np.dtype) -> 
         except OverflowError:
             raise wrong from None
     if dtype.kind == "f":
-        # Any int64 is in the range of all float types except half floats. For NaN the comparison is
-        # false.
+        # Any int64 is in the range of all float types except half floats. For NaN, the comparison
+        # is false.
         fits = (array.dtype.kind == "i" and limit > _MOST_SIZE) or bool(
             np.abs(array.astype(np.float64, copy=False)).max() <= limit
         )
     else:
         if array.dtype.kind == "f" and bool((np.abs(array) <= _EXACT).all()):
             # In JSON, 1.0 and 1 are the same number, and some clients write all numbers with a
-            # point.
+            # decimal point.
             whole = array.astype(np.int64)
             array = whole if np.array_equal(whole, array) else array
         fits = array.dtype.kind == "i"

@@ -2,8 +2,9 @@
 """Requests and responses of the Open Inference Protocol, version 2, over HTTP.
 
 Source: https://github.com/kserve/open-inference-protocol, specification/protocol/inference_rest.md.
-Data are numbers in JSON, or with the binary tensor extension (`binary.py`) bytes after the JSON. If
-the model has features, a request may have raw rows or columns in place of inputs.
+Data are numbers in the JSON; with the binary tensor extension (`binary.py`), data may also be bytes
+after the JSON. If the model has features, a request may have raw rows or columns in place of
+inputs.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ __all__ = [
 ]
 
 _MOST_ID = 1024
-# Parameters that other servers support and that would change the answer.
+# Parameters that would change the answer; other servers support these parameters.
 _NOT_KNOWN = ("shared_memory_region", "classification")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inputs with any number of values per row, as the values of all rows and each row's offset."""
+"""Inputs with any number of values per row: the values of all rows, and the offset of each row."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Ragged", "with_starts"]
 
 
 class Ragged:
-    """Object that joins the inputs of several requests to the inputs of one request.
+    """Object that joins the inputs of several requests into the inputs of one request.
 
     Args:
         inputs: the network's inputs.
@@ -38,7 +38,7 @@ class Ragged:
         }
 
     def rows(self, arrays: Sequence[np.ndarray]) -> set[int]:
-        """Return the numbers of rows of a request's inputs; in a valid request all are equal."""
+        """Return the set of the inputs' numbers of rows; a valid request has only one number."""
         if not self._of_values:
             return {len(each) for each in arrays}
         return {len(each) for i, each in enumerate(arrays) if i not in self._of_values}

@@ -96,7 +96,7 @@ def _check_count(rows: int, limits: Limits) -> None:
 
 
 def _flat(where: str, values: list[Any]) -> tuple[list[Any], int]:
-    """Return the values of a list of lists, and the length of the lists; 0 if there are none."""
+    """Return the values of a list of lists, and the length of the lists; 0 without lists."""
     if type(values[0]) is not list:
         return values, 0
     widths = {len(each) if type(each) is list else -1 for each in values}

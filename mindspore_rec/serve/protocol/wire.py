@@ -73,8 +73,8 @@ def split_infer(data: bytes, most_fields: int = _MOST_FIELDS) -> InferParts:
 
     Args:
         data: the message.
-        most_fields: greatest number of fields in the message and in its inputs. Packed numbers,
-            protobuf's default, are one field. Default: 16,384.
+        most_fields: greatest number of fields in the message and in its inputs. Packed numbers
+            (protobuf's default) count as one field. Default: 16,384.
 
     Raises:
         ManyFieldsError: the message has more than `most_fields` fields.
@@ -170,7 +170,7 @@ def _split_input(walk: _Walk, place: slice) -> tuple[bytes, dict[str, list[memor
 
 
 class _Walk:
-    """A walk over the fields of a message."""
+    """Walk over the fields of a message."""
 
     def __init__(self, data: memoryview, most: int) -> None:
         self.data, self._most, self._left = data, most, most

@@ -62,7 +62,7 @@ class _Request:
     future: Future[Answer] | asyncio.Future[Answer]
 
     def goes_with(self, other: _Request) -> bool:
-        """Return True if both requests have arrays, or rows of the same columns."""
+        """Return True if both requests have arrays, or if both have rows with equal schemas."""
         return _schema(self.inputs) == _schema(other.inputs)
 
 
@@ -75,7 +75,7 @@ class _Outcome:
     error: Exception | None = None
 
     def tell(self) -> None:
-        """Complete the request's future unless it was cancelled; only for the future's thread."""
+        """Complete the request's future unless it was cancelled; call in the future's thread."""
         future = self.request.future
         if self.error is not None:
             if not future.done():
@@ -89,16 +89,16 @@ class Batcher:
     """Threads that call the predictor, each time with all requests that are waiting.
 
     A call with one row costs nearly as much as a call with ten rows. No request waits until a batch
-    is full, so a single request runs alone. A future may be cancelled until the network gets the
-    future's request. A cancelled request is left out of the next batch, without effect on other
+    is full, so a single request runs alone. A future may be cancelled until its request is passed
+    to the network. A cancelled request is left out of the next batch, without effect on other
     requests.
 
     Args:
         predictor: the predictor that answers requests; each row of the outputs must depend only on
             the same row of the inputs.
         max_rows: greatest number of rows in a call, unless a single request has more. 0: each
-            request gets its own call. A call also has at most the number of rows in the predictor's
-            `rows_at_once`, since more rows make the call longer but no row cheaper.
+            request gets its own call. The predictor's `rows_at_once` also limits the rows of a
+            call, since more rows make the call longer but no row cheaper.
         observe: function that is called at each call of the predictor. The arguments of `observe`
             are the call's number of requests, its number of rows (0 if each request gets its own
             call), and the number of requests that still wait. Default: none.

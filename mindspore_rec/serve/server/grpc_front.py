@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """gRPC server of the models: GRPCInferenceService, health checks and server reflection.
 
-The gRPC server runs in the event loop of the HTTP server and uses the same models. The module needs
-grpcio and related packages (extra `grpc`).
+The gRPC server runs in the event loop of the HTTP server and uses the HTTP server's models. The
+module needs grpcio and related packages (extra `grpc`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class GrpcFront:
     """Methods of the gRPC service, for the models of an HTTP front.
 
     Args:
-        front: HTTP front with the models, which decides whether clients may load and unload models.
+        front: the HTTP front, which has the models and decides whether clients may load and unload
+            models.
     """
 
     def __init__(self, front: Front) -> None:

@@ -12,10 +12,10 @@ def hold_port(host: str, port: int) -> socket.socket:
     """Reserve a port for processes that share it by SO_REUSEPORT; return the reserving socket.
 
     With SO_REUSEPORT alone, another server of the same user could bind the same port, and
-    connections would go to either server. The reserving socket therefore first listens without
-    SO_REUSEPORT, which fails if another process uses the port. The reserving socket then stops
-    listening but stays bound, so that other calls of this function fail until the socket is closed.
-    The reserving socket gets no connections.
+    connections would go to either server. The reserving socket therefore first binds the port and
+    listens without SO_REUSEPORT; if another process uses the port, the system reports an error. The
+    reserving socket then stops listening but stays bound, so that other calls of this function fail
+    until the socket is closed. The reserving socket gets no connections.
 
     Args:
         host: to bind.

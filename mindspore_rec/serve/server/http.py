@@ -58,13 +58,12 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class Front:
-    """The models of a server over HTTP.
+    """HTTP front of a server: answers requests with the server's models.
 
     Args:
         name: name of the only model; or a `Models` object, if there are several models.
         max_rows: as for `Batcher`, and also the greatest number of rows in one request. 0: no limit
-            on rows. Default:
-            1024. If `name` is a `Models` object, the object's own limit applies instead.
+            on rows. Default: 1024. If `name` is a `Models` object, the object's own limit applies.
         control: whether clients may load and unload models. Default: False.
         security: requirements for clients, as the OpenAPI page describes them. Default: none.
 
@@ -389,5 +388,5 @@ async def _answer_error(request: Request, error: Exception) -> Response:
 
 
 def _first_lines(error: Exception) -> str:
-    """Return the first part of a message; the rest of MindSpore's messages is a call stack."""
+    """Return the first part of a message; the next part of a MindSpore message is a call stack."""
     return str(error).split("\n---")[0].strip()[:1000]

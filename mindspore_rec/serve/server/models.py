@@ -47,7 +47,7 @@ class Models:
             never.
         metrics: as for `ServedModel`. Default: none.
         max_age_seconds: highest age of a model's newest state at which the model counts as ready;
-            0: any age. Default: 0. A model answers requests whatever the age of its state.
+            0: any age. Default: 0. A model that is too old is not ready, but still answers.
 
     Example:
         >>> models = Models()
@@ -77,7 +77,7 @@ class Models:
 
         Args:
             name: at least one character, without '/'.
-            make: makes its predictor. Default: `open` takes the predictor.
+            make: makes its predictor. Default: the caller passes the predictor to `open`.
 
         Raises:
             ValueError: the name cannot be in a URL.
@@ -270,7 +270,7 @@ class Models:
         return entries
 
     def close(self) -> None:
-        """Unload all models; a model that still loads is closed later, without a wait here."""
+        """Unload all models; a model that is still loading is closed after the call."""
         with self._placing:
             self._closed = True
         for places in self._places.values():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OpenAPI page of a server, with the HTTP requests that it answers and the served models.
+"""OpenAPI page of a server, with the HTTP requests that the server answers and the served models.
 
 Source: https://spec.openapis.org/oas/v3.1.0.
 """
@@ -187,7 +187,7 @@ def _infer(parameters: list[dict[str, Any]], examples: dict[str, Any]) -> dict[s
 
 
 def _examples(models: Models) -> dict[str, Any]:
-    """Return an example request per loaded model whose inputs have no free size but the first."""
+    """Return an example request per loaded model whose inputs have fixed sizes after the first."""
     examples = {}
     for name in models.names:
         try:

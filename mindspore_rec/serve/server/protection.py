@@ -223,9 +223,10 @@ class DrainingServer(Server):
 
     Args:
         app, grpc, started, says, **options: as for `Server`.
-        drain: state of the stop, shared with other protocols.
+        drain: state of the server's stop, shared with other protocols.
         drain_seconds: at least 0.
-        tls: TLS object; the server checks regularly if its certificate was renewed. Default: none.
+        tls: TLS object; the server regularly checks whether the certificate was renewed. Default:
+            none.
     """
 
     def __init__(

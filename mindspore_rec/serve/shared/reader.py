@@ -60,7 +60,7 @@ class _Runner(OnnxRunner):
 
 
 class _States:
-    """The published states; an answer uses only the newest state at the answer's start.
+    """The published states; an answer uses only the state that is newest when the answer starts.
 
     ONNX Runtime and the dense parameters are in this process's own memory; rows are read from the
     shared memory.
@@ -125,7 +125,7 @@ class _States:
 
     @property
     def features(self) -> FeaturePipeline | None:
-        """Feature pipeline with the statistics of the thread's state, or of the newest state."""
+        """Feature pipeline with the statistics of the thread's state or of the newest state."""
         if getattr(self._here, "state", None) is not None:
             here: _State = self._here.state
             return here.features
@@ -133,7 +133,7 @@ class _States:
             return state.features
 
     def run(self, start: Callable[[], Callable[[], Any]]) -> tuple[Any, int]:
-        """Call `start()` and the function it returns; return the function's result and the step."""
+        """Call `start()`, then the returned function; return the function's result and the step."""
         with self.inside() as state:
             finish = start()
         return finish(), state.published.entry.step

@@ -19,7 +19,7 @@ class SharedRows:
 
     Readers never wait for the writer. Each lookup reads only one version, the newest version when
     the lookup begins. A row is freed when no reader needs it any more. The processes that the
-    server starts with `--workers` share the rows of their tables in memory of the same form.
+    server starts with `--workers` share the rows of their tables in the format of this class.
 
     Args:
         fd: descriptor from `os.memfd_create`, which all processes that share the rows inherit. The

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start the processes that answer from the same tables, and restart a process that ends.
+"""Start the processes that answer from shared tables, and restart a process that ends.
 
 The supervisor imports the modules that the processes need, then forks the processes, so that all
-processes share the modules' memory. The supervisor also makes the memory for the rows and the
-listening socket. The memory and the socket exist as long as the supervisor runs, even if a process
+processes share the modules' memory. The supervisor also creates the listening socket and the memory
+for the rows. The memory and the socket exist as long as the supervisor runs, even if a process
 ends. After the start, the supervisor only waits for processes to end.
 """
 
@@ -98,7 +98,7 @@ def add_worker_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class _Process:
-    """Process of the server that is restarted when it ends."""
+    """Child process that is restarted when it ends."""
 
     def __init__(self, name: str, run: Callable[[], int], signal_at_end: signal.Signals) -> None:
         self.name = name

@@ -62,7 +62,7 @@ class _Writer(Runner):
         }
 
     def start(self, arrays: Sequence[np.ndarray]) -> Callable[[], list[np.ndarray]]:
-        """Raise an error: this process only writes and answers no requests."""
+        """Raise an error: this process only writes rows and does not answer requests."""
         raise RuntimeError("the process that writes does not answer")
 
     def specs_of_outputs(self) -> None:
@@ -158,7 +158,7 @@ class ServedInSharedMemory(Served):
     # ---- the first state
 
     def resume(self) -> bool:
-        """Resume from the state that another process left; return False if there is none."""
+        """Resume from the state that another process left; return False if no state was left."""
         if not _native.SharedMemory.is_created(self._fd):
             return False
         if not _native.SharedMemory(self._fd).sequence:
@@ -249,7 +249,7 @@ class ServedInSharedMemory(Served):
         self._status = status
 
     def settle(self) -> None:
-        """Free the rows that only answers from earlier states needed.
+        """Free the rows that only earlier states used.
 
         Raises: _native.SharedReaderStuckError: a reader has used an old state for too long.
         """
@@ -269,7 +269,7 @@ class ServedInSharedMemory(Served):
         return json.dumps(fields | {"scrub": self._seldom(fields["scrub"])}).encode()
 
     def _seldom(self, scrub: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Return the scrub report, or again the last report if it is recent and nothing is new."""
+        """Return `scrub`, or the last report if it is recent and differs in no important figure."""
         if scrub is None:
             return None
         now = time.monotonic()
