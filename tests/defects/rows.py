@@ -50,7 +50,8 @@ _ERASED = Defect(
         Edit(
             f"{_CSRC}/table/cache/lower_tiers.cc",
             """  OnTier([&] { Queue().Erase(keys); });
-  // Only now: where the queue is full and the tier takes nothing, they are still to be erased.
+  // Forget the keys only after the queue has accepted them: if the queue is full and the tier
+  // fails, the copies must still be erased.
   upper_.ForgetDeparted();
 """,
             """  upper_.ForgetDeparted();
@@ -72,8 +73,9 @@ _CLEAR = Defect(
   part->clears = true;
   std::lock_guard<std::mutex> lock(mutex_);
   parts_.push_back(std::move(part));
-  // The part that is being written stays until it is done, or has failed; then the tier is cleared.
-  // Writes that were queued before a clear are dropped.
+  // The part that is being written stays in the queue until its write is done or has failed. After
+  // that write, the background thread clears the tier. Writes that were queued before a clear are
+  // dropped.
   parts_.erase(parts_.begin() + busy_, parts_.end() - 1);
   bytes_ = busy_ ? parts_.front()->bytes() : 0;
   moot_ = busy_;
@@ -115,7 +117,7 @@ _MEMORY = Defect(
         Edit(
             f"{_CSRC}/table/table.cc",
             """    RowOptimizer::Relaid relaid = engine_.optimizer.Relay(rule);
-    // From here to the end of Adopt nothing can fail.
+    // From here to the end of Adopt, nothing can fail.
     engine_.ForgetStep();
 """,
             """    engine_.ForgetStep();
